@@ -1,0 +1,200 @@
+"""Nothing is left behind: not by a test, not by a module, not by the run.
+
+A *trace* is something that outlives who made it unless it is given back: a process, a descriptor, a mount, a cgroup, a
+temporary directory. Each look below names all traces of one kind that there are now; a `Watch` compares two looks. What
+is new gets a moment to go, because processes take time to die, and is then a failure that names it.
+
+A test is watched by itself when it uses fixtures of its own only. An engine that a module's tests share may rightly
+open a box in any of them, so such a test is watched with its module, and where a fixture is shared by the whole run,
+with the run. The run has a temporary directory of its own, so that what others do on the machine is not blamed on it.
+
+Fixtures here are automatic: there is nothing to ask for. A process that was orphaned is no child of ours any more;
+those are found by `tests/provision/offspring.py`.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+import psutil
+import pytest
+
+from tests.provision import is_in_ci
+
+Traces = dict[str, str]  # what identifies a trace → what to call it
+Look = Callable[[], Traces]
+Scope = Literal["function", "module", "session"]
+
+_PATIENCE_SECONDS: Final = 5.0
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_KEEP_NOTHING_OPEN: Final = {__name__, "tests.unprivileged", "tests.packaging.builds"}
+_OUTCOME: Final = pytest.StashKey[bool]()
+
+
+def processes() -> Traces:
+    """This process's children; theirs die with them, or become orphans."""
+    return {str(child): _process_name(child) for child in _children()}
+
+
+def _children() -> list[int]:
+    try:
+        tasks = list(Path("/proc/self/task").iterdir())
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return [child.pid for child in psutil.Process().children()]
+
+
+def _process_name(process: int) -> str:
+    try:
+        found = psutil.Process(process)
+        return f"process {process} ({found.status()}) {' '.join(found.cmdline())[:200]}"
+    except psutil.Error:
+        return f"process {process}"
+
+
+def descriptors() -> Traces:
+    """This process's open descriptors and what each leads to."""
+    found: Traces = {}
+    for number in os.listdir("/proc/self/fd" if Path("/proc/self/fd").exists() else "/dev/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        found[f"{number} {target}"] = f"descriptor {number} → {target}"
+    return found
+
+
+def mounts() -> Traces:
+    """Mount points in our own mount namespace; a box's are in the box's."""
+    table = Path("/proc/self/mountinfo")
+    points = [line.split()[4] for line in table.read_text().splitlines()] if table.exists() else []
+    return {point: f"mount {point}" for point in points}
+
+
+def cgroups() -> Traces:
+    """The engine's cgroups. Outside CI, where other engines may be at work, those in use are not held to be ours."""
+    found: Traces = {}
+    for directory, names, _ in os.walk(_CGROUPS):
+        for name in [name for name in names if name.startswith("sandbox-")]:
+            names.remove(name)
+            path = Path(directory, name)
+            if is_in_ci() or not _is_in_use(path):
+                found[str(path)] = f"cgroup {path}"
+    return found
+
+
+def _is_in_use(cgroup: Path) -> bool:
+    try:
+        return any(members.read_text().strip() for members in cgroup.rglob("cgroup.procs"))
+    except OSError:
+        return True
+
+
+def temporary_directories() -> Traces:
+    """What is in the run's own temporary directory."""
+    return {name: f"temporary {Path(tempfile.gettempdir(), name)}" for name in os.listdir(tempfile.gettempdir())}
+
+
+@contextmanager
+def _own_temporary_directory() -> Iterator[None]:
+    """Where this process and what it starts put temporary files; open to all users, as the system's is."""
+    kept = os.environ.get("TMPDIR"), tempfile.tempdir
+    folder = tempfile.mkdtemp(prefix="sandbox-tests-")
+    os.chmod(folder, 0o1777)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    try:
+        yield
+    finally:
+        tempfile.tempdir = kept[1]
+        os.environ.pop("TMPDIR") if kept[0] is None else os.environ.update(TMPDIR=kept[0])
+        shutil.rmtree(folder)
+
+
+class Watch:
+    """Remembers what there is, and says later what there is more of."""
+
+    def __init__(self, *looks: Look) -> None:
+        self._before = {look: look() for look in looks}
+
+    def leftovers(self, *, within: float = _PATIENCE_SECONDS) -> list[str]:
+        """The names of the traces that are new and stay, after waiting for them to go."""
+        deadline = time.monotonic() + within
+        while (found := self._found()) and time.monotonic() < deadline:
+            gc.collect()
+            time.sleep(0.01)
+        return found
+
+    def _found(self) -> list[str]:
+        return [name for look, before in self._before.items() for name in _new(look(), before)]
+
+
+def _new(now: Traces, before: Traces) -> list[str]:
+    """A trace that took another's place is no growth."""
+    if len(now) <= len(before):
+        return []
+    return [name for trace, name in now.items() if trace not in before]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_outlives_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Everything, watched from before the first test until every fixture is closed."""
+    tmp_path_factory.getbasetemp()  # stays where pytest keeps it for whoever looks into a failure
+    with _own_temporary_directory():
+        watch = Watch(processes, descriptors, mounts, cgroups, temporary_directories)
+        yield
+        _fail_on(watch, who="The run")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_outlives_the_module(request: pytest.FixtureRequest, nothing_outlives_the_run: None) -> Iterator[None]:
+    """Processes, descriptors and cgroups, for a module that shares no fixture with others."""
+    watch = Watch(processes, descriptors, cgroups)
+    yield
+    tests = [item for item in request.session.items if item.path == request.path]
+    if all(shared_scope(item) != "session" for item in tests):
+        _fail_on(watch, who=f"{request.path.name}")
+
+
+@pytest.fixture(autouse=True)
+def nothing_outlives_the_test(request: pytest.FixtureRequest, nothing_outlives_the_module: None) -> Iterator[None]:
+    """Processes and descriptors, for a test whose fixtures are its own. A failed test's traceback holds things open."""
+    watch = Watch(processes, descriptors)
+    yield
+    if shared_scope(request.node) == "function" and request.node.stash.get(_OUTCOME, True):
+        _fail_on(watch, who="The test")
+
+
+def _fail_on(watch: Watch, *, who: str) -> None:
+    if leftovers := watch.leftovers():
+        pytest.fail(f"{who} left behind:\n  " + "\n  ".join(leftovers), pytrace=False)
+
+
+def shared_scope(item: pytest.Item) -> Scope:
+    """How widely the fixtures that this test asks for, and that this project wrote, are shared."""
+    asked = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+    scopes = {found[-1].scope for found in asked if _is_shared(found[-1].func)}
+    if scopes & {"session", "package"}:
+        return "session"
+    return "module" if scopes & {"module", "class"} else "function"
+
+
+def _is_shared(fixture: Callable[..., object]) -> bool:
+    return fixture.__module__.startswith("tests.") and fixture.__module__ not in _KEEP_NOTHING_OPEN
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "call":
+        item.stash[_OUTCOME] = report.passed
+    return report

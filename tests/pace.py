@@ -1,0 +1,44 @@
+"""Slow tests say so.
+
+A test that takes more than a quarter of a second is marked `slow`, so that the fast ones can be run while one types:
+`python3 -m tests -m "not slow"`. Unmarked ones above that are listed at the end. Machines are noisy, so an unmarked
+test fails only when it takes eight times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+
+SLOW_SECONDS: Final = 0.25
+TOO_SLOW_SECONDS: Final = 2.0
+_LISTED: Final = 20
+_UNMARKED: Final = pytest.StashKey[dict[str, float]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_UNMARKED] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "call" and call.duration > SLOW_SECONDS and item.get_closest_marker("slow") is None:
+        item.config.stash[_UNMARKED][item.nodeid] = call.duration
+        if report.passed and call.duration > TOO_SLOW_SECONDS:
+            report.outcome = "failed"
+            report.longrepr = f"took {call.duration:.1f} s and is not marked: add @pytest.mark.slow, or make it faster"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    unmarked = sorted(config.stash[_UNMARKED].items(), key=lambda test: -test[1])
+    if not unmarked:
+        return
+    terminalreporter.section(f"slower than {SLOW_SECONDS} s, not marked slow")
+    for name, seconds in unmarked[:_LISTED]:
+        terminalreporter.line(f"{seconds:.2f} s  {name}")

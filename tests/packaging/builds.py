@@ -1,0 +1,55 @@
+"""What a release would publish, built once per run from the checkout: the sdist, and the wheel made from the sdist."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    sdist: Path
+    wheel: Path
+
+
+@pytest.fixture(scope="session")
+def built() -> Iterator[Built]:
+    """The sdist and the wheel."""
+    with tempfile.TemporaryDirectory(prefix="sandbox-built-") as folder:
+        run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ".")
+        yield Built(sdist=next(Path(folder).glob("*.tar.gz")), wheel=next(Path(folder).glob("*.whl")))
+
+
+@pytest.fixture(scope="session")
+def make_environment() -> Iterator[Callable[..., Path]]:
+    """Make a fresh environment, install into it with these arguments of pip, and answer with its `bin`."""
+    with tempfile.TemporaryDirectory(prefix="sandbox-environments-") as folder:
+
+        def make(name: str, *requirements: str) -> Path:
+            home = Path(folder, name)
+            venv.create(home, symlinks=True)
+            install(home / "bin" / "python", *requirements)
+            return home / "bin"
+
+        yield make
+
+
+def install(python: Path, *requirements: str) -> None:
+    """Install into the environment of `python`, which needs no pip of its own."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    run(*pip, "install", "--quiet", *requirements)
+
+
+def run(*command: str) -> None:
+    """Run in the checkout, for other users to read; fail with all that was said."""
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, umask=0o022, check=False)
+    assert answer.returncode == 0, f"{' '.join(command)} failed:\n{answer.stdout}{answer.stderr}"

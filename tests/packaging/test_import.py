@@ -1,0 +1,33 @@
+"""`import sandbox` costs a program next to nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import Final
+
+import pytest
+
+ROUNDS: Final = 7
+ALLOWED_SECONDS: Final = 0.150
+HEAVY: Final = ("docker", "fastapi", "redis", "pydantic", "typer", "rich", "asyncio", "uvicorn", "jinja2")
+
+
+def _seconds(statement: str) -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-I", "-c", statement], check=True)
+    return time.perf_counter() - started
+
+
+@pytest.mark.slow
+def test_importing_sandbox_takes_no_time_to_speak_of() -> None:
+    rounds = [(_seconds("pass"), _seconds("import sandbox")) for _ in range(ROUNDS)]
+    floor = min(bare for bare, _ in rounds)
+    assert min(imported for _, imported in rounds) - floor <= ALLOWED_SECONDS
+
+
+def test_importing_sandbox_imports_nothing_heavy() -> None:
+    script = f"import sys, sandbox; print(sorted(set(sys.modules) & {set(HEAVY)}))"
+    answer = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"

@@ -1,0 +1,81 @@
+"""An interpreter with this project installed that every user of the machine can run.
+
+The checkout, the environment the tests run in, and the Python under that may all lie where only their owner can enter.
+A test of the engine without root therefore starts a subprocess::
+
+    @pytest.mark.slow
+    def test_a_box_without_root_has_all_its_namespaces(unprivileged_python: Path) -> None:
+        answer = subprocess.run([unprivileged_python, "-I", "-c", SCRIPT], **AS_NOBODY, capture_output=True)
+
+The copy is the wheel, installed once per run when the first test asks for it, and removed at the end.
+`tmp_path` is closed to other users; `tempfile` is open to them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.packaging.builds import Built, install, run
+from tests.provision import ProvisionError, debian
+from tests.provision.absent import not_tested
+
+NOBODY: Final = 65534
+AS_NOBODY: Final[dict[str, Any]] = (
+    {"user": NOBODY, "group": NOBODY, "extra_groups": [], "umask": 0o022} if os.geteuid() == 0 else {}
+)
+_SYSTEM_PYTHONS: Final = ("/usr/bin/python3", "/usr/local/bin/python3")
+_IS_NEW_ENOUGH: Final = "import sys, venv; sys.exit(sys.version_info < (3, 11))"
+
+
+@pytest.fixture(scope="session")
+def unprivileged_python(built: Built) -> Iterator[Path]:
+    """The path of a Python that any user can run and that has `sandbox` installed; see the module."""
+    base = _readable_python()
+    with _open_to_all() as folder:
+        python = folder / "bin" / "python"
+        run(base, "-I", "-m", "venv", "--without-pip", str(folder))
+        install(python, str(built.wheel))
+        yield python
+
+
+def _readable_python() -> str:
+    if base := _found_python():
+        return base
+    try:
+        debian.install("python3", instead="install a Python of at least 3.11 that every user can run")
+    except ProvisionError as error:
+        not_tested("the engine without root", remedy=str(error))
+    return _found_python() or not_tested("the engine without root", remedy="its Python is older than 3.11")
+
+
+def _found_python() -> str | None:
+    running = os.path.realpath(sys.executable)
+    return next((base for base in (running, *_SYSTEM_PYTHONS) if _is_runnable_by_all(base)), None)
+
+
+def _is_runnable_by_all(base: str) -> bool:
+    try:
+        command = [base, "-I", "-c", _IS_NEW_ENOUGH]
+        return subprocess.run(command, cwd="/", check=False, capture_output=True, **AS_NOBODY).returncode == 0
+    except OSError:
+        return False
+
+
+@contextmanager
+def _open_to_all() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="sandbox-unprivileged-"))
+    try:
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
