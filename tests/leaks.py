@@ -19,7 +19,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
@@ -33,10 +33,11 @@ Traces = dict[str, str]  # what identifies a trace → what to call it
 Look = Callable[[], Traces]
 Scope = Literal["function", "module", "session"]
 
-_PATIENCE_SECONDS: Final = 5.0
+PATIENCE_SECONDS = 5.0
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _KEEP_NOTHING_OPEN: Final = {__name__, "tests.unprivileged", "tests.packaging.builds"}
 _OUTCOME: Final = pytest.StashKey[bool]()
+_NAMED: Final = pytest.StashKey[set[str]]()
 
 
 def processes() -> Traces:
@@ -124,33 +125,33 @@ class Watch:
     def __init__(self, *looks: Look) -> None:
         self._before = {look: look() for look in looks}
 
-    def leftovers(self, *, within: float = _PATIENCE_SECONDS) -> list[str]:
-        """The names of the traces that are new and stay, after waiting for them to go."""
-        deadline = time.monotonic() + within
-        while (found := self._found()) and time.monotonic() < deadline:
+    def leftovers(self, *, within: float | None = None, besides: Container[str] = ()) -> dict[str, str]:
+        """The traces that are new and stay, after waiting for them to go; those already known are not waited for."""
+        deadline = time.monotonic() + (PATIENCE_SECONDS if within is None else within)
+        while (found := self._found(besides)) and time.monotonic() < deadline:
             gc.collect()
             time.sleep(0.01)
         return found
 
-    def _found(self) -> list[str]:
-        return [name for look, before in self._before.items() for name in _new(look(), before)]
-
-
-def _new(now: Traces, before: Traces) -> list[str]:
-    """A trace that took another's place is no growth."""
-    if len(now) <= len(before):
-        return []
-    return [name for trace, name in now.items() if trace not in before]
+    def _found(self, besides: Container[str]) -> Traces:
+        found: Traces = {}
+        for look, before in self._before.items():
+            now = {trace: name for trace, name in look().items() if trace not in besides}
+            if len(now) > len(before):  # a trace that took another's place is no growth
+                found.update({trace: name for trace, name in now.items() if trace not in before})
+        return found
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_outlives_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def nothing_outlives_the_run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Everything, watched from before the first test until every fixture is closed."""
     tmp_path_factory.getbasetemp()  # stays where pytest keeps it for whoever looks into a failure
     with _own_temporary_directory():
         watch = Watch(processes, descriptors, mounts, cgroups, temporary_directories)
         yield
-        _fail_on(watch, who="The run")
+        _fail_on(watch, request.config, who="The run")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -160,7 +161,7 @@ def nothing_outlives_the_module(request: pytest.FixtureRequest, nothing_outlives
     yield
     tests = [item for item in request.session.items if item.path == request.path]
     if all(shared_scope(item) != "session" for item in tests):
-        _fail_on(watch, who=f"{request.path.name}")
+        _fail_on(watch, request.config, who=request.path.name)
 
 
 @pytest.fixture(autouse=True)
@@ -169,12 +170,15 @@ def nothing_outlives_the_test(request: pytest.FixtureRequest, nothing_outlives_t
     watch = Watch(processes, descriptors)
     yield
     if shared_scope(request.node) == "function" and request.node.stash.get(_OUTCOME, True):
-        _fail_on(watch, who="The test")
+        _fail_on(watch, request.config, who="The test")
 
 
-def _fail_on(watch: Watch, *, who: str) -> None:
-    if leftovers := watch.leftovers():
-        pytest.fail(f"{who} left behind:\n  " + "\n  ".join(leftovers), pytrace=False)
+def _fail_on(watch: Watch, config: pytest.Config, *, who: str) -> None:
+    """Fail with the names of what was left behind, each once: what a test is blamed for, its module is not."""
+    named = config.stash.setdefault(_NAMED, set())
+    if leftovers := watch.leftovers(besides=named):
+        named.update(leftovers)
+        pytest.fail(f"{who} left behind:\n  " + "\n  ".join(leftovers.values()), pytrace=False)
 
 
 def shared_scope(item: pytest.Item) -> Scope:

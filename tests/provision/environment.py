@@ -76,7 +76,7 @@ def _create() -> None:
 
 
 def _install() -> None:
-    command = [str(_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", ".[test]"]
+    command = [str(_PYTHON), "-m", "pip", "--disable-pip-version-check", "-qq", "install", "--editable", ".[test]"]
     if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode:
         raise ProvisionError(
             "pip could not install the test extra; it said why above. It needs a package index: connect to the network,"

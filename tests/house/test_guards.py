@@ -1,0 +1,118 @@
+"""The guards of the tests themselves catch what they are there for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.checkout import ROOT
+from tests.leaks import Watch, descriptors, processes, temporary_directories
+
+ENDLESS: Final = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+
+
+@contextmanager
+def _running(command: list[str]) -> Iterator[int]:
+    with subprocess.Popen(command) as process:
+        yield process.pid
+        process.kill()
+
+
+def test_a_process_left_running_is_named() -> None:
+    watch = Watch(processes)
+    with _running(ENDLESS) as process:
+        (name,) = watch.leftovers(within=0).values()
+    assert str(process) in name
+    assert watch.leftovers() == {}
+
+
+def test_a_descriptor_left_open_is_named(tmp_path: Path) -> None:
+    watch = Watch(descriptors)
+    with (tmp_path / "forgotten").open("w"):
+        (name,) = watch.leftovers(within=0).values()
+    assert name.endswith("forgotten")
+    assert watch.leftovers() == {}
+
+
+def test_a_temporary_directory_left_is_named() -> None:
+    watch = Watch(temporary_directories)
+    with tempfile.TemporaryDirectory(prefix="sandbox-forgotten-"):
+        (name,) = watch.leftovers(within=0).values()
+    assert "sandbox-forgotten-" in name
+    assert watch.leftovers() == {}
+
+
+def test_the_engines_temporary_files_go_where_the_run_looks() -> None:
+    assert os.environ["TMPDIR"] == tempfile.gettempdir()
+
+
+LEAKS: Final = {
+    # It ends with the pipe, so it does not outlive the run that this test watches.
+    "process": "import subprocess; globals()['kept'] = subprocess.Popen('cat', stdin=subprocess.PIPE)",
+    "descriptor": "import os; os.open('/dev/null', os.O_RDONLY)",
+    "temporary": "import tempfile; tempfile.mkdtemp(prefix='sandbox-')",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LEAKS)
+def test_a_run_that_leaves_something_behind_fails_and_names_it(kind: str, tmp_path: Path) -> None:
+    impatient = "import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n"
+    answer = _run_tests(tmp_path, f"{impatient}def test_that_leaks():\n    {LEAKS[kind]}\n")
+    assert answer.returncode == 1
+    assert f"left behind:\n  {kind} " in answer.stdout
+
+
+@pytest.mark.slow
+def test_a_test_that_is_slow_and_does_not_say_so_fails(tmp_path: Path) -> None:
+    strict = "import tests.pace as pace; pace.TOO_SLOW_SECONDS = pace.SLOW_SECONDS = 0.1\n"
+    answer = _run_tests(tmp_path, f"{strict}def test_that_dawdles():\n    import time; time.sleep(0.2)\n")
+    assert answer.returncode == 1
+    assert "add @pytest.mark.slow" in answer.stdout
+
+
+@pytest.mark.slow
+def test_what_the_tests_orphan_is_named_and_ended(tmp_path: Path) -> None:
+    orphan = f"import subprocess; subprocess.Popen({ENDLESS!r}, start_new_session=True)"
+    script = (
+        "from tests.provision import offspring\n"
+        f"ending = offspring.run([{sys.executable!r}, '-c', {orphan!r}])\n"
+        "print(ending.exit_code, *ending.left_running)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    exit_code, orphan_id, name = answer.stdout.split(maxsplit=2)
+    assert (exit_code, "time.sleep(600)" in name) == ("1", True)
+    assert not Path("/proc", orphan_id).exists()
+
+
+def _run_tests(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(tests)
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "pytest",
+        "-p",
+        "tests.leaks",
+        "-p",
+        "tests.pace",
+        "-p",
+        "no:cacheprovider",
+    ]
+    return subprocess.run(
+        [*command, "-o", "filterwarnings=", "--rootdir", str(folder), str(folder)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DEBUG_TEMPROOT": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
