@@ -1,0 +1,261 @@
+"""What a policy is: the limits and walls of one box, as a frozen value that can be compared, printed and hashed.
+
+Every field has a default that is safe to run a stranger's code under, and a description that `policy explain` prints.
+A policy is written by the operator; a call or a tool can only ask for less (see `tighten`). A new kind of permission
+is a new field here, strict by default: `tighten` refuses to compare a field that it has no rule for.
+
+Two policies that grant the same have the same `digest`, whatever they are called: it keys warm boxes, and a receipt
+carries it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sandbox.policy.quantities import KIB, MIB, Bytes, Count, CountOrZero, Seconds, Unit, format_bytes, format_seconds
+from sandbox.policy.ranks import Rank
+
+MOST_READABLE: Final = 64
+MOST_AHEAD: Final = 16
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NEVER_READABLE: Final = ("/proc", "/sys", "/dev", "/run", "/var/run")
+
+
+class NetworkMode(Rank):
+    """How far a box can reach, from the least permissive on."""
+
+    NONE = "none"
+    PUBLIC = "public"
+    INDEX = "index"
+    HOST = "host"
+
+
+class Strength(Rank):
+    """What walls a box, from the weakest on."""
+
+    PLAIN = "plain"
+    PROCESS = "process"
+    CONTAINER = "container"
+    MACHINE = "machine"
+
+
+class Layer(StrEnum):
+    """One wall of the kernel, which a host may have or lack."""
+
+    USER_NAMESPACE = "user_namespace"
+    MOUNT_NAMESPACE = "mount_namespace"
+    PID_NAMESPACE = "pid_namespace"
+    NETWORK_NAMESPACE = "network_namespace"
+    IPC_NAMESPACE = "ipc_namespace"
+    UTS_NAMESPACE = "uts_namespace"
+    CGROUP_NAMESPACE = "cgroup_namespace"
+    SECCOMP = "seccomp"
+    LANDLOCK = "landlock"
+    NO_NEW_PRIVS = "no_new_privs"
+    CAPABILITIES = "capabilities"
+    RLIMITS = "rlimits"
+    CGROUP = "cgroup"
+    OWN_UID = "own_uid"
+
+
+class Excess(Rank):
+    """What becomes of a call that prints more than is taken, from the mildest on."""
+
+    TRUNCATE = "truncate"
+    KILL = "kill"
+
+
+class ReuseMode(Rank):
+    """Who may get a box that has run a call, from the most generous on."""
+
+    BOX = "box"
+    NEVER = "never"
+
+
+DEFAULT_LAYERS: Final = (
+    Layer.USER_NAMESPACE,
+    Layer.MOUNT_NAMESPACE,
+    Layer.PID_NAMESPACE,
+    Layer.NETWORK_NAMESPACE,
+    Layer.IPC_NAMESPACE,
+    Layer.SECCOMP,
+    Layer.NO_NEW_PRIVS,
+    Layer.CAPABILITIES,
+    Layer.RLIMITS,
+)
+
+
+def _in_order(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    return tuple(layer for layer in Layer if layer in layers)
+
+
+def _sorted_once(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(set(paths)))
+
+
+def _readable_path(path: str) -> str:
+    """Refuse what is not one plain place, and what would hand the host's processes, devices or sockets to a tool."""
+    if not path.isprintable():
+        raise ValueError(f"{path[:80]!r} holds characters that cannot be printed")
+    if len(path) > 4 * KIB:
+        raise ValueError(f"{path[:80]!r}… is longer than a path can be")
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} must be an absolute path")
+    if ".." in path.split("/"):
+        raise ValueError(f"{path!r} must not contain '..'")
+    plain = "/" + posixpath.normpath(path).lstrip("/")
+    if path != plain:
+        raise ValueError(f"{path!r} must be written as {plain!r}")
+    _refuse_sensitive(path)
+    return path
+
+
+def _refuse_sensitive(path: str) -> None:
+    if path == "/":
+        raise ValueError("'/' would show the whole host")
+    for hidden in NEVER_READABLE:
+        if is_within(path, parent=hidden) or is_within(hidden, parent=path):
+            raise ValueError(f"{path!r} would show {hidden}: the host's processes, devices or sockets")
+
+
+def is_within(path: str, *, parent: str) -> bool:
+    return path == parent or path.startswith(parent + "/")
+
+
+def _plain_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            "the file's name must be 1 to 64 letters, digits, '.', '_' or '-', and start with a letter or digit"
+        )
+    return name
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must say who should choose this policy, and for what")
+    return text
+
+
+class Section(BaseModel):
+    """One part of a policy: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def spelled(self, key: str) -> str:
+        """The value of a field as people write it: `30 s`, `512 MiB`, `seccomp, rlimits`."""
+        value = getattr(self, key)
+        metadata = type(self).model_fields[key].metadata
+        if Unit.BYTES in metadata:
+            return format_bytes(value)
+        if Unit.SECONDS in metadata:
+            return format_seconds(value)
+        return (", ".join(value) or "nothing") if isinstance(value, tuple) else str(value)
+
+
+class Limits(Section):
+    """What one call may use; always counted over its whole tree of processes."""
+
+    wall: Seconds = Field(default=30.0, description="time on the clock from the call's start until it is killed")
+    cpu: Seconds = Field(default=30.0, description="processor time, of all its processes together")
+    memory: Bytes = Field(default=512 * MIB, description="memory, of all its processes and its private files together")
+    processes: Count = Field(default=64, description="processes and threads alive at once")
+    open_files: Count = Field(default=256, description="files that one process may hold open")
+    file_size: Bytes = Field(default=128 * MIB, description="size of one file it writes")
+    disk: Bytes = Field(default=256 * MIB, description="bytes of all files in its private folders")
+    inodes: Count = Field(default=16384, description="files and folders in its private folders")
+    output: Bytes = Field(default=64 * MIB, description="bytes taken from stdout, and as many from stderr")
+    output_rate: Bytes = Field(default=64 * MIB, description="bytes per stream and second; a faster tool is slowed")
+    value: Bytes = Field(default=8 * MIB, description="bytes of the returned value, serialised")
+    arguments: Bytes = Field(default=10 * MIB, description="bytes of the call's arguments, serialised")
+    cpus: Count = Field(default=2, description="processors it may use, and is told that there are")
+
+
+class Network(Section):
+    """Where a box can connect to."""
+
+    mode: NetworkMode = Field(
+        default=NetworkMode.NONE,
+        description="none: nowhere; public: public addresses, never private, loopback or metadata ones; "
+        "index: package indexes too; host: wherever the host can",
+    )
+
+
+class Filesystem(Section):
+    """What of the host's files a box sees, beside its interpreter and environment."""
+
+    readable: Annotated[tuple[Annotated[str, AfterValidator(_readable_path)], ...], AfterValidator(_sorted_once)] = (
+        Field(default=(), max_length=MOST_READABLE, description="paths of the host shown at the same place, read-only")
+    )
+
+
+class Isolation(Section):
+    """The walls without which a call is refused."""
+
+    minimum: Strength = Field(
+        default=Strength.PROCESS,
+        description="the weakest box accepted; plain: no walls but limits; process: walled by this host's kernel; "
+        "container: a container; machine: a kernel of its own, such as gVisor or Kata",
+    )
+    require: Annotated[tuple[Layer, ...], AfterValidator(_in_order)] = Field(
+        default=DEFAULT_LAYERS, description="layers that must be in force; own_uid only means something under root"
+    )
+
+
+class Output(Section):
+    """How what a tool prints reaches the caller."""
+
+    shown: Bytes = Field(default=1 * MIB, description="characters of one output that a caller sees")
+    over: Excess = Field(
+        default=Excess.TRUNCATE,
+        description="past limits.output; truncate: the rest is counted and dropped; kill: the call ends",
+    )
+
+
+class Reuse(Section):
+    """Whether a box serves more than one call."""
+
+    mode: ReuseMode = Field(
+        default=ReuseMode.BOX, description="box: kept warm for later calls of the same kind; never: one box, one call"
+    )
+    idle: Seconds = Field(default=300.0, description="a warm box unused for that long is closed")
+    ahead: CountOrZero = Field(default=2, le=MOST_AHEAD, description="children kept forked ahead of the next calls")
+
+
+class Policy(Section):
+    """Everything that one box may do and must be walled by."""
+
+    name: Annotated[str, AfterValidator(_plain_name)] = Field(description="from the policy file's own name")
+    description: Annotated[str, AfterValidator(_not_blank)] = Field(
+        max_length=2000, description="who should choose this policy, and for what"
+    )
+    limits: Limits = Limits()
+    network: Network = Network()
+    filesystem: Filesystem = Filesystem()
+    isolation: Isolation = Isolation()
+    output: Output = Output()
+    reuse: Reuse = Reuse()
+
+    def sections(self) -> dict[str, Section]:
+        """Its parts by name, in the order in which they are shown."""
+        return {name: part for name, part in self if isinstance(part, Section)}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over all that it grants and demands, without what it is called; the same in every process."""
+        grants = self.model_dump(mode="json", exclude={"name", "description"})
+        return hashlib.sha256(json.dumps(grants, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A changed copy; pydantic would hand it the cached digest of the original."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("digest", None)
+        return copied

@@ -1,0 +1,98 @@
+"""Less, never more: how one policy is compared with another, and what one call may ask for.
+
+The operator's policy is a ceiling. A policy that `extends` another, and a call that brings limits of its own, may
+lower it and nothing else. `_RULES` says for every field which direction is down; a field without a rule is a
+`KeyError` here, so that a new permission cannot slip through uncompared (a test asks for every field's rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pydantic import ValidationError
+
+from sandbox.policy.complaints import complaints, refusal
+from sandbox.policy.model import Limits, Policy, Section, is_within
+
+_Rule = Callable[[Section, Section, str, str], list[str]]
+
+
+def widenings(granted: Policy, asked: Policy) -> list[str]:
+    """Each field in which `asked` allows more, or demands less, than `granted`."""
+    parts = asked.sections()
+    return [
+        f"{section}.{key}: {complaint}"
+        for section, part in granted.sections().items()
+        for key in type(part).model_fields
+        for complaint in _RULES[f"{section}.{key}"](part, parts[section], key, granted.name)
+    ]
+
+
+def tighten(policy: Policy, limits: Mapping[str, object] | None = None) -> Policy:
+    """The policy under which a call runs that asks for these limits; `PolicyError` if it asks for more than granted."""
+    if not limits:
+        return policy
+    wanted = policy.model_copy(update={"limits": _asked(policy, limits)})
+    wider = widenings(policy, wanted)
+    if wider:
+        remedy = "ask for less, or choose a policy that grants more"
+        raise refusal(f"the call asks for more than policy '{policy.name}' grants", lines=wider, remedy=remedy)
+    return policy if wanted == policy else wanted
+
+
+def _asked(policy: Policy, limits: Mapping[str, object]) -> Limits:
+    try:
+        return Limits.model_validate({**policy.limits.model_dump(), **limits})
+    except ValidationError as error:
+        lines = complaints(error, model=Limits, section="limits")
+        raise refusal("the call's own limits are malformed", lines=lines) from None
+
+
+def _at_most(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    if getattr(asked, key) <= getattr(granted, key):
+        return []
+    return [f"{asked.spelled(key)} is more than {granted.spelled(key)} granted by '{name}'"]
+
+
+def _at_least(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    if getattr(asked, key) >= getattr(granted, key):
+        return []
+    return [f"{asked.spelled(key)} is weaker than {granted.spelled(key)} demanded by '{name}'"]
+
+
+def _all_of(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    missing = [item for item in getattr(granted, key) if item not in getattr(asked, key)]
+    return [f"leaves out {', '.join(missing)} demanded by '{name}'"] if missing else []
+
+
+def _within(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    shown = getattr(granted, key)
+    outside = [path for path in getattr(asked, key) if not any(is_within(path, parent=parent) for parent in shown)]
+    return [f"{path} is not within what is granted by '{name}'" for path in outside]
+
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "limits.wall": _at_most,
+    "limits.cpu": _at_most,
+    "limits.memory": _at_most,
+    "limits.processes": _at_most,
+    "limits.open_files": _at_most,
+    "limits.file_size": _at_most,
+    "limits.disk": _at_most,
+    "limits.inodes": _at_most,
+    "limits.output": _at_most,
+    "limits.output_rate": _at_most,
+    "limits.value": _at_most,
+    "limits.arguments": _at_most,
+    "limits.cpus": _at_most,
+    "network.mode": _at_most,
+    "filesystem.readable": _within,
+    "isolation.minimum": _at_least,
+    "isolation.require": _all_of,
+    "output.shown": _at_most,
+    "output.over": _at_least,
+    "reuse.mode": _at_least,
+    "reuse.idle": _at_most,
+    "reuse.ahead": _at_most,
+}

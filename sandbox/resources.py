@@ -1,0 +1,47 @@
+"""Where the data folders are: `runners`, `images` and `policies`, in a checkout and in an installed wheel.
+
+The folders are data, not packages: nothing imports them, and each has one reader in the engine, which asks here::
+
+    checkout, editable install          wheel
+    ├── policies/  runners/  images/    └── sandbox/
+    └── sandbox/                            ├── resources.py
+        └── resources.py                    └── _bundled/policies/  runners/  images/
+
+`_bundled` exists in a wheel only, so its presence decides. Without it the folders beside the package are taken, but
+only where the landmark shows that they are ours: the parent of an installed package is `site-packages`, where a
+stranger's distribution may have left a folder called `images`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal
+
+FolderName = Literal["runners", "policies", "images"]
+
+_PACKAGE: Final = Path(__file__).resolve().parent
+_LANDMARK: Final = Path("policies", "default.toml")
+
+
+def folder(name: FolderName) -> Path:
+    """The data folder of that name; `FileNotFoundError` says what an incomplete installation lacks."""
+    root = _root()
+    if root is None:
+        raise FileNotFoundError(
+            f"the data folders of sandbox-engine are neither in {_PACKAGE / '_bundled'} nor in {_PACKAGE.parent}: "
+            "the installation is incomplete, install sandbox-engine again"
+        )
+    if not (root / name).is_dir():
+        raise FileNotFoundError(
+            f"the data folder {name!r} of sandbox-engine is missing from {root}: "
+            "the installation is incomplete, install sandbox-engine again"
+        )
+    return root / name
+
+
+def _root() -> Path | None:
+    bundled = _PACKAGE / "_bundled"
+    if bundled.is_dir():
+        return bundled
+    checkout = _PACKAGE.parent
+    return checkout if (checkout / _LANDMARK).is_file() else None

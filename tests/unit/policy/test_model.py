@@ -1,0 +1,183 @@
+"""The policy as a value: defaults, order, refusals, and a digest that only knows what is granted."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+import sandbox.policy.model
+from sandbox.policy import Filesystem, Isolation, Layer, Limits, NetworkMode, Policy, ReuseMode, Strength
+from sandbox.policy.model import MOST_READABLE, Network, Output, Reuse
+from sandbox.policy.quantities import MIB
+
+PLAIN = Policy(name="plain", description="for tests")
+ROOT = Path(sandbox.policy.model.__file__).parents[2]
+
+
+def test_the_defaults_let_nothing_out_and_ask_for_walls() -> None:
+    assert PLAIN.network.mode is NetworkMode.NONE
+    assert PLAIN.filesystem.readable == ()
+    assert PLAIN.isolation.minimum is Strength.PROCESS
+    assert {Layer.SECCOMP, Layer.NO_NEW_PRIVS, Layer.PID_NAMESPACE} <= set(PLAIN.isolation.require)
+    assert (PLAIN.limits.wall, PLAIN.limits.memory, PLAIN.output.shown) == (30.0, 512 * MIB, MIB)
+
+
+def test_every_field_has_a_description() -> None:
+    described = {
+        f"{name}.{key}": field.description
+        for name, part in PLAIN.sections().items()
+        for key, field in type(part).model_fields.items()
+    }
+    assert described
+    assert [key for key, text in described.items() if not text] == []
+    assert all(Policy.model_fields[key].description for key in ("name", "description"))
+
+
+def test_a_policy_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        PLAIN.limits.wall = 60.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("part", [Policy, Limits, Network, Filesystem, Isolation, Output, Reuse])
+def test_an_unknown_key_is_refused_everywhere(part: type[BaseModel]) -> None:
+    with pytest.raises(ValidationError, match="surprise"):
+        part.model_validate({"name": "x", "description": "y", "surprise": 1} if part is Policy else {"surprise": 1})
+
+
+def test_strengths_and_network_modes_compare_in_their_order_and_not_in_the_alphabet() -> None:
+    assert Strength.PLAIN < Strength.PROCESS < Strength.CONTAINER < Strength.MACHINE
+    assert NetworkMode.NONE < NetworkMode.PUBLIC < NetworkMode.INDEX < NetworkMode.HOST
+    assert Strength.MACHINE >= "process"
+    assert ReuseMode.NEVER > ReuseMode.BOX
+    assert max(Strength) is Strength.MACHINE
+    with pytest.raises(ValueError, match="unbreakable"):
+        assert Strength.PLAIN < "unbreakable"
+
+
+def test_required_layers_and_readable_paths_are_kept_once_and_in_one_order() -> None:
+    isolation = Isolation.model_validate({"require": ["seccomp", "pid_namespace", "seccomp"]})
+    assert isolation.require == (Layer.PID_NAMESPACE, Layer.SECCOMP)
+    assert Filesystem(readable=("/usr/share", "/opt", "/opt")).readable == ("/opt", "/usr/share")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "data",
+        "./data",
+        "~/data",
+        "/",
+        "//",
+        "//opt",
+        "/opt/",
+        "/opt//data",
+        "/opt/./data",
+        "/opt/../etc",
+        "/..",
+        "/opt\0",
+        "/opt\n/data",
+        "/o\u202ept",
+        "/" + "x" * 5000,
+        "/proc",
+        "/proc/1/environ",
+        "/sys/fs/cgroup",
+        "/dev/shm",
+        "/run",
+        "/run/docker.sock",
+        "/run/podman/podman.sock",
+        "/var/run",
+        "/var/run/docker.sock",
+        "/var",
+    ],
+)
+def test_a_path_that_is_not_plain_or_shows_the_host_is_refused(path: str) -> None:
+    with pytest.raises(ValidationError):
+        Filesystem(readable=(path,))
+
+
+@pytest.mark.parametrize(
+    "path", ["/opt", "/opt/data", "/running", "/devices/one", "/var/lib/data", "/opt/a..b", "/data/süß"]
+)
+def test_a_plain_path_is_accepted(path: str) -> None:
+    assert Filesystem(readable=(path,)).readable == (path,)
+
+
+def test_the_number_of_readable_paths_is_bounded() -> None:
+    with pytest.raises(ValidationError):
+        Filesystem(readable=tuple(f"/opt/{number}" for number in range(MOST_READABLE + 1)))
+
+
+@pytest.mark.parametrize("ahead", [-1, 17, True, 1.5])
+def test_children_ahead_are_between_none_and_sixteen(ahead: object) -> None:
+    assert Reuse(ahead=0).ahead == 0
+    assert Reuse(ahead=16).ahead == 16
+    with pytest.raises(ValidationError):
+        Reuse.model_validate({"ahead": ahead})
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "a b", "a/b", "a\n", "x" * 65])
+def test_a_name_that_could_be_taken_for_something_else_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Policy(name=name, description="for tests")
+
+
+@pytest.mark.parametrize("description", ["", " \n", "x" * 2001])
+def test_a_description_that_says_nothing_or_too_much_is_refused(description: str) -> None:
+    with pytest.raises(ValidationError):
+        Policy(name="x", description=description)
+
+
+def test_values_are_spelled_as_people_write_them() -> None:
+    assert PLAIN.limits.spelled("wall") == "30 s"
+    assert PLAIN.limits.spelled("memory") == "512 MiB"
+    assert PLAIN.limits.spelled("processes") == "64"
+    assert PLAIN.network.spelled("mode") == "none"
+    assert PLAIN.filesystem.spelled("readable") == "nothing"
+    assert PLAIN.isolation.spelled("require").startswith("user_namespace, mount_namespace")
+
+
+def test_the_digest_ignores_what_a_policy_is_called() -> None:
+    assert Policy(name="other", description="other words").digest == PLAIN.digest
+    assert len(PLAIN.digest) == 64
+
+
+def test_the_digest_is_the_same_however_a_value_was_written() -> None:
+    sections = {"limits": {"wall": "500ms", "memory": "1GiB"}, "isolation": {"require": ["seccomp", "rlimits"]}}
+    same = {"limits": {"wall": 0.5, "memory": 2**30}, "isolation": {"require": ["rlimits", "seccomp", "rlimits"]}}
+    digests = {Policy.model_validate({"name": "x", "description": "y", **part}).digest for part in (sections, same)}
+    assert len(digests) == 1
+    assert digests != {PLAIN.digest}
+
+
+def test_a_changed_copy_has_a_digest_of_its_own() -> None:
+    before = PLAIN.digest
+    changed = PLAIN.model_copy(update={"limits": Limits(wall=1)})
+    assert changed.digest != before
+    assert PLAIN.model_copy(update={"name": "x"}, deep=True).digest == before
+
+
+def test_equal_policies_are_one_key_whether_or_not_their_digest_was_asked_for() -> None:
+    asked = Policy(name="plain", description="for tests")
+    assert asked.digest
+    fresh = Policy(name="plain", description="for tests")
+    assert asked == fresh
+    assert hash(asked) == hash(fresh)
+    assert pickle.loads(pickle.dumps(asked)) == fresh
+
+
+@pytest.mark.slow
+def test_the_digest_is_the_same_in_every_process() -> None:
+    program = "from sandbox.policy import Policy; print(Policy(name='x', description='y').digest)"
+    command = [sys.executable, "-c", program]
+    environments = [{**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    printed = {
+        subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout for env in environments
+    }
+    assert printed == {f"{PLAIN.digest}\n"}

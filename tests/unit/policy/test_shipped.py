@@ -1,0 +1,79 @@
+"""The shipped policies: each file loads, says who it is for, and keeps what its name promises."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.policy import Layer, NetworkMode, Policy, Strength, load, shipped, widenings
+
+NAMES = ("batch", "default", "network", "offline", "packages", "strict", "trusted")
+
+
+def test_the_shipped_policies_are_these() -> None:
+    assert shipped() == NAMES
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_policy_loads_and_says_who_it_is_for(name: str) -> None:
+    policy = load(name)
+    assert policy.name == name
+    assert 40 <= len(policy.description) <= 300
+    assert policy.description.endswith(".")
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_private_files_live_in_memory_so_their_room_is_below_it(name: str) -> None:
+    limits = load(name).limits
+    assert limits.file_size <= limits.disk < limits.memory
+
+
+def test_the_default_file_says_what_the_engine_defaults_to() -> None:
+    assert load("default").digest == Policy(name="x", description="y").digest
+
+
+def test_strict_is_default_tightened_but_for_the_user_namespace_a_container_lacks() -> None:
+    strict = load("strict")
+    assert widenings(load("default"), strict) == ["isolation.require: leaves out user_namespace demanded by 'default'"]
+    assert (strict.isolation.minimum, strict.reuse.mode, strict.output.over) == (Strength.CONTAINER, "never", "kill")
+
+
+def test_offline_is_default_without_a_network() -> None:
+    offline = load("offline")
+    assert offline.network.mode is NetworkMode.NONE
+    assert widenings(load("default"), offline) == []
+
+
+def test_network_differs_from_default_in_the_network_alone() -> None:
+    default, network = load("default"), load("network")
+    assert network.network.mode is NetworkMode.PUBLIC
+    assert {**network.sections(), "network": default.network} == default.sections()
+
+
+def test_trusted_demands_no_walls_and_still_has_limits() -> None:
+    trusted = load("trusted")
+    assert (trusted.isolation.minimum, trusted.isolation.require) == (Strength.PLAIN, ())
+    assert trusted.network.mode is NetworkMode.HOST
+    assert (trusted.limits.wall, trusted.limits.cpu, trusted.limits.memory) == (300.0, 300.0, 2 * 2**30)
+
+
+@pytest.mark.parametrize("name", ["packages", "batch"])
+def test_the_larger_policies_keep_the_walls_of_default(name: str) -> None:
+    assert load(name).isolation == load("default").isolation
+
+
+def test_packages_reaches_the_index_and_reuses_nothing() -> None:
+    packages = load("packages")
+    assert (packages.network.mode, packages.reuse.mode) == (NetworkMode.INDEX, "never")
+
+
+def test_batch_is_larger_than_default_in_every_limit_but_never_smaller() -> None:
+    batch = load("batch")
+    assert (batch.limits.wall, batch.limits.memory, batch.network.mode) == (3600.0, 4 * 2**30, NetworkMode.NONE)
+    assert not [line for line in widenings(batch, load("default")) if line.startswith("limits.")]
+
+
+@pytest.mark.parametrize("name", sorted(set(shipped()) - {"trusted", "strict"}))
+def test_only_trusted_and_strict_differ_in_the_walls_they_demand(name: str) -> None:
+    isolation = load(name).isolation
+    assert Layer.SECCOMP in isolation.require
+    assert isolation == load("default").isolation
