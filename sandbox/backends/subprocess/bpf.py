@@ -1,0 +1,116 @@
+"""Classic BPF as seccomp reads it: a program that looks at one system call and answers what becomes of it.
+
+A `Block` is a run of instructions that is left only through a return, so blocks can be put one behind the other and a
+jump only ever skips forward over whole blocks. That is all the assembler there is: no labels, no patching.
+
+What the program sees (struct seccomp_data, both machines are little-endian)::
+
+    0 number    4 architecture    8 instruction pointer    16 + 8 * n  argument n: low word, then high word
+
+The kernel (since 5.11) tries a program for each number when it is installed, and never runs it again for those it
+allows without a look at their arguments. Jumps, returns and loads of number and architecture are all it can follow on
+that way, so `dispatch` uses nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
+
+ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+
+LONGEST_PROGRAM = 4096
+_FARTHEST_BRANCH = 255
+
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_JUMP, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST = 0x05, 0x15, 0x35
+
+_WORD = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """struct sock_filter; the two distances count from the next instruction on."""
+
+    code: int
+    value: int
+    if_true: int = 0
+    if_false: int = 0
+
+
+Block = tuple[Instruction, ...]
+
+
+def answer(action: int) -> Block:
+    """Answer and end."""
+    return (Instruction(_RETURN, action),)
+
+
+def only_on(architecture: int, block: Block) -> Block:
+    """`block` with the number loaded; calls made for any other architecture kill, their numbers mean something else."""
+    return (
+        Instruction(_LOAD, ARCHITECTURE),
+        Instruction(_JUMP_IF_EQUAL, architecture, 1, 0),
+        *answer(KILL),
+        Instruction(_LOAD, NUMBER),
+        *block,
+    )
+
+
+def dispatch(starts: Sequence[tuple[int, Block]]) -> Block:
+    """A balanced tree over the loaded number: each block serves from its start up to the next one's."""
+    if len(starts) == 1:
+        return starts[0][1]
+    middle = len(starts) // 2
+    lower, upper = dispatch(starts[:middle]), dispatch(starts[middle:])
+    first = starts[middle][0]
+    if len(lower) <= _FARTHEST_BRANCH:
+        return (Instruction(_JUMP_IF_AT_LEAST, first, len(lower), 0), *lower, *upper)
+    return (
+        Instruction(_JUMP_IF_AT_LEAST, first, 0, 1),
+        Instruction(_JUMP, len(lower)),
+        *lower,
+        *upper,
+    )
+
+
+def if_member(argument: int, *, mask: int, values: Collection[int], action: int, otherwise: Block) -> Block:
+    """Answer with `action` when the masked argument is one of the values, else go on with `otherwise`."""
+    return (*_tests(argument, mask, values), Instruction(_JUMP, 1), *answer(action), *otherwise)
+
+
+def if_not_member(argument: int, *, mask: int, values: Collection[int], action: int, otherwise: Block) -> Block:
+    """Answer with `action` unless the masked argument is one of the values, else go on with `otherwise`."""
+    return (*_tests(argument, mask, values), *answer(action), *otherwise)
+
+
+def encode(block: Block) -> bytes:
+    """The bytes the kernel reads; ValueError when the program is longer than it takes."""
+    if len(block) > LONGEST_PROGRAM:
+        raise ValueError(f"a filter of {len(block)} instructions is more than the kernel's {LONGEST_PROGRAM}")
+    return b"".join(struct.pack("<HBBI", step.code, step.if_true, step.if_false, step.value) for step in block)
+
+
+def _tests(argument: int, mask: int, values: Collection[int]) -> Block:
+    """A match jumps over the one instruction that follows the tests; no match falls out onto it."""
+    block: Block = ()
+    for value in sorted(values, reverse=True):
+        block = (*_test(argument, mask, value, distance=len(block) + 1), *block)
+    return block
+
+
+def _test(argument: int, mask: int, value: int, *, distance: int) -> Block:
+    """The high word is looked at only where the mask has a part in it."""
+    low, high = ARGUMENTS + 8 * argument, ARGUMENTS + 8 * argument + 4
+    test = (*_load(low, mask & _WORD), Instruction(_JUMP_IF_EQUAL, value & _WORD, distance, 0))
+    if mask >> 32 == 0:
+        return test
+    return (*_load(high, mask >> 32), Instruction(_JUMP_IF_EQUAL, value >> 32, 0, len(test)), *test)
+
+
+def _load(offset: int, mask: int) -> Block:
+    load = Instruction(_LOAD, offset)
+    return (load,) if mask == _WORD else (load, Instruction(_AND, mask))
