@@ -1,0 +1,310 @@
+"""What a caller gets for one call: the outcome, one document for Python, `--json`, HTTP, MCP and the fleet.
+
+A tool's failure is an outcome, never an exception; `raise_for_status()` turns it into one for callers who prefer that.
+The parts are frozen and closed (`extra="forbid"`), and say nothing that was not measured: None means *not measured*.
+Before a box is open (`invalid`) there is no receipt and no environment, so both may be None.
+
+Text and values come from untrusted code, and the document must be writable whatever they hold:
+
+* **Text** (messages, outputs, names) is made fit for UTF-8 when it enters: a lone surrogate becomes U+FFFD.
+* **JSON** (value, evidence, problems) is kept as it is for Python callers, unchecked: it was parsed from JSON, and a
+  second look at each of its nodes would cost more than the rest of the outcome. When the document is written,
+  `portable` replaces what not every JSON reader accepts: lone surrogates, NaN and infinities, and nesting deeper than
+  200 levels. Anything else is written unchanged.
+
+Control characters stay: JSON escapes them, and whoever prints to a terminal must do so too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+import pydantic_core
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    SkipValidation,
+    WithJsonSchema,
+)
+
+from sandbox.errors import CallFailed
+
+Json = JsonValue
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_DEEPEST: Final = 200
+_ROOM_AROUND: Final = 53  # levels: with the 200 and what stands in for deeper ones it makes the 254 pydantic writes
+_LINE_LENGTH: Final = 300
+_REPR_LENGTH: Final = 200
+
+
+def printable(text: str) -> str:
+    """The text with each lone surrogate replaced by U+FFFD, so that it can be encoded."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def portable(value: Json) -> Json:
+    """The value itself if every JSON reader accepts it, otherwise a copy in which what none would take is replaced."""
+    return value if _is_portable(value) else _replaced(value, depth=0)
+
+
+def _is_portable(value: Json) -> bool:
+    nested = value
+    for _ in range(_ROOM_AROUND):  # pydantic counts from the outermost document that will hold the value
+        nested = [nested]
+    try:
+        text = pydantic_core.to_json(nested, inf_nan_mode="constants")
+    except ValueError:
+        return False
+    return b"NaN" not in text and b"Infinity" not in text  # a false alarm inside a string costs a copy, nothing else
+
+
+def _replaced(value: object, *, depth: int) -> Json:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int):
+        return value
+    if depth == _DEEPEST:
+        return {"repr": f"nested deeper than {_DEEPEST} levels", "type": type(value).__name__}
+    if isinstance(value, dict):
+        return {printable(str(key)): _replaced(each, depth=depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(each, depth=depth + 1) for each in value]
+    return {"repr": printable(repr(value)[:_REPR_LENGTH]), "type": type(value).__name__}
+
+
+Text = Annotated[str, AfterValidator(printable)]
+_written = PlainSerializer(portable, return_type=object, when_used="json")
+_Value = Annotated[Json, SkipValidation, _written, WithJsonSchema({"description": "any JSON value"})]
+_Facts = Annotated[dict[str, Json], SkipValidation, _written, WithJsonSchema({"type": "object"})]
+
+
+class Status(StrEnum):
+    """How a call ended."""
+
+    OK = "ok"
+    FAILED = "failed"  # ran and said no
+    DENIED = "denied"  # refused for lack of privilege
+    EXCEPTION = "exception"
+    EXITED = "exited"  # sys.exit or os._exit, whatever the code
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    LIMIT = "limit"  # another limit: `limit_name` says which
+    CRASHED = "crashed"  # a signal
+    CANCELLED = "cancelled"
+    INVALID = "invalid"  # the arguments; nothing ran
+
+
+class Isolation(StrEnum):
+    """What stood between the tool and the host, weakest first."""
+
+    PLAIN = "plain"
+    PROCESS = "process"
+    CONTAINER = "container"
+    MACHINE = "machine"
+
+
+_EXIT_CODES: Final = {
+    Status.OK: 0,
+    Status.FAILED: 1,
+    Status.DENIED: 1,
+    Status.EXCEPTION: 1,
+    Status.EXITED: 1,
+    Status.CRASHED: 1,
+    Status.INVALID: 2,
+    Status.TIMEOUT: 3,
+    Status.MEMORY: 3,
+    Status.LIMIT: 3,
+    Status.CANCELLED: 130,
+}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Failure(_Part):
+    """Why the call is not ok; the field `error` of an outcome."""
+
+    type: Text
+    message: Text
+    traceback: Text | None = None
+
+
+class Problem(_Part):
+    """One argument that does not fit, told so that a model can correct it."""
+
+    path: Text
+    message: Text
+    expected: _Value = None
+    got: _Value = None
+
+
+class Shaped(_Part):
+    """An output as fitted into its budget: `shown` of its `characters` are in `text`, the notices not counted."""
+
+    text: Text
+    type: str
+    characters: int
+    shown: int
+    truncated: bool = False
+    reason: Text | None = None
+    artifact: str | None = None
+
+
+class Usage(_Part):
+    """What the call cost, as measured from outside; None is not measured."""
+
+    wall_s: float
+    cpu_s: float | None = None
+    memory_peak_bytes: int | None = None
+    processes_peak: int | None = None
+
+
+class Artifact(_Part):
+    """Bytes that are kept for the caller, found by `id`."""
+
+    id: str
+    name: Text
+    mime: Text
+    bytes: int
+    digest: str
+
+
+class ToolName(_Part):
+    """The tool that was called; the version is None when the source came with the call."""
+
+    name: Text
+    version: Text | None = None
+
+
+class EnvironmentUsed(_Part):
+    """The environment that the call ran in."""
+
+    key: str
+    lock_digest: str
+
+
+class Timing(_Part):
+    """Where the time went, and which way the call took through the engine."""
+
+    queue_ms: float
+    environment_ms: float
+    box_ms: float
+    run_ms: float
+    total_ms: float
+    path: Literal["cold", "pooled", "warm"]
+    ahead: bool = False  # the child was forked before the call came
+    preloaded: bool = True  # False: the interpreter kept threads after preloading, so nothing was preloaded
+
+
+class LayerState(_Part):
+    """One layer of isolation, as read back from the running box."""
+
+    in_force: bool
+    detail: Text
+
+
+class LimitState(_Part):
+    """One limit, and what enforces it."""
+
+    value: int | float
+    enforced_by: Text
+
+
+class PolicyUsed(_Part):
+    """The policy the call ran under."""
+
+    name: Text
+    digest: str
+
+
+class Receipt(_Part):
+    """The controls that were really in force, measured, not copied from the request."""
+
+    backend: str
+    isolation: Isolation
+    layers: dict[str, LayerState]
+    network: Text
+    user: Text
+    limits: dict[str, LimitState]
+    runtime: Text | None = None
+    environment_digest: str
+    policy: PolicyUsed
+    notes: tuple[Text, ...] = ()
+
+
+class Outcome(_Part):
+    """All there is to know about one call."""
+
+    status: Status
+    value: _Value = None
+    error: Failure | None = None
+    stdout: Shaped
+    stderr: Shaped
+    shaped_value: Shaped
+    usage: Usage
+    limit_name: str | None = None
+    evidence: _Facts = Field(default_factory=dict)
+    retryable: bool = False
+    warnings: tuple[Text, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    receipt: Receipt | None = None
+    environment: EnvironmentUsed | None = None
+    tool: ToolName
+    timing: Timing
+    call_id: str
+    trace_id: Text | None = None
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Outcome:
+        """Read what `to_json` wrote; unlike `model_validate_json` at any depth that it writes."""
+        return cls.model_validate(json.loads(text))
+
+    @property
+    def ok(self) -> bool:
+        return self.status is Status.OK
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line exits with for this outcome."""
+        return _EXIT_CODES[self.status]
+
+    def raise_for_status(self) -> Outcome:
+        """This outcome if it is ok, otherwise raises `CallFailed` with one bounded line."""
+        if self.ok:
+            return self
+        raise CallFailed(self._line(), outcome=self)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The document; succeeds whatever the tool returned or printed."""
+        return self.model_dump_json(indent=indent)
+
+    def _line(self) -> str:
+        parts = (self.error.type, self.error.message) if self.error else (self.status.value, self.limit_name or "")
+        said = ": ".join(part for part in parts if part)
+        return _one_line(f"Error executing function {self.tool.name}: {said}")
+
+
+def _one_line(text: str) -> str:
+    start = text[: 4 * _LINE_LENGTH]
+    line = " ".join("".join(each if each.isprintable() else " " for each in start).split())
+    is_complete = len(start) == len(text) and len(line) <= _LINE_LENGTH
+    return line if is_complete else line[: _LINE_LENGTH - 1] + "…"

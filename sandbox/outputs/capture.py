@@ -1,0 +1,137 @@
+"""Capture: reads one stream of a tool, of any length, in bounded memory.
+
+What is kept is what shaping can still need: the first and the last `shown` characters (and one more of each, so that
+a cut can see what it would separate), never more than three times `shown` in all. Bytes past `limit` are counted and
+dropped; what to do about them is for the policy to say, and `over_limit` tells.
+
+Bytes are decoded as they come. A sequence that a chunk's border splits waits for the rest; what is not UTF-8 becomes
+U+FFFD. Nothing is ever cut in bytes, so no other character can break.
+
+`shape` and `text` may be asked at any time, also in the middle of the stream (a call that was killed has output too),
+and leave the capture as it was.
+"""
+
+from __future__ import annotations
+
+from codecs import utf_8_decode
+from io import StringIO
+from typing import Final
+
+from sandbox.outcome import Shaped
+from sandbox.outputs.cuts import Ends, prefix
+from sandbox.outputs.shaping import STDOUT_TYPE, shape_ends
+
+_SLICE: Final = 64 * 1024
+_BROKEN: Final = "\ufffd"
+
+
+class Capture:
+    """One stream, fed in chunks; shows up to `shown` characters and keeps nothing past `limit` bytes."""
+
+    def __init__(self, *, shown: int, limit: int) -> None:
+        if shown < 0 or limit < 0:
+            raise ValueError(f"shown and limit are 0 or more, not {shown} and {limit}")
+        self._shown = shown
+        self._limit = limit
+        self._bytes = 0
+        self._kept = 0
+        self._dropped = 0
+        self._newlines = 0
+        self._undecoded = b""  # the beginning of a sequence, 3 bytes at most
+        self._first_dropped = ""
+        self._head = StringIO()
+        self._tail = _Tail(size=shown + 1)
+
+    @property
+    def bytes_fed(self) -> int:
+        return self._bytes
+
+    @property
+    def characters(self) -> int:
+        """All characters so far, shown or not; an unfinished sequence counts as the one it will be."""
+        return self._kept + self._dropped + bool(self._undecoded)
+
+    @property
+    def over_limit(self) -> bool:
+        return self._bytes > self._limit
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream; a chunk of any size costs no more memory than a small one."""
+        for start in range(0, len(data), _SLICE):
+            self._take(data[start : start + _SLICE])
+
+    def text(self) -> str:
+        """All that was kept: the whole stream if it is short, otherwise its ends with the notice between them."""
+        return self.shape(STDOUT_TYPE, budget=self._shown).text
+
+    def shape(self, output_type: str, *, budget: int) -> Shaped:
+        """The stream fitted into the budget, or into `shown` if that is less."""
+        return shape_ends(self._ends(), output_type=output_type, budget=min(budget, self._shown))
+
+    def _take(self, data: bytes) -> None:
+        room = max(self._limit - self._bytes, 0)
+        self._bytes += len(data)
+        self._keep(self._decode(data[:room]))
+        if len(data) > room:
+            self._drop(self._decode(data[room:]))
+
+    def _decode(self, data: bytes) -> str:
+        data = self._undecoded + data if self._undecoded else data
+        text, used = utf_8_decode(data, "replace")
+        self._undecoded = data[used:]
+        return text
+
+    def _keep(self, text: str) -> None:
+        room = max(self._shown + 1 - self._kept, 0)
+        self._kept += len(text)
+        self._newlines += text.count("\n")
+        if room:
+            self._head.write(text[:room])
+        self._tail.add(text[room:])
+
+    def _drop(self, text: str) -> None:
+        self._first_dropped = self._first_dropped or text[:1]
+        self._dropped += len(text)
+
+    def _ends(self) -> Ends:
+        unfinished = _BROKEN if self._undecoded and not self.over_limit else ""
+        head, tail = self._head.getvalue(), self._tail.text() + unfinished
+        is_whole = self._kept + len(unfinished) == len(head) + len(tail)
+        end = head + tail if is_whole else tail
+        kept_end = self._without_split(end)
+        lost = end[len(kept_end) :]
+        if is_whole:
+            return Ends.whole(kept_end, dropped=self.characters - len(kept_end))
+        characters = self._kept + len(unfinished) - len(lost)
+        return Ends(
+            head=head,
+            tail=kept_end,
+            characters=characters,
+            newlines=self._newlines - lost.count("\n"),
+            dropped=self.characters - characters,
+        )
+
+    def _without_split(self, end: str) -> str:
+        """The end without its last characters if the first dropped one belongs to them."""
+        return prefix(end + self._first_dropped, most=len(end)) if self._first_dropped else end
+
+
+class _Tail:
+    """The last `size` characters of what is added, at a constant cost for each."""
+
+    def __init__(self, *, size: int) -> None:
+        self._size = size
+        self._older = ""
+        self._newer = StringIO()
+
+    def add(self, text: str) -> None:
+        if len(text) < self._size:
+            self._newer.write(text)
+            text = self._newer.getvalue() if self._newer.tell() >= self._size else ""
+        if text:
+            self._older = text[-self._size :]
+            self._newer = StringIO()
+
+    def text(self) -> str:
+        newer = self._newer.getvalue()
+        return self._older[max(len(self._older) + len(newer) - self._size, 0) :] + newer

@@ -1,0 +1,167 @@
+"""Capture: what it keeps of a stream shapes exactly like the whole stream, and it stays small and fast."""
+
+from __future__ import annotations
+
+import re
+import time
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.outputs.capture import Capture
+from sandbox.outputs.shaping import FORMS, shape
+
+MEBIBYTE = 1024 * 1024
+CHUNK = 64 * 1024
+NOTICE = re.compile(r"\[… [^…]*…\]")
+PIECE = st.sampled_from(
+    [b"a", b"bc", b"\n", b"\r\n", b"\r", "é".encode(), "e\u0301".encode(), "漢".encode(), "👩\u200d🔬".encode()]
+)
+BROKEN = st.sampled_from([b"\xff", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\x80", b"\xed\xa0\x80", b"\xc0\xaf"])
+STREAM = st.lists(PIECE | BROKEN, max_size=60).map(b"".join)
+VALID_STREAM = st.lists(PIECE, max_size=60).map(b"".join)
+STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+TYPE = st.sampled_from(list(FORMS))
+
+
+def pieces(data: bytes, *, steps: list[int]) -> Iterator[bytes]:
+    at = number = 0
+    while at < len(data):
+        step = steps[number % len(steps)]
+        yield data[at : at + step]
+        at, number = at + step, number + 1
+
+
+def captured(data: bytes, *, shown: int, limit: int = 10**9, steps: list[int] | None = None) -> Capture:
+    capture = Capture(shown=shown, limit=limit)
+    for piece in pieces(data, steps=steps or [CHUNK]):
+        capture.feed(piece)
+    return capture
+
+
+@given(data=STREAM, steps=STEPS, shown=st.integers(0, 60), output_type=TYPE, budget=st.integers(0, 60))
+def test_a_captured_stream_shapes_exactly_like_the_whole_text(
+    data: bytes, steps: list[int], shown: int, output_type: str, budget: int
+) -> None:
+    capture = captured(data, shown=shown, steps=steps)
+    whole = shape(data.decode(errors="replace"), output_type=output_type, budget=min(budget, shown))
+    assert capture.shape(output_type, budget=budget) == whole
+
+
+@given(data=STREAM, steps=STEPS, limit=st.integers(0, 80))
+def test_everything_is_counted_also_what_is_dropped(data: bytes, steps: list[int], limit: int) -> None:
+    capture = captured(data, shown=5, limit=limit, steps=steps)
+    assert capture.bytes_fed == len(data)
+    assert capture.characters == len(data.decode(errors="replace"))
+    assert capture.over_limit == (len(data) > limit)
+
+
+@given(data=VALID_STREAM, steps=STEPS, shown=st.integers(0, 40), limit=st.integers(0, 80), output_type=TYPE)
+def test_no_cut_ever_breaks_a_character(
+    data: bytes, steps: list[int], shown: int, limit: int, output_type: str
+) -> None:
+    shaped = captured(data, shown=shown, limit=limit, steps=steps).shape(output_type, budget=shown)
+    assert "\ufffd" not in shaped.text
+
+
+@given(data=STREAM, steps=STEPS, shown=st.integers(0, 40), limit=st.integers(0, 80), output_type=TYPE)
+def test_past_the_limit_nothing_is_shown_and_everything_is_accounted_for(
+    data: bytes, steps: list[int], shown: int, limit: int, output_type: str
+) -> None:
+    capture = captured(data, shown=shown, limit=limit, steps=steps)
+    shaped = capture.shape(output_type, budget=shown)
+    if not capture.over_limit:
+        return
+    missing = sum(int(count) for count in re.findall(r"\[… (?:last )?(\d+) of", shaped.text))
+    assert shaped.truncated
+    assert shaped.shown <= len(data[:limit].decode(errors="replace"))
+    assert shaped.shown + missing == shaped.characters == len(data.decode(errors="replace"))
+    assert len(NOTICE.sub("", shaped.text)) == shaped.shown
+
+
+def test_a_stream_at_its_limit_is_whole_and_one_byte_more_is_dropped() -> None:
+    capture = captured(b"abc", shown=10, limit=3)
+    assert (capture.over_limit, capture.text()) == (False, "abc")
+    capture.feed(b"d")
+    assert capture.over_limit
+    assert capture.text() == "abc[… last 1 of 4 characters dropped: over the output limit …]"
+
+
+def test_a_character_across_the_limit_is_dropped_as_a_whole() -> None:
+    capture = captured("a漢b".encode(), shown=10, limit=2, steps=[1])
+    assert capture.text() == "a[… last 2 of 3 characters dropped: over the output limit …]"
+
+
+@pytest.mark.parametrize(("data", "kept"), [("ae\u0301", "a"), ("ab\r\n", "ab"), ("ab\n\u0301", "ab"), ("abc", "ab")])
+def test_what_belongs_to_the_first_dropped_character_is_dropped_with_it(data: str, kept: str) -> None:
+    limit = len(data[:-1].encode())
+    capture = captured(data.encode(), shown=10, limit=limit)
+    dropped = len(data) - len(kept)
+    assert capture.text() == f"{kept}[… last {dropped} of {len(data)} characters dropped: over the output limit …]"
+
+
+def test_a_limit_of_0_drops_all() -> None:
+    assert captured(b"abc", shown=10, limit=0).text() == ("[… last 3 of 3 characters dropped: over the output limit …]")
+
+
+def test_a_sequence_still_unfinished_at_the_end_is_shown_as_one_broken_character() -> None:
+    capture = captured("a漢".encode()[:-1], shown=10)
+    assert (capture.text(), capture.characters) == ("a\ufffd", 2)
+
+
+def test_reading_in_the_middle_of_a_stream_leaves_it_as_it_was() -> None:
+    capture = Capture(shown=10, limit=100)
+    for byte in "漢字".encode():
+        capture.feed(bytes([byte]))
+        assert capture.text().count("\ufffd") <= 1
+    assert capture.text() == "漢字"
+
+
+def test_a_stream_that_said_nothing_is_empty() -> None:
+    shaped = Capture(shown=10, limit=10).shape("execution_result", budget=10)
+    assert (shaped.text, shaped.characters, shaped.truncated) == ("", 0, False)
+
+
+@pytest.mark.parametrize("sizes", [(-1, 0), (0, -1)])
+def test_negative_sizes_are_a_mistake_of_ours(sizes: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        Capture(shown=sizes[0], limit=sizes[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "chunk", [b"x" * CHUNK, b"short line\n" * 5957, "漢".encode() * 21845], ids=["x", "lines", "漢"]
+)
+@pytest.mark.parametrize("limit", [MEBIBYTE, 10**12], ids=["over the limit", "within the limit"])
+def test_a_flood_is_read_at_400_megabytes_a_second(chunk: bytes, limit: int) -> None:
+    def seconds() -> float:
+        capture = Capture(shown=8_000, limit=limit)
+        start = time.perf_counter()
+        for _ in range(512):
+            capture.feed(chunk)
+        return time.perf_counter() - start
+
+    assert 512 * len(chunk) / min(seconds() for _ in range(5)) >= 400e6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", [b"x" * CHUNK, b"x" * 7, b"\xff" * CHUNK, b"x" * 16 * MEBIBYTE])
+def test_memory_stays_flat_however_much_is_fed(chunk: bytes) -> None:
+    tracemalloc.start()
+    try:
+        capture = Capture(shown=60_000, limit=10**12)
+        for _ in range(max(32 * MEBIBYTE // len(chunk), 1) if len(chunk) > 7 else 50_000):
+            capture.feed(chunk)
+        capture.shape("execution_result", budget=60_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= 60_000 + 4 * MEBIBYTE
+
+
+def test_one_endless_line_is_shown_from_both_ends() -> None:
+    capture = captured(b"a" * MEBIBYTE + b"z" * MEBIBYTE, shown=10)
+    assert capture.text() == "aaaaa[… 2097142 of 2097152 characters omitted (line 1) …]zzzzz"
