@@ -1,0 +1,79 @@
+"""The runner: the program that runs inside a box, in somebody else's interpreter.
+
+Started as ``python -I -S -B <this folder> CHANNEL``. CHANNEL is the number of an inherited unix socket, or ``-`` for
+standard input and output. Standard library only, for Python 3.8 and later.
+
+    engine → runner   open                        once, first: the walls, what to preload, where packages are
+                      call, CHUNK request…        one call; kill, grant (more output wanted)
+                      slots, release, preload     control groups to put calls into; modules worth importing ahead
+    runner → engine   hello | fault               the box is up and this is what it is, or which wall failed
+                      started, CHUNK walls        a child has the call; the walls as measured around it
+                      CHUNK stdout|stderr|value   as they come
+                      ended                       how the call's process ended, and what it used
+
+When the channel closes, everything here dies. Nothing said on it is a fact to the engine, which measures for itself:
+code that was preloaded shares this process and could say anything. Foreign code never has the channel: the tool runs in
+a child that holds five pipes of its own (guard.py), and this folder is off `sys.path` before anything foreign loads.
+"""
+
+import binascii
+import os
+import sys
+
+import channel as channels
+import frames
+import warden
+import zygote
+
+
+def main(argument):
+    """Open the box, then serve it. Everything of ours is loaded by now: the box does not show this folder."""
+    channel = channels.PipeChannel() if argument == "-" else channels.SocketChannel(int(argument))
+    plan = frames.read_message(channel.read)
+    if plan["protocol"] != frames.PROTOCOL:
+        return _fault(channel, "protocol", "this runner speaks protocol %d" % frames.PROTOCOL)
+    refused = {}
+    if plan["box"]:
+        try:
+            refused = warden.open_box(dict(plan["box"], channel=channel.fileno()))
+        except warden.BoxFault as fault:
+            return _fault(channel, fault.layer, fault.reason)
+    _serve(channel, plan, refused)
+
+
+def _serve(channel, plan, refused):
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
+    sys.argv[:] = [""]
+    _, failed = zygote.preload(plan["preload"])
+    walls = plan["call"]
+    walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
+    walls["filter"] = binascii.a2b_base64(walls["filter"])
+    channel.send(
+        frames.message(
+            "hello",
+            protocol=frames.PROTOCOL,
+            python=sys.version.split()[0],
+            implementation=sys.implementation.name,
+            threads=_threads(),
+            failed=failed,
+            refused=refused,
+        )
+    )
+    zygote.Zygote(channel, plan).run()
+
+
+def _threads():
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 1
+
+
+def _fault(channel, layer, reason):
+    channel.send(frames.message("fault", layer=layer, reason=reason))
+    return 69
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

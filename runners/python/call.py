@@ -1,0 +1,182 @@
+"""One call inside its walls: the tool's source as a module, its function, its value.
+
+The request is JSON: ``source, filename, entry, arguments, environment, value_limit``. The reply, one JSON object behind
+its length, goes out on a descriptor of its own, so that nothing printed can be taken for it. It has a `kind`:
+
+    value         the function returned: `value`, `warnings`
+    exception     it raised: `error` with type, message and a traceback of the tool's own frames
+    exited        it called sys.exit: `code`
+    too_large     its value is over the limit: `bytes`
+
+The process ends right after the reply, without waiting for threads or running exit handlers: a call is over when its
+function has returned.
+"""
+
+import io
+import json
+import os
+import sys
+
+import failure
+import values
+
+_OURS = (
+    "call",
+    "channel",
+    "failure",
+    "frames",
+    "guard",
+    "kernel",
+    "measure",
+    "values",
+    "warden",
+    "watch",
+    "zygote",
+)
+_MAX_TRACEBACK = 16384
+_MAX_MESSAGE = 4096
+
+
+def run(request, descriptor):
+    """Run the call and end the process."""
+    sys.stdin, sys.stdout, sys.stderr = _streams()
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    _enter_environment(request["environment"])
+    _reseed()
+    for name in [name for name in sys.modules if name.split(".")[0] in _OURS]:
+        del sys.modules[name]
+    reply = _outcome(request)
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            stream.flush()
+        except BaseException:
+            continue
+    _send(reply, descriptor)
+    os._exit(1 if reply.get("kind") == "exited" else 0)
+
+
+def rehearse():
+    """Touch what a call touches, so that the pages are this process's own before anybody waits for them."""
+    source = "def rehearse(text: str) -> dict:\n    return {'text': text.upper(), 'n': [1, 2.5, None, True]}\n"
+    request = {"source": source, "filename": "rehearse.py", "entry": "rehearse", "arguments": {"text": "x"}}
+    request = json.loads(json.dumps(dict(request, value_limit=4096, environment={})))
+    json.dumps(_outcome(request))
+    sys.modules.pop("rehearse", None)
+    try:
+        os.unlink("rehearse.py")
+    except OSError:
+        pass
+
+
+def _streams():
+    """Text streams that keep nothing back: what was printed before a kill is not lost."""
+    stdin = open(0, encoding="utf-8", errors="replace")
+    stdout, stderr = (
+        io.TextIOWrapper(io.FileIO(number, "w"), "utf-8", "backslashreplace", write_through=True) for number in (1, 2)
+    )
+    return stdin, stdout, stderr
+
+
+def _enter_environment(environment):
+    os.environ.clear()
+    os.environ.update(environment)
+    count = environment.get("PYTHON_CPU_COUNT")
+    if count:
+        os.cpu_count = lambda: int(count)
+
+
+def _reseed():
+    """No two calls of one zygote draw the same numbers."""
+    random = sys.modules.get("random")
+    if random:
+        random.seed()
+    tempfile = sys.modules.get("tempfile")
+    if tempfile:
+        tempfile._name_sequence = None
+    if "_ssl" in sys.modules:
+        sys.modules["_ssl"].RAND_add(os.urandom(32), 32.0)
+    numpy = sys.modules.get("numpy")
+    if numpy:
+        numpy.random.seed()
+
+
+def _outcome(request):
+    path = os.path.join(os.getcwd(), request["filename"])
+    try:
+        function = getattr(_load(request["source"], path), request["entry"])
+        return _reply(_finish(function(**request["arguments"])), request["value_limit"])
+    except SystemExit as stop:
+        return _exited(stop)
+    except BaseException as error:
+        return failure.describe(error, path, _MAX_MESSAGE, _MAX_TRACEBACK)
+
+
+def _load(source, path):
+    """The tool as a module of its own file, which tracebacks and `inspect` find even when the tool removes it."""
+    import types
+
+    data = source.encode("utf-8", "surrogatepass")
+    with open(path, "wb") as file:
+        file.write(data)
+    name = _module_name(path)
+    module = types.ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module
+    exec(compile(data, path, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def _module_name(path):
+    """The file's name, unless a module of that name is, or could be, imported."""
+    stem = os.path.basename(path).rpartition(".")[0] or "tool"
+    taken = stem in sys.modules or stem in getattr(sys, "stdlib_module_names", ())
+    return stem + "_tool" if taken else stem
+
+
+def _finish(result):
+    """What a function returned, with what it left to be awaited or drawn out."""
+    if hasattr(result, "__await__"):
+        import asyncio
+
+        return asyncio.run(_awaited(result))
+    if hasattr(result, "__anext__"):
+        import asyncio
+
+        return asyncio.run(_drained(result))
+    if hasattr(result, "send") and hasattr(result, "gi_frame"):
+        return list(result)
+    return result
+
+
+async def _awaited(result):
+    return await result
+
+
+async def _drained(result):
+    return [item async for item in result]
+
+
+def _reply(value, limit):
+    text, warnings = values.serialise(value, limit)
+    if len(text) > limit:
+        return {"kind": "too_large", "bytes": len(text)}
+    return {"kind": "value", "text": text, "warnings": warnings}
+
+
+def _exited(stop):
+    code = stop.code
+    if code is not None and not isinstance(code, int):
+        sys.stderr.write("%s\n" % (code,))
+        return {"kind": "exited", "code": 1}
+    return {"kind": "exited", "code": 0 if code is None else max(-(1 << 31), min(int(code), 1 << 31))}
+
+
+def _send(reply, descriptor):
+    """Length and reply; a value's JSON is put in as it is, not encoded twice."""
+    value = reply.pop("text", None)
+    data = json.dumps(reply).encode("ascii")
+    if value is not None:
+        data = data[:-1] + b', "value": ' + value.encode("ascii") + b"}"
+    data = len(data).to_bytes(4, "big") + data
+    while data:
+        data = data[os.write(descriptor, data) :]

@@ -1,0 +1,51 @@
+"""What a tool's exception says to its author: the type, the message, and the frames of the tool's own file."""
+
+import traceback
+
+
+def describe(error, path, max_message, max_traceback):
+    """The reply for an exception of any kind, however hostile its class; texts are bounded, keeping their ends."""
+    return {
+        "kind": "exception",
+        "error": {
+            "type": _guarded(lambda: type(error).__name__),
+            "message": _cut(_guarded(lambda: str(error)), max_message),
+            "traceback": _cut(_guarded(lambda: _text(error, path)), max_traceback),
+        },
+        "memory": isinstance(error, MemoryError),
+    }
+
+
+def _text(error, path):
+    """The traceback without our frames above the tool's own; whole when the tool has none (a syntax error)."""
+    found = traceback.TracebackException.from_exception(error) if hasattr(error, "__traceback__") else None
+    seen = set()
+    pending = [found]
+    while pending:
+        part = pending.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        first = next((n for n, frame in enumerate(part.stack) if frame.filename == path), None)
+        if first is not None:
+            del part.stack[:first]
+        elif part is found:
+            del part.stack[:]
+        pending += [part.__cause__, part.__context__] + list(getattr(part, "exceptions", None) or ())
+    return "".join(found.format())
+
+
+def _guarded(read):
+    """What `read` gives as plain text; an exception whose own methods fail is still reported."""
+    try:
+        text = read()
+        return str.__str__(text) if isinstance(text, str) else "<not text>"
+    except BaseException as error:
+        return "<unreadable: %s>" % type(error).__name__
+
+
+def _cut(text, limit):
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return "%s\n[… %d characters left out …]\n%s" % (text[:half], len(text) - 2 * half, text[-half:])

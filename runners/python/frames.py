@@ -1,0 +1,85 @@
+"""Frames: how bytes become messages on the channel, on the runner's side.
+
+A frame is ``length:u32  kind:u8  payload`` in network order; `length` counts the kind and the payload.
+
+    kind 1, MESSAGE   payload is one JSON object with a "type"
+    kind 2, CHUNK     payload is ``call:u32  stream:u8  data``: bytes of one stream of one call, never looked into here
+
+The engine has its own reader of the same format and trusts nothing; both are held to one set of golden vectors.
+"""
+
+import json
+import struct
+
+PROTOCOL = 1
+MESSAGE, CHUNK = 1, 2
+REQUEST, STDOUT, STDERR, VALUE, WALLS = 0, 1, 2, 3, 4
+MAX_FRAME = 1 << 20
+
+_HEAD = struct.Struct(">IB")
+_CHUNK_HEAD = struct.Struct(">IBIB")
+_CHUNK = struct.Struct(">IB")
+
+
+class FrameError(Exception):
+    """The engine sent something that is not a frame: there is nothing left to say to it."""
+
+
+def message(kind, **fields):
+    """One message as the bytes of its frame."""
+    fields["type"] = kind
+    payload = json.dumps(fields, separators=(",", ":")).encode("ascii")
+    return _HEAD.pack(len(payload) + 1, MESSAGE) + payload
+
+
+def chunk(call, stream, data):
+    """One piece of a call's stream as the bytes of its frame."""
+    return _CHUNK_HEAD.pack(len(data) + 6, CHUNK, call, stream) + data
+
+
+class Reader:
+    """Bytes in, frames out; keeps what is not a whole frame yet."""
+
+    def __init__(self):
+        self._held = bytearray()
+
+    def feed(self, data):
+        """The frames that are complete now: ``(MESSAGE, dict)`` or ``(CHUNK, (call, stream, data))``."""
+        self._held += data
+        frames = []
+        while len(self._held) >= _HEAD.size:
+            length, kind = _HEAD.unpack_from(self._held)
+            if not 1 <= length <= MAX_FRAME:
+                raise FrameError("a frame of %d bytes" % length)
+            if len(self._held) < length + 4:
+                break
+            payload = bytes(self._held[5 : length + 4])
+            del self._held[: length + 4]
+            frames.append((kind, _payload(kind, payload)))
+        return frames
+
+
+def read_message(receive):
+    """The first frame of a channel, read to its last byte and not beyond: what follows is for somebody else."""
+    length, kind = _HEAD.unpack(_exactly(receive, _HEAD.size))
+    if kind != MESSAGE or not 1 <= length <= MAX_FRAME:
+        raise FrameError("the channel does not begin with a message")
+    return _payload(kind, _exactly(receive, length - 1))
+
+
+def _exactly(receive, size):
+    data = b""
+    while len(data) < size:
+        more = receive(size - len(data))
+        if not more:
+            raise FrameError("the channel closed in the middle of a frame")
+        data += more
+    return data
+
+
+def _payload(kind, payload):
+    if kind == MESSAGE:
+        return json.loads(payload.decode("utf-8"))
+    if kind == CHUNK and len(payload) >= _CHUNK.size:
+        return _CHUNK.unpack_from(payload) + (payload[_CHUNK.size :],)
+    raise FrameError("a frame of unknown kind %d" % kind)

@@ -1,0 +1,98 @@
+"""fork(2) with new namespaces: one raw clone(2) in place of unshare and a second fork.
+
+``clone(CLONE_NEWUSER | CLONE_NEWPID | … | SIGCHLD)`` makes the child the first process of all its namespaces at once;
+the user namespace is made first, so no privilege is needed for the others. Doing it below libc leaves two things to us:
+
+* Python's own bookkeeping around a fork (import lock, thread state), which the C API exports;
+* libc's note of the thread id, which the kernel rewrites for us (CLONE_CHILD_SETTID) once we know where libc keeps it:
+  that is the very address libc gave to the kernel, and PR_GET_TID_ADDRESS gives it back.
+
+Only a process with a single thread may call this. Where PR_GET_TID_ADDRESS is not built into the kernel the note stays
+stale in the child, which only libraries with process-shared robust mutexes could notice.
+"""
+
+import ctypes
+import os
+import signal
+
+from kernel import calls
+
+FLAGS = {
+    "user": 0x10000000,
+    "mount": 0x00020000,
+    "pid": 0x20000000,
+    "network": 0x40000000,
+    "ipc": 0x08000000,
+    "uts": 0x04000000,
+    "cgroup": 0x02000000,
+}
+_SETTID, _CLEARTID = 0x01000000, 0x00200000
+_PR_GET_TID_ADDRESS = 40
+
+
+def fork(namespaces):
+    """Fork into new namespaces of the kinds named; 0 in the child. Raises OSError when the kernel refuses."""
+    if not namespaces:
+        return os.fork()
+    flags = signal.SIGCHLD
+    for kind in namespaces:
+        flags |= FLAGS[kind]
+    address = _thread_id_address()
+    if address:
+        flags |= _SETTID | _CLEARTID
+    ctypes.pythonapi.PyOS_BeforeFork()
+    try:
+        pid = calls.syscall("clone", flags, 0, 0, *_tail(address))
+    except OSError:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+        raise
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return pid
+
+
+def refused(namespaces):
+    """Which of the namespaces the kernel does not give us, each with its reason; tried in children that do nothing."""
+    reasons = {}
+    granted = []
+    for kind in namespaces:
+        try:
+            pid = fork(granted + [kind])
+        except OSError as error:
+            reasons[kind] = error.strerror
+            continue
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        granted.append(kind)
+    return reasons
+
+
+def write_maps(inside, outside):
+    """Map the one user and group of this new user namespace: `inside` here is `outside` in the parent."""
+    for name, line in (
+        ("setgroups", "deny"),
+        ("uid_map", "%d %d 1" % (inside[0], outside[0])),
+        ("gid_map", "%d %d 1" % (inside[1], outside[1])),
+    ):
+        descriptor = os.open("/proc/self/" + name, os.O_WRONLY)
+        try:
+            os.write(descriptor, line.encode("ascii"))
+        finally:
+            os.close(descriptor)
+
+
+def _thread_id_address():
+    address = ctypes.c_void_p()
+    try:
+        calls.prctl(_PR_GET_TID_ADDRESS, ctypes.addressof(address))
+    except OSError:
+        return 0
+    return address.value or 0
+
+
+def _tail(address):
+    """The arguments after the parent's thread id: aarch64 takes the thread pointer before the child's thread id."""
+    return (0, address) if os.uname().machine == "aarch64" else (address, 0)

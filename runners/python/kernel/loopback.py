@@ -1,0 +1,31 @@
+"""The loopback interface: a new network namespace has one, switched off."""
+
+import ctypes
+import os
+import socket
+
+from kernel import calls
+
+_SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x1 | 0x40
+
+
+def raise_loopback():
+    """Switch on `lo`, so that 127.0.0.1 answers to this box alone."""
+    request = ctypes.create_string_buffer(b"lo", 40)
+    request[16:18] = _IFF_UP_RUNNING.to_bytes(2, "little")
+    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        calls.check(calls.libc.ioctl(probe.fileno(), ctypes.c_ulong(_SIOCSIFFLAGS), request), "ioctl SIOCSIFFLAGS")
+    finally:
+        probe.close()
+
+
+def interfaces():
+    """The names of the network interfaces there are here."""
+    with open("/proc/net/dev") as table:
+        return sorted(line.split(":")[0].strip() for line in table.readlines()[2:])
+
+
+def is_shared_with(outside):
+    """Whether we are still in the network namespace `outside` names (as read from its link in /proc)."""
+    return os.readlink("/proc/self/ns/net") == outside

@@ -1,0 +1,73 @@
+"""mount(2), pivot_root(2), mount_setattr(2): the tree of files a box sees.
+
+The box's root is a small tmpfs. The host's root is first moved aside inside it (pivot_root), what the box may see is
+bound from there read-only, and then the host's root is let go: nothing of it can be named any more. Read-only, nosuid
+and nodev are set on a whole bound tree at once by mount_setattr(AT_RECURSIVE), because a plain bind remount changes
+only the topmost mount and leaves whatever the host has mounted below it writable.
+"""
+
+import ctypes
+import os
+
+from kernel import calls
+
+RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
+_BIND, _REC, _PRIVATE, _REMOUNT = 4096, 16384, 1 << 18, 32
+_DETACH = 2
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns")]
+
+
+def mount(source, target, kind, flags, data=""):
+    """mount(2), with the target in the error."""
+    result = calls.libc.mount(
+        source.encode(), target.encode(), kind.encode() if kind else None, ctypes.c_ulong(flags), data.encode()
+    )
+    calls.check(result, "mount " + target)
+
+
+def tmpfs(target, size, inodes, flags=NOSUID | NODEV, mode="0755"):
+    """A private, sized tmpfs."""
+    mount("tmpfs", target, "tmpfs", flags, "size=%d,nr_inodes=%d,mode=%s" % (size, inodes, mode))
+
+
+def proc(target="/proc"):
+    """The processes of our own pid namespace, and no others."""
+    mount("proc", target, "proc", NOSUID | NODEV | NOEXEC)
+
+
+def isolate_propagation():
+    """Nothing mounted from here on is seen outside of this mount namespace."""
+    mount("none", "/", None, _REC | _PRIVATE)
+
+
+def bind(source, target, flags=RDONLY | NOSUID | NODEV):
+    """Show `source` at `target`, with the flags on every mount below it too."""
+    mount(source, target, None, _BIND | _REC)
+    wanted = _Attributes(flags, 0, _PRIVATE, 0)
+    calls.syscall(
+        "mount_setattr",
+        _AT_FDCWD,
+        ctypes.c_char_p(target.encode()),
+        _AT_RECURSIVE,
+        ctypes.byref(wanted),
+        ctypes.sizeof(wanted),
+    )
+
+
+def enter_new_root(stage):
+    """Make a fresh tmpfs the root, with the former root under /.host; `stage` is any directory, covered meanwhile."""
+    tmpfs(stage, 1 << 20, 4096)
+    os.mkdir(stage + "/.host")
+    calls.syscall("pivot_root", ctypes.c_char_p(stage.encode()), ctypes.c_char_p((stage + "/.host").encode()))
+    os.chdir("/")
+
+
+def leave_old_root():
+    """Let go of the host's root, and make our own read-only."""
+    calls.check(calls.libc.umount2(b"/.host", _DETACH), "umount2 /.host")
+    os.rmdir("/.host")
+    mount("none", "/", None, _REMOUNT | RDONLY | NOSUID | NODEV, "size=1048576,nr_inodes=4096,mode=0755")

@@ -1,0 +1,119 @@
+"""What the walls around this process really are, read back from the kernel.
+
+Taken after the last wall is up and before foreign code runs. A namespace is in force when its link differs from the
+zygote's; privileges, filters and limits are what /proc and getrlimit say; Landlock, which the kernel does not show, is
+tried: making a device node is a right it never grants here, and the one kind that needs no privilege is refused only
+by Landlock.
+"""
+
+import os
+import resource
+import stat
+
+_NAMESPACES = {
+    "user": "user",
+    "mount": "mnt",
+    "pid": "pid",
+    "network": "net",
+    "ipc": "ipc",
+    "uts": "uts",
+    "cgroup": "cgroup",
+}
+
+
+def namespaces():
+    """The namespaces this process is in: {kind: name}."""
+    found = {}
+    for kind, name in _NAMESPACES.items():
+        try:
+            found[kind] = os.readlink("/proc/self/ns/" + name)
+        except OSError:
+            continue
+    return found
+
+
+def status():
+    """The lines of /proc/self/status that tell of privileges."""
+    wanted = {"NoNewPrivs", "Seccomp", "Seccomp_filters", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Uid", "Gid"}
+    found = {}
+    with open("/proc/self/status") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name in wanted:
+                found[name] = value.split()
+    return found
+
+
+def walls(plan, outside):
+    """Everything the receipt says about the inside of this call."""
+    inside = namespaces()
+    now = status()
+    return {
+        "namespaces": [kind for kind in inside if inside[kind] != outside.get(kind)],
+        "no_new_privs": now.get("NoNewPrivs") == ["1"],
+        "seccomp_filters": int(now.get("Seccomp_filters", now.get("Seccomp", ["0"]))[0]),
+        "capabilities": {name: now[name][0] for name in now if name.startswith("Cap")},
+        "uid": os.getuid(),
+        "gid": os.getgid(),
+        "landlock": plan.get("landlock_in_force") if _is_landlocked(plan) else None,
+        "interfaces": _interfaces(),
+        "limits": {
+            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+            "file_size": resource.getrlimit(resource.RLIMIT_FSIZE)[1],
+            "cpu": resource.getrlimit(resource.RLIMIT_CPU)[1],
+            "processes": resource.getrlimit(resource.RLIMIT_NPROC)[1],
+            "data": resource.getrlimit(resource.RLIMIT_DATA)[1],
+        },
+        "cpus": len(os.sched_getaffinity(0)),
+        "workplace": _workplace(plan),
+    }
+
+
+def missing(walls, required):
+    """The required layers that the measurement does not find, in their order."""
+    capabilities = walls["capabilities"]
+    found = {kind + "_namespace" for kind in walls["namespaces"]}
+    found.add("rlimits")
+    if walls["no_new_privs"]:
+        found.add("no_new_privs")
+    if walls["seccomp_filters"]:
+        found.add("seccomp")
+    if walls["landlock"]:
+        found.add("landlock")
+    if all(int(capabilities[name], 16) == 0 for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")):
+        found.add("capabilities")
+    if walls["uid"] != 0:
+        found.add("own_uid")
+    return [layer for layer in required if layer not in found]
+
+
+def _is_landlocked(plan):
+    """Try what only Landlock refuses: a whiteout node, the one device anybody may make."""
+    if not plan.get("landlock_in_force"):
+        return False
+    probe = ".%d" % os.getpid()
+    try:
+        os.mknod(probe, stat.S_IFCHR | 0o600, 0)
+    except OSError:
+        return True
+    os.unlink(probe)
+    return False
+
+
+def _interfaces():
+    try:
+        with open("/proc/net/dev") as table:
+            return sorted(line.split(":")[0].strip() for line in table.readlines()[2:])
+    except OSError:
+        return None
+
+
+def _workplace(plan):
+    if not plan["workplace"]:
+        return None
+    disk = os.statvfs("/work")
+    return {"bytes": disk.f_blocks * disk.f_frsize, "inodes": disk.f_files, "read_only_root": _is_read_only("/")}
+
+
+def _is_read_only(path):
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)

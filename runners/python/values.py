@@ -1,0 +1,129 @@
+"""A tool's value as JSON.
+
+Nearly every value is plain JSON already, so that is tried first, by the C encoder. What it refuses is walked: tuples and
+sets are arrays, keys are text, NaN and infinities are null with a warning, and what JSON has no form for is shown as
+``{"repr": …, "type": …}`` with a warning, without changing the rest. Cycles and depth are reported, not followed.
+"""
+
+import itertools
+import json
+import re
+
+MAX_DEPTH = 200
+_MAX_REPR = 1000
+_MAX_WARNINGS = 20
+_MAX_DIGITS = 4000
+_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}"]+')
+_LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+def serialise(value, limit):
+    """``(json text, warnings)``; the text may be longer than `limit`, but then not by much."""
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        if not _is_deep(text) and not _LONE_SURROGATE.search(text):
+            return text, []
+    except (TypeError, ValueError, RecursionError, AttributeError, RuntimeError):
+        pass
+    walk = _Walk(limit)
+    return json.dumps(walk.plain(value, 0), allow_nan=False, separators=(",", ":")), walk.warnings
+
+
+def _is_deep(text):
+    """Whether the text nests deeper than we allow."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    brackets = _NO_BRACKETS.sub("", text)
+    return max(itertools.accumulate(map(_STEPS.__getitem__, brackets))) > MAX_DEPTH
+
+
+class _Walk:
+    """One walk over one value, with what it had to change."""
+
+    def __init__(self, limit):
+        self.warnings = []
+        self._room = limit
+        self._open = set()
+
+    def plain(self, value, depth):
+        """`value` as what the JSON encoder takes."""
+        self._room -= 1
+        if value is None or value is True or value is False:
+            return value
+        kind = type(value)
+        if issubclass(kind, str):
+            return self._text(value)
+        if issubclass(kind, int):
+            return self._integer(value)
+        if issubclass(kind, float):
+            return self._float(value)
+        if issubclass(kind, (list, tuple, set, frozenset, dict)):
+            return self._container(value, depth)
+        return self._shown(value, "%s has no JSON form; its repr is given" % kind.__name__)
+
+    def _text(self, value):
+        text = str.__str__(value)
+        self._room -= len(text)
+        if text.isascii() or not _SURROGATE.search(text):
+            return text
+        self._warn("half a surrogate pair is given as U+FFFD")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    def _integer(self, value):
+        number = int.__index__(value)
+        if number.bit_length() > _MAX_DIGITS * 3:
+            self._warn("an integer of %d bits is given as hexadecimal text" % number.bit_length())
+            return self._text(hex(number))
+        return number
+
+    def _float(self, value):
+        number = float.__add__(value, 0.0)
+        if number != number or number in (float("inf"), float("-inf")):
+            self._warn("%r is given as null" % number)
+            return None
+        return number
+
+    def _container(self, value, depth):
+        if id(value) in self._open:
+            return self._noted("<cycle>", "the value contains itself; the cycle is not followed")
+        if depth >= MAX_DEPTH:
+            return self._noted("<deeper>", "the value nests deeper than %d; what is below is left out" % MAX_DEPTH)
+        self._open.add(id(value))
+        try:
+            if issubclass(type(value), dict):
+                return {self._key(key): self.plain(item, depth + 1) for key, item in self._some(dict.items(value))}
+            return [self.plain(item, depth + 1) for item in self._some(value)]
+        finally:
+            self._open.discard(id(value))
+
+    def _some(self, items):
+        """The items, as long as there is room: a value over the limit is not built up any further."""
+        for item in list(items):
+            if self._room < 0:
+                return
+            yield item
+
+    def _key(self, key):
+        if issubclass(type(key), str):
+            return self._text(key)
+        if key is None or isinstance(key, (bool, int, float)):
+            return json.dumps(key)
+        return self._shown(key, "a key of type %s is given as text" % type(key).__name__)["repr"]
+
+    def _shown(self, value, warning):
+        self._warn(warning)
+        try:
+            text = str.__str__(repr(value))[:_MAX_REPR]
+        except BaseException as error:
+            text = "<unreadable: %s>" % type(error).__name__
+        return {"repr": self._text(text), "type": type(value).__name__}
+
+    def _noted(self, text, warning):
+        self._warn(warning)
+        return {"repr": text, "type": "note"}
+
+    def _warn(self, text):
+        if text not in self.warnings and len(self.warnings) < _MAX_WARNINGS:
+            self.warnings.append(text)

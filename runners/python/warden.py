@@ -1,0 +1,169 @@
+"""The warden: the one process of a box that stays outside of it.
+
+It starts the zygote in fresh namespaces and then does nothing but wait, for either of two things: the zygote's end, or
+the end of its own standard input, which the engine holds open for as long as the box shall live. Whichever comes first,
+the zygote is killed, and with it, being the first process of its pid namespace, everything in the box. Nothing from
+inside can reach the warden: it has no descriptor into the box, and another user id or pid namespace lies between.
+
+So when the engine is killed at any moment, the box is gone a moment later, and the warden removes the control groups
+that the engine can no longer remove.
+
+What the zygote does here before it becomes the zygote is to move in: build the tree of files it may see, enter it, give
+up its user id and its privileges. No byte of foreign code has run until then.
+"""
+
+import binascii
+import os
+import select
+import signal
+
+from kernel import calls, capabilities, clone, mounts, seccomp
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_STAGE = "/tmp"
+
+
+class BoxFault(Exception):
+    """A wall of the box could not be put up; `layer` names it."""
+
+    def __init__(self, layer, reason):
+        super().__init__(layer, reason)
+        self.layer = layer
+        self.reason = reason
+
+
+def open_box(plan):
+    """Return, in the zygote only, what the box's own walls turned out to be; the warden never returns."""
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    calls.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    pid, namespaces, refused = _fork(plan["namespaces"])
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        for descriptor in (wake_read, wake_write, 0):
+            os.close(descriptor)
+        os.open(os.devnull, os.O_RDONLY)
+        return _move_in(plan, namespaces, refused)
+    _watch(pid, wake_read, plan["channel"], plan.get("groups", ()))
+
+
+def _fork(wanted):
+    """Fork into the namespaces this kernel gives us; those it refuses are named with its reasons."""
+    try:
+        return clone.fork(wanted), wanted, {}
+    except OSError:
+        refused = clone.refused(wanted)
+        granted = [kind for kind in wanted if kind not in refused]
+        return clone.fork(granted), granted, refused
+
+
+def _watch(pid, wake, channel, groups):
+    """Wait for the zygote's end or our owner's, then leave nothing behind."""
+    os.close(channel)
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    status = None
+    while status is None:
+        ready = dict(poll.poll())
+        if 0 in ready or _was_told_to_end(wake, ready):
+            os.kill(pid, signal.SIGKILL)
+            status = os.waitpid(pid, 0)[1]
+        else:
+            done, code = os.waitpid(pid, os.WNOHANG)
+            status = code if done else None
+    _remove(groups)
+    os._exit(os.WTERMSIG(status) + 128 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def _was_told_to_end(wake, ready):
+    return wake in ready and signal.SIGTERM in os.read(wake, 64)
+
+
+def _remove(groups):
+    """Remove control groups, children first; the engine may have been quicker."""
+    for group in groups:
+        for folder, _, _ in sorted(os.walk(group), reverse=True):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass
+
+
+def _move_in(plan, namespaces, refused):
+    """Put up the box's own walls, in the order in which each is still permitted to put up the next."""
+    os.setsid()
+    os.umask(0o077)
+    layers = {kind + "_namespace": reason for kind, reason in refused.items()}
+    user = plan["user"]
+    if "user" in namespaces:
+        _attempt("user_namespace", clone.write_maps, user, plan["identity"])
+    if "mount" in namespaces:
+        _attempt("mount_namespace", _build_tree, plan)
+    if plan["identity"] != user and "user" not in namespaces:
+        _attempt("own_uid", _become, user)
+    calls.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    calls.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _attempt("capabilities", capabilities.drop_all)
+    calls.prctl(_PR_SET_DUMPABLE, 0)
+    if plan["filter"]:
+        _attempt("seccomp", seccomp.install, binascii.a2b_base64(plan["filter"]))
+    return layers
+
+
+def _attempt(layer, build, *args):
+    try:
+        return build(*args)
+    except OSError as error:
+        raise BoxFault(layer, "%s: %s" % (build.__name__.strip("_"), error)) from error
+
+
+def _become(user):
+    """A user and a group of the box's own, with nothing else."""
+    os.setgroups([])
+    os.setresgid(user[1], user[1], user[1])
+    os.setresuid(user[0], user[0], user[0])
+
+
+def _build_tree(plan):
+    mounts.isolate_propagation()
+    mounts.enter_new_root(_STAGE)
+    os.umask(0o022)
+    for path, target in plan["links"].items():
+        _parents(path)
+        os.symlink(target, path)
+    for path, text in plan["files"].items():
+        _parents(path)
+        with open(path, "w") as file:
+            file.write(text)
+    for path in plan["folders"]:
+        os.makedirs(path, exist_ok=True)
+    for source, target, flags in plan["binds"]:
+        _show("/.host" + source, target, flags)
+    for path in plan["masks"]:
+        if os.path.isdir(path):
+            mounts.tmpfs(path, 4096, 2, mounts.RDONLY | mounts.NOSUID | mounts.NODEV)
+    if "pid" in plan["namespaces"]:
+        mounts.proc()
+    mounts.leave_old_root()
+    os.umask(0o077)
+
+
+def _show(source, target, flags):
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        _parents(target)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    mounts.bind(source, target, flags)
+
+
+def _parents(path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+

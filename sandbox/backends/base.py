@@ -1,0 +1,143 @@
+"""What every backend gives the engine: boxes that carry bytes, and meters that measure from outside.
+
+A backend decides what walls there are and says so; it never reads what goes through. Writing one means these few
+methods, a line in the table of backends, and passing the contract suite.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from sandbox.outcome import Isolation, LayerState, LimitState
+from sandbox.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a meter says about one call; None is "not measured", never a guess."""
+
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+    processes_peak: int | None = None
+    out_of_memory_kills: int = 0
+    refused_forks: int = 0
+
+
+class Slot(Protocol):
+    """A place for one call at a time whose use is measured, and limited, from outside of the box."""
+
+    id: int
+
+    def open_doors(self) -> Sequence[int]:
+        """Descriptors that a child writes "0" into to enter; whoever gets them closes them."""
+
+    def read(self) -> Reading:
+        """What has been used since the last `renew`."""
+
+    def renew(self) -> bool:
+        """Make ready for the next call; False when the slot cannot be used again and must be replaced."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Receiver(Protocol):
+    """Who a box hands its bytes to; called on the event loop."""
+
+    def received(self, data: bytes) -> None:
+        """Some bytes came."""
+
+    def closed(self) -> None:
+        """No more bytes will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What a box says of itself, before any call: the receipt is this and what the call's child measured."""
+
+    backend: str
+    isolation: Isolation
+    layers: Mapping[str, LayerState]
+    limits: Mapping[str, LimitState]
+    network: str
+    user: str
+    runtime: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Interpreter(Protocol):
+    """The part of an environment that a box needs to know."""
+
+    @property
+    def key(self) -> str:
+        """Which environment this is."""
+
+    @property
+    def python(self) -> Path:
+        """The interpreter's own file, links resolved."""
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        """Host folders the interpreter reads."""
+
+    @property
+    def hidden(self) -> Sequence[Path]:
+        """Folders below those that are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxPlan:
+    """What a box is opened for: its walls come from the policy, its inside from the interpreter."""
+
+    policy: Policy
+    interpreter: Interpreter
+
+
+class Box(ABC):
+    """One isolated place, from open to gone."""
+
+    protection: Protection
+    capacity: int
+    """How many calls may run in it at once."""
+
+    @property
+    @abstractmethod
+    def walls(self) -> Mapping[str, JsonValue]:
+        """What the runner is told to put up: the `box`, `call` and `slots` of its first message."""
+
+    @abstractmethod
+    def listen(self, receiver: Receiver) -> None:
+        """Hand everything that comes to `receiver`, from now on; called once."""
+
+    @abstractmethod
+    def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Queue `data` for the runner; does not wait, and drops it when the box is gone. Closes the descriptors."""
+
+    @abstractmethod
+    def add_slots(self, count: int) -> Sequence[Slot]:
+        """New slots for calls; none where the backend does not meter calls one by one."""
+
+    @abstractmethod
+    async def close(self) -> str:
+        """Kill everything in it, wait until it is gone, leave nothing behind. Returns what it last wrote to stderr."""
+
+
+class Backend(ABC):
+    """Opens boxes."""
+
+    name: str
+
+    @abstractmethod
+    async def open(self, plan: BoxPlan) -> Box:
+        """A box whose runner has been started but not spoken to; raises `BackendUnavailable` and its kinds."""
+
+    async def close(self) -> None:
+        """Give back what the backend itself holds; its boxes are closed already."""
+        return None

@@ -1,0 +1,156 @@
+"""One box of processes: the warden outside, the zygote and its calls inside, and the control groups around them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pydantic import JsonValue
+
+from sandbox.backends.base import Box, Protection, Receiver
+from sandbox.backends.subprocess.groups import Group, GroupSlot
+from sandbox.backends.subprocess.socket_channel import SocketChannel
+from sandbox.policy import Limits
+
+_CAPACITY: Final = 32
+_PATIENCE_S: Final = 2.0
+_MAX_LAST_WORDS: Final = 8192
+_WARDEN_ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
+
+
+class SubprocessBox(Box):
+    """Made by `spawn`; gone when `close` returns."""
+
+    capacity = _CAPACITY
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        channel: SocketChannel,
+        *,
+        walls: Mapping[str, JsonValue],
+        protection: Protection,
+        group: Group | None,
+        limits: Limits,
+    ) -> None:
+        self._process = process
+        self._channel = channel
+        self._walls = walls
+        self._group = group
+        self._limits = limits
+        self._next_slot = 0
+        self._last_words = b""
+        self.protection = protection
+        self._watch_stderr()
+
+    @property
+    def walls(self) -> Mapping[str, JsonValue]:
+        return self._walls
+
+    @property
+    def warden(self) -> int:
+        """The pid of the box's outermost process."""
+        return self._process.pid
+
+    def listen(self, receiver: Receiver) -> None:
+        self._channel.listen(receiver)
+
+    def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
+        self._channel.send(data, descriptors)
+
+    def add_slots(self, count: int) -> Sequence[GroupSlot]:
+        if self._group is None:
+            return ()
+        return [self._new_slot(self._group) for _ in range(count)]
+
+    def _new_slot(self, box: Group) -> GroupSlot:
+        group = Group(box.hierarchies, f"{box.path}/{self._next_slot}")
+        group.create()
+        group.limit(self._limits)
+        self._next_slot += 1
+        return GroupSlot(self._next_slot - 1, group)
+
+    async def close(self) -> str:
+        self._channel.close()
+        assert self._process.stdin is not None  # noqa: S101  opened by `spawn`
+        with suppress(OSError):
+            self._process.stdin.close()
+        await self._gone()
+        self._forget_stderr()
+        if self._group is not None:
+            await _until(self._group.remove, _PATIENCE_S)
+        return self._last_words.decode("utf-8", "replace")
+
+    async def _gone(self) -> None:
+        """The warden ends by itself when its standard input closes; if not, it is killed, and the box with it."""
+        if not await _until(lambda: self._process.poll() is not None, _PATIENCE_S):
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+            await _until(lambda: self._process.poll() is not None, _PATIENCE_S)
+
+    def _watch_stderr(self) -> None:
+        assert self._process.stderr is not None  # noqa: S101  opened by `spawn`
+        os.set_blocking(self._process.stderr.fileno(), False)
+        asyncio.get_running_loop().add_reader(self._process.stderr, self._read_stderr)
+
+    def _read_stderr(self) -> None:
+        """Keep the end of what the runner writes there: it is read by people, and never grows."""
+        assert self._process.stderr is not None  # noqa: S101
+        try:
+            data = os.read(self._process.stderr.fileno(), 1 << 16)
+        except BlockingIOError:
+            return
+        if data:
+            self._last_words = (self._last_words + data)[-_MAX_LAST_WORDS:]
+        else:
+            asyncio.get_running_loop().remove_reader(self._process.stderr)
+
+    def _forget_stderr(self) -> None:
+        assert self._process.stderr is not None  # noqa: S101
+        self._read_stderr()
+        asyncio.get_running_loop().remove_reader(self._process.stderr)
+        self._process.stderr.close()
+
+
+def spawn(python: Path, runner: Path, *, group: Group | None) -> tuple[subprocess.Popen[bytes], SocketChannel]:
+    """Start a runner in its control group, not yet spoken to. Must be called on the event loop's own thread, because
+    the kernel ties the warden's life to the thread that started it."""
+    ours, theirs = socket.socketpair()
+    try:
+        process = subprocess.Popen(  # noqa: S603  the interpreter is the environment's, the program ours
+            [python, "-I", "-S", "-B", runner, str(theirs.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=(theirs.fileno(),),
+            env=_WARDEN_ENVIRONMENT,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    if group is not None:
+        group.enter(process.pid)
+    return process, SocketChannel(ours)
+
+
+async def _until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait until it holds, looking more and more seldom; False when it never did."""
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + seconds, 0.0005
+    while not condition():
+        if loop.time() > deadline:
+            return False
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 0.02)
+    return True

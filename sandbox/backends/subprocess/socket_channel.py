@@ -1,0 +1,101 @@
+"""The engine's end of a box's channel: a unix stream socket on the event loop, which can carry descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from sandbox.backends.base import Receiver
+
+_READ_SIZE: Final = 1 << 18
+
+
+class SocketChannel:
+    """Hands what comes to a receiver; queues what cannot go out at once."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._socket = end
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[tuple[bytes, Sequence[int]]] = deque()
+        self._receiver: Receiver | None = None
+        self._is_open = True
+
+    def listen(self, receiver: Receiver) -> None:
+        """Start handing over what comes."""
+        self._receiver = receiver
+        self._loop.add_reader(self._socket, self._read)
+
+    def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Send now what the socket takes, the rest when it takes more."""
+        if not self._is_open:
+            _close_all(descriptors)
+            return
+        if self._queue:
+            self._queue.append((data, descriptors))
+            return
+        rest = self._try(data, descriptors)
+        if rest is not None and self._is_open:
+            self._queue.append(rest)
+            self._loop.add_writer(self._socket, self._write)
+
+    def close(self) -> None:
+        """Hang up."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        for _, descriptors in self._queue:
+            _close_all(descriptors)
+        self._queue.clear()
+        self._socket.close()
+
+    def _try(self, data: bytes, descriptors: Sequence[int]) -> tuple[bytes, Sequence[int]] | None:
+        """What is left to send, None when all is gone; descriptors go with the first byte, and are then closed."""
+        try:
+            sent = socket.send_fds(self._socket, [data], list(descriptors)) if descriptors else self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return data, descriptors
+        except OSError:
+            _close_all(descriptors)
+            self._hang_up()
+            return None
+        _close_all(descriptors)
+        return (data[sent:], ()) if sent < len(data) else None
+
+    def _write(self) -> None:
+        while self._queue:
+            rest = self._try(*self._queue.popleft())
+            if not self._is_open:
+                return
+            if rest is not None:
+                self._queue.appendleft(rest)
+                return
+        self._loop.remove_writer(self._socket)
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if data and self._receiver:
+            self._receiver.received(data)
+        elif not data:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        self.close()
+        if self._receiver:
+            self._receiver.closed()
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

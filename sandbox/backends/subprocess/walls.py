@@ -1,0 +1,146 @@
+"""From a policy to walls: what the runner is told to put up, for the box and for every call in it.
+
+Two rings. The *box* keeps the runner, and what it preloads, away from the host: its own namespaces, the tree of files,
+a user of its own, no privileges, a system-call filter. Each *call* is walled again from the runner and from all other
+calls: namespaces of its own below the box's, a private tmpfs, Landlock, a stricter filter, limits.
+
+A user id of the box's own is drawn at random from a range that no distribution hands out, so that two boxes, also of
+two engines, never share the kernel's per-user counters, and nothing has to be handed back.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from pydantic import JsonValue
+
+from sandbox.backends.subprocess.seccomp import ARCHITECTURES, Sockets, compile_profile, load_profile
+from sandbox.backends.subprocess.tree import TOOL_USER, WORKPLACE, Tree
+from sandbox.errors import IsolationUnavailable
+from sandbox.policy import Layer, NetworkMode, Policy
+
+NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
+_FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
+_STACK_BYTES: Final = 8 << 20
+_WATCH_INTERVAL_S: Final = 0.05
+_GUARD_PROCESSES: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who the engine runs as."""
+
+    uid: int
+    gid: int
+
+    @property
+    def is_root(self) -> bool:
+        """Root gives each box a user of its own."""
+        return self.uid == 0
+
+
+def current_caller() -> Caller:
+    """Who this process runs as."""
+    return Caller(os.geteuid(), os.getegid())
+
+
+def box_user(caller: Caller) -> int:
+    """The user a box runs as: fresh for root, ourselves otherwise."""
+    if not caller.is_root:
+        return caller.uid
+    return _FIRST_FREE_UID + secrets.randbelow(_LAST_FREE_UID - _FIRST_FREE_UID)
+
+
+def namespaces(policy: Policy) -> list[str]:
+    """The kinds of namespaces the policy leads to."""
+    shared = {"network"} if policy.network.mode is NetworkMode.HOST else set()
+    return [kind for kind in NAMESPACES if kind not in shared]
+
+
+def box_walls(
+    policy: Policy, tree: Tree, *, caller: Caller, user: int, groups: Sequence[str]
+) -> dict[str, JsonValue]:
+    """The outer ring."""
+    group = user if caller.is_root else caller.gid
+    kinds = [kind for kind in namespaces(policy) if kind != "user" or not caller.is_root]
+    return {
+        **tree.plan(),
+        "namespaces": list(kinds),
+        "identity": [caller.uid, caller.gid],
+        "user": [user, group],
+        "filter": _filter("runner"),
+        "groups": list(groups),
+    }
+
+
+def call_walls(policy: Policy, *, caller: Caller, user: int, is_metered: bool) -> dict[str, JsonValue]:
+    """The inner ring."""
+    limits = policy.limits
+    group = user if caller.is_root else caller.gid
+    return {
+        "namespaces": list(namespaces(policy)),
+        "required": [layer.value for layer in policy.isolation.require if layer is not Layer.CGROUP],
+        "user": list(TOOL_USER),
+        "outside": [user, group],
+        "workplace": {"path": WORKPLACE, "size": limits.disk, "inodes": limits.inodes},
+        "landlock": {"execute": ["/"], "write": [WORKPLACE, "/dev", "/proc"], "network": True},
+        "filter": _filter("tool"),
+        "limits": process_limits(policy),
+        "cpus": choose_cpus(limits.cpus),
+        "watch": None if is_metered else _watch(policy),
+    }
+
+
+def process_limits(policy: Policy) -> dict[str, JsonValue]:
+    """What the kernel limits per process, beside what is limited for the whole tree.
+
+    `data` is a first net under the memory limit that turns one hopeless allocation into a MemoryError with a traceback;
+    it leaves room for the stacks of as many threads as may run. `processes` is counted per user *and user namespace*,
+    so it bounds this call alone.
+    """
+    limits = policy.limits
+    return {
+        "open_files": limits.open_files,
+        "file_size": limits.file_size,
+        "cpu": int(limits.cpu) + 1,
+        "data": limits.memory + limits.processes * _STACK_BYTES,
+        "processes": limits.processes + _GUARD_PROCESSES,
+    }
+
+
+def choose_cpus(count: int) -> list[JsonValue]:
+    """The processors a box may use: any, when the limit leaves all; otherwise some, spread over the boxes."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if count >= len(allowed):
+        return []
+    return list(sorted(secrets.SystemRandom().sample(allowed, count)))
+
+
+def _watch(policy: Policy) -> dict[str, JsonValue]:
+    limits = policy.limits
+    return {
+        "interval": _WATCH_INTERVAL_S,
+        "memory": limits.memory,
+        "processes": limits.processes + _GUARD_PROCESSES,
+        "cpu": limits.cpu,
+    }
+
+
+@cache
+def _filter(name: str) -> str:
+    """The system-call filter of that name as the bytes of its program, in base64."""
+    machine = os.uname().machine
+    if machine not in ARCHITECTURES:
+        raise IsolationUnavailable(
+            f"there are no system-call filters for {machine} machines",
+            missing=(Layer.SECCOMP.value,),
+            remedy=f"run on one of {', '.join(ARCHITECTURES)}",
+        )
+    program = compile_profile(load_profile(name), machine=machine, sockets=Sockets.INTERNET)
+    return base64.b64encode(program).decode()

@@ -1,0 +1,20 @@
+"""An environment as the rest of the engine sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An interpreter and the folders it needs; `key` says exactly which."""
+
+    key: str
+    lock_digest: str
+    python: Path
+    version: str
+    folders: tuple[Path, ...]
+    """Host folders the interpreter reads: its prefix and its standard library."""
+    hidden: tuple[Path, ...]
+    """Folders below those that belong to the host's own packages and are not shown."""

@@ -1,0 +1,102 @@
+"""Every error the engine raises, as one tree.
+
+A tool's own failure is never here: it is an `Outcome` with a status. What is raised says that *we* could not do our
+part, or that we were asked for something that cannot be done::
+
+    SandboxError
+    ├── SpecError                 the call is malformed: fix the call                              exit 2
+    │   └── SourceError           the tool's text cannot be read as a tool (line and column)       exit 2
+    ├── PolicyError               a policy is wrong, unknown, or grants less than was asked        exit 2
+    ├── EnvironmentUnavailable    what the tool requires cannot be provided                        exit 4
+    ├── BackendUnavailable        no box can be opened here at all                                 exit 5
+    │   └── IsolationUnavailable  a box could, but not with the walls the policy requires          exit 5
+    ├── BoxLost                   the box went away for a reason that is not the call's            exit 5
+    │   └── ProtocolError         what came out of the box is not the protocol                     exit 5
+    ├── EngineClosed              the engine was closed while, or before, it was asked             exit 5
+    └── CallFailed                raised only by `Outcome.raise_for_status()`                      exit 1 or 3
+
+Every message says what, which, and what to do about it; the remedy is also kept apart, so that a terminal can show it
+on a line of its own. Text that came from a tool never enters a message unbounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from sandbox.outcome import Outcome
+
+
+class SandboxError(Exception):
+    """The root: catch this to catch everything the engine raises on purpose."""
+
+    exit_code: ClassVar[int] = 5
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.remedy})" if self.remedy else self.message
+
+
+class SpecError(SandboxError):
+    """The call's own fields are wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class SourceError(SpecError):
+    """The text handed over cannot be read as a tool."""
+
+    def __init__(
+        self, message: str, *, line: int | None = None, column: int | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.line = line
+        self.column = column
+
+
+class PolicyError(SandboxError):
+    """A policy is unknown or malformed, or the call asks for more than it grants."""
+
+    exit_code = 2
+
+
+class EnvironmentUnavailable(SandboxError):
+    """What the tool requires to be installed cannot be provided."""
+
+    exit_code = 4
+
+
+class BackendUnavailable(SandboxError):
+    """This backend cannot open any box on this host."""
+
+
+class IsolationUnavailable(BackendUnavailable):
+    """The policy requires walls that this host cannot put up; `missing` names them."""
+
+    def __init__(self, message: str, *, missing: tuple[str, ...] = (), remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.missing = missing
+
+
+class BoxLost(SandboxError):
+    """The box is gone, and not through the doing of the call that ran in it."""
+
+
+class ProtocolError(BoxLost):
+    """Bytes from a box are not a frame, not a message, or not one that may come now."""
+
+
+class EngineClosed(SandboxError):
+    """The engine is closed: open a new one."""
+
+
+class CallFailed(SandboxError):
+    """The outcome is not `ok`; raised by `raise_for_status`, never by `run`."""
+
+    def __init__(self, message: str, *, outcome: Outcome) -> None:
+        super().__init__(message)
+        self.outcome = outcome

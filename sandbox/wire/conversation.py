@@ -1,0 +1,233 @@
+"""The conversation with one runner: calls go in, their bytes and their ends come out.
+
+It owns the order of things on a channel: `open` is answered by `hello` or `fault`, every call by `started`, then chunks,
+then `ended`, and anything else is a `ProtocolError` that ends the box. It decides nothing about limits or statuses, and
+looks into no stream. What it promises to the engine: every call it accepted ends, at the latest when the box is lost.
+
+Output is paced per call. The runner may have `CREDIT` bytes of a call's output under way; the engine grants more as it
+takes them, so a call that prints faster than its caller reads waits in its own pipe.
+
+Slots (see `backends.base`) are lent to the runner ahead of need and come back, read and renewed, after each call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from sandbox.errors import BoxLost, ProtocolError
+from sandbox.wire import frames
+from sandbox.wire.frames import Chunk, FrameReader, Stream
+from sandbox.wire.messages import Ended, Fault, Hello, Started, parse_message
+from sandbox.wire.ports import Carrier, Slot
+
+CREDIT = 1 << 20
+_GRANT_STEP = CREDIT // 4
+_MAX_WALLS = 1 << 16
+_LOST = Ended(type="ended", id=0, exit_code=None, signal=None, cpu_s=None, max_rss=None, killed_by=None)
+
+
+class WallFault(Exception):
+    """The runner could not put up a wall; what that means is for the backend's caller to say."""
+
+    def __init__(self, layer: str, reason: str) -> None:
+        super().__init__(f"{layer}: {reason}")
+        self.layer = layer
+        self.reason = reason
+
+
+@dataclass(slots=True, eq=False)
+class RunningCall:
+    """One call under way. `take` gets its output as it comes and returns how many bytes may follow for it."""
+
+    id: int
+    take: Callable[[Stream, bytes], int]
+    value_limit: int
+    ended: asyncio.Future[Ended]
+    value: bytearray = field(default_factory=bytearray)
+    walls: bytearray = field(default_factory=bytearray)
+    started: Started | None = None
+    slot: Slot | None = None
+    owed: int = 0
+    was_lost: bool = False
+    value_overflowed: bool = False
+
+
+class Conversation:
+    """One box's channel; made on, and used from, one event loop."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self._reader = FrameReader()
+        self._hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
+        self._calls: dict[int, RunningCall] = {}
+        self._slots: dict[int, Slot] = {}
+        self._next_id = 1
+        self.loss: BoxLost | None = None
+        self.on_loss: Callable[[], None] | None = None
+
+    @property
+    def running(self) -> int:
+        """How many calls are under way."""
+        return len(self._calls)
+
+    async def open(self, walls: Mapping[str, JsonValue], *, preload: Sequence[str], ahead: int) -> Hello:
+        """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
+        self._carrier.listen(self)
+        opening = {"type": "open", "protocol": frames.PROTOCOL, "preload": list(preload), "ahead": ahead, **walls}
+        self._carrier.send(frames.pack_message(opening))
+        return await self._hello
+
+    def start(
+        self, request: bytes, *, limits: Mapping[str, int], value_limit: int, take: Callable[[Stream, bytes], int]
+    ) -> RunningCall:
+        """Send one call."""
+        if self.loss is not None:
+            raise self.loss
+        loop = asyncio.get_running_loop()
+        call = RunningCall(self._next_id, take, value_limit, loop.create_future())
+        self._next_id += 1
+        self._calls[call.id] = call
+        said = frames.pack_message({"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)})
+        size = len(request).to_bytes(8, "big")
+        self._carrier.send(said + frames.pack_request(call.id, size + request))
+        return call
+
+    def kill(self, call: RunningCall) -> None:
+        """Kill the call's whole tree; its `ended` follows."""
+        self._say({"type": "kill", "id": call.id})
+
+    def grant(self, call: RunningCall, amount: int) -> None:
+        """Let that much more of the call's output come; told to the runner in steps worth a message."""
+        call.owed += amount
+        if call.owed >= _GRANT_STEP and call.id in self._calls:
+            self._say({"type": "grant", "id": call.id, "bytes": call.owed})
+            call.owed = 0
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Have the runner import these when it is idle; later calls find them imported."""
+        self._say({"type": "preload", "modules": list(modules)})
+
+    def lend_slots(self, slots: Sequence[Slot]) -> None:
+        """Give the runner places to put calls into."""
+        for slot in slots:
+            self._slots[slot.id] = slot
+        doors = {slot.id: slot.open_doors() for slot in slots}
+        said = {"type": "slots", "slots": [[id, len(opened)] for id, opened in doors.items()]}
+        self._carrier.send(frames.pack_message(said), [door for opened in doors.values() for door in opened])
+
+    def give_back(self, call: RunningCall) -> bool:
+        """The engine has read the call's slot: renew it. False when it had to be retired."""
+        slot = call.slot
+        if slot is None:
+            return True
+        call.slot = None
+        renewed = slot.renew()
+        self._say({"type": "release", "slot": slot.id, "retire": not renewed})
+        if not renewed:
+            del self._slots[slot.id]
+            slot.close()
+        return renewed
+
+    def close(self) -> None:
+        """Let go of the slots; the box is gone."""
+        self._lose(BoxLost("the box was closed"))
+        for slot in self._slots.values():
+            slot.close()
+        self._slots.clear()
+
+    # What the box says
+
+    def received(self, data: bytes) -> None:
+        """Bytes from the box; what cannot be understood ends the conversation."""
+        try:
+            for frame in self._reader.feed(data):
+                self._take(frame)
+        except ProtocolError as error:
+            self._lose(error)
+
+    def closed(self) -> None:
+        """No more bytes will come."""
+        self._lose(BoxLost("the box is gone: its channel closed"))
+
+    def _take(self, frame: bytes | Chunk) -> None:
+        if isinstance(frame, Chunk):
+            self._take_chunk(frame)
+            return
+        said = parse_message(frame)
+        if isinstance(said, Started):
+            self._take_started(said)
+        elif isinstance(said, Ended):
+            self._take_ended(said)
+        elif self._hello.done():
+            raise ProtocolError(f"a box said {said.type} twice")
+        elif isinstance(said, Fault):
+            self._lose(WallFault(said.layer, said.reason))
+        elif said.protocol != frames.PROTOCOL:
+            raise ProtocolError(f"the runner speaks protocol {said.protocol}, the engine {frames.PROTOCOL}")
+        else:
+            self._hello.set_result(said)
+
+    def _take_started(self, said: Started) -> None:
+        call = self._calls.get(said.id)
+        if call is None or call.started is not None:
+            raise ProtocolError(f"a box said started of call {said.id}, which is not waiting for it")
+        call.started = said
+        if said.slot is not None:
+            call.slot = self._slot_of(said.slot)
+
+    def _slot_of(self, id: int) -> Slot:
+        if id not in self._slots or any(call.slot is self._slots[id] for call in self._calls.values()):
+            raise ProtocolError(f"a box put a call into slot {id}, which is not free")
+        return self._slots[id]
+
+    def _take_ended(self, said: Ended) -> None:
+        call = self._calls.pop(said.id, None)
+        if call is None:
+            raise ProtocolError(f"a box said ended of call {said.id}, which is not running")
+        if not call.ended.done():
+            call.ended.set_result(said)
+
+    def _take_chunk(self, chunk: Chunk) -> None:
+        call = self._calls.get(chunk.call)
+        if call is None:
+            raise ProtocolError(f"a box sent bytes of call {chunk.call}, which is not running")
+        if chunk.stream is Stream.VALUE:
+            self._take_value(call, chunk.data)
+        elif chunk.stream is Stream.WALLS:
+            call.walls += chunk.data
+            if len(call.walls) > _MAX_WALLS:
+                raise ProtocolError("a box described its walls without end")
+        elif chunk.stream is Stream.REQUEST:
+            raise ProtocolError("a box sent a request")
+        else:
+            self.grant(call, call.take(chunk.stream, chunk.data))
+
+    def _take_value(self, call: RunningCall, data: bytes) -> None:
+        room = call.value_limit - len(call.value)
+        call.value += data[:room]
+        if len(data) > room and not call.value_overflowed:
+            call.value_overflowed = True
+            self.kill(call)
+
+    def _say(self, message: Mapping[str, object]) -> None:
+        if self.loss is None:
+            self._carrier.send(frames.pack_message(message))
+
+    def _lose(self, reason: BoxLost | WallFault) -> None:
+        """End everything under way; the first reason is kept."""
+        if self.loss is not None:
+            return
+        self.loss = reason if isinstance(reason, BoxLost) else BoxLost(str(reason))
+        if not self._hello.done():
+            self._hello.set_exception(reason)
+        for call in list(self._calls.values()):
+            call.was_lost = True
+            if not call.ended.done():
+                call.ended.set_result(_LOST)
+        self._calls.clear()
+        if self.on_loss is not None:
+            self.on_loss()

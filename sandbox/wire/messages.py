@@ -1,0 +1,133 @@
+"""Messages: what may be said on a channel, as closed models.
+
+Each direction is a closed set told apart by `type`; an unknown type, a missing, extra or ill-typed field is a
+`ProtocolError`. What the engine says is built here too, so that both sides of every message stand side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic_core import from_json
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from sandbox.errors import ProtocolError
+
+_Text = Annotated[str, Field(max_length=4096)]
+_Id = Annotated[int, Field(ge=0, lt=1 << 32)]
+_Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Hello(_Said):
+    """The box is up."""
+
+    type: Literal["hello"]
+    protocol: int
+    python: _Text
+    implementation: _Text
+    threads: int
+    failed: dict[str, _Text]
+    refused: dict[str, _Text]
+
+
+class Fault(_Said):
+    """The box could not be built; the channel closes after this."""
+
+    type: Literal["fault"]
+    layer: _Text
+    reason: _Text
+
+
+class Started(_Said):
+    """A child has the call."""
+
+    type: Literal["started"]
+    id: _Id
+    slot: int | None
+    ahead: bool
+
+
+class Ended(_Said):
+    """The call's process is gone, and so is everything it left running."""
+
+    type: Literal["ended"]
+    id: _Id
+    exit_code: int | None
+    signal: int | None
+    cpu_s: Annotated[float, Field(ge=0, strict=False)] | None
+    max_rss: _Count | None
+    killed_by: Literal["engine", "memory", "cpu", "processes"] | None
+
+
+FromBox = Annotated[Hello | Fault | Started | Ended, Field(discriminator="type")]
+_FROM_BOX: TypeAdapter[Hello | Fault | Started | Ended] = TypeAdapter(FromBox)
+
+
+class Failure(_Said):
+    """An exception as the child described it."""
+
+    type: str
+    message: str
+    traceback: str
+
+
+class ValueReply(_Said):
+    """The function returned."""
+
+    kind: Literal["value"]
+    value: JsonValue
+    warnings: list[str]
+
+
+class ExceptionReply(_Said):
+    """The function, or its module, raised."""
+
+    kind: Literal["exception"]
+    error: Failure
+    memory: bool
+
+
+class ExitedReply(_Said):
+    """The tool asked its interpreter to exit."""
+
+    kind: Literal["exited"]
+    code: int
+
+
+class TooLargeReply(_Said):
+    """The value is larger than the call allows."""
+
+    kind: Literal["too_large"]
+    bytes: _Count
+
+
+Reply = Annotated[ValueReply | ExceptionReply | ExitedReply | TooLargeReply, Field(discriminator="kind")]
+_REPLY: TypeAdapter[ValueReply | ExceptionReply | ExitedReply | TooLargeReply] = TypeAdapter(Reply)
+
+
+def parse_message(text: bytes) -> Hello | Fault | Started | Ended:
+    """A message from a box, or `ProtocolError`."""
+    try:
+        return _FROM_BOX.validate_json(text)
+    except ValidationError as error:
+        raise ProtocolError(f"a box sent a message that is none: {_first(error)}") from None
+
+
+def parse_reply(text: bytes) -> ValueReply | ExceptionReply | ExitedReply | TooLargeReply:
+    """What the tool's process sent as its reply, or `ProtocolError`: the tool can write anything there."""
+    try:
+        return _REPLY.validate_python(from_json(text, allow_inf_nan=False))
+    except ValidationError as error:
+        raise ProtocolError(f"the reply is not one: {_first(error)}") from None
+    except ValueError as error:
+        raise ProtocolError(f"the reply is not JSON: {str(error)[:200]}") from None
+
+
+def _first(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    return f"{place or 'text'}: {problem['msg']}"[:200]
