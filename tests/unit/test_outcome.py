@@ -231,6 +231,11 @@ def test_lone_surrogates_and_nan_are_replaced_in_the_document_only_where_they_ar
     assert portable(value) == {"\ufffdk": ["\ufffd", None, "NaN", "fine", 1, True], "deep": {"x": None}}
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_does_not_have_becomes_null(number: float) -> None:
+    assert portable([number, "NaN and Infinity"]) == [None, "NaN and Infinity"]
+
+
 def test_a_value_that_every_reader_accepts_is_not_copied() -> None:
     value: Json = {"a": [1, "é", None, 2.5]}
     assert portable(value) is value

@@ -25,6 +25,7 @@ STREAM = st.lists(PIECE | BROKEN, max_size=60).map(b"".join)
 VALID_STREAM = st.lists(PIECE, max_size=60).map(b"".join)
 STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 TYPE = st.sampled_from(list(FORMS))
+SHOWN = st.integers(0, 9)  # small beside the stream, so that most of them lose their middle
 
 
 def pieces(data: bytes, *, steps: list[int]) -> Iterator[bytes]:
@@ -42,7 +43,7 @@ def captured(data: bytes, *, shown: int, limit: int = 10**9, steps: list[int] | 
     return capture
 
 
-@given(data=STREAM, steps=STEPS, shown=st.integers(0, 60), output_type=TYPE, budget=st.integers(0, 60))
+@given(data=STREAM, steps=STEPS, shown=SHOWN, output_type=TYPE, budget=SHOWN)
 def test_a_captured_stream_shapes_exactly_like_the_whole_text(
     data: bytes, steps: list[int], shown: int, output_type: str, budget: int
 ) -> None:
@@ -59,7 +60,7 @@ def test_everything_is_counted_also_what_is_dropped(data: bytes, steps: list[int
     assert capture.over_limit == (len(data) > limit)
 
 
-@given(data=VALID_STREAM, steps=STEPS, shown=st.integers(0, 40), limit=st.integers(0, 80), output_type=TYPE)
+@given(data=VALID_STREAM, steps=STEPS, shown=SHOWN, limit=st.integers(0, 80), output_type=TYPE)
 def test_no_cut_ever_breaks_a_character(
     data: bytes, steps: list[int], shown: int, limit: int, output_type: str
 ) -> None:
@@ -67,7 +68,7 @@ def test_no_cut_ever_breaks_a_character(
     assert "\ufffd" not in shaped.text
 
 
-@given(data=STREAM, steps=STEPS, shown=st.integers(0, 40), limit=st.integers(0, 80), output_type=TYPE)
+@given(data=STREAM, steps=STEPS, shown=SHOWN, limit=st.integers(0, 80), output_type=TYPE)
 def test_past_the_limit_nothing_is_shown_and_everything_is_accounted_for(
     data: bytes, steps: list[int], shown: int, limit: int, output_type: str
 ) -> None:
@@ -103,6 +104,14 @@ def test_what_belongs_to_the_first_dropped_character_is_dropped_with_it(data: st
     assert capture.text() == f"{kept}[… last {dropped} of {len(data)} characters dropped: over the output limit …]"
 
 
+def test_a_line_break_that_is_dropped_with_what_follows_it_is_not_counted_as_a_line() -> None:
+    capture = captured(("a\n" * 30 + "\u0301").encode(), shown=4, limit=60)
+    assert NOTICE.findall(capture.text()) == [
+        "[… 55 of 61 characters omitted (lines 2–29) …]",  # noqa: RUF001
+        "[… last 2 of 61 characters dropped: over the output limit …]",
+    ]
+
+
 def test_a_limit_of_0_drops_all() -> None:
     assert captured(b"abc", shown=10, limit=0).text() == ("[… last 3 of 3 characters dropped: over the output limit …]")
 
@@ -110,6 +119,24 @@ def test_a_limit_of_0_drops_all() -> None:
 def test_a_sequence_still_unfinished_at_the_end_is_shown_as_one_broken_character() -> None:
     capture = captured("a漢".encode()[:-1], shown=10)
     assert (capture.text(), capture.characters) == ("a\ufffd", 2)
+
+
+def test_an_unfinished_sequence_past_the_limit_is_dropped_and_counted() -> None:
+    capture = captured("ab漢".encode()[:-1], shown=10, limit=1)
+    assert capture.text() == "a[… last 2 of 3 characters dropped: over the output limit …]"
+
+
+@pytest.mark.parametrize("shown", range(1, 5))
+def test_the_ends_that_are_kept_fill_the_whole_budget(shown: int) -> None:
+    capture = captured(b"abcdefghijklmnopqrstuvwxyz", shown=shown, steps=[1])
+    assert {output_type: capture.shape(output_type, budget=shown).shown for output_type in FORMS} == dict.fromkeys(
+        FORMS, shown
+    )
+
+
+def test_a_kept_beginning_knows_what_follows_it() -> None:
+    capture = captured(("abe\u0301" + "x" * 20).encode(), shown=3, steps=[1])
+    assert capture.shape("status_message", budget=3).text.startswith("ab[…")
 
 
 def test_reading_in_the_middle_of_a_stream_leaves_it_as_it_was() -> None:
