@@ -7,11 +7,73 @@ for, so that `import sandbox` costs a program nothing it does not use.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from sandbox.client import AsyncSandbox, Sandbox
+    from sandbox.errors import (
+        BackendUnavailable,
+        BoxLost,
+        CallFailed,
+        EngineClosed,
+        EnvironmentUnavailable,
+        IsolationUnavailable,
+        PolicyError,
+        ProtocolError,
+        SandboxError,
+        SourceError,
+        SpecError,
+    )
+    from sandbox.outcome import Outcome, Status
+    from sandbox.policy import Policy
+    from sandbox.streaming import Finished, Printed
 
-_HOMES: Final[dict[str, str]] = {}
+__all__ = [
+    "AsyncSandbox",
+    "BackendUnavailable",
+    "BoxLost",
+    "CallFailed",
+    "EngineClosed",
+    "EnvironmentUnavailable",
+    "Finished",
+    "IsolationUnavailable",
+    "Outcome",
+    "Policy",
+    "PolicyError",
+    "Printed",
+    "ProtocolError",
+    "Sandbox",
+    "SandboxError",
+    "SourceError",
+    "SpecError",
+    "Status",
+]
+
+_HOMES: Final[dict[str, str]] = {
+    "AsyncSandbox": "sandbox.client",
+    "Sandbox": "sandbox.client",
+    **dict.fromkeys(
+        (
+            "BackendUnavailable",
+            "BoxLost",
+            "CallFailed",
+            "EngineClosed",
+            "EnvironmentUnavailable",
+            "IsolationUnavailable",
+            "PolicyError",
+            "ProtocolError",
+            "SandboxError",
+            "SourceError",
+            "SpecError",
+        ),
+        "sandbox.errors",
+    ),
+    "Outcome": "sandbox.outcome",
+    "Status": "sandbox.outcome",
+    "Policy": "sandbox.policy",
+    "Finished": "sandbox.streaming",
+    "Printed": "sandbox.streaming",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,6 @@
 """One call inside its walls: the tool's source as a module, its function, its value.
 
-The request is JSON: ``source, filename, entry, arguments, environment, value_limit``. The reply, one JSON object behind
+The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``. The reply, one JSON object behind
 its length, goes out on a descriptor of its own, so that nothing printed can be taken for it. It has a `kind`:
 
     value         the function returned: `value`, `warnings`
@@ -58,7 +58,13 @@ def run(request, descriptor):
 def rehearse():
     """Touch what a call touches, so that the pages are this process's own before anybody waits for them."""
     source = "def rehearse(text: str) -> dict:\n    return {'text': text.upper(), 'n': [1, 2.5, None, True]}\n"
-    request = {"source": source, "filename": "rehearse.py", "entry": "rehearse", "arguments": {"text": "x"}}
+    request = {
+        "source": source,
+        "filename": "rehearse.py",
+        "entry": "rehearse",
+        "arguments": {"text": "x"},
+        "positional": [],
+    }
     request = json.loads(json.dumps(dict(request, value_limit=4096, environment={})))
     json.dumps(_outcome(request))
     sys.modules.pop("rehearse", None)
@@ -104,7 +110,9 @@ def _outcome(request):
     path = os.path.join(os.getcwd(), request["filename"])
     try:
         function = getattr(_load(request["source"], path), request["entry"])
-        return _reply(_finish(function(**request["arguments"])), request["value_limit"])
+        arguments = request["arguments"]
+        positional = [arguments.pop(name) for name in request["positional"] if name in arguments]
+        return _reply(_finish(function(*positional, **arguments)), request["value_limit"])
     except SystemExit as stop:
         return _exited(stop)
     except BaseException as error:

@@ -13,7 +13,13 @@ def describe(error, path, max_message, max_traceback):
             "traceback": _cut(_guarded(lambda: _text(error, path)), max_traceback),
         },
         "memory": isinstance(error, MemoryError),
+        "errno": _errno(error),
     }
+
+
+def _errno(error):
+    number = OSError.errno.__get__(error) if isinstance(error, OSError) else None
+    return number if type(number) is int and 0 <= number < 4096 else None
 
 
 def _text(error, path):

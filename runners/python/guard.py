@@ -64,9 +64,12 @@ def read_end(record):
 def end_without_record(usage):
     """The same fields where the guard was killed together with the call: what the kernel told when it was reaped."""
     if usage is None:
-        return {"exit_code": None, "signal": None, "cpu_s": None, "max_rss": None}
-    status, spent = usage
-    return dict(_ending(status), cpu_s=round(spent.ru_utime + spent.ru_stime, 6), max_rss=spent.ru_maxrss * 1024)
+        usage = {"exit_code": None, "signal": None, "cpu_s": None, "max_rss": None}
+    else:
+        status, spent = usage
+        cpu = spent.ru_utime + spent.ru_stime
+        usage = dict(_ending(status), cpu_s=round(cpu, 6), max_rss=spent.ru_maxrss * 1024)
+    return dict(usage, bytes_free=None, inodes_free=None)
 
 
 def _guard(plan, pipes, slot, ahead, outside):
@@ -89,7 +92,7 @@ def _guard(plan, pipes, slot, ahead, outside):
     _end_the_rest(plan)
     everything = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = everything.ru_utime + everything.ru_stime
-    _tell(dict(_ending(status), cpu_s=round(cpu, 6), max_rss=spent.ru_maxrss * 1024))
+    _tell(dict(_ending(status), cpu_s=round(cpu, 6), max_rss=spent.ru_maxrss * 1024, **_room_left()))
     os._exit(0)
 
 
@@ -263,6 +266,12 @@ def _ending(status):
     if os.WIFSIGNALED(status):
         return {"exit_code": None, "signal": os.WTERMSIG(status)}
     return {"exit_code": os.WEXITSTATUS(status), "signal": None}
+
+
+def _room_left():
+    """What is left of the call's private files, seen from outside of the tool's process."""
+    disk = os.statvfs(".")
+    return {"bytes_free": disk.f_bavail * disk.f_frsize, "inodes_free": disk.f_favail}
 
 
 def _tell(record):

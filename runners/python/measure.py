@@ -34,7 +34,18 @@ def namespaces():
 
 def status():
     """The lines of /proc/self/status that tell of privileges."""
-    wanted = {"NoNewPrivs", "Seccomp", "Seccomp_filters", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Uid", "Gid"}
+    wanted = {
+        "NoNewPrivs",
+        "Seccomp",
+        "Seccomp_filters",
+        "CapInh",
+        "CapPrm",
+        "CapEff",
+        "CapBnd",
+        "CapAmb",
+        "Uid",
+        "Gid",
+    }
     found = {}
     with open("/proc/self/status") as lines:
         for line in lines:

@@ -166,4 +166,3 @@ def _show(source, target, flags):
 
 def _parents(path):
     os.makedirs(os.path.dirname(path), exist_ok=True)
-

@@ -36,7 +36,20 @@ _RECORD = struct.Struct(">I")
 class Child:
     """One forked child, from the fork to its last byte."""
 
-    __slots__ = ("ahead", "call", "credit", "ended", "killed_by", "pid", "pipes", "requests", "slot", "started", "status", "walls")
+    __slots__ = (
+        "ahead",
+        "call",
+        "credit",
+        "ended",
+        "killed_by",
+        "pid",
+        "pipes",
+        "requests",
+        "slot",
+        "started",
+        "status",
+        "walls",
+    )
 
     def __init__(self, pid, slot, pipes, ahead):
         self.pid = pid

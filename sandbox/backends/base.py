@@ -16,46 +16,7 @@ from pydantic import JsonValue
 
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a meter says about one call; None is "not measured", never a guess."""
-
-    cpu_s: float | None = None
-    memory_bytes: int | None = None
-    memory_peak_bytes: int | None = None
-    processes_peak: int | None = None
-    out_of_memory_kills: int = 0
-    refused_forks: int = 0
-
-
-class Slot(Protocol):
-    """A place for one call at a time whose use is measured, and limited, from outside of the box."""
-
-    id: int
-
-    def open_doors(self) -> Sequence[int]:
-        """Descriptors that a child writes "0" into to enter; whoever gets them closes them."""
-
-    def read(self) -> Reading:
-        """What has been used since the last `renew`."""
-
-    def renew(self) -> bool:
-        """Make ready for the next call; False when the slot cannot be used again and must be replaced."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-
-class Receiver(Protocol):
-    """Who a box hands its bytes to; called on the event loop."""
-
-    def received(self, data: bytes) -> None:
-        """Some bytes came."""
-
-    def closed(self) -> None:
-        """No more bytes will come."""
+from sandbox.ports import Receiver, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +59,7 @@ class BoxPlan:
 
     policy: Policy
     interpreter: Interpreter
+    preload: tuple[str, ...] = ()
 
 
 class Box(ABC):
@@ -125,6 +87,10 @@ class Box(ABC):
         """New slots for calls; none where the backend does not meter calls one by one."""
 
     @abstractmethod
+    def memory_bytes(self) -> int:
+        """The memory it holds now, about; for deciding what to keep warm."""
+
+    @abstractmethod
     async def close(self) -> str:
         """Kill everything in it, wait until it is gone, leave nothing behind. Returns what it last wrote to stderr."""
 
@@ -140,4 +106,4 @@ class Backend(ABC):
 
     async def close(self) -> None:
         """Give back what the backend itself holds; its boxes are closed already."""
-        return None
+        return

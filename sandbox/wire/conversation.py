@@ -19,15 +19,25 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
+from sandbox.ports import Carrier, Slot
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.messages import Ended, Fault, Hello, Started, parse_message
-from sandbox.wire.ports import Carrier, Slot
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
 _MAX_WALLS = 1 << 16
-_LOST = Ended(type="ended", id=0, exit_code=None, signal=None, cpu_s=None, max_rss=None, killed_by=None)
+_LOST = Ended(
+    type="ended",
+    id=0,
+    exit_code=None,
+    signal=None,
+    cpu_s=None,
+    max_rss=None,
+    bytes_free=None,
+    inodes_free=None,
+    killed_by=None,
+)
 
 
 class WallFault(Exception):
@@ -131,6 +141,10 @@ class Conversation:
             del self._slots[slot.id]
             slot.close()
         return renewed
+
+    def abandon(self, reason: str) -> None:
+        """Give up on the box: every call under way ends as lost."""
+        self._lose(BoxLost(reason))
 
     def close(self) -> None:
         """Let go of the slots; the box is gone."""

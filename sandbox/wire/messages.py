@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic_core import from_json
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from sandbox.errors import ProtocolError
 
@@ -60,6 +60,8 @@ class Ended(_Said):
     signal: int | None
     cpu_s: Annotated[float, Field(ge=0, strict=False)] | None
     max_rss: _Count | None
+    bytes_free: _Count | None
+    inodes_free: _Count | None
     killed_by: Literal["engine", "memory", "cpu", "processes"] | None
 
 
@@ -89,6 +91,7 @@ class ExceptionReply(_Said):
     kind: Literal["exception"]
     error: Failure
     memory: bool
+    errno: int | None
 
 
 class ExitedReply(_Said):

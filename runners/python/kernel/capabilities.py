@@ -24,7 +24,6 @@ SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 24, 28
 _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 38, 39
-_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
 _NOROOT, _NO_SETUID_FIXUP, _KEEP_CAPS, _NO_CAP_AMBIENT_RAISE = 0x01, 0x04, 0x10, 0x40
 _LOCKED = (_NOROOT | _NO_SETUID_FIXUP | _KEEP_CAPS | _NO_CAP_AMBIENT_RAISE) << 1
@@ -48,7 +47,7 @@ def drop_all() -> None:
     """Empty all sets; for a plain user all but the bounding set. What became of it: `read`."""
     _drop_bounding_set()
     _where_permitted(_PR_SET_SECUREBITS, _SECUREBITS)
-    calls.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    # The kernel keeps the ambient set within the two that become empty here.
     head = struct.pack("=Ii", _VERSION_3, 0)
     nothing = bytes(struct.calcsize("=6I"))
     calls.syscall("capset", head, nothing)

@@ -12,12 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import psutil
 from pydantic import JsonValue
 
-from sandbox.backends.base import Box, Protection, Receiver
+from sandbox.backends.base import Box, Protection
 from sandbox.backends.subprocess.groups import Group, GroupSlot
 from sandbox.backends.subprocess.socket_channel import SocketChannel
 from sandbox.policy import Limits
+from sandbox.ports import Receiver
 
 _CAPACITY: Final = 32
 _PATIENCE_S: Final = 2.0
@@ -77,9 +79,18 @@ class SubprocessBox(Box):
         self._next_slot += 1
         return GroupSlot(self._next_slot - 1, group)
 
+    def memory_bytes(self) -> int:
+        """Shared pages count once in a control group; without one they count in each process."""
+        if self._group is not None:
+            return self._group.memory_bytes()
+        with suppress(psutil.Error):
+            warden = psutil.Process(self._process.pid)
+            return sum(process.memory_info().rss for process in (warden, *warden.children(recursive=True)))
+        return 0
+
     async def close(self) -> str:
         self._channel.close()
-        assert self._process.stdin is not None  # noqa: S101  opened by `spawn`
+        assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
         await self._gone()
@@ -96,13 +107,13 @@ class SubprocessBox(Box):
             await _until(lambda: self._process.poll() is not None, _PATIENCE_S)
 
     def _watch_stderr(self) -> None:
-        assert self._process.stderr is not None  # noqa: S101  opened by `spawn`
+        assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
         asyncio.get_running_loop().add_reader(self._process.stderr, self._read_stderr)
 
     def _read_stderr(self) -> None:
         """Keep the end of what the runner writes there: it is read by people, and never grows."""
-        assert self._process.stderr is not None  # noqa: S101
+        assert self._process.stderr is not None
         try:
             data = os.read(self._process.stderr.fileno(), 1 << 16)
         except BlockingIOError:
@@ -113,7 +124,7 @@ class SubprocessBox(Box):
             asyncio.get_running_loop().remove_reader(self._process.stderr)
 
     def _forget_stderr(self) -> None:
-        assert self._process.stderr is not None  # noqa: S101
+        assert self._process.stderr is not None
         self._read_stderr()
         asyncio.get_running_loop().remove_reader(self._process.stderr)
         self._process.stderr.close()
@@ -124,7 +135,7 @@ def spawn(python: Path, runner: Path, *, group: Group | None) -> tuple[subproces
     the kernel ties the warden's life to the thread that started it."""
     ours, theirs = socket.socketpair()
     try:
-        process = subprocess.Popen(  # noqa: S603  the interpreter is the environment's, the program ours
+        process = subprocess.Popen(
             [python, "-I", "-S", "-B", runner, str(theirs.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -29,8 +29,8 @@ from typing import Final
 
 import psutil
 
-from sandbox.backends.base import Reading
 from sandbox.policy import Limits
+from sandbox.ports import Reading
 
 _PREFIX: Final = "sandbox-"
 _NEEDED: Final = ("memory", "pids")
@@ -89,7 +89,7 @@ def _own_groups() -> dict[str, str]:
 
 
 def _version_1(mounts: list[tuple[str, Path, frozenset[str]]], own: Mapping[str, str]) -> dict[str, Path]:
-    found = {}
+    found: dict[str, Path] = {}
     for kind, where, options in mounts:
         for controller in _USEFUL:
             folder = where / own.get(controller, "/").lstrip("/")
@@ -174,7 +174,7 @@ class Group:
         """Make it; with `passes_on` it is only there to hold others."""
         for folder in self.folders:
             folder.mkdir(parents=True, exist_ok=True)
-            if passes_on and self.hierarchies.version == 2:  # noqa: PLR2004
+            if passes_on and self.hierarchies.version == 2:
                 offered = (folder / "cgroup.controllers").read_text().split()
                 wanted = " ".join(f"+{name}" for name in ("memory", "pids", "cpu") if name in offered)
                 (folder / "cgroup.subtree_control").write_text(wanted)
@@ -207,6 +207,11 @@ class Group:
                 _write(self.folder("cpu") / "cpu.cfs_quota_us", cpus * _PERIOD_US)
             else:
                 (self.folder("cpu") / "cpu.max").write_text(f"{cpus * _PERIOD_US} {_PERIOD_US}")
+
+    def memory_bytes(self) -> int:
+        """What it and the groups below it hold now."""
+        name = "memory.usage_in_bytes" if self.hierarchies.version == 1 else "memory.current"
+        return _number(self.folder("memory") / name) or 0
 
     def remove(self) -> bool:
         """Kill what is in it and remove it; False while something in it is still dying."""
@@ -262,7 +267,9 @@ class GroupSlot:
 def _read_version_1(group: Group) -> Reading:
     memory, pids = group.folder("memory"), group.folder("pids")
     return Reading(
-        cpu_s=_nanoseconds(group.folder("cpuacct") / "cpuacct.usage") if "cpuacct" in group.hierarchies.parents else None,
+        cpu_s=_nanoseconds(group.folder("cpuacct") / "cpuacct.usage")
+        if "cpuacct" in group.hierarchies.parents
+        else None,
         memory_bytes=_number(memory / "memory.usage_in_bytes"),
         memory_peak_bytes=_number(memory / "memory.max_usage_in_bytes"),
         processes_peak=_number(pids / "pids.peak"),

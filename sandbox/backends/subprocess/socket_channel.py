@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from sandbox.backends.base import Receiver
+from sandbox.ports import Receiver
 
 _READ_SIZE: Final = 1 << 18
 

@@ -30,6 +30,8 @@ _FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
 _STACK_BYTES: Final = 8 << 20
 _WATCH_INTERVAL_S: Final = 0.05
 _GUARD_PROCESSES: Final = 1
+_BEHIND_THE_GROUP: Final = 1
+"""The control group's limit must be the first that is met, because it counts what it refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,7 @@ def namespaces(policy: Policy) -> list[str]:
     return [kind for kind in NAMESPACES if kind not in shared]
 
 
-def box_walls(
-    policy: Policy, tree: Tree, *, caller: Caller, user: int, groups: Sequence[str]
-) -> dict[str, JsonValue]:
+def box_walls(policy: Policy, tree: Tree, *, caller: Caller, user: int, groups: Sequence[str]) -> dict[str, JsonValue]:
     """The outer ring."""
     group = user if caller.is_root else caller.gid
     kinds = [kind for kind in namespaces(policy) if kind != "user" or not caller.is_root]
@@ -91,13 +91,13 @@ def call_walls(policy: Policy, *, caller: Caller, user: int, is_metered: bool) -
         "workplace": {"path": WORKPLACE, "size": limits.disk, "inodes": limits.inodes},
         "landlock": {"execute": ["/"], "write": [WORKPLACE, "/dev", "/proc"], "network": True},
         "filter": _filter("tool"),
-        "limits": process_limits(policy),
-        "cpus": choose_cpus(limits.cpus),
+        "limits": process_limits(policy, is_metered=is_metered),
+        "cpus": [*choose_cpus(limits.cpus)],
         "watch": None if is_metered else _watch(policy),
     }
 
 
-def process_limits(policy: Policy) -> dict[str, JsonValue]:
+def process_limits(policy: Policy, *, is_metered: bool) -> dict[str, JsonValue]:
     """What the kernel limits per process, beside what is limited for the whole tree.
 
     `data` is a first net under the memory limit that turns one hopeless allocation into a MemoryError with a traceback;
@@ -110,16 +110,16 @@ def process_limits(policy: Policy) -> dict[str, JsonValue]:
         "file_size": limits.file_size,
         "cpu": int(limits.cpu) + 1,
         "data": limits.memory + limits.processes * _STACK_BYTES,
-        "processes": limits.processes + _GUARD_PROCESSES,
+        "processes": limits.processes + _GUARD_PROCESSES + (_BEHIND_THE_GROUP if is_metered else 0),
     }
 
 
-def choose_cpus(count: int) -> list[JsonValue]:
+def choose_cpus(count: int) -> Sequence[int]:
     """The processors a box may use: any, when the limit leaves all; otherwise some, spread over the boxes."""
     allowed = sorted(os.sched_getaffinity(0))
     if count >= len(allowed):
         return []
-    return list(sorted(secrets.SystemRandom().sample(allowed, count)))
+    return [*sorted(secrets.SystemRandom().sample(allowed, count))]
 
 
 def _watch(policy: Policy) -> dict[str, JsonValue]:

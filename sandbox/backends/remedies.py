@@ -1,0 +1,52 @@
+"""What each wall is for, and what to do on a host that lacks it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sandbox.errors import IsolationUnavailable
+from sandbox.policy import Policy
+
+PURPOSES: Final[dict[str, str]] = {
+    "user_namespace": "privileges inside mean nothing outside",
+    "mount_namespace": "the host's files are not there",
+    "pid_namespace": "other processes cannot be seen or signalled; the whole tree dies at once",
+    "network_namespace": "no network but a private loopback",
+    "ipc_namespace": "no shared memory or queues with others",
+    "uts_namespace": "the host's name is not shown",
+    "cgroup_namespace": "the host's control groups are not shown",
+    "seccomp": "system calls that tools do not need are refused",
+    "landlock": "files, signals and sockets outside stay out of reach, even were a namespace to fail",
+    "no_new_privs": "no program can gain rights, setuid or not",
+    "capabilities": "no privilege of root is left",
+    "rlimits": "each process is limited in files, sizes and memory",
+    "cgroup": "memory, processes and processor time of the whole tree are counted and limited by the kernel",
+    "own_uid": "each box runs as a user of its own",
+}
+
+_NAMESPACES: Final = (
+    "allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0, and on Debian "
+    "kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
+)
+
+REMEDIES: Final[dict[str, str]] = {
+    **{f"{kind}_namespace": _NAMESPACES for kind in ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")},
+    "seccomp": "use a kernel built with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64",
+    "landlock": "use Linux 5.13 or later with landlock among the security modules (lsm= on the kernel's command line)",
+    "no_new_privs": "use Linux 3.5 or later",
+    "capabilities": "nothing should prevent this; report it with the output of `sandbox doctor --json`",
+    "rlimits": "nothing should prevent this; report it with the output of `sandbox doctor --json`",
+    "cgroup": "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes …",
+    "own_uid": "run the engine as root; without it a box shares its user id with the engine, behind a user namespace",
+    "egress filter": "use a policy with network.mode 'none', or 'host' for code you trust",
+    "container": "use the container backend",
+    "machine": "use a backend that gives each box a kernel of its own",
+}
+
+
+def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> IsolationUnavailable:
+    """The refusal that names what is missing and what to do."""
+    names = ", ".join(layers)
+    remedy = next((REMEDIES[layer] for layer in layers if layer in REMEDIES), None)
+    message = f"policy '{policy.name}' cannot be enforced here: {names} ({reason[:300]})"
+    return IsolationUnavailable(message, missing=tuple(layers), remedy=remedy)

@@ -1,0 +1,181 @@
+"""Receipts: what really stood between a call and the host.
+
+Two sources, neither of them the request: what the backend knows of the box from outside, and what the call's own
+process read back from the kernel once its last wall was up, before a line of the tool ran. A box that does not describe
+its walls, or describes fewer than the policy requires, gives no outcome at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sandbox.backends.base import Protection
+from sandbox.backends.remedies import missing_walls
+from sandbox.errors import ProtocolError
+from sandbox.outcome import Isolation, LayerState, LimitState, PolicyUsed, Receipt
+from sandbox.policy import Layer, Policy, Strength
+
+_Word = Annotated[str, Field(max_length=64)]
+_NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
+_HELD: Final = ("CapInh", "CapPrm", "CapEff", "CapAmb")
+_WALLS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Landlock(_Told):
+    """What Landlock restricts."""
+
+    abi: int
+    filesystem: list[_Word]
+    network: list[_Word]
+    scoped: list[_Word]
+    missing: list[_Word]
+
+
+class Workplace(_Told):
+    """The place a call can write to."""
+
+    bytes: int
+    inodes: int
+    read_only_root: bool
+
+
+class Walls(_Told):
+    """The measurement, as the runner sends it."""
+
+    namespaces: list[_Word]
+    no_new_privs: bool
+    seccomp_filters: int
+    capabilities: dict[_Word, _Word]
+    uid: int
+    gid: int
+    landlock: Landlock | None
+    interfaces: list[_Word] | None
+    limits: dict[_Word, int]
+    cpus: int
+    workplace: Workplace | None
+
+
+class Fault(_Told):
+    """A wall that could not be put up."""
+
+    layer: _Word
+    reason: Annotated[str, Field(max_length=4096)]
+
+
+class _Record(_Told):
+    walls: Walls | None = None
+    fault: Fault | None = None
+    cpu_s: float = 0.0
+
+
+def read_walls(record: bytes, *, policy: Policy) -> tuple[Walls, float]:
+    """The walls around one call, and the processor time its child had used before; raises when they are not enough."""
+    told = _parse(bytes(record))
+    if told.fault is not None:
+        raise missing_walls([told.fault.layer], policy=policy, reason=told.fault.reason)
+    if told.walls is None:
+        raise ProtocolError("a box ran a call without describing its walls")
+    missing = [layer for layer in _required(policy) if not _is_in_force(layer, told.walls)]
+    if missing:
+        raise missing_walls(missing, policy=policy, reason="not in force when measured")
+    return told.walls, told.cpu_s
+
+
+def _required(policy: Policy) -> list[str]:
+    return [layer.value for layer in policy.isolation.require if layer not in (Layer.CGROUP, Layer.OWN_UID)]
+
+
+@lru_cache(maxsize=256)
+def _parse(record: bytes) -> _Record:
+    """Nearly every call of a box tells the same, so it is read once."""
+    try:
+        return _Record.model_validate(json.loads(record))
+    except (ValueError, ValidationError, RecursionError) as error:
+        raise ProtocolError(f"a box described its walls in no known way: {str(error)[:200]}") from None
+
+
+def _is_in_force(layer: str, walls: Walls) -> bool:
+    return _states(walls)[layer].in_force
+
+
+def _states(walls: Walls) -> dict[str, LayerState]:
+    """Every layer that the call's process could measure."""
+    held = {name: walls.capabilities.get(name, "unknown") for name in _HELD}
+    none_held = all(set(value) == {"0"} for value in held.values())
+    interfaces = "unknown" if walls.interfaces is None else ", ".join(walls.interfaces) or "none"
+    states = {f"{kind}_namespace": _namespace(kind, walls) for kind in _NAMESPACES}
+    if "network" in walls.namespaces:
+        states["network_namespace"] = LayerState(in_force=True, detail=f"its own; interfaces: {interfaces}")
+    return states | {
+        "seccomp": LayerState(in_force=walls.seccomp_filters > 0, detail=f"{walls.seccomp_filters} filters"),
+        "landlock": _landlock(walls.landlock),
+        "no_new_privs": LayerState(in_force=walls.no_new_privs, detail="read from /proc/self/status"),
+        "capabilities": LayerState(
+            in_force=none_held, detail="none held" if none_held else f"effective {held['CapEff']}"
+        ),
+        "rlimits": LayerState(in_force=bool(walls.limits), detail="read back with getrlimit"),
+    }
+
+
+def _namespace(kind: str, walls: Walls) -> LayerState:
+    is_own = kind in walls.namespaces
+    return LayerState(in_force=is_own, detail="its own" if is_own else "shared with the box")
+
+
+def _landlock(landlock: Landlock | None) -> LayerState:
+    if landlock is None:
+        return LayerState(in_force=False, detail="this kernel has none, or it did not bite when tried")
+    return LayerState(in_force=True, detail=f"ABI {landlock.abi}; a forbidden node was refused when tried")
+
+
+def build_receipt(
+    protection: Protection, walls: Walls, *, policy: Policy, environment_key: str, limits: Mapping[str, Any]
+) -> Receipt:
+    """The receipt of one call; `limits` are those of this call where they are lower than the box's."""
+    states = {**_states(walls), **protection.layers}
+    is_walled = all(states[layer.value].in_force for layer in _WALLS)
+    notes = protection.notes
+    if not is_walled and protection.isolation is Isolation.PROCESS:
+        notes = (*notes, "plain: limits and filters only, no namespaces around the call")
+    return Receipt(
+        backend=protection.backend,
+        isolation=protection.isolation if is_walled else Isolation.PLAIN,
+        layers=states,
+        network=protection.network,
+        user=protection.user,
+        limits=_limits(protection, walls, limits),
+        runtime=protection.runtime,
+        environment_digest=environment_key,
+        policy=PolicyUsed(name=policy.name, digest=policy.digest),
+        notes=notes,
+    )
+
+
+def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> dict[str, LimitState]:
+    found = dict(protection.limits)
+    for name, state in found.items():
+        if name in asked:
+            found[name] = LimitState(value=asked[name], enforced_by=state.enforced_by)
+    for name in ("open_files", "file_size"):
+        found[name] = LimitState(
+            value=min(walls.limits[name], asked.get(name, walls.limits[name])), enforced_by="rlimit"
+        )
+    if walls.workplace is not None:
+        found["disk"] = LimitState(value=walls.workplace.bytes, enforced_by="private tmpfs")
+        found["inodes"] = LimitState(value=walls.workplace.inodes, enforced_by="private tmpfs")
+    found["cpus"] = LimitState(value=walls.cpus, enforced_by="affinity")
+    return found
+
+
+def is_at_least(receipt: Receipt, minimum: Strength) -> bool:
+    """Whether a receipt shows the strength a policy asks for."""
+    return Strength(receipt.isolation.value) >= minimum

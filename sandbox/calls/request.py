@@ -1,0 +1,66 @@
+"""What a box is told about one call: its request, its lowered limits, and what is worth importing ahead of the next."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from sandbox.policy import Policy
+from sandbox.spec import CallSpec
+from sandbox.tools import ParameterKind, Tool
+
+_PROCESS_LIMITS: Final = ("open_files", "file_size")
+_THREAD_HINTS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_NEVER_PRELOADED: Final = frozenset(
+    {"antigravity", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"}
+)
+
+
+def build_request(spec: CallSpec, tool: Tool, arguments: Mapping[str, object], policy: Policy) -> bytes:
+    """What the call's process is told, as JSON."""
+    request = {
+        "source": tool.text,
+        "filename": tool.filename,
+        "entry": tool.entry,
+        "arguments": arguments,
+        "positional": [each.name for each in tool.parameters if each.kind is ParameterKind.POSITIONAL_ONLY],
+        "environment": _variables(spec, tool, policy),
+        "value_limit": policy.limits.value,
+    }
+    return json.dumps(request, separators=(",", ":")).encode("ascii")
+
+
+def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, int]:
+    """The limits per process where a call asks for less than its box gives."""
+    asked, given = policy.limits, box_policy.limits
+    lowered = {name: getattr(asked, name) for name in _PROCESS_LIMITS if getattr(asked, name) < getattr(given, name)}
+    if asked.cpu < given.cpu:
+        lowered["cpu"] = int(asked.cpu) + 1
+    return lowered
+
+
+def preloadable(tool: Tool) -> list[str]:
+    """The modules of the standard library that the tool imports: importing them has no effects worth a wall."""
+    names = set(tool.imports) | ({"asyncio"} if tool.is_async else set())
+    return sorted(name for name in (names & sys.stdlib_module_names) - _NEVER_PRELOADED if not name.startswith("_"))
+
+
+def _variables(spec: CallSpec, tool: Tool, policy: Policy) -> dict[str, str]:
+    """The tool's whole environment: nothing of the host's, then the call's, then the engine's own truths."""
+    cpus = str(min(policy.limits.cpus, os.cpu_count() or 1))
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": "/work",
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        **spec.env,
+        "NO_COLOR": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHON_CPU_COUNT": cpus,
+        **dict.fromkeys(_THREAD_HINTS, cpus),
+        "SANDBOX_CALL_ID": spec.call_id,
+        "SANDBOX_TOOL": tool.name,
+    }

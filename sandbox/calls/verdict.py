@@ -1,0 +1,239 @@
+"""The verdict: from what was seen of a call's end to one status, with the evidence for it.
+
+Pure functions of values. The order in which causes are looked at is the whole point:
+
+1. what *we* did to it (cancelled, out of time, over a limit that we watch) is why it ended, if our kill ended it;
+2. what the kernel did to it (out of memory, out of processor time, a forbidden system call);
+3. what the tool said in its reply, which only speaks about itself;
+4. how its process ended, when it said nothing.
+
+So inside and outside never contradict each other unseen: a reply counts only where nothing outside says otherwise. What
+a tool survived (a refused fork, a child killed for its memory) is told in the evidence and does not change the status.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from pydantic import JsonValue
+
+from sandbox.errors import ProtocolError
+from sandbox.outcome import Failure, Status
+from sandbox.policy import Limits, format_bytes, format_seconds
+from sandbox.ports import Reading
+from sandbox.wire.messages import Ended, ExceptionReply, ExitedReply, TooLargeReply, ValueReply, parse_reply
+
+_HEAD_BYTES: Final = 4
+
+
+class Stop(StrEnum):
+    """Why the engine ended a call."""
+
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    OUTPUT = "output"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """All that was seen of a call's end."""
+
+    ended: Ended
+    value: bytes
+    limits: Limits
+    reading: Reading
+    wall_s: float
+    stopped_for: Stop | None = None
+    was_lost: bool = False
+    value_overflowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the outcome says about it."""
+
+    status: Status
+    error: Failure | None = None
+    value: JsonValue = None
+    limit_name: str | None = None
+    evidence: dict[str, JsonValue] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def judge(ending: Ending) -> Verdict:
+    """The verdict on one call."""
+    facts = _facts(ending)
+    for view in (_by_the_engine, _by_the_kernel, _by_its_reply, _by_its_exit):
+        verdict = view(ending)
+        if verdict is not None:
+            evidence = {**facts, **verdict.evidence}
+            return Verdict(verdict.status, verdict.error, verdict.value, verdict.limit_name, evidence, verdict.warnings)
+    raise AssertionError("the last view always has an answer")
+
+
+def _facts(ending: Ending) -> dict[str, JsonValue]:
+    """The counters that are not zero."""
+    ended, reading = ending.ended, ending.reading
+    seen: dict[str, JsonValue] = {
+        "signal": _signal_name(ended.signal),
+        "out_of_memory_kills": reading.out_of_memory_kills or None,
+        "refused_forks": reading.refused_forks or None,
+    }
+    return {name: value for name, value in seen.items() if value is not None}
+
+
+def _by_the_engine(ending: Ending) -> Verdict | None:
+    if ending.ended.killed_by != "engine" and not (ending.stopped_for and ending.was_lost):
+        return None
+    limits = ending.limits
+    if ending.value_overflowed:
+        return _limit("value", f"its value is larger than {format_bytes(limits.value)}", limits.value)
+    if ending.stopped_for is Stop.CANCELLED:
+        return Verdict(Status.CANCELLED, Failure(type="Cancelled", message="the caller cancelled the call"))
+    if ending.stopped_for is Stop.TIMEOUT:
+        message = f"the call was killed after {format_seconds(limits.wall)}"
+        evidence: dict[str, JsonValue] = {"limit": limits.wall, "measured": round(ending.wall_s, 3), "where": "box"}
+        return Verdict(Status.TIMEOUT, Failure(type="Timeout", message=message), limit_name="wall", evidence=evidence)
+    if ending.stopped_for is Stop.OUTPUT:
+        return _limit("output", f"it printed more than {format_bytes(limits.output)} on one stream", limits.output)
+    if ending.stopped_for is Stop.CPU:
+        return _cpu(ending)
+    return None
+
+
+def _by_the_kernel(ending: Ending) -> Verdict | None:
+    ended = ending.ended
+    has_reply = len(ending.value) > _HEAD_BYTES
+    if ended.killed_by == "memory" or (ending.reading.out_of_memory_kills and not has_reply):
+        return _memory(ending)
+    if ended.killed_by == "cpu" or (ended.signal in (signal.SIGXCPU, signal.SIGKILL) and _used_up_cpu(ending)):
+        return _cpu(ending)
+    if ended.killed_by == "processes":
+        return _limit("processes", "it had too many processes and threads", ending.limits.processes)
+    return None
+
+
+def _by_its_reply(ending: Ending) -> Verdict | None:
+    if len(ending.value) <= _HEAD_BYTES:
+        return None
+    size = int.from_bytes(ending.value[:_HEAD_BYTES], "big")
+    try:
+        reply = parse_reply(ending.value[_HEAD_BYTES : _HEAD_BYTES + size])
+    except ProtocolError as error:
+        return _unreadable(ending, error)
+    if isinstance(reply, ValueReply):
+        return Verdict(Status.OK, value=reply.value, warnings=tuple(reply.warnings[:20]))
+    if isinstance(reply, TooLargeReply):
+        limit = ending.limits.value
+        return _limit("value", f"its value is larger than {format_bytes(limit)}", limit, measured=reply.bytes)
+    if isinstance(reply, ExitedReply):
+        return _exited(reply.code)
+    return _raised(ending, reply)
+
+
+def _unreadable(ending: Ending, error: ProtocolError) -> Verdict | None:
+    """Something was written where the reply goes: by a tool that forged it, or that was killed while writing it."""
+    if ending.was_lost or ending.ended.signal is not None:
+        return None
+    return Verdict(Status.EXCEPTION, Failure(type="UnreadableReply", message=str(error)[:500]))
+
+
+def _raised(ending: Ending, reply: ExceptionReply) -> Verdict:
+    told = reply.error
+    failure = Failure(type=told.type, message=told.message, traceback=told.traceback or None)
+    if reply.memory:
+        limit = ending.limits.memory
+        return Verdict(Status.MEMORY, failure, limit_name="memory", evidence={"limit": limit, "raised": told.type})
+    name = _LIMITS_BY_ERRNO.get(reply.errno or 0)
+    if name is None and ending.reading.refused_forks and told.type == "RuntimeError":
+        name = _processes  # threading says "can't start new thread" with no errno
+    limit_name = name(ending) if name else None
+    if limit_name is None:
+        return Verdict(Status.EXCEPTION, failure)
+    evidence: dict[str, JsonValue] = {"limit": getattr(ending.limits, limit_name), "raised": told.type}
+    return Verdict(Status.LIMIT, failure, limit_name=limit_name, evidence=evidence)
+
+
+def _disk_or_inodes(ending: Ending) -> str | None:
+    """No space: which of the two ran out is seen from outside; neither, when it was another place that is full."""
+    if ending.ended.inodes_free == 0:
+        return "inodes"
+    is_full = ending.ended.bytes_free is not None and ending.ended.bytes_free < ending.limits.disk // 8
+    return "disk" if is_full else None
+
+
+def _processes(ending: Ending) -> str | None:
+    """The kernel refused a process: counted by the control group, otherwise only by the refusal itself."""
+    is_counted = ending.reading.processes_peak is not None
+    return "processes" if ending.reading.refused_forks or not is_counted else None
+
+
+_LIMITS_BY_ERRNO: Final[dict[int, Callable[[Ending], str | None]]] = {
+    errno.ENOSPC: _disk_or_inodes,
+    errno.EFBIG: lambda _: "file_size",
+    errno.EMFILE: lambda _: "open_files",
+    errno.EAGAIN: _processes,
+}
+
+
+def _by_its_exit(ending: Ending) -> Verdict:
+    ended = ending.ended
+    if ended.exit_code is not None and not ending.was_lost:
+        return _exited(ended.exit_code, said="its process ended before it returned")
+    if ending.was_lost or ended.signal is None:
+        message = "the runner died, and the call with it"
+        return Verdict(Status.CRASHED, Failure(type="BoxLost", message=message), evidence={"box": "lost"})
+    name = _signal_name(ended.signal) or "a signal"
+    message = f"its process was ended by {name}"
+    if ended.signal == signal.SIGSYS:
+        message = "it made a system call that is never allowed, and was killed for it"
+    return Verdict(Status.CRASHED, Failure(type=name, message=message))
+
+
+def _exited(code: int, *, said: str = "it asked to exit") -> Verdict:
+    failure = Failure(type="SystemExit", message=f"{said}, with code {code}")
+    return Verdict(Status.EXITED, failure, evidence={"exit_code": code})
+
+
+def _memory(ending: Ending) -> Verdict:
+    limit, peak = ending.limits.memory, ending.reading.memory_peak_bytes
+    message = f"it needed more than {format_bytes(limit)} of memory"
+    evidence: dict[str, JsonValue] = {"limit": limit, "measured": peak}
+    return Verdict(Status.MEMORY, Failure(type="OutOfMemory", message=message), limit_name="memory", evidence=evidence)
+
+
+def _cpu(ending: Ending) -> Verdict:
+    spent = _cpu_s(ending)
+    return _limit(
+        "cpu", f"it used {format_seconds(ending.limits.cpu)} of processor time", ending.limits.cpu, measured=spent
+    )
+
+
+def _used_up_cpu(ending: Ending) -> bool:
+    return (_cpu_s(ending) or 0.0) >= ending.limits.cpu
+
+
+def _cpu_s(ending: Ending) -> float | None:
+    return ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
+
+
+def _limit(name: str, message: str, limit: float, *, measured: float | None = None) -> Verdict:
+    evidence: dict[str, JsonValue] = {"limit": limit}
+    if measured is not None:
+        evidence["measured"] = measured
+    return Verdict(Status.LIMIT, Failure(type="LimitExceeded", message=message), limit_name=name, evidence=evidence)
+
+
+def _signal_name(number: int | None) -> str | None:
+    if number is None:
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,163 @@
+"""Watching one call in its box: its output as it comes, its clocks, and the end of it.
+
+Everything that can stop a call from outside is here: the time limit, the processor time counted by its slot, the output
+limit, and the caller's cancellation. Each asks the box to kill the call's whole tree once and notes why; the call then
+ends like any other, with what it printed until then. If the box does not answer within a grace time it is given up.
+
+Output is taken at the pace the policy allows and the reader manages: what is taken is granted again to the runner, at
+once, later (a tool over its output rate), or when the reader of a stream has taken it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, Protocol
+
+from sandbox.calls.verdict import Ending, Stop
+from sandbox.outputs.capture import Capture
+from sandbox.policy import Excess, Policy
+from sandbox.pool import WarmBox
+from sandbox.ports import Reading
+from sandbox.wire.conversation import RunningCall
+from sandbox.wire.frames import Stream
+from sandbox.wire.messages import Ended
+
+_GRACE_S: Final = 2.0
+_BURST_S: Final = 0.25
+_LEAST_CPU_CHECK_S: Final = 0.02
+
+
+class OnOutput(Protocol):
+    """A reader of output as it comes; it calls `grant` for what it has taken."""
+
+    def __call__(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None: ...
+
+
+class Pace:
+    """How long to wait before taking more, so that a stream stays at its rate."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._due = 0.0
+
+    def delay(self, size: int, *, now: float) -> float:
+        """Seconds to wait after `size` more bytes; a short burst is free."""
+        self._due = max(self._due, now) + size / self._rate
+        return max(self._due - now - _BURST_S, 0.0)
+
+
+class Watcher:
+    """One call under way."""
+
+    def __init__(self, warm: WarmBox, *, policy: Policy, on_output: OnOutput | None) -> None:
+        self._warm = warm
+        self._policy = policy
+        self._on_output = on_output
+        limits, shown = policy.limits, policy.output.shown
+        self.stdout = Capture(shown=shown, limit=limits.output)
+        self.stderr = Capture(shown=shown, limit=limits.output)
+        self._paces = {Stream.STDOUT: Pace(limits.output_rate), Stream.STDERR: Pace(limits.output_rate)}
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._stopped_for: Stop | None = None
+        self.call: RunningCall
+        self.reading = Reading()
+
+    async def watch(self, request: bytes, *, limits: Mapping[str, int], value_limit: int) -> Ending:
+        """Send the call and see it to its end; a cancelled caller's call is killed first."""
+        begun = time.monotonic()
+        self.call = self._warm.conversation.start(request, limits=limits, value_limit=value_limit, take=self._take)
+        self._after(self._policy.limits.wall, lambda: self._stop(Stop.TIMEOUT))
+        self._after(self._policy.limits.cpu / self._policy.limits.cpus, self._check_cpu)
+        try:
+            ended = await asyncio.shield(self.call.ended)
+        except asyncio.CancelledError:
+            self._stop(Stop.CANCELLED)
+            await _settled(self.call.ended)
+            raise
+        finally:
+            self._silence()
+            self._settle_slot()
+        return Ending(
+            ended=ended,
+            value=bytes(self.call.value),
+            limits=self._policy.limits,
+            reading=self.reading,
+            wall_s=time.monotonic() - begun,
+            stopped_for=self._stopped_for,
+            was_lost=self.call.was_lost,
+            value_overflowed=self.call.value_overflowed,
+        )
+
+    def _settle_slot(self) -> None:
+        if self.call.slot is not None:
+            self.reading = self.call.slot.read()
+            self._warm.give_back(self.call)
+
+    def _take(self, stream: Stream, data: bytes) -> int:
+        """Keep what shaping needs; how much more may come at once."""
+        capture = self.stdout if stream is Stream.STDOUT else self.stderr
+        capture.feed(data)
+        if capture.over_limit and self._policy.output.over is Excess.KILL:
+            self._stop(Stop.OUTPUT)
+        delay = self._paces[stream].delay(len(data), now=time.monotonic())
+        if self._on_output is not None:
+            self._on_output(stream, data, lambda size: self._grant(size, delay))
+            return 0
+        if delay:
+            self._grant(len(data), delay)
+            return 0
+        return len(data)
+
+    def _grant(self, size: int, delay: float) -> None:
+        if delay:
+            self._after(delay, lambda: self._warm.conversation.grant(self.call, size))
+        else:
+            self._warm.conversation.grant(self.call, size)
+
+    def _stop(self, why: Stop) -> None:
+        """Kill the call; the first reason is the one that counts."""
+        if self._stopped_for is not None or self.call.ended.done():
+            return
+        self._stopped_for = why
+        self._warm.conversation.kill(self.call)
+        self._after(_GRACE_S, self._give_up)
+
+    def _give_up(self) -> None:
+        """The runner does not answer: its box is lost, and everything in it is killed."""
+        self._warm.conversation.abandon("its runner did not end a call that was killed")
+
+    def _check_cpu(self) -> None:
+        """Ask the slot; look again when the call could have used up the rest."""
+        if self.call.slot is None:
+            return
+        limits = self._policy.limits
+        used = self.call.slot.read().cpu_s
+        if used is None:
+            return
+        if used >= limits.cpu:
+            self._stop(Stop.CPU)
+        else:
+            self._after(max((limits.cpu - used) / limits.cpus, _LEAST_CPU_CHECK_S), self._check_cpu)
+
+    def _after(self, seconds: float, action: Callable[[], None]) -> None:
+        def fire() -> None:
+            self._timers.discard(handle)
+            action()
+
+        handle = asyncio.get_running_loop().call_later(seconds, fire)
+        self._timers.add(handle)
+
+    def _silence(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+
+async def _settled(ended: asyncio.Future[Ended]) -> None:
+    """Wait for a killed call's end, however often we are cancelled meanwhile."""
+    while not ended.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(ended)

@@ -1,0 +1,193 @@
+"""What users hold: `AsyncSandbox`, and `Sandbox`, the same for programs without an event loop. No logic.
+
+`Sandbox` drives one `AsyncSandbox` on an event loop of its own, in one background thread. So both have the same
+methods, the same engine and the same behaviour, and a `Sandbox` may be used from any number of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from sandbox.backends import open_backend
+from sandbox.backends.base import Backend
+from sandbox.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
+from sandbox.errors import EngineClosed, SpecError
+from sandbox.outcome import Outcome
+from sandbox.policy import Policy
+from sandbox.spec import CallSpec, call_spec
+from sandbox.streaming import Event, stream_call
+
+Result = TypeVar("Result")
+_MOST_SOURCE_FILE: Final = 6 << 20
+
+
+class AsyncSandbox:
+    """An engine to run tools with; close it, or use it in an `async with`.
+
+    `backend` is a name or a `Backend`, `policy` what calls run under that name none.
+    """
+
+    def __init__(
+        self,
+        *,
+        backend: str | Backend = "subprocess",
+        policy: str | Policy = "default",
+        concurrency: int = DEFAULT_CONCURRENCY,
+        warm_memory: int = DEFAULT_WARM_MEMORY,
+    ) -> None:
+        if concurrency < 1 or warm_memory < 0:
+            raise SpecError("concurrency is at least 1, and warm_memory not negative")
+        self._backend = backend
+        self._policy = policy
+        self._settings = Settings(concurrency=concurrency, warm_memory=warm_memory)
+        self._engine: Engine | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        self._opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
+        """Run one call. `source` is a tool's text or the path of its file; `fields` are those of `CallSpec`:
+        entry, policy, limits, env, tenant, filename, call_id, trace_id."""
+        return await self._opened().run(self._spec(source, args, fields))
+
+    async def stream(
+        self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
+    ) -> AsyncIterator[Event]:
+        """Run one call and give what it prints as it comes; the last event is `Finished` with the outcome."""
+        async for event in stream_call(self._opened(), self._spec(source, args, fields)):
+            yield event
+
+    async def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
+        """Run one tool with many arguments, as many at once as the engine takes; outcomes in the order given."""
+        engine = self._opened()
+        specs = [self._spec(source, each, fields) for each in args]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(engine.run(spec)) for spec in specs]
+        return [task.result() for task in tasks]
+
+    async def prepare(self, source: str | bytes | Path, **fields: Any) -> None:
+        """Have the environment and a warm box for this tool ready before its first call."""
+        await self._opened().prepare(self._spec(source, None, fields))
+
+    async def close(self) -> None:
+        """End every call and close every box."""
+        self._is_closed = True
+        if self._engine is not None:
+            await self._engine.close()
+
+    def _opened(self) -> Engine:
+        if self._is_closed:
+            raise EngineClosed("the engine is closed", remedy="open a new one")
+        if self._engine is None:
+            backend = open_backend(self._backend) if isinstance(self._backend, str) else self._backend
+            self._engine = Engine(backend, self._settings)
+        return self._engine
+
+    def _spec(self, source: str | bytes | Path, args: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> CallSpec:
+        given = {"policy": self._policy, **fields, "source": source, "args": args}
+        if isinstance(source, Path):
+            given["source"] = _read_file(source)
+            given.setdefault("filename", source.name)
+        return call_spec(given)
+
+
+class Sandbox:
+    """The same for programs without an event loop; close it, or use it in a `with`."""
+
+    def __init__(
+        self,
+        *,
+        backend: str | Backend = "subprocess",
+        policy: str | Policy = "default",
+        concurrency: int = DEFAULT_CONCURRENCY,
+        warm_memory: int = DEFAULT_WARM_MEMORY,
+    ) -> None:
+        self._inner = AsyncSandbox(backend=backend, policy=policy, concurrency=concurrency, warm_memory=warm_memory)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox", daemon=True)
+        self._thread.start()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
+        """Run one call; see `AsyncSandbox.run`."""
+        return self._wait(self._inner.run(source, args, **fields))
+
+    def stream(
+        self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
+    ) -> Iterator[Event]:
+        """Run one call and give what it prints as it comes; see `AsyncSandbox.stream`."""
+        events = self._inner.stream(source, args, **fields)
+        try:
+            while True:
+                try:
+                    yield self._wait(_next(events))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._wait(events.aclose())  # type: ignore[attr-defined]  # an async generator, told as an iterator
+
+    def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
+        """Run one tool with many arguments; see `AsyncSandbox.map`."""
+        return self._wait(self._inner.map(source, args, **fields))
+
+    def prepare(self, source: str | bytes | Path, **fields: Any) -> None:
+        """Have a warm box for this tool ready; see `AsyncSandbox.prepare`."""
+        self._wait(self._inner.prepare(source, **fields))
+
+    def close(self) -> None:
+        """End every call, close every box, and end the background thread."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        asyncio.run_coroutine_threadsafe(self._inner.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run it on the background loop; a KeyboardInterrupt here cancels it there."""
+        if self._is_closed:
+            work.close()
+            raise EngineClosed("the engine is closed", remedy="open a new one")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+def _read_file(path: Path) -> bytes:
+    """The file's bytes; a file that cannot be a tool's source is refused before it is read."""
+    try:
+        if not path.is_file():
+            raise SpecError(f"{path} is not a file" if path.exists() else f"there is no file {path}")
+        if path.stat().st_size > _MOST_SOURCE_FILE:
+            raise SpecError(f"{path} is {path.stat().st_size} bytes, too large for a tool's source")
+        return path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}") from None
+
+
+async def _next(events: AsyncIterator[Event]) -> Event:
+    return await anext(events)

@@ -1,0 +1,257 @@
+"""The pool: warm boxes, lent for calls and taken back, kept for one (environment, policy, tenant) each.
+
+A box serves as many calls at once as it has room for; every call is walled from the others inside it (see the runner),
+so a box is not lent exclusively. It leaves the pool when its policy forbids reuse, when a call in it did not end
+cleanly, when it has been idle too long, when too much memory is kept warm, or when it died. A box that leaves takes no
+new calls, ends when its last call has, and is closed exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from sandbox.backends.base import Backend, Box, BoxPlan
+from sandbox.backends.remedies import missing_walls
+from sandbox.errors import BoxLost, EngineClosed
+from sandbox.policy import Policy, ReuseMode
+from sandbox.wire.conversation import Conversation, RunningCall, WallFault
+from sandbox.wire.messages import Hello
+
+_SPARE_SLOTS: Final = 2
+_SWEEP_S: Final = 1.0
+_OPENING_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoxKey:
+    """What a box is for; calls with equal keys may share one."""
+
+    environment: str
+    policy: str
+    tenant: str
+
+
+@dataclass(slots=True, eq=False)
+class WarmBox:
+    """One open box with its conversation, and what the pool must remember of it."""
+
+    box: Box
+    conversation: Conversation
+    policy: Policy
+    hello: Hello
+    preloaded: bool
+    lent: int = 0
+    slots: int = 0
+    idle_since: float = 0.0
+    is_retired: bool = False
+    is_closing: bool = False
+    imported: set[str] = field(default_factory=set)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another call may come."""
+        return not self.is_retired and self.conversation.loss is None and self.lent < self.box.capacity
+
+    def ensure_slots(self) -> None:
+        """As many slots as calls are under way, and some for the children forked ahead."""
+        wanted = min(self.lent, self.box.capacity) + self.policy.reuse.ahead + _SPARE_SLOTS
+        missing = wanted - self.slots
+        if missing > 0:
+            self._add_slots(missing)
+
+    def give_back(self, call: RunningCall) -> None:
+        """The call's slot has been read."""
+        if not self.conversation.give_back(call) and self.conversation.loss is None:
+            self.slots -= 1
+            self._add_slots(1)
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Have what tools import imported ahead, each module told once."""
+        new = [name for name in modules if name not in self.imported] if self.preloaded else []
+        if new:
+            self.imported.update(new)
+            self.conversation.preload(new)
+
+    def _add_slots(self, count: int) -> None:
+        slots = self.box.add_slots(count)
+        if slots:
+            self.slots += len(slots)
+            self.conversation.lend_slots(slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A box for one call, and how it was come by."""
+
+    warm: WarmBox
+    path: Literal["cold", "warm"]
+
+
+class Pool:
+    """All boxes of one engine; used from one event loop."""
+
+    def __init__(self, backend: Backend, *, most_memory: int) -> None:
+        self._backend = backend
+        self._most_memory = most_memory
+        self._boxes: dict[BoxKey, list[WarmBox]] = {}
+        self._opening: dict[BoxKey, asyncio.Task[WarmBox]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def boxes(self) -> tuple[WarmBox, ...]:
+        """Every box that could be lent."""
+        return tuple(warm for boxes in self._boxes.values() for warm in boxes)
+
+    @asynccontextmanager
+    async def lend(self, key: BoxKey, plan: BoxPlan) -> AsyncIterator[Loan]:
+        """A box with room for one call, warm if there is one; `retire` it if the call does not end cleanly."""
+        loan = await self._find(key, plan)
+        warm = loan.warm
+        try:
+            warm.ensure_slots()
+            yield loan
+        finally:
+            warm.lent -= 1
+            warm.idle_since = asyncio.get_running_loop().time()
+            if warm.is_retired or warm.conversation.loss is not None:
+                self.retire(warm)
+
+    def retire(self, warm: WarmBox) -> None:
+        """Lend it no more; it is closed as soon as nobody uses it."""
+        warm.is_retired = True
+        for key, boxes in list(self._boxes.items()):
+            if warm in boxes:
+                boxes.remove(warm)
+                if not boxes:
+                    del self._boxes[key]
+        if warm.lent <= 0:
+            self._close_soon(warm)
+
+    async def close(self) -> None:
+        """Close every box, busy or not."""
+        self._is_closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for task in list(self._opening.values()):
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for warm in self.boxes:
+            warm.lent = 0
+            self.retire(warm)
+        while self._closing:
+            await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _find(self, key: BoxKey, plan: BoxPlan) -> Loan:
+        if self._is_closed:
+            raise EngineClosed("the engine is closed", remedy="open a new one")
+        if plan.policy.reuse.mode is ReuseMode.NEVER:
+            warm = await self._open(plan)
+            warm.is_retired = True
+            warm.lent += 1
+            return Loan(warm, "cold")
+        for warm in self._boxes.get(key, ()):
+            if warm.has_room:
+                warm.lent += 1
+                return Loan(warm, "warm")
+        warm = await self._open_once(key, plan)
+        if not warm.has_room:
+            return await self._find(key, plan)
+        warm.lent += 1
+        return Loan(warm, "cold")
+
+    async def _open_once(self, key: BoxKey, plan: BoxPlan) -> WarmBox:
+        """Open a box for the key; callers that come meanwhile wait for the same one."""
+        task = self._opening.get(key)
+        if task is None:
+            task = asyncio.create_task(self._open_and_keep(key, plan))
+            self._opening[key] = task
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise EngineClosed("the engine was closed while a box was opening") from None
+            raise
+
+    async def _open_and_keep(self, key: BoxKey, plan: BoxPlan) -> WarmBox:
+        warm = await self._open(plan)
+        warm.idle_since = asyncio.get_running_loop().time()
+        self._boxes.setdefault(key, []).append(warm)
+        warm.conversation.on_loss = lambda: self.retire(warm)
+        self._start_sweeping()
+        return warm
+
+    async def _open(self, plan: BoxPlan) -> WarmBox:
+        """A box with what it can have preloaded. Forking needs a process with one thread: when preloading left more,
+        the box is opened again with nothing preloaded, and every call imports for itself."""
+        warm = await self._open_with(plan)
+        if warm.hello.threads <= 1 or not plan.preload:
+            return warm
+        await _close(warm.box, warm.conversation)
+        return await self._open_with(replace(plan, preload=()), preloaded=False)
+
+    async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> WarmBox:
+        box = await self._backend.open(plan)
+        conversation = Conversation(box)
+        reuse = plan.policy.reuse
+        ahead = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead
+        try:
+            async with asyncio.timeout(_OPENING_S):
+                hello = await conversation.open(box.walls, preload=plan.preload, ahead=ahead)
+        except BaseException as error:
+            last_words = await asyncio.shield(_close(box, conversation))
+            raise _explained(error, policy=plan.policy, last_words=last_words) from None
+        return WarmBox(box, conversation, plan.policy, hello, preloaded, imported=set(plan.preload))
+
+    def _close_soon(self, warm: WarmBox) -> None:
+        if warm.is_closing:
+            return
+        warm.is_closing = True
+        task = asyncio.create_task(self._close_box(warm))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _close_box(self, warm: WarmBox) -> None:
+        await _close(warm.box, warm.conversation)
+
+    def _start_sweeping(self) -> None:
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = asyncio.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """Retire what has been idle too long, and the longest idle while too much memory is kept warm."""
+        while self._boxes:
+            await asyncio.sleep(_SWEEP_S)
+            now = asyncio.get_running_loop().time()
+            idle = sorted((warm for warm in self.boxes if warm.lent == 0), key=lambda warm: warm.idle_since)
+            for warm in idle:
+                if now - warm.idle_since > warm.policy.reuse.idle or self._keeps_too_much():
+                    self.retire(warm)
+
+    def _keeps_too_much(self) -> bool:
+        return sum(warm.box.memory_bytes() for warm in self.boxes) > self._most_memory
+
+
+async def _close(box: Box, conversation: Conversation) -> str:
+    last_words = await box.close()
+    conversation.close()
+    return last_words
+
+
+def _explained(error: BaseException, *, policy: Policy, last_words: str) -> BaseException:
+    """Why a box did not open, in the engine's words."""
+    if isinstance(error, WallFault):
+        return missing_walls([error.layer], policy=policy, reason=error.reason)
+    if isinstance(error, TimeoutError):
+        return BoxLost(
+            f"a box did not open within {_OPENING_S:.0f} s; its runner said: {last_words[-500:] or 'nothing'}"
+        )
+    if isinstance(error, BoxLost) and last_words:
+        return BoxLost(f"{error.message}; its runner said: {last_words[-500:]}")
+    return error

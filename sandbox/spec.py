@@ -1,0 +1,73 @@
+"""What a caller asks for: one call, as a frozen value that any transport can carry."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation, ValidationError
+
+from sandbox.errors import SpecError
+from sandbox.policy import Policy
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_VARIABLE: Final = 128 << 10
+
+
+def _variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is not the name of an environment variable")
+    return name
+
+
+def _variable_text(text: str) -> str:
+    if "\0" in text or len(text) > _MAX_VARIABLE:
+        raise ValueError("an environment variable holds no NUL and at most 128 KiB")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("an environment variable is text that UTF-8 can hold") from None
+    return text
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class CallSpec(BaseModel):
+    """One call: which source, which function, with what, under which policy, for whom."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str | bytes
+    filename: _Name = "tool.py"
+    entry: _Name | None = None
+    args: Annotated[dict[str, Any], SkipValidation] = Field(default_factory=dict)
+    policy: _Name | Policy = "default"
+    limits: dict[str, Any] = Field(default_factory=dict)
+    env: dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_variable_text)]] = Field(
+        default_factory=dict, repr=False
+    )
+    tenant: Annotated[str, Field(max_length=256)] = ""
+    call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(
+        default_factory=lambda: uuid.uuid4().hex
+    )
+    trace_id: Annotated[str, Field(max_length=256)] | None = None
+
+
+def call_spec(fields: Mapping[str, Any]) -> CallSpec:
+    """The spec of these fields; raises `SpecError` that says which of them is wrong."""
+    args = fields.get("args")
+    if args is not None and not isinstance(args, Mapping):
+        raise SpecError(f"args must be a mapping of names to values, not {type(args).__name__}")
+    given = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return CallSpec.model_validate({**given, "args": dict(args or {})})
+    except ValidationError as error:
+        raise SpecError("; ".join(_complaints(error))) from None
+
+
+def _complaints(error: ValidationError) -> list[str]:
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    return [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"[:300] for each in problems[:10]]

@@ -1,0 +1,182 @@
+"""Arguments against a tool's parameters: what the call gets, or everything that is wrong with them at once.
+
+The annotations become the fields of a pydantic model, built once for each tool and kept. Arguments are first copied
+into plain JSON values, then known names are validated, and what nobody asked for, what is missing and what is wrong
+is reported together, each with its path, in words a model can act on. Nothing given here raises: bad arguments are an
+outcome of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+from sandbox.tools.annotations import value_type
+from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list, printable
+from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
+from sandbox.tools.recent import Recent
+from sandbox.tools.tool import Tool
+from sandbox.tools.value_types import STRICT, Attempt, TooMuchWork, Work
+
+MAX_PROBLEMS: Final = 100
+_SHOWN: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with the arguments; every text is at most 200 printable characters."""
+
+    path: str
+    message: str
+    expected: str
+    got: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The arguments of a call; none at all when there is a problem."""
+
+    arguments: dict[str, JSON]
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A tool's parameters as a pydantic model; its fields are numbered, because pydantic does not allow every name."""
+
+    fields: type[BaseModel]
+    names: dict[str, str]
+    """The parameter's name, for each field."""
+    expected: dict[str, str]
+    """What each parameter takes, in words."""
+    left_out: dict[str, JSON]
+    """What the parameters get that are neither required nor have a default of their own."""
+
+
+_models: Recent[tuple[str, str], _Model] = Recent(most=256, heaviest=4096)
+
+
+def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
+    """Check and convert arguments by the types the tool declares."""
+    model = _model_of(tool)
+    plain, faulty = _plain_arguments(args)
+    known = {name: value for name, value in plain.items() if name in model.expected}
+    unknown = () if len(known) == len(plain) or tool.accepts_extra else plain.keys() - known.keys()
+    checked, wrong = _validate(model, known, faulty=faulty)
+    problems = [*faulty.values(), *_unknown_problems(unknown, plain, model), *wrong]
+    if problems:
+        return Binding({}, tuple(problems[:MAX_PROBLEMS]))
+    return Binding({**model.left_out, **plain, **checked})
+
+
+def _model_of(tool: Tool) -> _Model:
+    key = (tool.digest, tool.entry)
+    model = _models.get(key)
+    if model is None:
+        model = _build_model(tool)
+        _models.put(key, model, weight=1 + len(tool.parameters))
+    return model
+
+
+def _build_model(tool: Tool) -> _Model:
+    names = {f"parameter_{number}": parameter.name for number, parameter in enumerate(tool.parameters)}
+    types = [value_type(parameter.annotation, redefined=tool.redefined) for parameter in tool.parameters]
+    fields: dict[str, Any] = {
+        field: (found.type, Field(alias=parameter.name) if parameter.required else Field(None, alias=parameter.name))
+        for field, parameter, found in zip(names, tool.parameters, types, strict=True)
+    }
+    return _Model(
+        fields=create_model("Arguments", __config__=STRICT, **fields),
+        names=names,
+        expected={parameter.name: found.expected for parameter, found in zip(tool.parameters, types, strict=True)},
+        left_out={each.name: None for each in tool.parameters if not each.required and not each.has_default},
+    )
+
+
+def _plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[object, Problem]]:
+    """Copies of the arguments, and a problem for each one that is not plain JSON."""
+    plain: dict[str, JSON] = {}
+    faulty: dict[object, Problem] = {}
+    copies = PlainCopy()
+    items: Iterable[tuple[object, object]] = args.items()
+    for name, value in items:
+        try:
+            plain[copies.key(name)] = copies.copy(value)
+        except NotPlain as fault:
+            faulty[name] = _not_plain(name, fault)
+        except RecursionError:  # the caller itself has nested almost as deeply as Python goes
+            faulty[name] = _not_plain(name, NotPlain("is nested too deeply", value))
+        if len(faulty) >= MAX_PROBLEMS:
+            break
+    return plain, faulty
+
+
+def _not_plain(name: object, fault: NotPlain) -> Problem:
+    path = _path([name if isinstance(name, str) else _shown(name), *fault.path])
+    return Problem(path, f"the value {fault.message}", "a JSON value", _shown(fault.value))
+
+
+def _validate(
+    model: _Model, known: dict[str, JSON], *, faulty: Container[object]
+) -> tuple[dict[str, JSON], list[Problem]]:
+    """The known arguments by their declared types, and what is wrong with those that are not faulty already."""
+    try:
+        checked = model.fields.model_validate(known, context=Attempt(Work()))
+    except TooMuchWork:
+        return {}, [Problem("", "the arguments are too large for the unions they are checked against", "less", "more")]
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return {}, [_problem(each, model) for each in found if each["loc"][0] not in faulty]
+    values = checked.__dict__
+    return {model.names[field]: values[field] for field in checked.model_fields_set}, []
+
+
+def _problem(error: ErrorDetails, model: _Model) -> Problem:
+    path = _path(error["loc"])
+    if error["type"] == "missing":
+        name = str(error["loc"][0])
+        return Problem(path, "this argument is required and was not given", model.expected[name], "nothing")
+    expected = excerpt(str(error.get("ctx", {}).get("expected", error["msg"])))
+    return Problem(path, excerpt(f"must be {expected}"), expected, _shown(error["input"]))
+
+
+def _unknown_problems(unknown: Iterable[str], plain: Mapping[str, JSON], model: _Model) -> list[Problem]:
+    takes = f"one of {name_list(model.expected)}" if model.expected else "no arguments"
+    return [
+        Problem(_path([name]), "the tool takes no argument of this name", excerpt(takes), _shown(plain[name]))
+        for name in sorted(unknown)[:MAX_PROBLEMS]
+    ]
+
+
+def _path(steps: Iterable[str | int]) -> str:
+    """`rows[2].name`: where a value is, seen from the call."""
+    path = ""
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{printable(step)}" if path else printable(step)
+        if len(path) > 200:
+            return excerpt(path)
+    return path
+
+
+def _shown(value: object) -> str:
+    """A value in a few words."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return f'"{excerpt(value, _SHOWN)}"'
+    if isinstance(value, int):
+        return repr(value) if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"an array of {len(value)}"
+    if isinstance(value, Mapping):
+        return f"an object of {len(value)}"
+    return f"a value of type {excerpt(type(value).__name__, NAME_LENGTH)}"

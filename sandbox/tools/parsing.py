@@ -1,0 +1,71 @@
+"""Source text to a syntax tree, or a `SourceError` that shows the place.
+
+`ast.parse` answers bad text not only with SyntaxError: nesting ends in RecursionError or MemoryError, and odd literals
+in ValueError or OverflowError. All of them are the text's fault. What it would warn about (an escape such as `\\d`) is
+for the author, who sees it when running the file; the engine's own terminal and its `-W error` stay out of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from threading import Lock
+from typing import Final
+
+from sandbox.errors import SourceError
+from sandbox.tools.excerpt import excerpt, printable
+from sandbox.tools.parse_cost import refuse_costly
+
+_WIDTH: Final = 80
+_BEFORE_CARET: Final = 40
+# Warning filters belong to the whole process: two threads that set them aside at once would restore the wrong ones.
+_filters = Lock()
+
+
+def parse_module(text: str) -> ast.Module:
+    """The syntax tree of a source text."""
+    refuse_costly(text)
+    try:
+        return _parse_quietly(text)
+    except SyntaxError as error:
+        raise _syntax_fault(text, error) from None
+    except (RecursionError, MemoryError):
+        raise SourceError("the source is nested too deeply", remedy="split the expression into steps") from None
+    except (ValueError, OverflowError, SystemError) as error:
+        raise SourceError(f"the source cannot be parsed: {excerpt(str(error))}") from None
+
+
+def parse_expression(text: str) -> ast.expr | None:
+    """The syntax tree of an annotation, or None when it is not an expression."""
+    try:
+        with _filters, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(f"({text}\n)", mode="eval").body
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError, SystemError):
+        return None
+
+
+def _parse_quietly(text: str) -> ast.Module:
+    with _filters, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text, filename="<tool>")
+
+
+def _syntax_fault(text: str, error: SyntaxError) -> SourceError:
+    reason = excerpt(error.msg)
+    if error.lineno is None:
+        return SourceError(f"syntax error: {reason}")
+    column = max(error.offset or 1, 1)
+    message = f"syntax error: {reason}, line {error.lineno}, column {column}"
+    picture = _caret_picture(text, error.lineno, column)
+    return SourceError(f"{message}\n{picture}" if picture else message, line=error.lineno, column=column)
+
+
+def _caret_picture(text: str, line: int, column: int) -> str:
+    """The faulty line, or the part of it around the fault, with a caret below."""
+    lines = text.split("\n", line)
+    if not 1 <= line <= len(lines) or not lines[line - 1].strip():
+        return ""
+    start = max(0, column - 1 - _BEFORE_CARET)
+    shown = printable(lines[line - 1].replace("\t", " ")[start : start + _WIDTH])
+    return f"    {shown}\n    {' ' * min(column - 1 - start, len(shown))}^"

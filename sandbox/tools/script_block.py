@@ -1,0 +1,82 @@
+"""The inline metadata of a script: the TOML in its `# /// script` comment block (PEP 723).
+
+A block opens with a line `# /// TYPE`, goes on for as long as lines are `#` or start with `# `, and closes at the
+*last* `# ///` among those; one that never closes is an ordinary comment. The lines are walked once, not matched by the
+standard's regular expression, which looks at a long comment again and again from every line that might open a block.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sandbox.errors import SourceError
+from sandbox.tools.excerpt import excerpt
+
+MAX_BLOCK_CHARACTERS: Final = 16 * 1024
+_OPENING = re.compile(r"# /// ([a-zA-Z0-9-]+)")
+_CLOSING = "# ///"
+_REMEDY = "write the block as in PEP 723"
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptBlock:
+    """What a script says it needs."""
+
+    requirements: tuple[str, ...] = ()
+    requires_python: str | None = None
+
+
+def read_script_block(text: str) -> ScriptBlock:
+    """The metadata of the one block of type `script`, or nothing when there is none."""
+    if "# /// script" not in text:
+        return ScriptBlock()
+    blocks = [(line, content) for kind, line, content in _blocks(text.split("\n")) if kind == "script"]
+    if not blocks:
+        return ScriptBlock()
+    if len(blocks) > 1:
+        raise SourceError("the source has two `# /// script` blocks", line=blocks[1][0], remedy="join them into one")
+    line, content = blocks[0]
+    return _read(_load(content, line=line), line=line)
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[str, int, str]]:
+    """Each closed block: its type, the number of its opening line, and what is in it."""
+    position = 0
+    while position < len(lines):
+        opening = _OPENING.fullmatch(lines[position])
+        position += 1
+        if opening is None:
+            continue
+        first, closing = position, None
+        while position < len(lines) and (lines[position] == "#" or lines[position].startswith("# ")):
+            closing = position if lines[position] == _CLOSING else closing
+            position += 1
+        if closing is not None:
+            yield opening[1], first, "\n".join(line[2:] for line in lines[first:closing])
+            position = closing + 1
+
+
+def _load(content: str, *, line: int) -> dict[str, object]:
+    if len(content) > MAX_BLOCK_CHARACTERS:
+        raise SourceError(f"the script block has more than {MAX_BLOCK_CHARACTERS} characters", line=line)
+    try:
+        return tomllib.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"the script block is not TOML: {excerpt(str(error))}", line=line, remedy=_REMEDY) from None
+
+
+def _read(table: dict[str, object], *, line: int) -> ScriptBlock:
+    requires_python = table.get("requires-python")
+    if requires_python is not None and not isinstance(requires_python, str):
+        raise SourceError("`requires-python` in the script block is not a string", line=line, remedy=_REMEDY)
+    return ScriptBlock(_requirements(table.get("dependencies", []), line=line), requires_python)
+
+
+def _requirements(listed: object, *, line: int) -> tuple[str, ...]:
+    if isinstance(listed, list) and all(isinstance(each, str) and each.strip() for each in listed):
+        return tuple(each.strip() for each in listed)
+    raise SourceError("`dependencies` in the script block is not a list of strings", line=line, remedy=_REMEDY)

@@ -1,0 +1,120 @@
+"""What a function's definition says: the parameters it takes, and whether calling it makes a generator."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from sandbox.errors import SourceError
+from sandbox.tools.annotations import admits_none
+from sandbox.tools.entry import Function
+from sandbox.tools.excerpt import NAME_LENGTH, excerpt
+from sandbox.tools.tool import Parameter, ParameterKind
+
+MAX_PARAMETERS: Final = 256
+MAX_ANNOTATION_CHARACTERS: Final = 16 * 1024
+
+
+def read_parameters(function: Function, text: str, *, redefined: frozenset[str]) -> tuple[Parameter, ...]:
+    """The parameters in their order; `**kwargs` is not one of them, and `*args` is refused."""
+    _refuse_star(function.args.vararg)
+    listed = list(_in_order(function.args))
+    if len(listed) > MAX_PARAMETERS:
+        raise SourceError(
+            f"the function has {len(listed)} parameters and may have {MAX_PARAMETERS}",
+            line=function.lineno,
+            remedy="take one object parameter",
+        )
+    _refuse_duplicates([argument for argument, _, _ in listed])
+    annotations = _annotation_texts([argument for argument, _, _ in listed], text)
+    return tuple(
+        Parameter(
+            name=argument.arg,
+            kind=kind,
+            annotation=annotation,
+            required=not has_default and not admits_none(argument.annotation, redefined=redefined),
+            has_default=has_default,
+        )
+        for (argument, kind, has_default), annotation in zip(listed, annotations, strict=True)
+    )
+
+
+def is_generator(function: Function) -> bool:
+    """Whether the function's own body yields; what functions inside it yield is theirs."""
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function))
+
+
+def _in_order(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ParameterKind, bool]]:
+    positional = arguments.posonlyargs + arguments.args
+    without_default = len(positional) - len(arguments.defaults)
+    for position, argument in enumerate(positional):
+        only = position < len(arguments.posonlyargs)
+        kind = ParameterKind.POSITIONAL_ONLY if only else ParameterKind.POSITIONAL_OR_KEYWORD
+        yield argument, kind, position >= without_default
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield argument, ParameterKind.KEYWORD_ONLY, default is not None
+
+
+def _refuse_star(star: ast.arg | None) -> None:
+    if star is not None:
+        name = excerpt(star.arg, NAME_LENGTH)
+        raise SourceError(
+            f"*{name} takes arguments without names, and a tool's arguments are named",
+            line=star.lineno,
+            column=star.col_offset + 1,
+            remedy=f"use a list parameter, such as {name}: list[str]",
+        )
+
+
+def _refuse_duplicates(arguments: list[ast.arg]) -> None:
+    seen: set[str] = set()
+    for argument in arguments:
+        if argument.arg in seen:
+            raise SourceError(
+                f"syntax error: two parameters are named {excerpt(argument.arg, NAME_LENGTH)}",
+                line=argument.lineno,
+                column=argument.col_offset + 1,
+                remedy="rename one of them",
+            )
+        seen.add(argument.arg)
+
+
+def _annotation_texts(arguments: list[ast.arg], text: str) -> list[str | None]:
+    """The annotations as written; `ast.unparse` would recurse, and change them."""
+    lines = text.encode().split(b"\n")
+    texts = [_segment(argument.annotation, lines) for argument in arguments]
+    if sum(len(each) for each in texts if each is not None) > MAX_ANNOTATION_CHARACTERS:
+        raise SourceError(
+            f"the annotations of the function have more than {MAX_ANNOTATION_CHARACTERS} characters",
+            line=arguments[0].lineno,
+            remedy="use wider types",
+        )
+    return texts
+
+
+def _segment(node: ast.expr | None, lines: list[bytes]) -> str | None:
+    if node is None or node.end_lineno is None or node.end_col_offset is None:
+        return None
+    spanned = lines[node.lineno - 1 : node.end_lineno]
+    spanned[-1] = spanned[-1][: node.end_col_offset]
+    spanned[0] = spanned[0][node.col_offset :]
+    return b"\n".join(spanned).decode()
+
+
+def _own_nodes(function: Function) -> Iterator[ast.AST]:
+    """Every node that is evaluated when the function's body runs, found without recursion."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += [*node.decorator_list, *_defaults(node.args)]
+        elif isinstance(node, ast.Lambda):
+            waiting += _defaults(node.args)
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    return [*arguments.defaults, *(default for default in arguments.kw_defaults if default is not None)]

@@ -1,0 +1,52 @@
+"""What was read from a tool's source, as plain values.
+
+A `Tool` says everything a call needs to know and holds nothing that was executed. `text` is what the box gets as its
+module file: newlines are `\\n`, and an encoding line says UTF-8 whatever it said before, so that writing the text as
+UTF-8 and importing it there gives exactly the program that was read here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ParameterKind(StrEnum):
+    """How a parameter takes its argument."""
+
+    POSITIONAL_ONLY = "positional_only"
+    POSITIONAL_OR_KEYWORD = "positional_or_keyword"
+    KEYWORD_ONLY = "keyword_only"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter; required when it has no default and its annotation does not admit None."""
+
+    name: str
+    kind: ParameterKind
+    annotation: str | None
+    required: bool
+    has_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that can be called, and the source it lives in."""
+
+    name: str
+    entry: str
+    filename: str
+    text: str
+    digest: str
+    is_async: bool
+    is_generator: bool
+    parameters: tuple[Parameter, ...]
+    accepts_extra: bool
+    imports: frozenset[str]
+    redefined: frozenset[str]
+    """Names of well-known types which this source uses for something else."""
+    line: int
+    docstring: str | None
+    requirements: tuple[str, ...]
+    requires_python: str | None
