@@ -206,7 +206,7 @@ def test_the_other_calls_are_judged_by_the_low_half_of_their_argument(
 
 @st.composite
 def rules(draw: st.DrawFn) -> When:
-    mask = draw(st.one_of(st.just(0xFFFFFFFF), LONGS.filter(bool)))
+    mask = draw(st.sampled_from([0xFFFFFFFF, 2**64 - 1, 0xFFFFFFFF << 32, 0xF0_0000_00F0]) | st.integers(1, 2**64 - 1))
     values = draw(st.lists(st.one_of(st.integers(0, 7), LONGS).map(lambda value: value & mask), min_size=1, max_size=9))
     return When(
         call="read",
@@ -223,18 +223,38 @@ def rules(draw: st.DrawFn) -> When:
     second=rules(),
     arguments=st.lists(LIKELY, min_size=6, max_size=6),
     chosen=st.integers(0, 8),
-    aim=st.booleans(),
+    aim=st.sampled_from(["anywhere", "at a value", "beside a value"]),
+    bit=st.integers(0, 63),
 )
 def test_the_first_rule_that_holds_answers(
-    first: When, second: When, arguments: list[int], chosen: int, aim: bool
+    first: When, second: When, arguments: list[int], chosen: int, aim: str, bit: int
 ) -> None:
-    if aim:  # chance alone would hardly ever meet a value
+    if aim != "anywhere":  # chance alone would hardly ever come near a value
         values = first.one_of or first.none_of
         arguments[first.argument] = values[chosen % len(values)] | arguments[first.argument] & ~first.mask
+    if aim == "beside a value":
+        arguments[first.argument] ^= 1 << bit
     profile = Profile(description="two rules", absent=("read",), when=(first, second))
     program = compile_profile(profile, machine="x86_64", sockets=Sockets.UNIX)
     expected = next((rule.answer for rule in (first, second) if holds(rule, arguments)), "ENOSYS")
     assert run(program, 0, arguments, architecture="x86_64").verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "verdict"),
+    [
+        (7 << 32 | 5, "kill"),
+        (5, "EPERM"),
+        (7 << 32, "EPERM"),
+        (6 << 32 | 5, "EPERM"),
+        (9, "kill"),
+        (7 << 32 | 9, "EPERM"),
+    ],
+)
+def test_both_halves_of_an_argument_count_where_the_mask_says_so(argument: int, verdict: str) -> None:
+    rule = When(call="read", argument=3, mask=2**64 - 1, one_of=(7 << 32 | 5, 9), answer="kill")
+    program = compile_profile(Profile(description="long", when=(rule,)), machine="x86_64", sockets=Sockets.UNIX)
+    assert run(program, 0, [0, 0, 0, argument], architecture="x86_64").verdict == verdict
 
 
 def holds(rule: When, arguments: Sequence[int]) -> bool:

@@ -1,0 +1,24 @@
+"""The shipped filters, compiled for this machine, and how a walled child puts them on."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Final
+
+from sandbox.backends.subprocess.seccomp import Sockets, compile_profile, load_profile
+from sandbox.backends.subprocess.syscall_table import MACHINES, Machine
+
+MACHINE: Final[Machine] = next(machine for machine in MACHINES if machine == os.uname().machine)
+
+# The first lines of a program that was given `filters`.
+WITH_THE_FILTER: Final = """
+capabilities.forbid_new_privileges()
+for program in given["filters"]:
+    seccomp.install(bytes.fromhex(program))
+"""
+
+
+@cache
+def filter_of(name: str, sockets: Sockets = Sockets.INTERNET) -> str:
+    return compile_profile(load_profile(name), machine=MACHINE, sockets=sockets).hex()

@@ -1,0 +1,79 @@
+"""Programs that put walls around themselves, in an interpreter of their own that is started as the runner is.
+
+A program is text. Before it runs, the runner's kernel modules are imported from the runner's folder, and the process
+has become the user it was asked to be; it answers with one JSON document, by calling `answer`. What it gets is in
+`given`.
+
+The interpreter is the one the tests run in. `SANDBOX_RUNNER_PYTHON=/path/to/python3.8` tries another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.checkout import ROOT
+
+# High, and nobody's: what a box's user is.
+A_USER: Final = 1879050123
+# Root can become either. Without root there is the caller only.
+USERS: Final = (0, A_USER) if os.geteuid() == 0 else (os.geteuid(),)
+
+_PRELUDE: Final = """
+import ctypes, errno, json, os, resource, shutil, signal, socket, struct, subprocess, sys, threading
+given = json.loads(sys.argv[1])
+sys.path.insert(0, given["runner"])
+from kernel import calls, capabilities, landlock, seccomp, status
+sys.path.pop(0)
+# Older Pythons import these on their first use, which may be behind a wall that hides the standard library.
+open(os.devnull).close(), "".encode("ascii")
+if os.geteuid() != given["user"]:
+    os.setgroups([])
+    os.setresgid(given["user"], given["user"], given["user"])
+    os.setresuid(given["user"], given["user"], given["user"])
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+def answer(document):
+    print(json.dumps(document), flush=True)
+
+def error_of(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "done"
+"""
+
+
+def python() -> str:
+    return os.environ.get("SANDBOX_RUNNER_PYTHON", sys.executable)
+
+
+def start(program: str, /, *, user: int | None = None, **given: Any) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end, whatever that is."""
+    known = {**given, "runner": str(ROOT / "runners" / "python"), "user": os.geteuid() if user is None else user}
+    command = [python(), "-I", "-S", "-B", "-c", _PRELUDE + program, json.dumps(known)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd="/")
+
+
+def ask(program: str, /, *, user: int | None = None, **given: Any) -> Any:
+    """What the program answered; it must have ended well."""
+    ended = start(program, user=user, **given)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return json.loads(ended.stdout)
+
+
+@contextmanager
+def folder_of(user: int) -> Iterator[Path]:
+    """A temporary folder that belongs to the user, where every user can reach it."""
+    with tempfile.TemporaryDirectory() as name:
+        if user != os.geteuid():
+            os.chown(name, user, user)
+        yield Path(name)
