@@ -57,6 +57,12 @@ class _Model:
     """What the parameters get that are neither required nor have a default of their own."""
 
 
+_TOO_MUCH: Final = Problem(
+    path="",
+    message="the arguments are too large to compare with the unions they are declared as",
+    expected="fewer values, or plainer types",
+    got="too many combinations",
+)
 _models: Recent[tuple[str, str], _Model] = Recent(most=256, heaviest=4096)
 
 
@@ -127,7 +133,7 @@ def _validate(
     try:
         checked = model.fields.model_validate(known, context=Attempt(Work()))
     except TooMuchWork:
-        return {}, [Problem("", "the arguments are too large for the unions they are checked against", "less", "more")]
+        return {}, [_TOO_MUCH]
     except ValidationError as error:
         found = error.errors(include_url=False)
         return {}, [_problem(each, model) for each in found if each["loc"][0] not in faulty]

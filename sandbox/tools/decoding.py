@@ -121,7 +121,8 @@ def _declare_utf_8(text: str) -> str:
     if found is None:
         return text
     name, number = found
-    if _codec_named(name, line=number) == "utf-8":
+    _codec_named(name, line=number)
+    if name.lower() == "utf-8":
         return text
     lines = text.split("\n", 2)
     cookie = _COOKIE.match(lines[number - 1])

@@ -28,7 +28,7 @@ from sandbox.tools.excerpt import excerpt
 from sandbox.tools.plain_json import JSON, json_from_text
 
 MAX_REFUSALS: Final = 100
-MAX_WORK: Final = 1_000_000
+MAX_WORK: Final = 3_000_000
 _CHARACTERS_OF_A_STEP: Final = 64
 STRICT: Final = ConfigDict(strict=True, extra="forbid")
 _LONGEST_TEXT_OF_A_SCALAR: Final = 64
@@ -148,6 +148,7 @@ class _Container:
         found = self._found(value, attempt)
         if found is None:
             return attempt.refuse(self.expected)
+        attempt.work.spend(1 + len(found) // 2)
         checked = members(found)
         return list(checked) if isinstance(checked, tuple) else checked
 

@@ -1,0 +1,513 @@
+"""Arguments are converted by the declared types alone, and everything wrong with them is said at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.tools import Binding, Problem, Tool, bind, read_tool
+
+
+def _tool(parameters: str, *, before: str = "") -> Tool:
+    return read_tool(f"{before}\ndef tool({parameters}): pass\n", entry="tool")
+
+
+def _bind(annotation: str, value: object) -> Binding:
+    return bind(_tool(f"a: {annotation}"), {"a": value})
+
+
+TAKEN: list[tuple[str, object, object]] = [
+    ("int", 5, 5),
+    ("int", "5", 5),
+    ("int", " -12 ", -12),
+    ("int", 3.0, 3),
+    ("int", -0.0, 0),
+    ("int", 2**63 - 1, 2**63 - 1),
+    ("int", str(-(2**63)), -(2**63)),
+    ("float", 2.5, 2.5),
+    ("float", 2, 2.0),
+    ("float", "2.5", 2.5),
+    ("float", "1e3", 1000.0),
+    ("bool", True, True),
+    ("bool", "false", False),
+    ("bool", "TRUE", True),
+    ("None", None, None),
+    ("None", "null", None),
+    *(
+        ("str", text, text)
+        for text in ["", "null", "true", '{"k": 1}', "1e3", "5", " a ", "[1]", "\x00", "é\U0001f600"]
+    ),
+    ("Optional[str]", "null", "null"),
+    ("str | None", None, None),
+    ("str | int", "5", "5"),
+    ("int | str", "5", "5"),
+    ("list", [1, "a", None], [1, "a", None]),
+    ("list", "[1, 2]", [1, 2]),
+    ("list[int]", ["1", 2.0, 3], [1, 2, 3]),
+    ("List[int]", '["1", 2]', [1, 2]),
+    ("typing.List[int]", (1, 2), [1, 2]),
+    ("Sequence[str]", ["a"], ["a"]),
+    ("collections.abc.Iterable[str]", ["a"], ["a"]),
+    ("set[int]", [1, 1], [1, 1]),
+    ("frozenset[int]", "[]", []),
+    ("tuple[int, str]", ["1", "b"], [1, "b"]),
+    ("tuple[int, ...]", ["1", 2], [1, 2]),
+    ("tuple", "[1, null]", [1, None]),
+    ("list[tuple[int, int]]", [[1, "2"]], [[1, 2]]),
+    ("dict", {"k": [1]}, {"k": [1]}),
+    ("dict", '{"k": 1}', {"k": 1}),
+    ("dict[str, int]", {"k": "1"}, {"k": 1}),
+    ("Mapping[str, list[bool]]", {"k": '["true"]'}, {"k": [True]}),
+    ("Optional[int]", "null", None),
+    ("Optional[int]", "5", 5),
+    ("int | None", None, None),
+    ("list[int] | None", "[1]", [1]),
+    ("Union[int, bool]", True, True),
+    ("Union[int, bool]", 1, 1),
+    ("Union[int, bool]", "True", True),
+    ("Union[bool, int]", "1", 1),
+    ("float | int", 5, 5),
+    ("int | float", 2.5, 2.5),
+    ("int | float", 3.0, 3.0),
+    ("list[int] | dict[str, int]", '{"k": "1"}', {"k": 1}),
+    ("list[int] | list[str]", ["1"], ["1"]),
+    ("Literal['a', 'b']", "b", "b"),
+    ("Literal[1, 2]", "2", 2),
+    ("Literal[1, 2]", 2.0, 2),
+    ("Literal['1', 1]", "1", "1"),
+    ("Literal[-1, True, None]", -1, -1),
+    ("Literal[-1, True, None]", "null", None),
+    ("Literal['a'] | None", None, None),
+    ("'int'", "5", 5),
+    ("'list[\"int\"]'", ["5"], [5]),
+    ("Annotated[int, 'text']", "5", 5),
+    ("Any", "5", "5"),
+    ("object", {"k": "5"}, {"k": "5"}),
+    ("int | Any", "5", "5"),
+    ("Unknown", "5", "5"),
+    ("other.List[int]", "5", "5"),
+    ("list[Unknown]", "[1]", [1]),
+    ("5", "5", "5"),
+    ("print('x')", "5", "5"),
+    ("list[int, int]", "5", "5"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "given_value", "taken"), TAKEN)
+def test_a_value_that_fits_its_type_is_taken(annotation: str, given_value: object, taken: object) -> None:
+    binding = _bind(annotation, given_value)
+    assert binding == Binding({"a": taken})  # type: ignore[dict-item]
+    assert type(binding.arguments["a"]) is type(taken)
+    json.dumps(binding.arguments, allow_nan=False)
+
+
+REFUSED: list[tuple[str, object]] = [
+    ("int", 3.9),
+    ("int", True),
+    ("int", "3.0"),
+    ("int", "five"),
+    ("int", "1_000"),
+    ("int", "\u0665"),
+    ("int", ""),
+    ("int", None),
+    ("int", [1]),
+    ("int", str(2**63)),
+    ("int", 1e300),
+    ("float", True),
+    ("float", "nan"),
+    ("float", "Infinity"),
+    ("float", "1e999"),
+    ("float", "0x10"),
+    ("bool", 1),
+    ("bool", "yes"),
+    ("bool", "1"),
+    ("bool", ""),
+    ("None", 0),
+    ("str", 5),
+    ("str", None),
+    ("str", ["a"]),
+    ("list", {"k": 1}),
+    ("list", "1, 2"),
+    ("list", "[1, 2"),
+    ("list", "[NaN]"),
+    ("list", '{"k": 1}'),
+    ("dict", "[]"),
+    ("dict", [["k", 1]]),
+    ("tuple[int, str]", [1]),
+    ("tuple[int, str]", [1, "a", "b"]),
+    ("tuple[()]", [1]),
+    ("Optional[int]", "x"),
+    ("str | None", 5),
+    ("Union[int, list[int]]", "[x]"),
+    ("list[int] | int", '"5"'),
+    ("Literal['a']", "A"),
+    ("Literal[1]", True),
+    ("Literal[True]", 1),
+    ("Literal[1]", [1]),
+    ("'int'", "x"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value"), REFUSED)
+def test_a_value_that_does_not_fit_is_a_problem(annotation: str, value: object) -> None:
+    binding = _bind(annotation, value)
+    assert binding.arguments == {}
+    assert [problem.path for problem in binding.problems] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "path"),
+    [
+        ("list[int]", [1, "x"], "a[1]"),
+        ("list[list[int]]", [[1], [2, None]], "a[1][1]"),
+        ("dict[str, int]", {"k": "x"}, "a.k"),
+        ("list[dict[str, int]]", [{}, {"name": []}], "a[1].name"),
+        ("list[int] | None", ["x"], "a[0]"),
+        ("tuple[int, str]", [1, 2], "a[1]"),
+        ("list[int]", '[1, "x"]', "a[1]"),
+        ("Any", [0, {"k": [float("nan")]}], "a[1].k[0]"),
+    ],
+)
+def test_a_problem_has_the_path_to_the_value(annotation: str, value: object, path: str) -> None:
+    assert [problem.path for problem in _bind(annotation, value).problems] == [path]
+
+
+def test_unknown_missing_and_wrong_are_reported_together() -> None:
+    tool = _tool("count: int, name: str, rows: list[int] = ()")
+    assert bind(tool, {"count": 3.9, "rows": [1, "x", "y"], "colour": "red"}).problems == (
+        Problem("colour", "the tool takes no argument of this name", "one of count, name, rows", '"red"'),
+        Problem("count", "must be an integer", "an integer", "3.9"),
+        Problem("name", "this argument is required and was not given", "a string", "nothing"),
+        Problem("rows[1]", "must be an integer", "an integer", '"x"'),
+        Problem("rows[2]", "must be an integer", "an integer", '"y"'),
+    )
+
+
+def test_a_value_that_is_not_json_is_reported_with_the_others_and_once() -> None:
+    problems = bind(_tool("a: float, b: int, c"), {"a": float("inf"), "b": "x"}).problems
+    assert [problem.path for problem in problems] == ["a", "b", "c"]
+
+
+def test_what_is_optional_and_has_no_default_is_none() -> None:
+    tool = _tool("a: int | None, b: Optional[str], c: int = 5, d: int | None = 7")
+    assert bind(tool, {}) == Binding({"a": None, "b": None})
+    assert bind(tool, {"a": "1", "d": None}) == Binding({"a": 1, "b": None, "d": None})
+
+
+def test_extra_arguments_go_to_a_tool_that_takes_them() -> None:
+    tool = _tool("a: int, **rest: int")
+    assert bind(tool, {"a": "1", "b": "x", "parameter_0": [1]}) == Binding({"a": 1, "b": "x", "parameter_0": [1]})
+    assert bind(tool, {"a": 1, "b": float("nan")}).problems[0].path == "b"
+
+
+def test_a_tool_without_parameters_takes_nothing() -> None:
+    assert bind(_tool(""), {}) == Binding({})
+    assert bind(_tool(""), {"a": 1}).problems[0].expected == "no arguments"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "self",
+        "schema",
+        "json",
+        "copy",
+        "model_config",
+        "model_fields",
+        "_hidden",
+        "__x",
+        "parameter_0",
+        "Arguments",
+        "größe",
+    ],
+)
+def test_a_parameter_may_have_any_name(name: str) -> None:
+    assert bind(_tool(f"{name}: int, other: int"), {name: "1", "other": 2}) == Binding({name: 1, "other": 2})
+
+
+@pytest.mark.parametrize(
+    ("before", "annotation", "value"),
+    [
+        ("class List: pass", "List[int]", "x"),
+        ("int = str", "int", "x"),
+        ("from mine import Sequence", "Sequence[int]", "x"),
+        ("from mine import Thing as Any", "int | Any", "x"),
+        ("import mine as dict", "dict", "x"),
+    ],
+)
+def test_a_name_the_source_defines_itself_does_not_mean_the_usual_type(
+    before: str, annotation: str, value: object
+) -> None:
+    assert bind(_tool(f"a: {annotation}", before=before), {"a": value}) == Binding({"a": value})  # type: ignore[dict-item]
+
+
+def test_a_name_imported_from_typing_means_what_it_means_there() -> None:
+    tool = _tool("a: List[int]", before="from typing import List, Optional")
+    assert bind(tool, {"a": ["1"]}) == Binding({"a": [1]})
+
+
+def test_an_annotation_is_never_evaluated(tmp_path: Path) -> None:
+    witness = tmp_path / "evaluated"
+    tool = _tool(f"a: open('{witness}', 'w'), b: \"list[open('{witness}', 'w')]\"")
+    assert bind(tool, {"a": 1, "b": [2]}).problems == ()
+    assert not witness.exists()
+
+
+# Values JSON cannot carry
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+NOT_PLAIN = [
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    "\ud800",
+    "a\udfffb",
+    2**63,
+    -(2**63) - 1,
+    10**5000,
+    {1, 2},
+    b"bytes",
+    object(),
+    1j,
+    {1: 2},
+    {None: 1},
+    {"\ud800": 1},
+    int,
+    range(3),
+]
+
+
+@pytest.mark.parametrize("annotation", ["Any", "str", "int", "list", "dict[str, int] | None"])
+@pytest.mark.parametrize("value", NOT_PLAIN, ids=[str(number) for number in range(len(NOT_PLAIN))])
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_json_cannot_carry_is_a_problem(annotation: str, value: object, nested: bool) -> None:
+    problems = _bind(annotation, [value] if nested else value).problems
+    assert len(problems) == 1
+    assert _is_bounded(problems[0])
+
+
+def test_subclasses_of_plain_values_become_plain_values() -> None:
+    value = {"colour": Colour.RED, "level": Level.LOW, "map": MappingProxyType({"k": (1, True)})}
+    taken = _bind("Any", value).arguments["a"]
+    assert taken == {"colour": "red", "level": 1, "map": {"k": [1, True]}}
+    assert isinstance(taken, dict)
+    assert [type(taken["colour"]), type(taken["level"])] == [str, int]
+
+
+def test_the_caller_keeps_its_own_values() -> None:
+    given_value: dict[str, list[object]] = {"k": ["1"]}
+    taken = _bind("Any", given_value).arguments["a"]
+    given_value["k"].append("2")
+    assert taken == {"k": ["1"]}
+
+
+def _nested(depth: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def test_depth_200_works_and_more_is_a_problem() -> None:
+    assert _bind("Any", _nested(200)).problems == ()
+    assert "200 levels" in _bind("Any", _nested(201)).problems[0].message
+    assert len(_bind("Any", _nested(100_000)).problems) == 1
+    assert _bind("list", json.dumps(_nested(200))).problems == ()
+    assert len(_bind("list", "[" * 100_000).problems) == 1
+
+
+def test_a_value_that_holds_itself_is_a_problem() -> None:
+    value: list[object] = []
+    value.append(value)
+    assert len(_bind("Any", value).problems) == 1
+
+
+@pytest.mark.slow
+def test_a_value_that_holds_another_very_often_is_a_problem() -> None:
+    value: list[object] = []
+    for _ in range(100):
+        value = [value, value]
+    assert "1000000 values" in _bind("Any", value).problems[0].message
+
+
+def test_deep_arguments_near_the_recursion_limit_do_not_raise() -> None:
+    tool = _tool("a: list[list[list[int]]] | None")
+    bind(tool, {})
+
+    def descend(levels: int) -> Binding:
+        return descend(levels - 1) if levels else bind(tool, {"a": _nested(150)})
+
+    frame, used = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, used = frame.f_back, used + 1
+    assert descend(max(0, sys.getrecursionlimit() - used - 60)).problems != ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "annotation", ["str", "Any", "list", "int", "str | list[int]", "list[int] | None", "bool", "float"]
+)
+def test_ten_mebibytes_work_or_are_a_problem(annotation: str) -> None:
+    for size in (10 * 1024 * 1024 - 10, 10 * 1024 * 1024 + 10):
+        binding = _bind(annotation, "[" + "x" * (size - 2) + "]")
+        fits = annotation in ("str", "Any", "str | list[int]") and size < 10 * 1024 * 1024
+        assert (binding.problems == ()) is fits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        ("list[int]", ["x"] * 500_000),
+        ("list[list[int]]", [["x"]] * 300_000),
+        ("list[tuple[int, int]]", [[1]] * 300_000),
+        ("list[int | list[str]]", [None] * 500_000),
+        ("dict[str, Literal['a']]", {str(number): 1 for number in range(300_000)}),
+        ("list[Literal['a']]", "[" + "1," * 300_000 + "1]"),
+    ],
+)
+def test_a_great_many_wrong_values_give_a_bounded_answer(annotation: str, value: object) -> None:
+    problems = _bind(annotation, value).problems
+    assert 1 <= len(problems) <= 100
+    assert all(_is_bounded(problem) for problem in problems)
+
+
+@pytest.mark.slow
+def test_a_great_many_unknown_arguments_give_a_bounded_answer() -> None:
+    problems = bind(_tool("a: int"), {"x" * 300 + str(number): number for number in range(10_000)}).problems
+    assert len(problems) == 100
+    assert all(_is_bounded(problem) for problem in problems)
+
+
+@pytest.mark.slow
+def test_unions_inside_unions_end_in_time() -> None:
+    annotation = "int"
+    for _ in range(5):
+        annotation = f"list[{annotation}] | set[{annotation} | bool] | frozenset[{annotation} | None]"
+    wrong: object = [*[1] * 500_000, "x"]
+    for _ in range(4):
+        wrong = [wrong]
+    started = time.process_time()
+    assert "combinations" in _bind(annotation, wrong).problems[0].got
+    assert time.process_time() - started < 20
+
+
+def test_a_wrong_value_late_in_a_union_of_lists_is_still_found() -> None:
+    assert len(_bind("list[int | str]", [1] * 1000 + ["x"] * 1000 + [None]).problems) == 1
+    assert _bind("list[Literal['a'] | int]", ["a"] * 1000 + [1] * 1000).problems == ()
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "list[" * 90 + "int" + "]" * 90,
+        "Union[" + ", ".join(f"Literal[{number}]" for number in range(1000)) + "]",
+        "Literal[" + ", ".join(str(number) for number in range(2500)) + "]",
+        " | ".join(["int"] * 2500),
+        "tuple[" + "int, " * 2500 + "]",
+        "'" * 3 + '"int"' * 1000 + "'" * 3,
+        "-" * 900 + "1",
+        "a" + ".b" * 900,
+    ],
+)
+def test_an_annotation_of_any_shape_gives_an_answer(annotation: str) -> None:
+    for value in (1, "x", [1], None):
+        assert isinstance(_bind(annotation, value), Binding)
+
+
+def test_binding_ten_fields_is_fast() -> None:
+    names = "abcdefghij"
+    tool = _tool(", ".join(f"{name}: {kind}" for name, kind in zip(names, ["int", "str"] * 5, strict=True)))
+    args = dict(zip(names, [1, "x"] * 5, strict=True))
+    bind(tool, args)
+    started = time.process_time()
+    for _ in range(1000):
+        bind(tool, args)
+    assert time.process_time() - started < 0.05
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(st.characters(codec=None)),
+        st.binary(max_size=3),
+        st.sampled_from(["null", "true", "[1, 2]", '{"k": "v"}', "5", "1e999", "[[[", '"x"', "NaN", "-0"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner),
+        st.dictionaries(st.text(), inner),
+        st.tuples(inner, inner),
+        st.dictionaries(st.integers(), inner),
+    ),
+    max_leaves=10,
+)
+ANNOTATIONS = st.recursive(
+    st.sampled_from(
+        [
+            *("int", "str", "float", "bool", "None", "list", "dict", "tuple", "set", "Any", "Unknown", "'int'"),
+            *("tuple[()]", "Literal[1,'a',None]", "Literal[True]"),
+        ]
+    ),
+    lambda inner: st.one_of(
+        inner.map("list[{}]".format),
+        inner.map("dict[str, {}]".format),
+        inner.map("Optional[{}]".format),
+        inner.map("tuple[{}, ...]".format),
+        inner.map("Annotated[{}, 'x']".format),
+        st.tuples(inner, inner).map(lambda pair: f"Union[{pair[0]}, {pair[1]}]"),
+        st.tuples(inner, inner).map(lambda pair: f"tuple[{pair[0]}, {pair[1]}]"),
+    ),
+    max_leaves=6,
+)
+
+
+@given(annotation=ANNOTATIONS, value=VALUES)
+def test_any_value_for_any_type_is_plain_json_or_a_problem(annotation: str, value: object) -> None:
+    binding = _bind(annotation, value)
+    json.dumps(binding.arguments, allow_nan=False).encode()
+    assert bool(binding.arguments) is not bool(binding.problems)
+    assert all(_is_bounded(problem) for problem in binding.problems)
+
+
+@given(annotation=ANNOTATIONS, value=VALUES)
+def test_arguments_that_were_taken_are_taken_again_unchanged(annotation: str, value: object) -> None:
+    binding = _bind(annotation, value)
+    if not binding.problems:
+        assert _bind(annotation, binding.arguments["a"]) == binding
+
+
+@pytest.mark.slow
+@given(st.dictionaries(st.one_of(st.text(st.characters(codec=None)), st.integers(), st.none()), VALUES))
+def test_any_arguments_give_a_binding(args: dict[str, object]) -> None:
+    for tool in (_tool("a: int, b: str = ''"), _tool("**rest")):
+        binding = bind(tool, args)
+        json.dumps(binding.arguments, allow_nan=False).encode()
+
+
+@given(st.text())
+def test_any_quoted_annotation_gives_a_binding(annotation: str) -> None:
+    assert isinstance(_bind(repr(annotation), 1), Binding)
+
+
+def _is_bounded(problem: Problem) -> bool:
+    texts = (problem.path, problem.message, problem.expected, problem.got)
+    return all(len(text) <= 200 and text.isprintable() for text in texts)
