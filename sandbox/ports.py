@@ -36,7 +36,6 @@ class Reading:
     """What a slot says about one call; None is "not measured", never a guess."""
 
     cpu_s: float | None = None
-    memory_bytes: int | None = None
     memory_peak_bytes: int | None = None
     processes_peak: int | None = None
     out_of_memory_kills: int = 0

@@ -1,6 +1,6 @@
 """The conversation with one runner: calls go in, their bytes and their ends come out.
 
-It owns the order of things on a channel: `open` is answered by `hello` or `fault`, every call by `started`, then chunks,
+It owns the order of things on a channel: `open` is answered by `hello` or `fault`, every call by `started`, chunks, and
 then `ended`, and anything else is a `ProtocolError` that ends the box. It decides nothing about limits or statuses, and
 looks into no stream. What it promises to the engine: every call it accepted ends, at the latest when the box is lost.
 

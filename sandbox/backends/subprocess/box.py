@@ -16,7 +16,8 @@ import psutil
 from pydantic import JsonValue
 
 from sandbox.backends.base import Box, Protection
-from sandbox.backends.subprocess.groups import Group, GroupSlot
+from sandbox.backends.subprocess.groups import Group
+from sandbox.backends.subprocess.slots import GroupSlot
 from sandbox.backends.subprocess.socket_channel import SocketChannel
 from sandbox.policy import Limits
 from sandbox.ports import Receiver

@@ -8,13 +8,10 @@ Two layouts are found in the field, and both are used where this user may write 
 
 The groups of one engine, named by its process so that a later engine can prove the owner dead::
 
-    sandbox-<pid>-<start time>/
+    sandbox-<pid>-<start time>-<engine>/
         <box>/
             zygote/     the runner and what it preloads
             <slot>/     one call at a time
-
-A slot serves many calls, because making a group costs more than entering one. What cannot be set back to zero (the
-highest number of processes, version 2's peaks) makes the slot be replaced after a call that moved it.
 """
 
 from __future__ import annotations
@@ -27,10 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from sandbox.policy import Limits
-from sandbox.ports import Reading
 
 _PREFIX: Final = "sandbox-"
 _NEEDED: Final = ("memory", "pids")
@@ -38,6 +32,7 @@ _USEFUL: Final = ("memory", "pids", "cpuacct", "cpu")
 _GUARD_BYTES: Final = 4 << 20
 _GUARD_PROCESSES: Final = 1
 _PERIOD_US: Final = 100_000
+_START_TIME: Final = 19  # in /proc/<pid>/stat, counted from behind the program's name
 _RESTING_PROCESSES: Final = 2
 """A guard and its tool: more than these and the group's peak no longer tells about the next call."""
 
@@ -122,24 +117,22 @@ def owner_name() -> str:
     return f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}"
 
 
-def _start_time(pid: int) -> str:
-    return str(int(psutil.Process(pid).create_time() * 1000))
+def _start_time(pid: int) -> str | None:
+    """In the kernel's ticks since boot, which no change of the clock moves; None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()[_START_TIME]
 
 
 def remove_orphans(hierarchies: Hierarchies) -> None:
     """Remove the groups of engines that are dead, with whatever still runs in them."""
     for parent in hierarchies.folders:
         for folder in parent.glob(f"{_PREFIX}*-*"):
-            pid, _, start = folder.name.removeprefix(_PREFIX).partition("-")
-            if pid.isdigit() and not _is_alive(int(pid), start):
+            pid, start, *_ = folder.name.removeprefix(_PREFIX).split("-")
+            if pid.isdigit() and _start_time(int(pid)) != start:
                 remove(folder)
-
-
-def _is_alive(pid: int, start: str) -> bool:
-    try:
-        return _start_time(pid) == start
-    except psutil.NoSuchProcess:
-        return False
 
 
 def remove(folder: Path) -> bool:
@@ -186,7 +179,7 @@ class Group:
 
     def limit(self, limits: Limits) -> None:
         """Put the limits of one call on it."""
-        memory, processes = limits.memory + _GUARD_BYTES, limits.processes + _GUARD_PROCESSES
+        memory, processes = limits.memory + _GUARD_BYTES, limits.processes + GUARD_PROCESSES
         if self.hierarchies.version == 1:
             _write(self.folder("memory") / "memory.limit_in_bytes", memory)
             with suppress(OSError):
@@ -211,116 +204,16 @@ class Group:
     def memory_bytes(self) -> int:
         """What it and the groups below it hold now."""
         name = "memory.usage_in_bytes" if self.hierarchies.version == 1 else "memory.current"
-        return _number(self.folder("memory") / name) or 0
+        try:
+            return int((self.folder("memory") / name).read_text())
+        except OSError:
+            return 0
 
     def remove(self) -> bool:
         """Kill what is in it and remove it; False while something in it is still dying."""
-        return all([remove(folder) for folder in self.folders])
-
-
-class GroupSlot:
-    """One group as a place for one call at a time."""
-
-    def __init__(self, id: int, group: Group) -> None:
-        self.id = id
-        self._group = group
-        self._before = Reading(cpu_s=0.0)
-
-    def open_doors(self) -> list[int]:
-        """What a child writes "0" into to enter; whoever gets them closes them."""
-        return [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in self._group.folders]
-
-    def read(self) -> Reading:
-        """What has been used since the last `renew`."""
-        now = self._totals()
-        before = self._before
-        return Reading(
-            cpu_s=None if now.cpu_s is None else round(now.cpu_s - (before.cpu_s or 0.0), 6),
-            memory_bytes=now.memory_bytes,
-            memory_peak_bytes=now.memory_peak_bytes,
-            processes_peak=None if now.processes_peak is None else max(now.processes_peak - _GUARD_PROCESSES, 1),
-            out_of_memory_kills=now.out_of_memory_kills - before.out_of_memory_kills,
-            refused_forks=now.refused_forks - before.refused_forks,
-        )
-
-    def renew(self) -> bool:
-        """Set the counters back; False when they cannot be."""
-        if self._group.hierarchies.version != 1:
-            return False
-        now = self._totals()
-        if now.processes_peak is None or now.processes_peak > _RESTING_PROCESSES:
-            return False
-        with suppress(OSError):
-            _write(self._group.folder("memory") / "memory.max_usage_in_bytes", 0)
-            self._before = now
-            return True
-        return False
-
-    def close(self) -> None:
-        """Let go of it; what cannot be removed yet goes with the box."""
-        self._group.remove()
-
-    def _totals(self) -> Reading:
-        return _read_version_1(self._group) if self._group.hierarchies.version == 1 else _read_version_2(self._group)
-
-
-def _read_version_1(group: Group) -> Reading:
-    memory, pids = group.folder("memory"), group.folder("pids")
-    return Reading(
-        cpu_s=_nanoseconds(group.folder("cpuacct") / "cpuacct.usage")
-        if "cpuacct" in group.hierarchies.parents
-        else None,
-        memory_bytes=_number(memory / "memory.usage_in_bytes"),
-        memory_peak_bytes=_number(memory / "memory.max_usage_in_bytes"),
-        processes_peak=_number(pids / "pids.peak"),
-        out_of_memory_kills=_named(memory / "memory.oom_control", "oom_kill"),
-        refused_forks=_named(pids / "pids.events", "max"),
-    )
-
-
-def _read_version_2(group: Group) -> Reading:
-    folder = group.folder("memory")
-    return Reading(
-        cpu_s=_named(folder / "cpu.stat", "usage_usec") / 1e6,
-        memory_bytes=_number(folder / "memory.current"),
-        memory_peak_bytes=_number(folder / "memory.peak"),
-        processes_peak=_number(folder / "pids.peak"),
-        out_of_memory_kills=_named(folder / "memory.events", "oom_kill"),
-        refused_forks=_named(folder / "pids.events", "max"),
-    )
+        gone = [remove(folder) for folder in self.folders]
+        return all(gone)
 
 
 def _write(path: Path, value: int) -> None:
     path.write_text(str(value))
-
-
-def _text(path: Path) -> str | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return os.read(descriptor, 4096).decode()
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path)
-    return int(text) if text and text.strip().isdigit() else None
-
-
-def _nanoseconds(path: Path) -> float | None:
-    number = _number(path)
-    return None if number is None else number / 1e9
-
-
-def _named(path: Path, name: str) -> int:
-    """The number on the line that begins with `name`; 0 where there is none."""
-    for line in (_text(path) or "").splitlines():
-        key, _, value = line.partition(" ")
-        if key == name:
-            return int(value)
-    return 0
