@@ -30,11 +30,10 @@ _PREFIX: Final = "sandbox-"
 _NEEDED: Final = ("memory", "pids")
 _USEFUL: Final = ("memory", "pids", "cpuacct", "cpu")
 _GUARD_BYTES: Final = 4 << 20
-_GUARD_PROCESSES: Final = 1
+GUARD_PROCESSES: Final = 1
+"""A call's guard counts, and is not the tool's."""
 _PERIOD_US: Final = 100_000
 _START_TIME: Final = 19  # in /proc/<pid>/stat, counted from behind the program's name
-_RESTING_PROCESSES: Final = 2
-"""A guard and its tool: more than these and the group's peak no longer tells about the next call."""
 
 
 @dataclass(frozen=True, slots=True)
