@@ -13,8 +13,10 @@ standard input and output. Standard library only, for Python 3.8 and later.
 
 When the channel closes, everything here dies. Nothing said on it is a fact to the engine, which measures for itself:
 code that was preloaded shares this process and could say anything. Foreign code never has the channel: the tool runs in
-a child that holds five pipes of its own (guard.py), and this folder is off `sys.path` before anything foreign loads.
+a child that holds five pipes of its own (guard.py), and neither this folder nor its modules can be imported by then.
 """
+
+from __future__ import annotations
 
 import binascii
 import os
@@ -25,26 +27,30 @@ import frames
 import warden
 import zygote
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
-def main(argument):
+    from channel import Channel
+
+
+def main(argument: str) -> int:
     """Open the box, then serve it. Everything of ours is loaded by now: the box does not show this folder."""
-    channel = channels.PipeChannel() if argument == "-" else channels.SocketChannel(int(argument))
+    channel = channels.open_channel(argument)
     plan = frames.read_message(channel.read)
     if plan["protocol"] != frames.PROTOCOL:
         return _fault(channel, "protocol", "this runner speaks protocol %d" % frames.PROTOCOL)
-    refused = {}
+    refused: dict[str, str] = {}
     if plan["box"]:
         try:
             refused = warden.open_box(dict(plan["box"], channel=channel.fileno()))
         except warden.BoxFault as fault:
             return _fault(channel, fault.layer, fault.reason)
-    _serve(channel, plan, refused)
+    return _serve(channel, plan, refused)
 
 
-def _serve(channel, plan, refused):
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
-    sys.argv[:] = [""]
+def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> NoReturn:
+    _step_aside()
     _, failed = zygote.preload(plan["preload"])
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
@@ -63,14 +69,25 @@ def _serve(channel, plan, refused):
     zygote.Zygote(channel, plan).run()
 
 
-def _threads():
+def _step_aside() -> None:
+    """Nothing foreign finds our modules: it may have some of the same names. They stay alive in each other's hands."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
+    sys.argv[:] = [""]
+    for name, module in list(sys.modules.items()):
+        if os.path.abspath(getattr(module, "__file__", None) or os.sep).startswith(here + os.sep):
+            del sys.modules[name]
+    sys.modules["__main__"] = type(sys)("__main__")
+
+
+def _threads() -> int:
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
         return 1
 
 
-def _fault(channel, layer, reason):
+def _fault(channel: Channel, layer: str, reason: str) -> int:
     channel.send(frames.message("fault", layer=layer, reason=reason))
     return 69
 

@@ -1,7 +1,8 @@
 """One call inside its walls: the tool's source as a module, its function, its value.
 
-The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``. The reply, one JSON object behind
-its length, goes out on a descriptor of its own, so that nothing printed can be taken for it. It has a `kind`:
+The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``. The reply, one JSON
+object behind its length, goes out on a descriptor of its own, so that nothing printed can be taken for it. It has a
+`kind`:
 
     value         the function returned: `value`, `warnings`
     exception     it raised: `error` with type, message and a traceback of the tool's own frames
@@ -12,6 +13,8 @@ The process ends right after the reply, without waiting for threads or running e
 function has returned.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import os
@@ -20,33 +23,22 @@ import sys
 import failure
 import values
 
-_OURS = (
-    "call",
-    "channel",
-    "failure",
-    "frames",
-    "guard",
-    "kernel",
-    "measure",
-    "values",
-    "warden",
-    "watch",
-    "zygote",
-)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
 _MAX_TRACEBACK = 16384
 _MAX_MESSAGE = 4096
 
 
-def run(request, descriptor):
+def run(request: dict[str, Any], descriptor: int) -> None:
     """Run the call and end the process."""
-    sys.stdin, sys.stdout, sys.stderr = _streams()
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    streams = _open_streams()
     _enter_environment(request["environment"])
     _reseed()
-    for name in [name for name in sys.modules if name.split(".")[0] in _OURS]:
-        del sys.modules[name]
     reply = _outcome(request)
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+    for stream in (sys.stdout, sys.stderr, *streams):
         try:
             stream.flush()
         except BaseException:
@@ -55,7 +47,7 @@ def run(request, descriptor):
     os._exit(1 if reply.get("kind") == "exited" else 0)
 
 
-def rehearse():
+def rehearse() -> None:
     """Touch what a call touches, so that the pages are this process's own before anybody waits for them."""
     source = "def rehearse(text: str) -> dict:\n    return {'text': text.upper(), 'n': [1, 2.5, None, True]}\n"
     request = {
@@ -74,16 +66,18 @@ def rehearse():
         pass
 
 
-def _streams():
-    """Text streams that keep nothing back: what was printed before a kill is not lost."""
-    stdin = open(0, encoding="utf-8", errors="replace")
-    stdout, stderr = (
-        io.TextIOWrapper(io.FileIO(number, "w"), "utf-8", "backslashreplace", write_through=True) for number in (1, 2)
-    )
-    return stdin, stdout, stderr
+def _open_streams() -> list[io.TextIOWrapper]:
+    """Text streams that keep nothing back: what was printed before a kill is not lost. Those that can be written to."""
+    stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), "utf-8", "replace")
+    outputs: list[Any] = [io.FileIO(number, "w") for number in (1, 2)]
+    streams = [io.TextIOWrapper(output, "utf-8", "backslashreplace", write_through=True) for output in outputs]
+    for name, stream in zip(("stdin", "stdout", "stderr"), (stdin, *streams)):
+        setattr(sys, name, stream)
+        setattr(sys, "__%s__" % name, stream)
+    return streams
 
 
-def _enter_environment(environment):
+def _enter_environment(environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     count = environment.get("PYTHON_CPU_COUNT")
@@ -91,14 +85,14 @@ def _enter_environment(environment):
         os.cpu_count = lambda: int(count)
 
 
-def _reseed():
+def _reseed() -> None:
     """No two calls of one zygote draw the same numbers."""
     random = sys.modules.get("random")
     if random:
         random.seed()
     tempfile = sys.modules.get("tempfile")
     if tempfile:
-        tempfile._name_sequence = None
+        vars(tempfile)["_name_sequence"] = None
     if "_ssl" in sys.modules:
         sys.modules["_ssl"].RAND_add(os.urandom(32), 32.0)
     numpy = sys.modules.get("numpy")
@@ -106,7 +100,7 @@ def _reseed():
         numpy.random.seed()
 
 
-def _outcome(request):
+def _outcome(request: dict[str, Any]) -> dict[str, Any]:
     path = os.path.join(os.getcwd(), request["filename"])
     try:
         function = getattr(_load(request["source"], path), request["entry"])
@@ -116,10 +110,10 @@ def _outcome(request):
     except SystemExit as stop:
         return _exited(stop)
     except BaseException as error:
-        return failure.describe(error, path, _MAX_MESSAGE, _MAX_TRACEBACK)
+        return failure.describe(error, path, max_message=_MAX_MESSAGE, max_traceback=_MAX_TRACEBACK)
 
 
-def _load(source, path):
+def _load(source: str, path: str) -> ModuleType:
     """The tool as a module of its own file, which tracebacks and `inspect` find even when the tool removes it."""
     import types
 
@@ -134,14 +128,14 @@ def _load(source, path):
     return module
 
 
-def _module_name(path):
+def _module_name(path: str) -> str:
     """The file's name, unless a module of that name is, or could be, imported."""
     stem = os.path.basename(path).rpartition(".")[0] or "tool"
     taken = stem in sys.modules or stem in getattr(sys, "stdlib_module_names", ())
     return stem + "_tool" if taken else stem
 
 
-def _finish(result):
+def _finish(result: Any) -> Any:
     """What a function returned, with what it left to be awaited or drawn out."""
     if hasattr(result, "__await__"):
         import asyncio
@@ -156,22 +150,22 @@ def _finish(result):
     return result
 
 
-async def _awaited(result):
+async def _awaited(result: Any) -> Any:
     return await result
 
 
-async def _drained(result):
+async def _drained(result: Any) -> list[Any]:
     return [item async for item in result]
 
 
-def _reply(value, limit):
+def _reply(value: object, limit: int) -> dict[str, Any]:
     text, warnings = values.serialise(value, limit)
     if len(text) > limit:
         return {"kind": "too_large", "bytes": len(text)}
     return {"kind": "value", "text": text, "warnings": warnings}
 
 
-def _exited(stop):
+def _exited(stop: SystemExit) -> dict[str, Any]:
     code = stop.code
     if code is not None and not isinstance(code, int):
         sys.stderr.write("%s\n" % (code,))
@@ -179,7 +173,7 @@ def _exited(stop):
     return {"kind": "exited", "code": 0 if code is None else max(-(1 << 31), min(int(code), 1 << 31))}
 
 
-def _send(reply, descriptor):
+def _send(reply: dict[str, Any], descriptor: int) -> None:
     """Length and reply; a value's JSON is put in as it is, not encoded twice."""
     value = reply.pop("text", None)
     data = json.dumps(reply).encode("ascii")

@@ -1,33 +1,46 @@
 """The way to the engine: a connected socket, which can also hand over descriptors, or a pair of pipes."""
 
+from __future__ import annotations
+
 import array
 import os
 import socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Union
+
+    Channel = Union["PipeChannel", "SocketChannel"]
 
 _READ_SIZE = 1 << 16
 _MAX_DESCRIPTORS = 250
 
 
+def open_channel(argument: str) -> Channel:
+    """The channel a runner is started with: the number of a socket, or ``-``."""
+    return PipeChannel() if argument == "-" else SocketChannel(int(argument))
+
+
 class SocketChannel:
     """A unix stream socket, inherited from the engine."""
 
-    def __init__(self, descriptor):
+    def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)
         os.set_inheritable(descriptor, False)
         self._socket.setblocking(True)
 
-    def fileno(self):
+    def fileno(self) -> int:
         """The descriptor to wait on."""
         return self._socket.fileno()
 
-    def read(self, size):
+    def read(self, size: int) -> bytes:
         """At most `size` bytes and nothing else."""
         return self._socket.recv(size)
 
-    def receive(self):
+    def receive(self) -> tuple[bytes, list[int]]:
         """The bytes that are there, and the descriptors that came with them."""
         data, attached, _, _ = self._socket.recvmsg(_READ_SIZE, socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
-        descriptors = []
+        descriptors: list[int] = []
         for level, kind, content in attached:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 numbers = array.array("i")
@@ -37,7 +50,7 @@ class SocketChannel:
             os.set_inheritable(number, False)
         return data, descriptors
 
-    def send(self, data):
+    def send(self, data: bytes) -> None:
         """All of `data`; waits for a slow reader."""
         self._socket.sendall(data)
 
@@ -45,26 +58,26 @@ class SocketChannel:
 class PipeChannel:
     """Standard input and output, moved away from 0 and 1 so that nothing printed can reach the frames."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null, 1)
         os.close(null)
 
-    def fileno(self):
+    def fileno(self) -> int:
         """The descriptor to wait on."""
         return self._in
 
-    def read(self, size):
+    def read(self, size: int) -> bytes:
         """At most `size` bytes."""
         return os.read(self._in, size)
 
-    def receive(self):
+    def receive(self) -> tuple[bytes, list[int]]:
         """The bytes that are there; a pipe carries no descriptors."""
         return os.read(self._in, _READ_SIZE), []
 
-    def send(self, data):
+    def send(self, data: bytes) -> None:
         """All of `data`; waits for a slow reader."""
         while data:
             data = data[os.write(self._out, data) :]

@@ -1,9 +1,16 @@
 """What a tool's exception says to its author: the type, the message, and the frames of the tool's own file."""
 
+from __future__ import annotations
+
 import traceback
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-def describe(error, path, max_message, max_traceback):
+
+def describe(error: BaseException, path: str, *, max_message: int, max_traceback: int) -> dict[str, Any]:
     """The reply for an exception of any kind, however hostile its class; texts are bounded, keeping their ends."""
     return {
         "kind": "exception",
@@ -17,16 +24,16 @@ def describe(error, path, max_message, max_traceback):
     }
 
 
-def _errno(error):
-    number = OSError.errno.__get__(error) if isinstance(error, OSError) else None
+def _errno(error: BaseException) -> int | None:
+    number: Any = vars(OSError)["errno"].__get__(error) if isinstance(error, OSError) else None
     return number if type(number) is int and 0 <= number < 4096 else None
 
 
-def _text(error, path):
+def _text(error: BaseException, path: str) -> str:
     """The traceback without our frames above the tool's own; whole when the tool has none (a syntax error)."""
-    found = traceback.TracebackException.from_exception(error) if hasattr(error, "__traceback__") else None
-    seen = set()
-    pending = [found]
+    found = traceback.TracebackException.from_exception(error)
+    seen: set[int] = set()
+    pending: list[Any] = [found]
     while pending:
         part = pending.pop()
         if part is None or id(part) in seen:
@@ -37,11 +44,11 @@ def _text(error, path):
             del part.stack[:first]
         elif part is found:
             del part.stack[:]
-        pending += [part.__cause__, part.__context__] + list(getattr(part, "exceptions", None) or ())
+        pending += [part.__cause__, part.__context__, *(getattr(part, "exceptions", None) or ())]
     return "".join(found.format())
 
 
-def _guarded(read):
+def _guarded(read: Callable[[], object]) -> str:
     """What `read` gives as plain text; an exception whose own methods fail is still reported."""
     try:
         text = read()
@@ -50,7 +57,7 @@ def _guarded(read):
         return "<unreadable: %s>" % type(error).__name__
 
 
-def _cut(text, limit):
+def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     half = limit // 2

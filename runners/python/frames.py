@@ -8,8 +8,15 @@ A frame is ``length:u32  kind:u8  payload`` in network order; `length` counts th
 The engine has its own reader of the same format and trusts nothing; both are held to one set of golden vectors.
 """
 
+from __future__ import annotations
+
 import json
 import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 PROTOCOL = 1
 MESSAGE, CHUNK = 1, 2
@@ -25,14 +32,14 @@ class FrameError(Exception):
     """The engine sent something that is not a frame: there is nothing left to say to it."""
 
 
-def message(kind, **fields):
+def message(kind: str, **fields: Any) -> bytes:
     """One message as the bytes of its frame."""
     fields["type"] = kind
     payload = json.dumps(fields, separators=(",", ":")).encode("ascii")
     return _HEAD.pack(len(payload) + 1, MESSAGE) + payload
 
 
-def chunk(call, stream, data):
+def chunk(call: int, stream: int, data: bytes) -> bytes:
     """One piece of a call's stream as the bytes of its frame."""
     return _CHUNK_HEAD.pack(len(data) + 6, CHUNK, call, stream) + data
 
@@ -40,13 +47,13 @@ def chunk(call, stream, data):
 class Reader:
     """Bytes in, frames out; keeps what is not a whole frame yet."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._held = bytearray()
 
-    def feed(self, data):
+    def feed(self, data: bytes) -> list[tuple[int, Any]]:
         """The frames that are complete now: ``(MESSAGE, dict)`` or ``(CHUNK, (call, stream, data))``."""
         self._held += data
-        frames = []
+        frames: list[tuple[int, Any]] = []
         while len(self._held) >= _HEAD.size:
             length, kind = _HEAD.unpack_from(self._held)
             if not 1 <= length <= MAX_FRAME:
@@ -59,15 +66,16 @@ class Reader:
         return frames
 
 
-def read_message(receive):
+def read_message(receive: Callable[[int], bytes]) -> dict[str, Any]:
     """The first frame of a channel, read to its last byte and not beyond: what follows is for somebody else."""
     length, kind = _HEAD.unpack(_exactly(receive, _HEAD.size))
     if kind != MESSAGE or not 1 <= length <= MAX_FRAME:
         raise FrameError("the channel does not begin with a message")
-    return _payload(kind, _exactly(receive, length - 1))
+    message: dict[str, Any] = _payload(kind, _exactly(receive, length - 1))
+    return message
 
 
-def _exactly(receive, size):
+def _exactly(receive: Callable[[int], bytes], size: int) -> bytes:
     data = b""
     while len(data) < size:
         more = receive(size - len(data))
@@ -77,9 +85,9 @@ def _exactly(receive, size):
     return data
 
 
-def _payload(kind, payload):
+def _payload(kind: int, payload: bytes) -> Any:
     if kind == MESSAGE:
         return json.loads(payload.decode("utf-8"))
     if kind == CHUNK and len(payload) >= _CHUNK.size:
-        return _CHUNK.unpack_from(payload) + (payload[_CHUNK.size :],)
+        return (*_CHUNK.unpack_from(payload), payload[_CHUNK.size :])
     raise FrameError("a frame of unknown kind %d" % kind)

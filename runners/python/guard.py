@@ -10,6 +10,8 @@ Two records go to the zygote, each a length and a JSON object: the walls, measur
 before any foreign code runs, and the end. A wall that could not be put up is the first record, and the last.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import json
@@ -22,6 +24,11 @@ import time
 import call
 import measure
 from kernel import calls, capabilities, clone, landlock, loopback, mounts, seccomp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 _RECORD = struct.Struct(">I")
@@ -36,43 +43,45 @@ _LIMITS = {
 }
 
 
-def fork(plan, pipes, slot, ahead):
+def fork(plan: dict[str, Any], pipes: Sequence[int], slot: Sequence[int], *, ahead: bool) -> int:
     """Fork a guard for one call; returns its pid to the zygote and never returns in the child."""
     outside = measure.namespaces()
     pid = clone.fork(plan["namespaces"])
     if pid:
         return pid
     try:
-        _guard(plan, pipes, slot, ahead, outside)
+        _guard(plan, pipes, slot, outside, ahead=ahead)
     except BaseException as error:
         os.write(2, ("guard: %s: %s\n" % (type(error).__name__, error)).encode("utf-8", "replace"))
     finally:
         os._exit(70)
 
 
-def assignment(limits):
+def assignment(limits: dict[str, int]) -> bytes:
     """What the zygote writes ahead of the request: the limits that one call may lower."""
     text = json.dumps(limits).encode()
     return _ASSIGNMENT.pack(len(text)) + text
 
 
-def read_end(record):
+def read_end(record: bytes) -> dict[str, Any]:
     """The guard's last record as fields of the `ended` message."""
-    return json.loads(record)
+    fields: dict[str, Any] = json.loads(record)
+    return fields
 
 
-def end_without_record(usage):
+def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict[str, Any]:
     """The same fields where the guard was killed together with the call: what the kernel told when it was reaped."""
     if usage is None:
-        usage = {"exit_code": None, "signal": None, "cpu_s": None, "max_rss": None}
-    else:
-        status, spent = usage
-        cpu = spent.ru_utime + spent.ru_stime
-        usage = dict(_ending(status), cpu_s=round(cpu, 6), max_rss=spent.ru_maxrss * 1024)
-    return dict(usage, bytes_free=None, inodes_free=None)
+        return dict.fromkeys(("exit_code", "signal", "cpu_s", "max_rss", "bytes_free", "inodes_free"))
+    status, spent = usage
+    cpu = spent.ru_utime + spent.ru_stime
+    used = {"cpu_s": round(cpu, 6), "max_rss": spent.ru_maxrss * 1024, "bytes_free": None, "inodes_free": None}
+    return dict(_ending(status), **used)
 
 
-def _guard(plan, pipes, slot, ahead, outside):
+def _guard(
+    plan: dict[str, Any], pipes: Sequence[int], slot: Sequence[int], outside: dict[str, str], *, ahead: bool
+) -> None:
     for descriptor in slot:
         os.write(descriptor, b"0")
     _arrange(pipes)
@@ -85,7 +94,7 @@ def _guard(plan, pipes, slot, ahead, outside):
         os._exit(69)
     pid = os.fork()
     if pid == 0:
-        _become_tool(plan, ahead, outside)
+        _become_tool(plan, outside, ahead=ahead)
     for descriptor in (0, 1, 2, _REQUEST, _VALUE):
         os.close(descriptor)
     status, spent = _wait(pid)
@@ -96,7 +105,7 @@ def _guard(plan, pipes, slot, ahead, outside):
     os._exit(0)
 
 
-def _arrange(pipes):
+def _arrange(pipes: Sequence[int]) -> None:
     """The call's five pipes at fixed numbers, nothing else open: no descriptor of the zygote reaches the tool."""
     high = [fcntl.fcntl(end, fcntl.F_DUPFD, 128) for end in pipes]
     null = os.open(os.devnull, os.O_RDONLY)
@@ -107,7 +116,7 @@ def _arrange(pipes):
     calls.syscall("close_range", max(high) + 1, 0xFFFFFFFF, 0)
 
 
-def _put_up_walls(plan):
+def _put_up_walls(plan: dict[str, Any]) -> None:
     """Each wall in the order in which it still permits the next; `building` names the one under way."""
     namespaces = plan["namespaces"]
     plan["building"] = "user_namespace"
@@ -141,23 +150,24 @@ def _put_up_walls(plan):
         seccomp.install(plan["filter"])
 
 
-def _restrict_files(wanted):
+def _restrict_files(wanted: dict[str, Any]) -> dict[str, object] | None:
     rules = [(path, landlock.READ_EXECUTE) for path in wanted["execute"]]
     rules += [(path, landlock.READ_WRITE) for path in wanted["write"]]
     report = landlock.restrict(rules, network=wanted["network"])
     return report if report["abi"] else None
 
 
-def _make_workplace(workplace):
+def _make_workplace(workplace: dict[str, Any]) -> None:
     os.umask(0o077)
     path = workplace["path"]
-    mounts.tmpfs(path, workplace["size"], workplace["inodes"], mounts.NOSUID | mounts.NODEV | mounts.NOEXEC, "0700")
+    flags = mounts.NOSUID | mounts.NODEV | mounts.NOEXEC
+    mounts.tmpfs(path, size=workplace["size"], inodes=workplace["inodes"], flags=flags, mode="0700")
     for name in (".tmp", ".shm"):
         os.mkdir(path + "/" + name)
     os.chdir(path)
 
 
-def _become_tool(plan, ahead, outside):
+def _become_tool(plan: dict[str, Any], outside: dict[str, str], *, ahead: bool) -> None:
     """In the tool's process: the limits that count per process, the measurement, then the call itself."""
     os.setsid()
     calls.prctl(_PR_SET_DUMPABLE, 1)
@@ -165,8 +175,8 @@ def _become_tool(plan, ahead, outside):
     if plan["cpus"]:
         os.sched_setaffinity(0, plan["cpus"])
     for name, value in plan["limits"].items():
-        value += _data_bytes() if name == "data" else 0
-        resource.setrlimit(_LIMITS[name], (value, value))
+        limit = value + (_data_bytes() if name == "data" else 0)
+        resource.setrlimit(_LIMITS[name], (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     value = fcntl.fcntl(_VALUE, fcntl.F_DUPFD_CLOEXEC, plan["limits"]["open_files"] - 4)
     os.close(_VALUE)
@@ -186,7 +196,7 @@ def _become_tool(plan, ahead, outside):
     call.run(request, value)
 
 
-def _raise_oom_score():
+def _raise_oom_score() -> None:
     """When memory runs out the tool goes, not its guard."""
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
@@ -198,13 +208,13 @@ def _raise_oom_score():
         os.close(descriptor)
 
 
-def _data_bytes():
+def _data_bytes() -> int:
     """What the interpreter holds already, which is not the call's."""
     with open("/proc/self/statm") as sizes:
         return int(sizes.read().split()[5]) * resource.getpagesize()
 
 
-def _receive():
+def _receive() -> tuple[dict[str, int], dict[str, Any]]:
     """The call's own limits, then its request; nothing more will come."""
     (size,) = _ASSIGNMENT.unpack(_exactly(_ASSIGNMENT.size))
     limits = json.loads(_exactly(size))
@@ -212,7 +222,7 @@ def _receive():
     return limits, json.loads(_exactly(size))
 
 
-def _exactly(size):
+def _exactly(size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
         more = os.read(_REQUEST, min(size - len(data), 1 << 20))
@@ -222,7 +232,7 @@ def _exactly(size):
     return bytes(data)
 
 
-def _wait(pid):
+def _wait(pid: int) -> tuple[int, resource.struct_rusage]:
     """Reap everything that ends until the tool's process does; its status and usage."""
     while True:
         ended, status, spent = os.wait4(-1, 0)
@@ -230,7 +240,7 @@ def _wait(pid):
             return status, spent
 
 
-def _end_the_rest(plan):
+def _end_the_rest(plan: dict[str, Any]) -> None:
     """Kill what the tool left running, and wait until it is gone."""
     if "pid" in plan["namespaces"]:
         _kill_everything()
@@ -240,7 +250,7 @@ def _end_the_rest(plan):
         time.sleep(0.001)
 
 
-def _kill_everything():
+def _kill_everything() -> None:
     try:
         os.kill(-1, signal.SIGKILL)
         while True:
@@ -249,7 +259,7 @@ def _kill_everything():
         return
 
 
-def _kill_descendants():
+def _kill_descendants() -> bool:
     """Without a pid namespace: we are the subreaper, so every descendant comes to be our child as its parents die."""
     path = "/proc/%d/task/%d/children" % (os.getpid(), os.getpid())
     try:
@@ -262,18 +272,18 @@ def _kill_descendants():
     return True
 
 
-def _ending(status):
+def _ending(status: int) -> dict[str, int | None]:
     if os.WIFSIGNALED(status):
         return {"exit_code": None, "signal": os.WTERMSIG(status)}
     return {"exit_code": os.WEXITSTATUS(status), "signal": None}
 
 
-def _room_left():
+def _room_left() -> dict[str, int]:
     """What is left of the call's private files, seen from outside of the tool's process."""
     disk = os.statvfs(".")
     return {"bytes_free": disk.f_bavail * disk.f_frsize, "inodes_free": disk.f_favail}
 
 
-def _tell(record):
+def _tell(record: dict[str, Any]) -> None:
     data = json.dumps(record).encode("ascii")
     os.write(_STATUS, _RECORD.pack(len(data)) + data)

@@ -6,9 +6,16 @@ tried: making a device node is a right it never grants here, and the one kind th
 by Landlock.
 """
 
+from __future__ import annotations
+
 import os
 import resource
 import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 _NAMESPACES = {
     "user": "user",
@@ -21,7 +28,7 @@ _NAMESPACES = {
 }
 
 
-def namespaces():
+def namespaces() -> dict[str, str]:
     """The namespaces this process is in: {kind: name}."""
     found = {}
     for kind, name in _NAMESPACES.items():
@@ -32,7 +39,7 @@ def namespaces():
     return found
 
 
-def status():
+def status() -> dict[str, list[str]]:
     """The lines of /proc/self/status that tell of privileges."""
     wanted = {
         "NoNewPrivs",
@@ -55,7 +62,7 @@ def status():
     return found
 
 
-def walls(plan, outside):
+def walls(plan: dict[str, Any], outside: dict[str, str]) -> dict[str, Any]:
     """Everything the receipt says about the inside of this call."""
     inside = namespaces()
     now = status()
@@ -80,7 +87,7 @@ def walls(plan, outside):
     }
 
 
-def missing(walls, required):
+def missing(walls: dict[str, Any], required: Sequence[str]) -> list[str]:
     """The required layers that the measurement does not find, in their order."""
     capabilities = walls["capabilities"]
     found = {kind + "_namespace" for kind in walls["namespaces"]}
@@ -98,7 +105,7 @@ def missing(walls, required):
     return [layer for layer in required if layer not in found]
 
 
-def _is_landlocked(plan):
+def _is_landlocked(plan: dict[str, Any]) -> bool:
     """Try what only Landlock refuses: a whiteout node, the one device anybody may make."""
     if not plan.get("landlock_in_force"):
         return False
@@ -111,7 +118,7 @@ def _is_landlocked(plan):
     return False
 
 
-def _interfaces():
+def _interfaces() -> list[str] | None:
     try:
         with open("/proc/net/dev") as table:
             return sorted(line.split(":")[0].strip() for line in table.readlines()[2:])
@@ -119,12 +126,12 @@ def _interfaces():
         return None
 
 
-def _workplace(plan):
+def _workplace(plan: dict[str, Any]) -> dict[str, Any] | None:
     if not plan["workplace"]:
         return None
     disk = os.statvfs("/work")
     return {"bytes": disk.f_blocks * disk.f_frsize, "inodes": disk.f_files, "read_only_root": _is_read_only("/")}
 
 
-def _is_read_only(path):
+def _is_read_only(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)

@@ -1,13 +1,20 @@
 """A tool's value as JSON.
 
-Nearly every value is plain JSON already, so that is tried first, by the C encoder. What it refuses is walked: tuples and
-sets are arrays, keys are text, NaN and infinities are null with a warning, and what JSON has no form for is shown as
-``{"repr": …, "type": …}`` with a warning, without changing the rest. Cycles and depth are reported, not followed.
+Nearly every value is plain JSON already, so that is tried first, by the C encoder. What it refuses is walked: tuples
+and sets are arrays, keys are text, NaN and infinities are null with a warning, and what JSON has no form for is shown
+as ``{"repr": …, "type": …}`` with a warning, without changing the rest. Cycles and depth are reported, not followed.
 """
+
+from __future__ import annotations
 
 import itertools
 import json
 import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
 
 MAX_DEPTH = 200
 _MAX_REPR = 1000
@@ -19,7 +26,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
-def serialise(value, limit):
+def serialise(value: object, limit: int) -> tuple[str, list[str]]:
     """``(json text, warnings)``; the text may be longer than `limit`, but then not by much."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
@@ -31,7 +38,7 @@ def serialise(value, limit):
     return json.dumps(walk.plain(value, 0), allow_nan=False, separators=(",", ":")), walk.warnings
 
 
-def _is_deep(text):
+def _is_deep(text: str) -> bool:
     """Whether the text nests deeper than we allow."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
@@ -42,12 +49,12 @@ def _is_deep(text):
 class _Walk:
     """One walk over one value, with what it had to change."""
 
-    def __init__(self, limit):
-        self.warnings = []
+    def __init__(self, limit: int) -> None:
+        self.warnings: list[str] = []
         self._room = limit
-        self._open = set()
+        self._open: set[int] = set()
 
-    def plain(self, value, depth):
+    def plain(self, value: Any, depth: int) -> Any:
         """`value` as what the JSON encoder takes."""
         self._room -= 1
         if value is None or value is True or value is False:
@@ -63,7 +70,7 @@ class _Walk:
             return self._container(value, depth)
         return self._shown(value, "%s has no JSON form; its repr is given" % kind.__name__)
 
-    def _text(self, value):
+    def _text(self, value: str) -> str:
         text = str.__str__(value)
         self._room -= len(text)
         if text.isascii() or not _SURROGATE.search(text):
@@ -71,21 +78,21 @@ class _Walk:
         self._warn("half a surrogate pair is given as U+FFFD")
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def _integer(self, value):
+    def _integer(self, value: int) -> int | str:
         number = int.__index__(value)
         if number.bit_length() > _MAX_DIGITS * 3:
             self._warn("an integer of %d bits is given as hexadecimal text" % number.bit_length())
             return self._text(hex(number))
         return number
 
-    def _float(self, value):
+    def _float(self, value: float) -> float | None:
         number = float.__add__(value, 0.0)
         if number != number or number in (float("inf"), float("-inf")):
             self._warn("%r is given as null" % number)
             return None
         return number
 
-    def _container(self, value, depth):
+    def _container(self, value: Any, depth: int) -> Any:
         if id(value) in self._open:
             return self._noted("<cycle>", "the value contains itself; the cycle is not followed")
         if depth >= MAX_DEPTH:
@@ -98,21 +105,21 @@ class _Walk:
         finally:
             self._open.discard(id(value))
 
-    def _some(self, items):
+    def _some(self, items: Iterable[Any]) -> Iterator[Any]:
         """The items, as long as there is room: a value over the limit is not built up any further."""
         for item in list(items):
             if self._room < 0:
                 return
             yield item
 
-    def _key(self, key):
+    def _key(self, key: Any) -> str:
         if issubclass(type(key), str):
             return self._text(key)
         if key is None or isinstance(key, (bool, int, float)):
             return json.dumps(key)
         return self._shown(key, "a key of type %s is given as text" % type(key).__name__)["repr"]
 
-    def _shown(self, value, warning):
+    def _shown(self, value: object, warning: str) -> dict[str, str]:
         self._warn(warning)
         try:
             text = str.__str__(repr(value))[:_MAX_REPR]
@@ -120,10 +127,10 @@ class _Walk:
             text = "<unreadable: %s>" % type(error).__name__
         return {"repr": self._text(text), "type": type(value).__name__}
 
-    def _noted(self, text, warning):
+    def _noted(self, text: str, warning: str) -> dict[str, str]:
         self._warn(warning)
         return {"repr": text, "type": "note"}
 
-    def _warn(self, text):
+    def _warn(self, text: str) -> None:
         if text not in self.warnings and len(self.warnings) < _MAX_WARNINGS:
             self.warnings.append(text)

@@ -12,12 +12,19 @@ What the zygote does here before it becomes the zygote is to move in: build the 
 up its user id and its privileges. No byte of foreign code has run until then.
 """
 
+from __future__ import annotations
+
 import binascii
 import os
 import select
 import signal
 
 from kernel import calls, capabilities, clone, mounts, seccomp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _STAGE = "/tmp"
@@ -26,13 +33,13 @@ _STAGE = "/tmp"
 class BoxFault(Exception):
     """A wall of the box could not be put up; `layer` names it."""
 
-    def __init__(self, layer, reason):
+    def __init__(self, layer: str, reason: str) -> None:
         super().__init__(layer, reason)
         self.layer = layer
         self.reason = reason
 
 
-def open_box(plan):
+def open_box(plan: dict[str, Any]) -> dict[str, str]:
     """Return, in the zygote only, what the box's own walls turned out to be; the warden never returns."""
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
@@ -50,10 +57,10 @@ def open_box(plan):
             os.close(descriptor)
         os.open(os.devnull, os.O_RDONLY)
         return _move_in(plan, namespaces, refused)
-    _watch(pid, wake_read, plan["channel"], plan.get("groups", ()))
+    return _watch(pid, wake_read, plan["channel"], plan.get("groups", ()))
 
 
-def _fork(wanted):
+def _fork(wanted: list[str]) -> tuple[int, list[str], dict[str, str]]:
     """Fork into the namespaces this kernel gives us; those it refuses are named with its reasons."""
     try:
         return clone.fork(wanted), wanted, {}
@@ -63,7 +70,7 @@ def _fork(wanted):
         return clone.fork(granted), granted, refused
 
 
-def _watch(pid, wake, channel, groups):
+def _watch(pid: int, wake: int, channel: int, groups: Sequence[str]) -> NoReturn:
     """Wait for the zygote's end or our owner's, then leave nothing behind."""
     os.close(channel)
     poll = select.poll()
@@ -82,11 +89,11 @@ def _watch(pid, wake, channel, groups):
     os._exit(os.WTERMSIG(status) + 128 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
-def _was_told_to_end(wake, ready):
+def _was_told_to_end(wake: int, ready: dict[int, int]) -> bool:
     return wake in ready and signal.SIGTERM in os.read(wake, 64)
 
 
-def _remove(groups):
+def _remove(groups: Sequence[str]) -> None:
     """Remove control groups, children first; the engine may have been quicker."""
     for group in groups:
         for folder, _, _ in sorted(os.walk(group), reverse=True):
@@ -96,7 +103,7 @@ def _remove(groups):
                 pass
 
 
-def _move_in(plan, namespaces, refused):
+def _move_in(plan: dict[str, Any], namespaces: list[str], refused: dict[str, str]) -> dict[str, str]:
     """Put up the box's own walls, in the order in which each is still permitted to put up the next."""
     os.setsid()
     os.umask(0o077)
@@ -117,21 +124,21 @@ def _move_in(plan, namespaces, refused):
     return layers
 
 
-def _attempt(layer, build, *args):
+def _attempt(layer: str, build: Callable[..., None], *args: Any) -> None:
     try:
-        return build(*args)
+        build(*args)
     except OSError as error:
         raise BoxFault(layer, "%s: %s" % (build.__name__.strip("_"), error)) from error
 
 
-def _become(user):
+def _become(user: Sequence[int]) -> None:
     """A user and a group of the box's own, with nothing else."""
     os.setgroups([])
     os.setresgid(user[1], user[1], user[1])
     os.setresuid(user[0], user[0], user[0])
 
 
-def _build_tree(plan):
+def _build_tree(plan: dict[str, Any]) -> None:
     mounts.isolate_propagation()
     mounts.enter_new_root(_STAGE)
     os.umask(0o022)
@@ -148,14 +155,14 @@ def _build_tree(plan):
         _show("/.host" + source, target, flags)
     for path in plan["masks"]:
         if os.path.isdir(path):
-            mounts.tmpfs(path, 4096, 2, mounts.RDONLY | mounts.NOSUID | mounts.NODEV)
+            mounts.tmpfs(path, size=4096, inodes=2, flags=mounts.RDONLY | mounts.NOSUID | mounts.NODEV)
     if "pid" in plan["namespaces"]:
         mounts.proc()
     mounts.leave_old_root()
     os.umask(0o077)
 
 
-def _show(source, target, flags):
+def _show(source: str, target: str, flags: int) -> None:
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
     else:
@@ -164,5 +171,5 @@ def _show(source, target, flags):
     mounts.bind(source, target, flags)
 
 
-def _parents(path):
+def _parents(path: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -4,62 +4,114 @@ Every process of a call descends from its guard, also an orphan, because the gua
 namespace or their subreaper. So a table of parents, read from /proc a few times a second, gives each call its memory,
 processor time and number of processes. It is coarser than a control group (a burst between two looks is only bounded by
 the per-process limits), which is why the receipt says which of the two was in force.
+
+Memory is the call's own: what no file stands behind. A child of the zygote also counts every such page of the zygote
+as resident, and those cost nothing until they are written to, so what the zygote holds is taken off each process. Files
+that the tool wrote are bounded by the size of its workplace.
 """
+
+from __future__ import annotations
 
 import os
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from child import Child
+
+# Places in /proc/<pid>/stat, counted from the state, which follows the command's closing bracket.
+_PARENT, _TIMES, _THREADS = 1, slice(11, 15), 17
+
+
+class Process:
+    """What one look at one process found."""
+
+    __slots__ = ("parent", "threads", "ticks")
+
+    def __init__(self, *, parent: int, threads: int, ticks: int) -> None:
+        self.parent = parent
+        self.threads = threads
+        self.ticks = ticks
 
 
 class Watch:
-    """What to look for: `memory` in bytes, `processes`, and how often; None when control groups do it."""
+    """What to look for: `memory` in bytes, `cpu` in seconds, `processes` with their threads; and how often."""
 
-    def __init__(self, limits):
-        self.is_on = bool(limits)
-        self.interval = limits["interval"] if limits else None
+    def __init__(self, limits: dict[str, Any] | None) -> None:
+        self.is_on = limits is not None
+        self.interval: float = limits["interval"] if limits else 0
         self._limits = limits or {}
         self._next_look = 0.0
 
-    def over(self, children, now):
-        """The calls over a limit, each with `killed_by` set to the limit's name."""
-        if not self.is_on or now < self._next_look or not children:
+    def over(self, children: Iterable[Child], *, now: float) -> list[tuple[Child, str]]:
+        """The calls that are over a limit, each with the limit's name; none when it is too early for another look."""
+        if not self.is_on or now < self._next_look:
             return []
         self._next_look = now + self.interval
-        table = _processes()
-        return [child for child in children if self._is_over(child, _tree(child.pid, table))]
-
-    def _is_over(self, child, processes):
-        memory = sum(process[1] for process in processes) * _PAGE
-        if memory > self._limits["memory"]:
-            child.killed_by = "memory"
-        return child.killed_by is not None
+        table = read_processes()
+        found = [(child, passed(usage(child.pid, table), self._limits)) for child in children]
+        return [(child, limit) for child, limit in found if limit]
 
 
-def _processes():
-    """{pid: (parent, resident pages that are its own)} of everything visible."""
-    table = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open("/proc/%s/stat" % name) as stat, open("/proc/%s/statm" % name) as statm:
-                parent = int(stat.read().rpartition(")")[2].split()[1])
-                sizes = statm.read().split()
-        except OSError:
-            continue
-        table[int(name)] = (parent, int(sizes[1]) - int(sizes[2]))
-    return table
+def passed(used: Mapping[str, float], limits: Mapping[str, float]) -> str | None:
+    """The first limit that is passed."""
+    return next((name for name in used if used[name] > limits[name]), None)
 
 
-def _tree(root, table):
-    children = {}
-    for pid, (parent, _) in table.items():
-        children.setdefault(parent, []).append(pid)
+def usage(root: int, table: Mapping[int, Process]) -> dict[str, float]:
+    """What the process and all that descend from it use together."""
+    pids = tree(root, table)
+    zygote = own_bytes(_read("self/status"))
+    return {
+        "memory": sum(max(0, own_bytes(_read("%d/status" % pid)) - zygote) for pid in pids),
+        "cpu": sum(table[pid].ticks for pid in pids) / os.sysconf("SC_CLK_TCK"),
+        "processes": sum(table[pid].threads for pid in pids),
+    }
+
+
+def tree(root: int, table: Mapping[int, Process]) -> list[int]:
+    """The process, if it is still there, and all that descend from it."""
+    below: dict[int, list[int]] = {}
+    for pid, process in table.items():
+        below.setdefault(process.parent, []).append(pid)
     found, pending = [], [root]
     while pending:
         pid = pending.pop()
         if pid in table:
-            found.append(table[pid])
-        pending += children.get(pid, ())
+            found.append(pid)
+        pending += below.pop(pid, ())
     return found
+
+
+def read_processes() -> dict[int, Process]:
+    """Every process that this one can see."""
+    stats = {int(name): _read(name + "/stat") for name in os.listdir("/proc") if name.isdigit()}
+    return {pid: parse_stat(text) for pid, text in stats.items() if text}
+
+
+def parse_stat(text: str) -> Process:
+    """/proc/<pid>/stat: time of the process, of its threads, and of the children that it has waited for."""
+    fields = text.rpartition(")")[2].split()
+    times = fields[_TIMES]
+    return Process(parent=int(fields[_PARENT]), threads=int(fields[_THREADS]), ticks=sum(int(time) for time in times))
+
+
+def own_bytes(text: str) -> int:
+    """/proc/<pid>/status: the resident memory that no file stands behind. A process that has ended holds none."""
+    kibibytes = 0
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name in ("RssAnon", "RssShmem"):
+            kibibytes += int(value.split()[0])
+    return kibibytes * 1024
+
+
+def _read(name: str) -> str:
+    """A file of /proc; empty when its process is gone."""
+    try:
+        with open("/proc/" + name, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,9 +1,9 @@
 """The zygote: a warm interpreter that forks one walled child per call and carries bytes for it.
 
-One thread, one epoll, no foreign code after the preloading. For every call there is a *guard* (see guard.py), the first
-process of the call's own namespaces, and below it the process that runs the tool. Five pipes belong to a call: request,
-stdout, stderr, value, status; the zygote moves their bytes to and from the channel and looks into none but the guard's
-status. A call can therefore speak for itself only.
+One thread, one loop, no foreign code after the preloading. For every call there is a *guard* (see guard.py), the first
+process of the call's own namespaces, and below it the process that runs the tool. Five pipes belong to a call (see
+child.py); the zygote moves their bytes to and from the channel and looks into none but the guard's. A call can
+therefore speak for itself only.
 
 Children are forked ahead while there is nothing else to do: already walled, their pages touched by a dry run, each used
 for one call and then gone. How many follows demand: one more whenever a call found none, one fewer after a quiet time,
@@ -13,361 +13,283 @@ The engine limits how much of a call's output may be under way (`grant`): past t
 fast tool waits for a slow reader and nothing grows. Writing to the channel blocks: the engine always reads.
 """
 
+from __future__ import annotations
+
 import collections
 import gc
 import os
-import select
 import signal
-import struct
 import sys
 import time
 
+import child as children
 import frames
 import guard
+from loop import Loop
+from slots import Slots
 from watch import Watch
 
-_READ_SIZE = 1 << 16
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from resource import struct_rusage
+    from typing import Any, NoReturn
+
+    from channel import Channel
+    from child import Child
+
 _QUIET_S = 10.0
 _YOUNG_CALL_S = 0.003
-_DRAIN_S = 0.1
-_RECORD = struct.Struct(">I")
+_MOST_REFUSED = 3
+_CANNOT_FORK = 71
 
 
-class Child:
-    """One forked child, from the fork to its last byte."""
+class _Waiting:
+    """A call for which there is no child yet."""
 
-    __slots__ = (
-        "ahead",
-        "call",
-        "credit",
-        "ended",
-        "killed_by",
-        "pid",
-        "pipes",
-        "requests",
-        "slot",
-        "started",
-        "status",
-        "walls",
-    )
+    __slots__ = ("requests", "said")
 
-    def __init__(self, pid, slot, pipes, ahead):
-        self.pid = pid
-        self.slot = slot
-        self.pipes = pipes
-        self.ahead = ahead
-        self.call = None
-        self.credit = 0
-        self.requests = collections.deque()
-        self.status = bytearray()
-        self.walls = None
-        self.ended = None
-        self.killed_by = None
-        self.started = 0.0
+    def __init__(self, said: dict[str, Any]) -> None:
+        self.said = said
+        self.requests: list[bytes] = []
 
 
 class Zygote:
-    """The loop. `channel` gives `receive() -> (bytes, descriptors)`, `send(bytes)` and `fileno()`."""
+    """The loop's own state. Children are either spare, or run a call, or are dying until they are reaped."""
 
-    def __init__(self, channel, plan):
+    def __init__(self, channel: Channel, plan: dict[str, Any]) -> None:
         self._channel = channel
         self._plan = plan
         self._reader = frames.Reader()
-        self._epoll = select.epoll()
-        self._on_ready = {}
-        self._calls = {}
-        self._queue = collections.deque()
-        self._spares = collections.deque()
-        self._dying = {}
-        self._slots = {}
-        self._free = collections.deque()
-        self._held = set()
-        self._target = min(1, plan["ahead"])
-        self._last_miss = time.monotonic()
+        self._descriptors: list[int] = []
+        self._loop = Loop()
+        self._slots = Slots(are_needed=plan["slots"])
         self._watch = Watch(plan["call"]["watch"])
-        self._last_start = 0.0
-        self._refused = 0
+        self._calls: dict[int, Child] = {}
+        self._queue: dict[int, _Waiting] = {}
+        self._spares: collections.deque[Child] = collections.deque()
+        self._dying: dict[int, Child] = {}
+        self._spares_wanted = min(1, plan["ahead"])
+        self._spares_refused = 0
+        self._last_miss = time.monotonic()
+        self._on_message = {
+            "call": self._take_call,
+            "grant": self._take_grant,
+            "kill": self._take_kill,
+            "preload": self._take_preload,
+            "slots": self._take_slots,
+            "release": self._take_release,
+        }
 
-    def run(self):
+    def run(self) -> NoReturn:
         """Serve until the channel closes."""
         wake, wake_write = os.pipe()
         for end in (wake, wake_write):
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        self._listen(wake, lambda: self._reap(wake))
-        self._listen(self._channel.fileno(), self._hear)
+        self._loop.on_readable(wake, lambda: self._reap(wake))
+        self._loop.on_readable(self._channel.fileno(), self._hear)
         while True:
-            events = self._epoll.poll(self._patience())
-            for descriptor, _ in events:
-                ready = self._on_ready.get(descriptor)
-                if ready:
-                    ready()
-            if not events:
+            if not self._loop.turn(self._patience()):
                 self._use_idle_time()
-
-    def _listen(self, descriptor, ready):
-        self._on_ready[descriptor] = ready
-        self._epoll.register(descriptor, select.EPOLLIN)
-
-    def _forget(self, descriptor):
-        if self._on_ready.pop(descriptor, None):
-            self._epoll.unregister(descriptor)
+            if self._calls and self._watch.is_on:
+                self._kill_those_over_a_limit()
 
     # Waiting, and what to do with the time
 
-    def _patience(self):
+    def _patience(self) -> float | None:
         if self._wants_spare():
             return _YOUNG_CALL_S if self._calls else 0
         if self._calls and self._watch.is_on:
             return self._watch.interval
-        return _QUIET_S if self._spares and self._target > 1 else -1
+        return _QUIET_S if self._spares and self._spares_wanted > 1 else None
 
-    def _wants_spare(self):
-        return len(self._spares) < self._target and self._refused < 3 and self._has_slot()
+    def _wants_spare(self) -> bool:
+        are_too_few = len(self._spares) < self._spares_wanted
+        return are_too_few and self._spares_refused < _MOST_REFUSED and self._slots.has_room
 
-    def _use_idle_time(self):
+    def _use_idle_time(self) -> None:
         now = time.monotonic()
         if self._wants_spare():
             self._spares.append(self._fork(ahead=True))
-        elif self._target > 1 and now - self._last_miss > _QUIET_S:
-            self._target -= 1
+        elif self._spares_wanted > 1 and now - self._last_miss > _QUIET_S:
+            self._spares_wanted -= 1
             self._last_miss = now
-            while len(self._spares) > self._target:
+            while len(self._spares) > self._spares_wanted:
                 self._discard(self._spares.pop())
-        for child in self._watch.over(self._calls.values(), now):
-            self._kill(child, child.killed_by)
+
+    def _kill_those_over_a_limit(self) -> None:
+        for child, limit in self._watch.over(self._calls.values(), now=time.monotonic()):
+            self._kill(child, limit)
 
     # What the engine says
 
-    def _hear(self):
+    def _hear(self) -> None:
         data, descriptors = self._channel.receive()
         if not data:
             os._exit(0)
+        self._descriptors += descriptors
         for kind, content in self._reader.feed(data):
             if kind == frames.CHUNK:
-                self._take_request(*content)
+                id, _, request = content
+                self._take_request(id, request)
             else:
-                getattr(self, "_hear_" + content.pop("type"))(descriptors=descriptors, **content)
+                self._on_message[content["type"]](content)
 
-    def _hear_call(self, id, credit, limits, **_):
+    def _take_call(self, said: dict[str, Any]) -> None:
         child = self._next_child()
         if child is None:
-            self._queue.append((id, credit, limits, collections.deque()))
-            return
-        self._assign(child, id, credit, limits)
+            self._queue[said["id"]] = _Waiting(said)
+        else:
+            self._assign(child, said)
 
-    def _hear_grant(self, id, bytes, **_):
-        child = self._calls.get(id)
+    def _take_request(self, id: int, data: bytes) -> None:
+        if id in self._calls:
+            self._push(self._calls[id], data)
+        elif id in self._queue:
+            self._queue[id].requests.append(data)
+
+    def _take_grant(self, said: dict[str, Any]) -> None:
+        child = self._calls.get(said["id"])
         if child is None:
             return
         was_paused = child.credit <= 0
-        child.credit += bytes
+        child.credit += said["bytes"]
         if was_paused and child.credit > 0:
             self._resume(child)
 
-    def _hear_kill(self, id, **_):
-        child = self._calls.get(id)
-        if child is not None:
-            self._kill(child, "engine")
-            return
-        for waiting in self._queue:
-            if waiting[0] == id:
-                self._queue.remove(waiting)
-                self._send_ended(id, None, None, killed_by="engine")
-                return
+    def _take_kill(self, said: dict[str, Any]) -> None:
+        id = said["id"]
+        if id in self._calls:
+            self._kill(self._calls[id], "engine")
+        elif self._queue.pop(id, None):
+            self._send_ended(id, guard.end_without_record(None), killed_by="engine")
 
-    def _hear_preload(self, modules, **_):
-        if preload(modules)[0]:
-            while self._spares:
-                self._discard(self._spares.popleft())
+    def _take_preload(self, said: dict[str, Any]) -> None:
+        new, _ = preload(said["modules"])
+        while new and self._spares:
+            self._discard(self._spares.popleft())
 
-    def _hear_slots(self, slots, descriptors, **_):
-        for slot, count in slots:
-            self._slots[slot] = [descriptors.pop(0) for _ in range(count)]
-            self._free.append(slot)
+    def _take_slots(self, said: dict[str, Any]) -> None:
+        """Descriptors come with the first byte of a message, which may come long before its last."""
+        for slot, count in said["slots"]:
+            self._slots.add(slot, self._descriptors[:count])
+            del self._descriptors[:count]
         self._serve_queue()
 
-    def _hear_release(self, slot, retire, **_):
-        self._held.discard(slot)
-        if retire:
-            for descriptor in self._slots.pop(slot, ()):
-                os.close(descriptor)
-        elif slot not in self._dying.values():
-            self._free.append(slot)
-            self._serve_queue()
+    def _take_release(self, said: dict[str, Any]) -> None:
+        self._slots.release(said["slot"], retire=said["retire"])
+        self._serve_queue()
 
-    # Children
+    # From a call to its child
 
-    def _has_slot(self):
-        return bool(self._free) or not self._plan["slots"]
-
-    def _next_child(self):
+    def _next_child(self) -> Child | None:
         if self._spares:
             return self._spares.popleft()
         self._last_miss = time.monotonic()
-        self._target = min(self._target + 1, self._plan["ahead"])
-        return self._fork(ahead=False) if self._has_slot() else None
+        self._spares_wanted = min(self._spares_wanted + 1, self._plan["ahead"])
+        return self._fork(ahead=False) if self._slots.has_room else None
 
-    def _serve_queue(self):
-        while self._queue and (self._spares or self._has_slot()):
-            id, credit, limits, requests = self._queue.popleft()
+    def _serve_queue(self) -> None:
+        while self._queue and (self._spares or self._slots.has_room):
             child = self._next_child()
-            self._assign(child, id, credit, limits)
-            for data in requests:
-                self._take_request(id, frames.REQUEST, data)
+            if child is None:
+                return
+            id = next(iter(self._queue))
+            waiting = self._queue.pop(id)
+            self._assign(child, waiting.said)
+            for data in waiting.requests:
+                self._push(child, data)
 
-    def _fork(self, ahead):
-        slot = self._free.popleft() if self._plan["slots"] else None
-        pairs = [os.pipe() for _ in range(5)]
-        ours = (pairs[0][1], pairs[1][0], pairs[2][0], pairs[3][0], pairs[4][0])
-        theirs = (pairs[0][0], pairs[1][1], pairs[2][1], pairs[3][1], pairs[4][1])
+    def _fork(self, *, ahead: bool) -> Child:
+        slot = self._slots.take()
         try:
-            pid = guard.fork(self._plan["call"], theirs, self._slots.get(slot, ()), ahead)
+            child = children.fork(self._plan["call"], slot=slot, doors=self._slots.doors(slot), ahead=ahead)
         except OSError as error:
-            for end in ours + theirs:
-                os.close(end)
             os.write(2, ("fork: %s\n" % error).encode())
-            os._exit(71)
-        for end in theirs:
-            os.close(end)
-        for end in ours:
-            os.set_blocking(end, False)
-        child = Child(pid, slot, ours, ahead)
-        self._listen(ours[4], lambda: self._hear_guard(child))
+            os._exit(_CANNOT_FORK)
+        self._loop.on_readable(child.status, lambda: self._hear_guard(child))
         return child
 
-    def _assign(self, child, id, credit, limits):
-        child.call = id
-        child.credit = credit
-        child.started = time.monotonic()
-        self._calls[id] = child
-        head = guard.assignment(limits)
-        child.requests.append(head)
-        self._push_request(child)
-        self._send(frames.message("started", id=id, slot=child.slot, ahead=child.ahead))
+    def _assign(self, child: Child, said: dict[str, Any]) -> None:
+        child.call = said["id"]
+        child.credit = said["credit"]
+        self._calls[said["id"]] = child
+        self._push(child, guard.assignment(said["limits"]))
+        self._send(frames.message("started", id=said["id"], slot=child.slot, ahead=child.ahead))
         if child.walls is not None:
-            self._send(frames.chunk(id, frames.WALLS, child.walls))
+            self._send(frames.chunk(said["id"], frames.WALLS, child.walls))
         self._resume(child)
-        self._listen(child.pipes[3], lambda: self._forward(child, 3, frames.VALUE))
+        self._carry(child, child.value, frames.VALUE)
 
-    def _resume(self, child):
-        for index, stream in ((1, frames.STDOUT), (2, frames.STDERR)):
-            descriptor = child.pipes[index]
-            if descriptor not in self._on_ready and child.ended is None:
-                self._listen(descriptor, lambda i=index, s=stream: self._forward(child, i, s))
+    # A call's bytes
 
-    def _take_request(self, id, _, data):
-        child = self._calls.get(id)
-        if child is not None:
-            child.requests.append(data)
-            self._push_request(child)
-            return
-        for waiting in self._queue:
-            if waiting[0] == id:
-                waiting[3].append(data)
+    def _push(self, child: Child, data: bytes = b"") -> None:
+        if child.push(data):
+            self._loop.forget(child.request)
+        elif not self._loop.waits_for(child.request):
+            self._loop.on_writable(child.request, lambda: self._push(child))
 
-    def _push_request(self, child):
-        """Hand the request on as far as the pipe takes it; the rest goes when it is writable."""
-        descriptor = child.pipes[0]
-        while child.requests:
-            data = child.requests[0]
-            try:
-                written = os.write(descriptor, data)
-            except BlockingIOError:
-                if descriptor not in self._on_ready:
-                    self._on_ready[descriptor] = lambda: self._push_request(child)
-                    self._epoll.register(descriptor, select.EPOLLOUT)
-                return
-            except BrokenPipeError:
-                child.requests.clear()
-                break
-            if written == len(data):
-                child.requests.popleft()
-            else:
-                child.requests[0] = data[written:]
-        self._forget(descriptor)
+    def _resume(self, child: Child) -> None:
+        for descriptor, stream in child.outputs:
+            if not self._loop.waits_for(descriptor):
+                self._carry(child, descriptor, stream)
 
-    def _forward(self, child, index, stream):
-        descriptor = child.pipes[index]
+    def _carry(self, child: Child, descriptor: int, stream: int) -> None:
+        self._loop.on_readable(descriptor, lambda: self._forward(child, descriptor, stream))
+
+    def _forward(self, child: Child, descriptor: int, stream: int) -> None:
         try:
-            data = os.read(descriptor, _READ_SIZE)
+            data = os.read(descriptor, children.READ_SIZE)
         except BlockingIOError:
             return
         if not data:
-            self._forget(descriptor)
+            self._loop.forget(descriptor)
             return
-        self._send(frames.chunk(child.call, stream, data))
+        self._send_chunk(child, stream, data)
         if stream != frames.VALUE:
             child.credit -= len(data)
             if child.credit <= 0:
-                self._forget(child.pipes[1])
-                self._forget(child.pipes[2])
+                for paused, _ in child.outputs:
+                    self._loop.forget(paused)
 
-    def _hear_guard(self, child):
+    def _hear_guard(self, child: Child) -> None:
         """The guard's two records: the walls it measured, and how the tool ended; then its silence."""
-        try:
-            data = os.read(child.pipes[4], _READ_SIZE)
-        except BlockingIOError:
-            return
-        child.status += data
-        while len(child.status) >= 4:
-            (length,) = _RECORD.unpack_from(child.status)
-            if len(child.status) < length + 4:
-                break
-            record = bytes(child.status[4 : length + 4])
-            del child.status[: length + 4]
-            if child.walls is None:
-                child.walls = record
-                if child.call is not None:
-                    self._send(frames.chunk(child.call, frames.WALLS, record))
-            else:
-                self._finish(child, record)
+        records, is_silent = child.hear()
+        for record in records:
+            if child.walls is not None:
+                self._end(child, record)
                 return
-        if not data:
-            self._finish(child, None)
+            child.walls = record
+            if child.call is not None:
+                self._send_chunk(child, frames.WALLS, record)
+        if is_silent:
+            self._end(child, None)
 
-    def _finish(self, child, record):
+    def _end(self, child: Child, record: bytes | None) -> None:
         """Everything of the call is dead: pass on what its pipes still hold, then say how it ended."""
-        child.ended = True
         if child.call is None:
             self._spares.remove(child)
-            self._refused += 1
-            self._close(child)
+            self._spares_refused += 1
+            self._let_die(child)
             return
-        for index, stream in ((1, frames.STDOUT), (2, frames.STDERR), (3, frames.VALUE)):
-            self._forget(child.pipes[index])
-            self._drain(child, child.pipes[index], stream)
+        for stream, data in child.drain():
+            self._send_chunk(child, stream, data)
         del self._calls[child.call]
-        if child.slot is not None:
-            self._held.add(child.slot)
-        usage = os.wait4(child.pid, 0)[1:] if record is None else None
-        if usage is None:
-            self._dying[child.pid] = child.slot
-        self._send_ended(child.call, record, usage, child.killed_by)
-        self._close(child)
+        self._slots.hold(child.slot)
+        fields = guard.read_end(record) if record else guard.end_without_record(self._wait(child))
+        self._send_ended(child.call, fields, killed_by=child.killed_by)
+        self._let_die(child)
 
-    def _drain(self, child, descriptor, stream):
-        deadline = time.monotonic() + _DRAIN_S
-        while True:
-            try:
-                data = os.read(descriptor, _READ_SIZE)
-            except BlockingIOError:
-                return
-            if not data or time.monotonic() > deadline:
-                return
-            self._send(frames.chunk(child.call, stream, data))
+    def _wait(self, child: Child) -> tuple[int, struct_rusage]:
+        """The guard was killed, and with it every process of its namespace; that takes the kernel a moment."""
+        _, status, spent = os.wait4(child.pid, 0)
+        child.has_ended = True
+        return status, spent
 
-    def _send_ended(self, id, record, usage, killed_by):
-        fields = guard.read_end(record) if record else guard.end_without_record(usage)
-        self._send(frames.message("ended", id=id, killed_by=killed_by, **fields))
+    # The ends of children
 
-    def _close(self, child):
-        for descriptor in child.pipes:
-            self._forget(descriptor)
-            os.close(descriptor)
-
-    def _kill(self, child, reason):
+    def _kill(self, child: Child, reason: str | None) -> None:
         if child.killed_by is None:
             child.killed_by = reason
         try:
@@ -375,34 +297,51 @@ class Zygote:
         except ProcessLookupError:
             pass
 
-    def _discard(self, child):
+    def _discard(self, child: Child) -> None:
         """A spare that is not wanted any more."""
         self._kill(child, None)
-        self._dying[child.pid] = child.slot
-        self._close(child)
+        self._let_die(child)
 
-    def _reap(self, wake):
+    def _let_die(self, child: Child) -> None:
+        """Close what leads to a child; its slot is free when it is reaped."""
+        for descriptor in child.descriptors():
+            self._loop.forget(descriptor)
+            os.close(descriptor)
+        if child.has_ended:
+            self._slots.vacate(child.slot)
+        else:
+            self._dying[child.pid] = child
+
+    def _reap(self, wake: int) -> None:
         try:
-            os.read(wake, 4096)
+            os.read(wake, children.READ_SIZE)
         except BlockingIOError:
             pass
         for pid in list(self._dying):
             if os.waitpid(pid, os.WNOHANG)[0]:
-                slot = self._dying.pop(pid)
-                if slot is not None and slot not in self._held and slot in self._slots:
-                    self._free.append(slot)
+                self._slots.vacate(self._dying.pop(pid).slot)
         self._serve_queue()
 
-    def _send(self, data):
+    # What is said to the engine
+
+    def _send_chunk(self, child: Child, stream: int, data: bytes) -> None:
+        assert child.call is not None
+        self._send(frames.chunk(child.call, stream, data))
+
+    def _send_ended(self, id: int, fields: dict[str, Any], *, killed_by: str | None) -> None:
+        self._send(frames.message("ended", id=id, killed_by=killed_by, **fields))
+
+    def _send(self, data: bytes) -> None:
         try:
             self._channel.send(data)
         except OSError:
             os._exit(0)
 
 
-def preload(modules):
-    """Import what calls will need, once for all of them; what fails is for the call to report. New ones, and failures."""
-    new, failed = [], {}
+def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Import what calls will need, once for all; the new ones, and those that failed, which is for a call to report."""
+    new: list[str] = []
+    failed: dict[str, str] = {}
     for name in modules:
         if name in sys.modules:
             continue

@@ -11,11 +11,17 @@ Only a process with a single thread may call this. Where PR_GET_TID_ADDRESS is n
 stale in the child, which only libraries with process-shared robust mutexes could notice.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import signal
 
 from kernel import calls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FLAGS = {
     "user": 0x10000000,
@@ -30,11 +36,11 @@ _SETTID, _CLEARTID = 0x01000000, 0x00200000
 _PR_GET_TID_ADDRESS = 40
 
 
-def fork(namespaces):
+def fork(namespaces: Sequence[str]) -> int:
     """Fork into new namespaces of the kinds named; 0 in the child. Raises OSError when the kernel refuses."""
     if not namespaces:
         return os.fork()
-    flags = signal.SIGCHLD
+    flags = int(signal.SIGCHLD)
     for kind in namespaces:
         flags |= FLAGS[kind]
     address = _thread_id_address()
@@ -53,15 +59,15 @@ def fork(namespaces):
     return pid
 
 
-def refused(namespaces):
+def refused(namespaces: Sequence[str]) -> dict[str, str]:
     """Which of the namespaces the kernel does not give us, each with its reason; tried in children that do nothing."""
-    reasons = {}
-    granted = []
+    reasons: dict[str, str] = {}
+    granted: list[str] = []
     for kind in namespaces:
         try:
-            pid = fork(granted + [kind])
+            pid = fork([*granted, kind])
         except OSError as error:
-            reasons[kind] = error.strerror
+            reasons[kind] = error.strerror or str(error)
             continue
         if pid == 0:
             os._exit(0)
@@ -70,7 +76,7 @@ def refused(namespaces):
     return reasons
 
 
-def write_maps(inside, outside):
+def write_maps(inside: Sequence[int], outside: Sequence[int]) -> None:
     """Map the one user and group of this new user namespace: `inside` here is `outside` in the parent."""
     for name, line in (
         ("setgroups", "deny"),
@@ -84,7 +90,7 @@ def write_maps(inside, outside):
             os.close(descriptor)
 
 
-def _thread_id_address():
+def _thread_id_address() -> int:
     address = ctypes.c_void_p()
     try:
         calls.prctl(_PR_GET_TID_ADDRESS, ctypes.addressof(address))
@@ -93,6 +99,6 @@ def _thread_id_address():
     return address.value or 0
 
 
-def _tail(address):
+def _tail(address: int) -> tuple[int, int]:
     """The arguments after the parent's thread id: aarch64 takes the thread pointer before the child's thread id."""
     return (0, address) if os.uname().machine == "aarch64" else (address, 0)

@@ -1,18 +1,20 @@
 """The loopback interface: a new network namespace has one, switched off."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import socket
+import struct
 
 from kernel import calls
 
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x1 | 0x40
 
 
-def raise_loopback():
+def raise_loopback() -> None:
     """Switch on `lo`, so that 127.0.0.1 answers to this box alone."""
-    request = ctypes.create_string_buffer(b"lo", 40)
-    request[16:18] = _IFF_UP_RUNNING.to_bytes(2, "little")
+    request = ctypes.create_string_buffer(struct.pack("=16sH", b"lo", _IFF_UP_RUNNING), 40)
     probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         calls.check(calls.libc.ioctl(probe.fileno(), ctypes.c_ulong(_SIOCSIFFLAGS), request), "ioctl SIOCSIFFLAGS")
@@ -20,12 +22,12 @@ def raise_loopback():
         probe.close()
 
 
-def interfaces():
+def interfaces() -> list[str]:
     """The names of the network interfaces there are here."""
     with open("/proc/net/dev") as table:
         return sorted(line.split(":")[0].strip() for line in table.readlines()[2:])
 
 
-def is_shared_with(outside):
+def is_shared_with(outside: str) -> bool:
     """Whether we are still in the network namespace `outside` names (as read from its link in /proc)."""
     return os.readlink("/proc/self/ns/net") == outside

@@ -6,6 +6,8 @@ and nodev are set on a whole bound tree at once by mount_setattr(AT_RECURSIVE), 
 only the topmost mount and leaves whatever the host has mounted below it writable.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 
@@ -21,7 +23,7 @@ class _Attributes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns")]
 
 
-def mount(source, target, kind, flags, data=""):
+def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
     """mount(2), with the target in the error."""
     result = calls.libc.mount(
         source.encode(), target.encode(), kind.encode() if kind else None, ctypes.c_ulong(flags), data.encode()
@@ -29,22 +31,22 @@ def mount(source, target, kind, flags, data=""):
     calls.check(result, "mount " + target)
 
 
-def tmpfs(target, size, inodes, flags=NOSUID | NODEV, mode="0755"):
+def tmpfs(target: str, *, size: int, inodes: int, flags: int = NOSUID | NODEV, mode: str = "0755") -> None:
     """A private, sized tmpfs."""
     mount("tmpfs", target, "tmpfs", flags, "size=%d,nr_inodes=%d,mode=%s" % (size, inodes, mode))
 
 
-def proc(target="/proc"):
+def proc(target: str = "/proc") -> None:
     """The processes of our own pid namespace, and no others."""
     mount("proc", target, "proc", NOSUID | NODEV | NOEXEC)
 
 
-def isolate_propagation():
+def isolate_propagation() -> None:
     """Nothing mounted from here on is seen outside of this mount namespace."""
     mount("none", "/", None, _REC | _PRIVATE)
 
 
-def bind(source, target, flags=RDONLY | NOSUID | NODEV):
+def bind(source: str, target: str, flags: int = RDONLY | NOSUID | NODEV) -> None:
     """Show `source` at `target`, with the flags on every mount below it too."""
     mount(source, target, None, _BIND | _REC)
     wanted = _Attributes(flags, 0, _PRIVATE, 0)
@@ -58,15 +60,15 @@ def bind(source, target, flags=RDONLY | NOSUID | NODEV):
     )
 
 
-def enter_new_root(stage):
+def enter_new_root(stage: str) -> None:
     """Make a fresh tmpfs the root, with the former root under /.host; `stage` is any directory, covered meanwhile."""
-    tmpfs(stage, 1 << 20, 4096)
+    tmpfs(stage, size=1 << 20, inodes=4096)
     os.mkdir(stage + "/.host")
     calls.syscall("pivot_root", ctypes.c_char_p(stage.encode()), ctypes.c_char_p((stage + "/.host").encode()))
     os.chdir("/")
 
 
-def leave_old_root():
+def leave_old_root() -> None:
     """Let go of the host's root, and make our own read-only."""
     calls.check(calls.libc.umount2(b"/.host", _DETACH), "umount2 /.host")
     os.rmdir("/.host")

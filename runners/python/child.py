@@ -1,0 +1,140 @@
+"""A child of the zygote: the guard of one call, the five pipes that lead to it, and what is known of it so far.
+
+    request   to the child: its lowered limits, then the call
+    stdout, stderr, value   from the tool's process
+    status    from the guard: the walls it measured, then how the tool ended, each a length and a JSON object
+
+Nothing here waits: every descriptor is non-blocking.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import struct
+import time
+
+import frames
+import guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+READ_SIZE = 1 << 16
+_DRAIN_S = 0.1
+_RECORD = struct.Struct(">I")
+
+
+class Child:
+    """One forked child, from the fork to its last byte."""
+
+    __slots__ = (
+        "_requests",
+        "_said",
+        "ahead",
+        "call",
+        "credit",
+        "has_ended",
+        "killed_by",
+        "outputs",
+        "pid",
+        "request",
+        "slot",
+        "status",
+        "value",
+        "walls",
+    )
+
+    def __init__(self, pid: int, pipes: Sequence[int], *, slot: int | None, ahead: bool) -> None:
+        self.pid = pid
+        self.slot = slot
+        self.ahead = ahead
+        self.request, stdout, stderr, self.value, self.status = pipes
+        self.outputs = ((stdout, frames.STDOUT), (stderr, frames.STDERR))
+        self.call: int | None = None
+        self.credit = 0
+        self.walls: bytes | None = None
+        self.killed_by: str | None = None
+        self.has_ended = False
+        self._requests: collections.deque[bytes] = collections.deque()
+        self._said = bytearray()
+
+    def push(self, data: bytes = b"") -> bool:
+        """Hand the request on as far as the pipe takes it; False when some of it must wait for room."""
+        if data:
+            self._requests.append(data)
+        while self._requests:
+            try:
+                written = os.write(self.request, self._requests[0])
+            except BlockingIOError:
+                return False
+            except BrokenPipeError:
+                self._requests.clear()
+                return True
+            rest = self._requests[0][written:]
+            if rest:
+                self._requests[0] = rest
+            else:
+                self._requests.popleft()
+        return True
+
+    def hear(self) -> tuple[list[bytes], bool]:
+        """The guard's records that are complete now, and whether it will say no more."""
+        data = _read(self.status)
+        self._said += data or b""
+        records = []
+        while len(self._said) >= _RECORD.size:
+            (length,) = _RECORD.unpack_from(self._said)
+            end = _RECORD.size + length
+            if len(self._said) < end:
+                break
+            records.append(bytes(self._said[_RECORD.size : end]))
+            del self._said[:end]
+        return records, data == b""
+
+    def drain(self) -> Iterator[tuple[int, bytes]]:
+        """What the pipes of an ended call still hold, stream by stream. A process that escaped could write for ever."""
+        for descriptor, stream in (*self.outputs, (self.value, frames.VALUE)):
+            deadline = time.monotonic() + _DRAIN_S
+            data = _read(descriptor)
+            while data:
+                yield stream, data
+                data = _read(descriptor) if time.monotonic() < deadline else None
+
+    def descriptors(self) -> tuple[int, ...]:
+        """All that is open for this child."""
+        return (self.request, *(descriptor for descriptor, _ in self.outputs), self.value, self.status)
+
+
+def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead: bool) -> Child:
+    """Fork a child behind the walls of `plan`; OSError when the kernel has no process or descriptors for it."""
+    ours: list[int] = []
+    theirs: list[int] = []
+    try:
+        for direction in (-1, 1, 1, 1, 1):
+            near, far = os.pipe()[::direction]
+            ours.append(near)
+            theirs.append(far)
+            os.set_blocking(near, False)
+        pid = guard.fork(plan, theirs, doors, ahead=ahead)
+    except OSError:
+        _close_all(ours)
+        raise
+    finally:
+        _close_all(theirs)
+    return Child(pid, ours, slot=slot, ahead=ahead)
+
+
+def _read(descriptor: int) -> bytes | None:
+    """What is there, ``b""`` at the end, None when there is nothing now."""
+    try:
+        return os.read(descriptor, READ_SIZE)
+    except BlockingIOError:
+        return None
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
