@@ -1,11 +1,13 @@
 """The conversation with one runner: calls go in, their bytes and their ends come out.
 
 It owns the order of things on a channel: `open` is answered by `hello` or `fault`, every call by `started`, chunks, and
-then `ended`, and anything else is a `ProtocolError` that ends the box. It decides nothing about limits or statuses, and
-looks into no stream. What it promises to the engine: every call it accepted ends, at the latest when the box is lost.
+then `ended` (that alone when it was killed before a child had it), and anything else is a `ProtocolError` that ends the
+box. It decides nothing about limits or statuses, and looks into no stream. What it promises to the engine: every call
+it accepted ends, at the latest when the box is lost.
 
 Output is paced per call. The runner may have `CREDIT` bytes of a call's output under way; the engine grants more as it
-takes them, so a call that prints faster than its caller reads waits in its own pipe.
+takes them, so a call that prints faster than its caller reads waits in its own pipe. A runner reads pipes in pieces and
+empties them when a call ends, so it may go over by what pipes hold, and a box that goes over by more is ended.
 
 Slots (see `backends.base`) are lent to the runner ahead of need and come back, read and renewed, after each call.
 """
@@ -26,6 +28,7 @@ from sandbox.wire.messages import Ended, Fault, Hello, Started, parse_message
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
+_MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
 _LOST = Ended(
     type="ended",
@@ -62,6 +65,8 @@ class RunningCall:
     started: Started | None = None
     slot: Slot | None = None
     owed: int = 0
+    untaken: int = 0
+    was_killed: bool = False
     was_lost: bool = False
     value_overflowed: bool = False
 
@@ -75,6 +80,7 @@ class Conversation:
         self._hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._calls: dict[int, RunningCall] = {}
         self._slots: dict[int, Slot] = {}
+        self._taken_slots: set[int] = set()
         self._next_id = 1
         self.loss: BoxLost | None = None
         self.on_loss: Callable[[], None] | None = None
@@ -108,11 +114,13 @@ class Conversation:
 
     def kill(self, call: RunningCall) -> None:
         """Kill the call's whole tree; its `ended` follows."""
+        call.was_killed = True
         self._say({"type": "kill", "id": call.id})
 
     def grant(self, call: RunningCall, amount: int) -> None:
         """Let that much more of the call's output come; told to the runner in steps worth a message."""
         call.owed += amount
+        call.untaken -= amount
         if call.owed >= _GRANT_STEP and call.id in self._calls:
             self._say({"type": "grant", "id": call.id, "bytes": call.owed})
             call.owed = 0
@@ -135,10 +143,10 @@ class Conversation:
         if slot is None:
             return True
         call.slot = None
+        self._taken_slots.discard(slot.id)
         renewed = slot.renew()
         self._say({"type": "release", "slot": slot.id, "retire": not renewed})
-        if not renewed:
-            del self._slots[slot.id]
+        if not renewed and self._slots.pop(slot.id, None) is not None:
             slot.close()
         return renewed
 
@@ -156,7 +164,9 @@ class Conversation:
     # What the box says
 
     def received(self, data: bytes) -> None:
-        """Bytes from the box; what cannot be understood ends the conversation."""
+        """Bytes from the box; what cannot be understood ends the conversation, and nothing is heard after its end."""
+        if self.loss is not None:
+            return
         try:
             for frame in self._reader.feed(data):
                 self._take(frame)
@@ -194,21 +204,27 @@ class Conversation:
             call.slot = self._slot_of(said.slot)
 
     def _slot_of(self, id: int) -> Slot:
-        if id not in self._slots or any(call.slot is self._slots[id] for call in self._calls.values()):
+        if id not in self._slots or id in self._taken_slots:
             raise ProtocolError(f"a box put a call into slot {id}, which is not free")
+        self._taken_slots.add(id)
         return self._slots[id]
 
     def _take_ended(self, said: Ended) -> None:
-        call = self._calls.pop(said.id, None)
+        call = self._calls.get(said.id)
         if call is None:
             raise ProtocolError(f"a box said ended of call {said.id}, which is not running")
+        if call.started is None and not call.was_killed:
+            raise ProtocolError(f"a box ended call {said.id}, which it had not started")
+        del self._calls[said.id]
         if not call.ended.done():
             call.ended.set_result(said)
 
     def _take_chunk(self, chunk: Chunk) -> None:
         call = self._calls.get(chunk.call)
-        if call is None:
+        if call is None or call.started is None:
             raise ProtocolError(f"a box sent bytes of call {chunk.call}, which is not running")
+        if not chunk.data:
+            raise ProtocolError("a box sent a chunk of no bytes")
         if chunk.stream is Stream.VALUE:
             self._take_value(call, chunk.data)
         elif chunk.stream is Stream.WALLS:
@@ -218,7 +234,13 @@ class Conversation:
         elif chunk.stream is Stream.REQUEST:
             raise ProtocolError("a box sent a request")
         else:
-            self.grant(call, call.take(chunk.stream, chunk.data))
+            self._take_output(call, chunk)
+
+    def _take_output(self, call: RunningCall, chunk: Chunk) -> None:
+        call.untaken += len(chunk.data)
+        if call.untaken > _MOST_UNTAKEN:
+            raise ProtocolError(f"a box sent {call.untaken} bytes of output that nobody had asked for")
+        self.grant(call, call.take(chunk.stream, chunk.data))
 
     def _take_value(self, call: RunningCall, data: bytes) -> None:
         room = call.value_limit - len(call.value)

@@ -72,6 +72,11 @@ class FrameReader:
     def __init__(self) -> None:
         self._held = bytearray()
 
+    @property
+    def held(self) -> int:
+        """How many bytes wait for the rest of their frame."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> Iterator[bytes | Chunk]:
         """What is complete now: a message as its JSON text, or a chunk."""
         self._held += data
@@ -86,6 +91,9 @@ class FrameReader:
                 payload = bytes(memoryview(self._held)[start + _HEAD.size : end])
                 start = end
                 yield payload if kind == _MESSAGE_KIND else _chunk(payload)
+        except ProtocolError:
+            start = len(self._held)
+            raise
         finally:
             del self._held[:start]
 

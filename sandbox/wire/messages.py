@@ -16,6 +16,8 @@ from sandbox.errors import ProtocolError
 _Text = Annotated[str, Field(max_length=4096)]
 _Id = Annotated[int, Field(ge=0, lt=1 << 32)]
 _Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+_Code = Annotated[int, Field(ge=-(1 << 31), lt=1 << 32)]
+_Signal = Annotated[int, Field(ge=1, le=128)]
 
 
 class _Said(BaseModel):
@@ -47,7 +49,7 @@ class Started(_Said):
 
     type: Literal["started"]
     id: _Id
-    slot: int | None
+    slot: _Id | None
     ahead: bool
 
 
@@ -56,9 +58,9 @@ class Ended(_Said):
 
     type: Literal["ended"]
     id: _Id
-    exit_code: int | None
-    signal: int | None
-    cpu_s: Annotated[float, Field(ge=0, strict=False)] | None
+    exit_code: _Code | None
+    signal: _Signal | None
+    cpu_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
     max_rss: _Count | None
     bytes_free: _Count | None
     inodes_free: _Count | None
@@ -98,7 +100,7 @@ class ExitedReply(_Said):
     """The tool asked its interpreter to exit."""
 
     kind: Literal["exited"]
-    code: int
+    code: _Code
 
 
 class TooLargeReply(_Said):
