@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -62,18 +63,23 @@ class AsyncSandbox:
 
     async def stream(
         self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """Run one call and give what it prints as it comes; the last event is `Finished` with the outcome."""
-        async for event in stream_call(self._opened(), self._spec(source, args, fields)):
-            yield event
+        async with aclosing(stream_call(self._opened(), self._spec(source, args, fields))) as events:
+            async for event in events:
+                yield event
 
     async def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
         """Run one tool with many arguments, as many at once as the engine takes; outcomes in the order given."""
         engine = self._opened()
         specs = [self._spec(source, each, fields) for each in args]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(engine.run(spec)) for spec in specs]
-        return [task.result() for task in tasks]
+        calls = [asyncio.create_task(engine.run(spec)) for spec in specs]
+        try:
+            return await asyncio.gather(*calls)
+        finally:
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
 
     async def prepare(self, source: str | bytes | Path, **fields: Any) -> None:
         """Have the environment and a warm box for this tool ready before its first call."""
@@ -133,7 +139,7 @@ class Sandbox:
 
     def stream(
         self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
-    ) -> Iterator[Event]:
+    ) -> Generator[Event]:
         """Run one call and give what it prints as it comes; see `AsyncSandbox.stream`."""
         events = self._inner.stream(source, args, **fields)
         try:
@@ -143,7 +149,7 @@ class Sandbox:
                 except StopAsyncIteration:
                     return
         finally:
-            self._wait(events.aclose())  # type: ignore[attr-defined]  # an async generator, told as an iterator
+            self._wait(events.aclose())
 
     def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
         """Run one tool with many arguments; see `AsyncSandbox.map`."""
@@ -189,5 +195,5 @@ def _read_file(path: Path) -> bytes:
         raise SpecError(f"{path} cannot be read: {error.strerror}") from None
 
 
-async def _next(events: AsyncIterator[Event]) -> Event:
+async def _next(events: AsyncGenerator[Event]) -> Event:
     return await anext(events)
