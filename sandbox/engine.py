@@ -207,6 +207,8 @@ class Engine:
 
 
 async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput | None) -> Outcome:
+    if loan.warm.conversation.loss is not None:
+        raise _NeverStarted(str(loan.warm.conversation.loss))
     watcher = Watcher(loan.warm, policy=call.policy, on_output=on_output)
     ending = await watcher.watch(
         request,
@@ -272,7 +274,7 @@ def _outcome(loan: Loan, call: _Call, watcher: Watcher, ending: Ending) -> Outco
     """Everything that was seen, as one document."""
     verdict = judge(ending)
     receipt = spent = None
-    if watcher.call.walls:
+    if watcher.call.walls or _must_be_walled(ending):
         walls, spent = read_walls(bytes(watcher.call.walls), policy=call.box_policy)
         asked = call.policy.limits.model_dump()
         receipt = build_receipt(
@@ -301,6 +303,11 @@ def _outcome(loan: Loan, call: _Call, watcher: Watcher, ending: Ending) -> Outco
         call_id=call.spec.call_id,
         trace_id=call.spec.trace_id,
     )
+
+
+def _must_be_walled(ending: Ending) -> bool:
+    """Whether the tool can have run: a call that ended by itself has described its walls before."""
+    return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
 
 
 def _shaped_value(verdict: Verdict, shown: int) -> Shaped:

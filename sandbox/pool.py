@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from sandbox.backends.base import Backend, Box, BoxPlan
-from sandbox.backends.remedies import missing_walls
+from sandbox.backends.remedies import missing_walls, refuse_weaker
 from sandbox.errors import BoxLost, EngineClosed
 from sandbox.policy import Policy, ReuseMode
 from sandbox.wire.conversation import Conversation, RunningCall, WallFault
@@ -193,7 +193,7 @@ class Pool:
         warm = await self._open_with(plan)
         if warm.hello.threads <= 1 or not plan.preload:
             return warm
-        await _close(warm.box, warm.conversation)
+        await asyncio.shield(_close(warm.box, warm.conversation))
         return await self._open_with(replace(plan, preload=()), preloaded=False)
 
     async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> WarmBox:
@@ -202,6 +202,7 @@ class Pool:
         reuse = plan.policy.reuse
         ahead = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead
         try:
+            refuse_weaker(box.protection, policy=plan.policy)
             async with asyncio.timeout(_OPENING_S):
                 hello = await conversation.open(box.walls, preload=plan.preload, ahead=ahead)
         except BaseException as error:

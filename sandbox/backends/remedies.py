@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from sandbox.backends.base import Protection
 from sandbox.errors import IsolationUnavailable
-from sandbox.policy import Policy
+from sandbox.policy import Layer, Policy, Strength
 
 PURPOSES: Final[dict[str, str]] = {
     "user_namespace": "privileges inside mean nothing outside",
@@ -29,6 +30,8 @@ _NAMESPACES: Final = (
     "kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
 )
 
+_SEEN_FROM_OUTSIDE: Final = (Layer.CGROUP, Layer.OWN_UID)
+
 REMEDIES: Final[dict[str, str]] = {
     **{f"{kind}_namespace": _NAMESPACES for kind in ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")},
     "seccomp": "use a kernel built with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64",
@@ -50,3 +53,20 @@ def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> Isolatio
     remedy = next((REMEDIES[layer] for layer in layers if layer in REMEDIES), None)
     message = f"policy '{policy.name}' cannot be enforced here: {names} ({reason[:300]})"
     return IsolationUnavailable(message, missing=tuple(layers), remedy=remedy)
+
+
+def refuse_weaker(protection: Protection, *, policy: Policy) -> None:
+    """Raise unless a box is, as far as its backend can see from outside, all that the policy asks for."""
+    missing = [layer.value for layer in policy.isolation.require if not _is_promised(layer, protection)]
+    if missing:
+        details = [protection.layers[layer].detail for layer in missing if layer in protection.layers]
+        raise missing_walls(missing, policy=policy, reason="; ".join(details) or "the backend does not say")
+    if Strength(protection.isolation.value) < policy.isolation.minimum:
+        reason = f"a box of backend '{protection.backend}' is a {protection.isolation.value}"
+        raise missing_walls([policy.isolation.minimum.value], policy=policy, reason=reason)
+
+
+def _is_promised(layer: Layer, protection: Protection) -> bool:
+    """What the backend is silent about is measured in the call, except for what only shows from outside."""
+    state = protection.layers.get(layer.value)
+    return layer not in _SEEN_FROM_OUTSIDE if state is None else state.in_force

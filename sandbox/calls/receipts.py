@@ -7,12 +7,12 @@ its walls, or describes fewer than the policy requires, gives no outcome at all.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from sandbox.backends.base import Protection
 from sandbox.backends.remedies import missing_walls
@@ -23,11 +23,19 @@ from sandbox.policy import Layer, Policy, Strength
 _Word = Annotated[str, Field(max_length=64)]
 _NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
 _HELD: Final = ("CapInh", "CapPrm", "CapEff", "CapAmb")
+_PER_PROCESS: Final = ("open_files", "file_size")
 _WALLS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
 
 
 class _Told(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _with_what_is_told(limits: dict[str, int]) -> dict[str, int]:
+    missing = [name for name in _PER_PROCESS if name not in limits]
+    if missing:
+        raise ValueError(f"without {', '.join(missing)}")
+    return limits
 
 
 class Landlock(_Told):
@@ -59,7 +67,7 @@ class Walls(_Told):
     gid: int
     landlock: Landlock | None
     interfaces: list[_Word] | None
-    limits: dict[_Word, int]
+    limits: Annotated[dict[_Word, int], AfterValidator(_with_what_is_told)]
     cpus: int
     workplace: Workplace | None
 
@@ -74,7 +82,7 @@ class Fault(_Told):
 class _Record(_Told):
     walls: Walls | None = None
     fault: Fault | None = None
-    cpu_s: float = 0.0
+    cpu_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
 
 def read_walls(record: bytes, *, policy: Policy) -> tuple[Walls, float]:
@@ -98,7 +106,7 @@ def _required(policy: Policy) -> list[str]:
 def _parse(record: bytes) -> _Record:
     """Nearly every call of a box tells the same, so it is read once."""
     try:
-        return _Record.model_validate(json.loads(record))
+        return _Record.model_validate(from_json(record, allow_inf_nan=False))
     except (ValueError, ValidationError, RecursionError) as error:
         raise ProtocolError(f"a box described its walls in no known way: {str(error)[:200]}") from None
 
@@ -165,7 +173,7 @@ def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> d
     for name, state in found.items():
         if name in asked:
             found[name] = LimitState(value=asked[name], enforced_by=state.enforced_by)
-    for name in ("open_files", "file_size"):
+    for name in _PER_PROCESS:
         found[name] = LimitState(
             value=min(walls.limits[name], asked.get(name, walls.limits[name])), enforced_by="rlimit"
         )

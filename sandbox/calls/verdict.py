@@ -29,6 +29,9 @@ from sandbox.ports import Reading
 from sandbox.wire.messages import Ended, ExceptionReply, ExitedReply, TooLargeReply, ValueReply, parse_reply
 
 _HEAD_BYTES: Final = 4
+_MOST_WARNINGS, _LONGEST_WARNING = 20, 1000
+_LONGEST_NAME, _LONGEST_MESSAGE, _LONGEST_TRACEBACK = 200, 8192, 32768
+"""Twice what a runner sends, which shortens with more care: these only meet a reply that the tool forged."""
 
 
 class Stop(StrEnum):
@@ -128,13 +131,17 @@ def _by_its_reply(ending: Ending) -> Verdict | None:
     except ProtocolError as error:
         return _unreadable(ending, error)
     if isinstance(reply, ValueReply):
-        return Verdict(Status.OK, value=reply.value, warnings=tuple(reply.warnings[:20]))
+        return Verdict(Status.OK, value=reply.value, warnings=_warnings(reply))
     if isinstance(reply, TooLargeReply):
         limit = ending.limits.value
         return _limit("value", f"its value is larger than {format_bytes(limit)}", limit, measured=reply.bytes)
     if isinstance(reply, ExitedReply):
         return _exited(reply.code)
     return _raised(ending, reply)
+
+
+def _warnings(reply: ValueReply) -> tuple[str, ...]:
+    return tuple(text[:_LONGEST_WARNING] for text in reply.warnings[:_MOST_WARNINGS])
 
 
 def _unreadable(ending: Ending, error: ProtocolError) -> Verdict | None:
@@ -146,17 +153,21 @@ def _unreadable(ending: Ending, error: ProtocolError) -> Verdict | None:
 
 def _raised(ending: Ending, reply: ExceptionReply) -> Verdict:
     told = reply.error
-    failure = Failure(type=told.type, message=told.message, traceback=told.traceback or None)
+    failure = Failure(
+        type=told.type[:_LONGEST_NAME],
+        message=told.message[:_LONGEST_MESSAGE],
+        traceback=told.traceback[:_LONGEST_TRACEBACK] or None,
+    )
     if reply.memory:
         limit = ending.limits.memory
-        return Verdict(Status.MEMORY, failure, limit_name="memory", evidence={"limit": limit, "raised": told.type})
+        return Verdict(Status.MEMORY, failure, limit_name="memory", evidence={"limit": limit, "raised": failure.type})
     name = _LIMITS_BY_ERRNO.get(reply.errno or 0)
     if name is None and ending.reading.refused_forks and told.type == "RuntimeError":
         name = _processes  # threading says "can't start new thread" with no errno
     limit_name = name(ending) if name else None
     if limit_name is None:
         return Verdict(Status.EXCEPTION, failure)
-    evidence: dict[str, JsonValue] = {"limit": getattr(ending.limits, limit_name), "raised": told.type}
+    evidence: dict[str, JsonValue] = {"limit": getattr(ending.limits, limit_name), "raised": failure.type}
     return Verdict(Status.LIMIT, failure, limit_name=limit_name, evidence=evidence)
 
 

@@ -132,6 +132,8 @@ class Watcher:
     def _check_cpu(self) -> None:
         """Ask the slot; look again when the call could have used up the rest."""
         if self.call.slot is None:
+            if self.call.started is None:
+                self._after(_LEAST_CPU_CHECK_S, self._check_cpu)
             return
         limits = self._policy.limits
         used = self.call.slot.read().cpu_s
