@@ -1,0 +1,148 @@
+"""Tools that do not end, or leave something behind that does not: the call is over in time, and everything of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import pytest
+
+from sandbox import Sandbox, Status
+from tests.end_to_end.calls import serves
+
+pytestmark = [pytest.mark.usefixtures("harmless"), pytest.mark.slow]
+
+HEAD: Final = "import os, signal, sys, threading, time\ndef tool():\n    print('before')\n"
+WALL_S: Final = 0.4
+MUCH_LATER_S: Final = 8.0
+
+ENDLESS: Final = {
+    "a loop that holds the interpreter": "while True: pass",
+    "one step of C that holds the interpreter": "sum(iter(int, 1))",
+    "one big power": "10 ** 10 ** 10",
+    "a catastrophic pattern": "import re; re.match('(a+)+$', 'a' * 64 + 'b')",
+    "sleep": "time.sleep(3600)",
+    "a wait for input that never comes": "r, w = os.pipe(); os.read(r, 1)",
+    "ignored signals": "[signal.signal(n, signal.SIG_IGN) for n in (2, 15, 1, 3)]\n    while True: pass",
+    "blocked signals": "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n    while True: pass",
+    "exceptions that are swallowed": """while True:
+        try:
+            while True: pass
+        except BaseException: pass""",
+    "an endless generator": "yield from iter(int, 1)",
+    "waiting for a deadlock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "waiting for an endless child": "os.waitpid(os.fork() or time.sleep(3600) or 0, 0)",
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_a_call_that_does_not_end_is_ended_at_its_time(kind: str, sandbox: Sandbox) -> None:
+    begun = time.monotonic()
+    outcome = sandbox.run(f"{HEAD}    {ENDLESS[kind]}\n", limits={"wall": WALL_S})
+    assert (outcome.status, outcome.limit_name) == (Status.TIMEOUT, "wall"), outcome
+    assert outcome.evidence["limit"] == WALL_S
+    assert WALL_S <= float(str(outcome.evidence["measured"])) == pytest.approx(outcome.usage.wall_s, abs=0.01)
+    assert outcome.stdout.text == "before\n"
+    assert time.monotonic() - begun < MUCH_LATER_S
+
+
+def test_processor_time_is_limited_by_itself(sandbox: Sandbox) -> None:
+    outcome = sandbox.run(f"{HEAD}    while True: pass\n", limits={"cpu": 0.5, "wall": 20})
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "cpu"), outcome
+    assert float(str(outcome.evidence["measured"])) >= 0.5
+    assert outcome.stdout.text == "before\n"
+
+
+def test_processor_time_of_all_processes_counts_together(sandbox: Sandbox) -> None:
+    outcome = sandbox.run(
+        f"{HEAD}    [os.fork() for _ in range(3)]\n    while True: pass\n", limits={"cpu": 1, "wall": 20}
+    )
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "cpu"), outcome
+    assert outcome.usage.wall_s < 10
+
+
+STAYING: Final = {
+    "a child": "if os.fork() == 0: time.sleep(3600)",
+    "a child of a child in a session of its own": """if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, 256)
+            time.sleep(3600)
+        os._exit(0)""",
+    "the same, ignoring and blocking signals": """if os.fork() == 0:
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+        if os.fork() == 0:
+            while True: pass
+        os._exit(0)""",
+    "a child that holds on to stdout": "if os.fork() == 0: time.sleep(3600) or os._exit(0)",
+    "children that make children": """if os.fork() == 0:
+        while True:
+            if os.fork(): os._exit(0)""",
+    "a program": "import subprocess; subprocess.Popen(['sleep', '3600'], start_new_session=True)",
+    "a stopped child": "if os.fork() == 0: os.kill(os.getpid(), signal.SIGSTOP)",
+    "zombies": "[os.fork() or os._exit(0) for _ in range(30)]",
+    "threads": "[threading.Thread(target=time.sleep, args=(3600,)).start() for _ in range(10)]",
+    "threads that work": "threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()",
+    "exit handlers that hang": "import atexit; atexit.register(time.sleep, 3600)",
+    "objects whose end hangs": "tool.x = type('X', (), {'__del__': lambda self: time.sleep(3600)})()",
+    "a thread pool's exit handler": """from concurrent.futures import ThreadPoolExecutor
+    ThreadPoolExecutor().submit(time.sleep, 3600)""",
+    "a stdout that hangs when flushed": """class Stream:
+        def write(self, text): pass
+        def flush(self): raise SystemExit
+    sys.stdout = Stream()""",
+}
+
+
+@pytest.mark.parametrize("kind", STAYING)
+def test_a_call_is_over_when_its_function_returned_whatever_it_left_running(kind: str, sandbox: Sandbox) -> None:
+    outcome = sandbox.run(f"{HEAD}    {STAYING[kind]}\n    return 'returned'\n", limits={"wall": 10})
+    assert (outcome.status, outcome.value) == (Status.OK, "returned"), outcome
+    assert outcome.stdout.text == "before\n"
+    assert outcome.usage.wall_s < 8
+
+
+def test_what_a_child_printed_before_the_end_is_not_lost(sandbox: Sandbox) -> None:
+    code = "if os.fork() == 0:\n        print('child'); os._exit(0)\n    os.wait()\n    return 1"
+    assert sandbox.run(f"{HEAD}    {code}\n").stdout.text == "before\nchild\n"
+
+
+@pytest.mark.parametrize("reserve", ["os.fork()", "threading.Thread(target=time.sleep, args=(60,)).start()"])
+def test_a_fork_bomb_meets_its_limit_and_the_engine_lives(reserve: str, sandbox: Sandbox) -> None:
+    outcome = sandbox.run(f"{HEAD}    while True: {reserve}\n", limits={"wall": 10, "processes": 16})
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "processes"), outcome
+    assert outcome.evidence["limit"] == 16
+    assert (outcome.usage.processes_peak or 16) <= 16
+    assert outcome.stdout.text == "before\n"
+
+
+def test_a_fork_bomb_that_swallows_refusals_ends_at_its_time(sandbox: Sandbox) -> None:
+    bomb = "while True:\n        try: os.fork()\n        except OSError: pass"
+    outcome = sandbox.run(f"{HEAD}    {bomb}\n", limits={"wall": 1.5, "processes": 32})
+    assert outcome.status is Status.TIMEOUT, outcome
+    assert int(str(outcome.evidence["refused_forks"])) > 0
+    assert outcome.stdout.text == "before\n"
+    assert serves(sandbox)
+
+
+def test_neighbours_of_a_fork_bomb_can_fork(sandbox: Sandbox) -> None:
+    source = """
+import os, time
+def tool(i: int) -> str:
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        try:
+            pid = os.fork()
+        except OSError:
+            if i: return "refused"
+            continue
+        if i == 0: continue
+        if pid == 0: os._exit(0)
+        os.waitpid(pid, 0)
+        time.sleep(0.02)
+    if i == 0: time.sleep(30)
+    return "forked"
+"""
+    outcomes = sandbox.map(source, [{"i": i} for i in range(3)], limits={"wall": 2.5})
+    assert [outcome.value for outcome in outcomes] == [None, "forked", "forked"], outcomes
