@@ -7,8 +7,10 @@ Pure functions of values. The order in which causes are looked at is the whole p
 3. what the tool said in its reply, which only speaks about itself;
 4. how its process ended, when it said nothing.
 
-So inside and outside never contradict each other unseen: a reply counts only where nothing outside says otherwise. What
-a tool survived (a refused fork, a child killed for its memory) is told in the evidence and does not change the status.
+So inside and outside never contradict each other unseen: a reply counts only where nothing outside says otherwise. A
+process that replied and was then ended by a signal, or with a code that does not go with its reply, did not end as it
+says, so nobody gains more by forging a reply than by returning the same value. What a tool survived (a refused fork, a
+child killed for its memory) is told in the evidence and does not change the status.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from sandbox.ports import Reading
 from sandbox.wire.messages import Ended, ExceptionReply, ExitedReply, TooLargeReply, ValueReply, parse_reply
 
 _HEAD_BYTES: Final = 4
+_EXIT_CODES: Final = {ValueReply: 0, ExceptionReply: 0, TooLargeReply: 0, ExitedReply: 1}
+"""What a runner's child exits with after each reply."""
 _MOST_WARNINGS, _LONGEST_WARNING = 20, 1000
 _LONGEST_NAME, _LONGEST_MESSAGE, _LONGEST_TRACEBACK = 200, 8192, 32768
 """Twice what a runner sends, which shortens with more care: these only meet a reply that the tool forged."""
@@ -112,8 +116,7 @@ def _by_the_engine(ending: Ending) -> Verdict | None:
 
 def _by_the_kernel(ending: Ending) -> Verdict | None:
     ended = ending.ended
-    has_reply = len(ending.value) > _HEAD_BYTES
-    if ended.killed_by == "memory" or (ending.reading.out_of_memory_kills and not has_reply):
+    if ended.killed_by == "memory" or (ending.reading.out_of_memory_kills and not _ended_after_a_reply(ending)):
         return _memory(ending)
     if ended.killed_by == "cpu" or (ended.signal in (signal.SIGXCPU, signal.SIGKILL) and _used_up_cpu(ending)):
         return _cpu(ending)
@@ -122,14 +125,21 @@ def _by_the_kernel(ending: Ending) -> Verdict | None:
     return None
 
 
+def _ended_after_a_reply(ending: Ending) -> bool:
+    """Whether there is a reply, and nothing outside speaks against it yet."""
+    return len(ending.value) > _HEAD_BYTES and ending.ended.signal is None
+
+
 def _by_its_reply(ending: Ending) -> Verdict | None:
-    if len(ending.value) <= _HEAD_BYTES:
+    if not _ended_after_a_reply(ending):
         return None
     size = int.from_bytes(ending.value[:_HEAD_BYTES], "big")
     try:
         reply = parse_reply(ending.value[_HEAD_BYTES : _HEAD_BYTES + size])
     except ProtocolError as error:
         return _unreadable(ending, error)
+    if ending.ended.exit_code not in (None, _EXIT_CODES[type(reply)]):
+        return None
     if isinstance(reply, ValueReply):
         return Verdict(Status.OK, value=reply.value, warnings=_warnings(reply))
     if isinstance(reply, TooLargeReply):
@@ -146,7 +156,7 @@ def _warnings(reply: ValueReply) -> tuple[str, ...]:
 
 def _unreadable(ending: Ending, error: ProtocolError) -> Verdict | None:
     """Something was written where the reply goes: by a tool that forged it, or that was killed while writing it."""
-    if ending.was_lost or ending.ended.signal is not None:
+    if ending.was_lost or ending.ended.exit_code:
         return None
     return Verdict(Status.EXCEPTION, Failure(type="UnreadableReply", message=str(error)[:500]))
 
