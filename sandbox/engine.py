@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from sandbox.admission import Admission
@@ -31,10 +31,12 @@ from sandbox.environments import Environment, bare_environment
 from sandbox.errors import BoxLost, EngineClosed, EnvironmentUnavailable, IsolationUnavailable
 from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Shaped, Status, Timing, ToolName, Usage
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, shape_value
-from sandbox.policy import Limits, Policy, load, tighten
+from sandbox.policy import Limits, Policy, Strength, load, tighten
 from sandbox.pool import BoxKey, Loan, Pool
 from sandbox.spec import CallSpec
 from sandbox.tools import Binding, Tool, bind, read_tool
+
+Result = TypeVar("Result")
 
 DEFAULT_CONCURRENCY: Final = 32
 DEFAULT_WARM_MEMORY: Final = 2 << 30
@@ -83,13 +85,18 @@ class _Call:
     environment: Environment
     clock: _Clock
 
-    @property
-    def key(self) -> BoxKey:
-        return BoxKey(self.environment.key, self.box_policy.digest, self.spec.tenant)
+    def key(self, *, is_plain: bool) -> BoxKey:
+        return BoxKey(self.environment.key, self.box_policy.digest, self.spec.tenant, is_plain)
+
+    def plan(self, *, is_plain: bool) -> BoxPlan:
+        preload = tuple(preloadable(self.tool))
+        return BoxPlan(self.box_policy, self.environment, preload=preload, is_plain=is_plain)
 
     @property
-    def plan(self) -> BoxPlan:
-        return BoxPlan(self.box_policy, self.environment, preload=tuple(preloadable(self.tool)))
+    def accepts_plain(self) -> bool:
+        """Whether limits and filters alone will do."""
+        isolation = self.box_policy.isolation
+        return isolation.minimum is Strength.PLAIN and not any("namespace" in layer for layer in isolation.require)
 
 
 class _NeverStarted(Exception):
@@ -107,6 +114,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._is_closed = False
+        self._lacks_walls = False
 
     @property
     def pool(self) -> Pool:
@@ -129,8 +137,11 @@ class Engine:
         """Have the environment and a warm box for such calls ready."""
         async with self._under_way():
             call = self._read(spec)
-            async with self._pool.lend(call.key, call.plan) as loan:
-                loan.warm.preload(preloadable(call.tool))
+            await self._as_walled_as_can_be(call, lambda: self._warm_up(call))
+
+    async def _warm_up(self, call: _Call) -> None:
+        async with self._lend(call) as loan:
+            loan.warm.preload(preloadable(call.tool))
 
     async def close(self) -> None:
         """End every call and close every box; nothing is left behind."""
@@ -183,16 +194,30 @@ class Engine:
 
     async def _run_in_a_box(self, call: _Call, arguments: Mapping[str, object], on_output: OnOutput | None) -> Outcome:
         request = build_request(call.spec, call.tool, arguments, call.policy)
-        for attempt in range(1, _ATTEMPTS + 1):
+        for _ in range(_ATTEMPTS):
             try:
-                return await self._try(call, request, on_output)
+                return await self._as_walled_as_can_be(call, lambda: self._try(call, request, on_output))
             except _NeverStarted as error:
-                if attempt == _ATTEMPTS:
-                    raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {error}") from None
-        raise AssertionError("the loop returns or raises")
+                reason = str(error)
+        raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {reason}")
+
+    async def _as_walled_as_can_be(self, call: _Call, attempt: Callable[[], Awaitable[Result]]) -> Result:
+        """Once more in the plain form, where this host turns out to lack walls and the call's policy accepts that."""
+        try:
+            return await attempt()
+        except IsolationUnavailable:
+            if not call.accepts_plain or self._lacks_walls:
+                raise
+            self._lacks_walls = True
+            return await attempt()
+
+    def _lend(self, call: _Call) -> AbstractAsyncContextManager[Loan]:
+        """A box; plain only where this host was found to lack walls and the call's policy accepts that."""
+        is_plain = self._lacks_walls and call.accepts_plain
+        return self._pool.lend(call.key(is_plain=is_plain), call.plan(is_plain=is_plain))
 
     async def _try(self, call: _Call, request: bytes, on_output: OnOutput | None) -> Outcome:
-        async with self._pool.lend(call.key, call.plan) as loan:
+        async with self._lend(call) as loan:
             call.clock.mark("boxed")
             is_clean = False
             try:

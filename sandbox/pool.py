@@ -33,6 +33,7 @@ class BoxKey:
     environment: str
     policy: str
     tenant: str
+    is_plain: bool = False
 
 
 @dataclass(slots=True, eq=False)

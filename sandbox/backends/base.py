@@ -60,6 +60,8 @@ class BoxPlan:
     policy: Policy
     interpreter: Interpreter
     preload: tuple[str, ...] = ()
+    is_plain: bool = False
+    """Without namespaces: limits and filters only, for policies that accept it on hosts that have no more."""
 
 
 class Box(ABC):

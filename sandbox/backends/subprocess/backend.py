@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import compileall
+import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from sandbox.backends.subprocess.tree import build_tree
 from sandbox.backends.subprocess.walls import box_user, box_walls, call_walls, current_caller
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
-from sandbox.policy import Layer, NetworkMode, Policy, Strength
+from sandbox.policy import Layer, NetworkMode, Policy, Strength, format_bytes
 from sandbox.resources import folder
 
 
@@ -40,16 +42,16 @@ class SubprocessBackend(Backend):
 
     async def open(self, plan: BoxPlan) -> SubprocessBox:
         _refuse_what_cannot_be(plan.policy)
-        group = self._new_group(plan.policy)
-        caller = current_caller()
-        user = box_user(caller)
         tree = build_tree(
             folders=plan.interpreter.folders,
             hidden=plan.interpreter.hidden,
             readable=plan.policy.filesystem.readable,
             reaches_network=plan.policy.network.mode is not NetworkMode.NONE,
         )
-        zygote = Group(group.hierarchies, f"{group.path}/zygote") if group else None
+        caller = current_caller()
+        user = box_user(caller)
+        group = self._new_group(plan.policy)
+        zygote = group.below("zygote") if group else None
         try:
             process, channel = spawn(plan.interpreter.python, runner_folder(), group=zygote)
         except OSError as error:
@@ -59,11 +61,11 @@ class SubprocessBackend(Backend):
             process,
             channel,
             walls={
-                "box": box_walls(plan.policy, tree, caller=caller, user=user, groups=places),
-                "call": call_walls(plan.policy, caller=caller, user=user, is_metered=group is not None),
+                "box": box_walls(plan, tree, caller=caller, user=user, groups=places),
+                "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
                 "slots": group is not None,
             },
-            protection=self._protection(plan.policy, user=user, is_metered=group is not None),
+            protection=self._protection(plan, user=user, measured=zygote.in_force() if zygote else None),
             group=group,
             limits=plan.policy.limits,
         )
@@ -83,41 +85,49 @@ class SubprocessBackend(Backend):
             self._owner = Group(self._hierarchies, f"{groups.owner_name()}-{id(self):x}")
             self._owner.create(passes_on=True)
         self._boxes += 1
-        box = Group(self._hierarchies, f"{self._owner.path}/{self._boxes}")
+        is_free = policy.limits.cpus >= (os.cpu_count() or 1)
+        hierarchies = self._hierarchies.without_quota() if is_free else self._hierarchies
+        box = Group(hierarchies, f"{self._owner.path}/{self._boxes}")
         box.create(passes_on=True)
-        zygote = Group(self._hierarchies, f"{box.path}/zygote")
+        zygote = box.below("zygote")
         zygote.create()
         zygote.limit(policy.limits)
         return box
 
-    def _protection(self, policy: Policy, *, user: int, is_metered: bool) -> Protection:
-        reason = self._hierarchies if isinstance(self._hierarchies, str) else "limits read back from the group"
+    def _protection(self, plan: BoxPlan, *, user: int, measured: Mapping[str, int] | None) -> Protection:
         caller = current_caller()
         return Protection(
             backend=self.name,
             isolation=Isolation.PROCESS,
             layers={
-                Layer.CGROUP.value: LayerState(in_force=is_metered, detail=reason),
+                Layer.CGROUP.value: self._groups_state(measured),
                 Layer.OWN_UID.value: LayerState(
                     in_force=caller.is_root,
                     detail=f"uid {user} is this box's alone" if caller.is_root else "the engine is not root",
                 ),
             },
-            limits=_outer_limits(policy, is_metered=is_metered),
-            network=policy.network.mode.value,
+            limits=_outer_limits(plan.policy, measured),
+            network=plan.policy.network.mode.value,
             user=str(user),
         )
 
+    def _groups_state(self, measured: Mapping[str, int] | None) -> LayerState:
+        if measured is None or isinstance(self._hierarchies, str):
+            return LayerState(in_force=False, detail=str(self._hierarchies))
+        limits = f"memory {format_bytes(measured['memory'])}, {measured['processes']} processes"
+        return LayerState(in_force=True, detail=f"version {self._hierarchies.version}; read back: {limits}")
 
-def _outer_limits(policy: Policy, *, is_metered: bool) -> dict[str, LimitState]:
+
+def _outer_limits(policy: Policy, measured: Mapping[str, int] | None) -> dict[str, LimitState]:
     """The limits that are enforced from outside of the call's processes, and by what."""
     limits = policy.limits
-    by_group = "control group" if is_metered else "watch over the call's processes"
+    found = measured or {"memory": limits.memory, "processes": limits.processes}
+    by_group = "control group" if measured else "watch over the call's processes"
     return {
         "wall": LimitState(value=limits.wall, enforced_by="the engine's clock"),
         "cpu": LimitState(value=limits.cpu, enforced_by=by_group),
-        "memory": LimitState(value=limits.memory, enforced_by=by_group),
-        "processes": LimitState(value=limits.processes, enforced_by="control group" if is_metered else "rlimit"),
+        "memory": LimitState(value=found["memory"], enforced_by=by_group),
+        "processes": LimitState(value=found["processes"], enforced_by="control group" if measured else "rlimit"),
         "output": LimitState(value=limits.output, enforced_by="the engine"),
         "value": LimitState(value=limits.value, enforced_by="the engine"),
     }

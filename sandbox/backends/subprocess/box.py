@@ -74,7 +74,7 @@ class SubprocessBox(Box):
         return [self._new_slot(self._group) for _ in range(count)]
 
     def _new_slot(self, box: Group) -> GroupSlot:
-        group = Group(box.hierarchies, f"{box.path}/{self._next_slot}")
+        group = box.below(str(self._next_slot))
         group.create()
         group.limit(self._limits)
         self._next_slot += 1

@@ -37,6 +37,38 @@ _START_TIME: Final = 19  # in /proc/<pid>/stat, counted from behind the program'
 
 
 @dataclass(frozen=True, slots=True)
+class _Names:
+    """What the files are called, and how the quota is spelled."""
+
+    memory: str
+    swap: str
+    swap_includes_memory: bool
+    usage: str
+    quota: str
+    quota_text: str
+
+
+_NAMES: Final = {
+    1: _Names(
+        memory="memory.limit_in_bytes",
+        swap="memory.memsw.limit_in_bytes",
+        swap_includes_memory=True,
+        usage="memory.usage_in_bytes",
+        quota="cpu.cfs_quota_us",
+        quota_text="{}",
+    ),
+    2: _Names(
+        memory="memory.max",
+        swap="memory.swap.max",
+        swap_includes_memory=False,
+        usage="memory.current",
+        quota="cpu.max",
+        quota_text="{} {}",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Hierarchies:
     """Where this engine's groups go: a parent folder per controller (version 1) or one for all (version 2)."""
 
@@ -47,6 +79,10 @@ class Hierarchies:
     def folders(self) -> tuple[Path, ...]:
         """Each parent once."""
         return tuple(dict.fromkeys(self.parents.values()))
+
+    def without_quota(self) -> Hierarchies:
+        """The same for boxes that may use every processor: one hierarchy fewer to enter."""
+        return Hierarchies(self.version, {name: parent for name, parent in self.parents.items() if name != "cpu"})
 
 
 def find_hierarchies() -> Hierarchies | str:
@@ -153,6 +189,10 @@ class Group:
     hierarchies: Hierarchies
     path: str
 
+    def below(self, name: str) -> Group:
+        """A group inside this one."""
+        return Group(self.hierarchies, f"{self.path}/{name}")
+
     def folder(self, controller: str) -> Path:
         """Where the controller keeps its files of this group."""
         return self.hierarchies.parents[controller] / self.path
@@ -179,32 +219,24 @@ class Group:
     def limit(self, limits: Limits) -> None:
         """Put the limits of one call on it."""
         memory, processes = limits.memory + _GUARD_BYTES, limits.processes + GUARD_PROCESSES
-        if self.hierarchies.version == 1:
-            _write(self.folder("memory") / "memory.limit_in_bytes", memory)
-            with suppress(OSError):
-                _write(self.folder("memory") / "memory.memsw.limit_in_bytes", memory)
-            _write(self.folder("pids") / "pids.max", processes)
-        else:
-            _write(self.folder("memory") / "memory.max", memory)
-            with suppress(OSError):
-                _write(self.folder("memory") / "memory.swap.max", 0)
-            _write(self.folder("pids") / "pids.max", processes)
-        self._limit_cpus(limits.cpus)
+        names = _NAMES[self.hierarchies.version]
+        _write(self.folder("memory") / names.memory, str(memory))
+        with suppress(OSError):  # no swap is accounted for on this kernel
+            _write(self.folder("memory") / names.swap, str(memory) if names.swap_includes_memory else "0")
+        _write(self.folder("pids") / "pids.max", str(processes))
+        if "cpu" in self.hierarchies.parents:
+            _write(self.folder("cpu") / names.quota, names.quota_text.format(limits.cpus * _PERIOD_US, _PERIOD_US))
 
-    def _limit_cpus(self, cpus: int) -> None:
-        if cpus >= (os.cpu_count() or 1) or "cpu" not in self.hierarchies.parents:
-            return
-        with suppress(OSError):
-            if self.hierarchies.version == 1:
-                _write(self.folder("cpu") / "cpu.cfs_quota_us", cpus * _PERIOD_US)
-            else:
-                (self.folder("cpu") / "cpu.max").write_text(f"{cpus * _PERIOD_US} {_PERIOD_US}")
+    def in_force(self) -> dict[str, int]:
+        """The limits as the kernel has them, read back, without the guard's share."""
+        memory = (self.folder("memory") / _NAMES[self.hierarchies.version].memory).read_text()
+        processes = (self.folder("pids") / "pids.max").read_text()
+        return {"memory": int(memory) - _GUARD_BYTES, "processes": int(processes) - GUARD_PROCESSES}
 
     def memory_bytes(self) -> int:
         """What it and the groups below it hold now."""
-        name = "memory.usage_in_bytes" if self.hierarchies.version == 1 else "memory.current"
         try:
-            return int((self.folder("memory") / name).read_text())
+            return int((self.folder("memory") / _NAMES[self.hierarchies.version].usage).read_text())
         except OSError:
             return 0
 
@@ -214,5 +246,5 @@ class Group:
         return all(gone)
 
 
-def _write(path: Path, value: int) -> None:
-    path.write_text(str(value))
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)

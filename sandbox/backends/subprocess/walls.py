@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from sandbox.backends.base import BoxPlan
 from sandbox.backends.subprocess.seccomp import ARCHITECTURES, Sockets, compile_profile, load_profile
 from sandbox.backends.subprocess.tree import TOOL_USER, WORKPLACE, Tree
 from sandbox.errors import IsolationUnavailable
@@ -65,36 +67,47 @@ def namespaces(policy: Policy) -> list[str]:
     return [kind for kind in NAMESPACES if kind not in shared]
 
 
-def box_walls(policy: Policy, tree: Tree, *, caller: Caller, user: int, groups: Sequence[str]) -> dict[str, JsonValue]:
+def box_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, groups: Sequence[str]) -> dict[str, JsonValue]:
     """The outer ring."""
     group = user if caller.is_root else caller.gid
-    kinds = [kind for kind in namespaces(policy) if kind != "user" or not caller.is_root]
+    kinds = [kind for kind in namespaces(plan.policy) if kind != "user" or not caller.is_root]
     return {
         **tree.plan(),
-        "namespaces": list(kinds),
+        "namespaces": [] if plan.is_plain else [*kinds],
         "identity": [caller.uid, caller.gid],
         "user": [user, group],
-        "filter": _filter("runner"),
+        "filter": _filter("runner", Sockets.INTERNET),
         "groups": list(groups),
     }
 
 
-def call_walls(policy: Policy, *, caller: Caller, user: int, is_metered: bool) -> dict[str, JsonValue]:
-    """The inner ring."""
-    limits = policy.limits
+def call_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, is_metered: bool) -> dict[str, JsonValue]:
+    """The inner ring. Where there is no network namespace to be alone in, no socket can be made but local ones."""
+    policy, limits = plan.policy, plan.policy.limits
     group = user if caller.is_root else caller.gid
+    reaches_network = policy.network.mode is NetworkMode.HOST
     return {
-        "namespaces": list(namespaces(policy)),
+        "namespaces": [] if plan.is_plain else [*namespaces(policy)],
         "required": [layer.value for layer in policy.isolation.require if layer is not Layer.CGROUP],
         "user": list(TOOL_USER),
         "outside": [user, group],
-        "workplace": {"path": WORKPLACE, "size": limits.disk, "inodes": limits.inodes},
-        "landlock": {"execute": ["/"], "write": [WORKPLACE, "/dev", "/proc"], "network": True},
-        "filter": _filter("tool"),
+        "workplace": None if plan.is_plain else {"path": WORKPLACE, "size": limits.disk, "inodes": limits.inodes},
+        "folder": tempfile.gettempdir(),
+        "landlock": _landlock(tree, is_plain=plan.is_plain, reaches_network=reaches_network),
+        "filter": _filter("tool", Sockets.UNIX if plan.is_plain and not reaches_network else Sockets.INTERNET),
         "limits": process_limits(policy, is_metered=is_metered),
         "cpus": [*choose_cpus(limits.cpus)],
         "watch": None if is_metered else _watch(policy),
     }
+
+
+def _landlock(tree: Tree, *, is_plain: bool, reaches_network: bool) -> dict[str, JsonValue]:
+    """In a box, all of its tree can be read. In the plain form the tree is the host's, so only what a box would show;
+    there the call's own folder is added by the guard that makes it."""
+    if not is_plain:
+        return {"execute": ["/"], "write": [WORKPLACE, "/dev", "/proc"], "network": True}
+    shown = sorted({source for source, _, _ in tree.binds})
+    return {"execute": [*shown, "/proc"], "write": ["/dev"], "network": reaches_network}
 
 
 def process_limits(policy: Policy, *, is_metered: bool) -> dict[str, JsonValue]:
@@ -133,7 +146,7 @@ def _watch(policy: Policy) -> dict[str, JsonValue]:
 
 
 @cache
-def _filter(name: str) -> str:
+def _filter(name: str, sockets: Sockets) -> str:
     """The system-call filter of that name as the bytes of its program, in base64."""
     machine = os.uname().machine
     if machine not in ARCHITECTURES:
@@ -142,5 +155,5 @@ def _filter(name: str) -> str:
             missing=(Layer.SECCOMP.value,),
             remedy=f"run on one of {', '.join(ARCHITECTURES)}",
         )
-    program = compile_profile(load_profile(name), machine=machine, sockets=Sockets.INTERNET)
+    program = compile_profile(load_profile(name), machine=machine, sockets=sockets)
     return base64.b64encode(program).decode()

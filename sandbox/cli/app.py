@@ -1,0 +1,53 @@
+"""Every command. A new one is one file and one line here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from sandbox.cli.doctor import doctor
+from sandbox.cli.policy_explain import explain
+from sandbox.cli.policy_list import list_policies
+from sandbox.cli.policy_show import show_policy
+from sandbox.cli.run import run
+from sandbox.cli.terminal import show
+
+_SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    add_completion=False,
+    context_settings=_SETTINGS,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help is there in half the time
+)
+policy = typer.Typer(help="See what policies grant, and what enforces them here.", no_args_is_help=False)
+
+app.command("run")(run)
+app.command("doctor")(doctor)
+app.add_typer(policy, name="policy")
+policy.command("list")(list_policies)
+policy.command("show")(show_policy)
+policy.command("explain")(explain)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        show(f"sandbox {version('sandbox-engine')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Run tools, pieces of Python source, in boxes that the host's kernel walls off.
+
+    Exit codes: 0 ok, 1 the tool failed, 2 usage, source or arguments, 3 a limit, 4 environment, 5 backend or isolation,
+    130 cancelled.
+    """

@@ -1,0 +1,110 @@
+"""From whatever happened to an exit code: every way a command can end is here.
+
+    0 ok   1 the tool failed   2 usage, source or arguments   3 a limit   4 environment   5 backend or isolation
+    130 cancelled: SIGINT, SIGTERM or SIGHUP   141 the reader of our output went away
+
+Nobody who uses the command line ever sees a Python traceback of ours. What we did not foresee is one line too, and
+`SANDBOX_TRACEBACK=1` lets whoever reports it show the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from types import FrameType
+from typing import Any, Final
+
+from sandbox.cli.error_report import Told, report_error
+from sandbox.cli.terminal import ReaderGone, Unwritable, prepare_streams, tell
+from sandbox.errors import SandboxError
+
+USAGE: Final = 2
+UNAVAILABLE: Final = 5
+CANCELLED: Final = 130
+READER_GONE: Final = 141
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Interrupts:
+    """Raises `KeyboardInterrupt` for each signal that asks us to end, and remembers that one came: what is torn down
+    because of it may raise something else on the way out."""
+
+    def __init__(self) -> None:
+        self.came = False
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and background jobs set it
+                signal.signal(number, self._interrupt)
+
+    def stop(self) -> None:
+        """We are ending already: what is left is one line to write."""
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+
+def exit_code_of(words: list[str]) -> int:
+    """Run one command line; what went wrong has been told when this returns."""
+    prepare_streams()
+    as_json = "--json" in words
+    interrupts = _Interrupts()
+    problem: BaseException | None = None
+    code = 0
+    try:
+        code = _obeyed(words)
+    except ReaderGone:
+        return READER_GONE
+    except (Exception, KeyboardInterrupt) as error:
+        problem = error
+    interrupts.stop()
+    if interrupts.came:
+        problem = KeyboardInterrupt()
+    if problem is None:
+        return code
+    told, code = _judged(problem)
+    _report(told, as_json=as_json)
+    return code
+
+
+def _obeyed(words: list[str]) -> int:
+    from sandbox.cli.app import app
+
+    code: Any = app(words or ["--help"], prog_name="sandbox", standalone_mode=False)
+    return code if isinstance(code, int) and words else 0 if words else USAGE
+
+
+def _report(told: Told, *, as_json: bool) -> None:
+    try:
+        report_error(told, as_json=as_json and told.type != Unwritable.__name__)
+    except (ReaderGone, Unwritable):
+        report_error(told, as_json=False)
+
+
+def _judged(error: BaseException) -> tuple[Told, int]:
+    if isinstance(error, SandboxError):
+        return Told(type(error).__name__, error.message, error.remedy), error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return Told("Cancelled", "cancelled: the call was killed and its box closed"), CANCELLED
+    if isinstance(error, Unwritable):
+        return Told(Unwritable.__name__, str(error)), UNAVAILABLE
+    usage = _usage_complaint(error)
+    if usage is not None:
+        return usage, USAGE
+    if os.environ.get("SANDBOX_TRACEBACK"):
+        tell("".join(traceback.format_exception(error)))
+    message = f"something is wrong inside sandbox: {type(error).__name__}: {str(error)[:500]}"
+    return Told("InternalError", message, "please report it, with what SANDBOX_TRACEBACK=1 adds"), UNAVAILABLE
+
+
+def _usage_complaint(error: BaseException) -> Told | None:
+    """What typer's parser says. Its errors have had two homes, typer's own and click's; both can be asked alike."""
+    format_message = getattr(error, "format_message", None)
+    if format_message is None:
+        return None
+    path = getattr(getattr(error, "ctx", None), "command_path", "sandbox")
+    message = str(format_message()).rstrip(".")
+    return Told("UsageError", message[:1].lower() + message[1:], f"{path} --help")

@@ -1,0 +1,43 @@
+"""Measured figures as people read them: rounded, in the unit that suits. Limits are exact and written by the policy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def rounded_seconds(seconds: float) -> str:
+    """`6.3 ms`, `120 ms`, `1.01 s`, `2 min 5 s`."""
+    if seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def rounded_bytes(size: float) -> str:
+    """`512 B`, `4.2 MiB`, `512 MiB`."""
+    for unit in _UNITS:
+        if size < 1023.5 or unit == _UNITS[-1]:
+            break
+        size /= 1024
+    return f"{size:.1f} {unit}" if size < 99.95 and size != int(size) else f"{size:.0f} {unit}"
+
+
+def limit_figure(name: str | None, value: object, *, exact: bool) -> str:
+    """A value of the limit of that name in its unit; as it is when the name says none."""
+    from sandbox.policy import Limits, format_bytes, format_seconds
+    from sandbox.policy.quantities import Unit
+
+    field = Limits.model_fields.get(name or "")
+    if field is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if Unit.SECONDS in field.metadata:
+        return format_seconds(value) if exact else rounded_seconds(value)
+    if Unit.BYTES in field.metadata:
+        return format_bytes(int(value)) if exact else rounded_bytes(value)
+    return str(value)

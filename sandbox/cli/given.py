@@ -1,0 +1,125 @@
+"""What the command line gives a call, read: arguments, limits and variables. Whatever is odd about it is a `SpecError`.
+
+Nothing is guessed: a key that is given twice, here and there, is refused instead of deciding which one was meant. The
+text of `-a` stays text; what it becomes is decided by the types the tool declares.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, Final, NoReturn
+
+from sandbox.errors import SpecError
+
+LARGEST_ARGUMENTS: Final = 128 << 20
+"""Above what any shipped policy takes, so that the policy is what says no."""
+
+
+def read_arguments(document: str | None, pairs: Sequence[str]) -> dict[str, Any]:
+    """The arguments of `--args` and `-a` together."""
+    arguments = _object(document) if document is not None else {}
+    for name, value in read_pairs(pairs, option="-a").items():
+        if name in arguments:
+            raise SpecError(f"argument {name[:80]!r} is given by -a and by --args", remedy="give it once")
+        arguments[name] = value
+    return arguments
+
+
+def read_pairs(pairs: Sequence[str], *, option: str) -> dict[str, str]:
+    """The `NAME=VALUE` pairs of an option that can be repeated."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise SpecError(f"{option} {pair[:80]!r} is not NAME=VALUE", remedy=f"write it like {option} city=Oslo")
+        if name in found:
+            raise SpecError(f"{option} gives {name[:80]!r} twice", remedy="give it once")
+        found[name] = value
+    return found
+
+
+def read_limits(timeout: str | None, pairs: Sequence[str]) -> dict[str, str]:
+    """The limits that the call asks for; what they may be is the policy's to say."""
+    limits = read_pairs(pairs, option="--limit")
+    if timeout is None:
+        return limits
+    if "wall" in limits:
+        raise SpecError("--timeout and --limit wall=… are the same limit", remedy="give it once")
+    return {**limits, "wall": timeout}
+
+
+def _object(document: str) -> dict[str, Any]:
+    text, origin = _text(document)
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repetition)
+    except RecursionError:
+        raise SpecError(f"{origin} is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise SpecError(f"{origin} is not JSON: {error.msg}, {place}", remedy=_EXAMPLE) from None
+    except ValueError as error:
+        raise SpecError(f"{origin} cannot be read: {str(error)[:200]}") from None
+    if not isinstance(value, dict):
+        raise SpecError(f"{origin} must be a JSON object, one member for each argument", remedy=_EXAMPLE)
+    return value
+
+
+_EXAMPLE: Final = """write it like --args '{"city": "Oslo"}', @FILE, or - for standard input"""
+
+
+def _without_repetition(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        names = [name for name, _ in members]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{repeated[:80]!r} is given twice")
+    return found
+
+
+def _text(document: str) -> tuple[str, str]:
+    """The JSON text, and what to call it."""
+    if document == "-":
+        return _standard_input(), "standard input (--args -)"
+    if document.startswith("@"):
+        return _file(document[1:]), f"{document[1:] or 'the file of --args'}"
+    return document, "--args"
+
+
+def _standard_input() -> str:
+    if sys.stdin is None:
+        raise SpecError("--args - reads standard input, which is closed")
+    try:
+        return _decoded(sys.stdin.buffer, origin="standard input")
+    except OSError as error:
+        raise SpecError(f"standard input cannot be read: {error.strerror}") from None
+
+
+def _file(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return _decoded(file, origin=path)
+    except OSError as error:
+        raise SpecError(f"the file of --args, {path!r}, cannot be read: {error.strerror}") from None
+    except ValueError:
+        _no_path(path)
+
+
+def _no_path(path: str) -> NoReturn:
+    raise SpecError(f"the file of --args, {path!r}, is not a path") from None
+
+
+def _decoded(file: BinaryIO, *, origin: str) -> str:
+    content = file.read(LARGEST_ARGUMENTS + 1)
+    if len(content) > LARGEST_ARGUMENTS:
+        raise SpecError(f"{origin} holds more than {LARGEST_ARGUMENTS >> 20} MiB, too much for arguments")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{origin} is not UTF-8 text, from byte {error.start} on") from None
+
+
+def merged_fields(**fields: Any) -> Mapping[str, Any]:
+    """The fields of a call that were given at all."""
+    return {name: value for name, value in fields.items() if value not in (None, {}, "")}

@@ -1,0 +1,134 @@
+"""An outcome for people: what the tool said, then its value, then what became of the call.
+
+To stdout goes what the tool wrote to its stdout, and last the value: text as it is, anything else as JSON. A tool that
+returns nothing (None) shows nothing. To stderr goes what it wrote to its stderr, then for a call that is not ok what is
+wrong with it, and last one line of figures. So a pipe gets the result and nothing else, whatever happened.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Final
+
+from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
+from sandbox.cli.terminal import glyph, is_terminal, painted, show, tell
+from sandbox.cli.visible import one_line, visible
+from sandbox.outcome import Json, Outcome, Problem, Status, portable
+
+_WIDEST_LINE: Final = 80
+_MOST_COLOURED: Final = 100_000
+_INDENT: Final = "  "
+_LIMIT_FACTS: Final = ("limit", "measured")
+
+
+def report_outcome(outcome: Outcome, *, is_output_shown: bool = False) -> None:
+    """Write all of it; the tool's own output only where it was not already shown as it came."""
+    if not is_output_shown:
+        show(_ended(visible(outcome.stdout.text)))
+        tell(_ended(visible(outcome.stderr.text)))
+    if outcome.ok:
+        show_value(outcome.value)
+    else:
+        tell(painted(headline(outcome), "red", on=sys.stderr) + "\n")
+        tell("".join(f"{_INDENT}{line}\n" for line in details(outcome)))
+    for warning in [*outcome.warnings, *(outcome.receipt.notes if outcome.receipt else ())]:
+        tell(painted(f"warning: {one_line(warning)}", "yellow", on=sys.stderr) + "\n")
+    tell(painted(summary(outcome), "dim", on=sys.stderr) + "\n")
+
+
+def show_value(value: Json) -> None:
+    """The value alone; coloured where somebody looks and it is short enough to be looked at."""
+    if value is None:
+        return
+    if isinstance(value, str):
+        show(_ended(visible(value)))
+        return
+    text = visible(value_json(value))
+    is_plain = not is_terminal(sys.stdout) or len(text) > _MOST_COLOURED
+    show(f"{text}\n" if is_plain else _coloured(text))
+
+
+def value_json(value: Json) -> str:
+    """On one line where it fits, otherwise indented."""
+    fit = portable(value)
+    line = json.dumps(fit, ensure_ascii=False)
+    return line if len(line) <= _WIDEST_LINE else json.dumps(fit, ensure_ascii=False, indent=2)
+
+
+def _coloured(text: str) -> str:
+    from rich.console import Console
+    from rich.highlighter import JSONHighlighter
+    from rich.text import Text
+
+    console = Console(file=sys.stdout)
+    with console.capture() as captured:
+        console.print(JSONHighlighter()(Text(text)), soft_wrap=True)
+    return captured.get()
+
+
+def headline(outcome: Outcome) -> str:
+    """What became of a call that is not ok: `exception: ValueError: no such city`."""
+    status = outcome.status.value
+    if outcome.limit_name and outcome.status is Status.LIMIT:
+        status += f" {outcome.limit_name}"
+    if outcome.status is Status.INVALID and outcome.problems:
+        return f"{status}: the arguments do not fit {visible(outcome.tool.name)}"
+    if outcome.error is None:
+        return status
+    message = visible(outcome.error.message).strip().replace("\n", f"\n{_INDENT}")
+    kind = visible(outcome.error.type)
+    is_told = kind.lower() == status or kind in message
+    return ": ".join(part for part in (status, "" if is_told else kind, message) if part)
+
+
+def details(outcome: Outcome) -> list[str]:
+    """What else is known about it, line by line."""
+    lines = [_problem_line(problem) for problem in outcome.problems]
+    if outcome.error is not None and outcome.error.traceback:
+        lines += visible(outcome.error.traceback).strip("\n").split("\n")
+    if limit := _limit_line(outcome):
+        lines.append(limit)
+    seen = {name: fact for name, fact in outcome.evidence.items() if name not in _LIMIT_FACTS or not limit}
+    if seen:
+        facts = (f"{name.replace('_', ' ')} {one_line(str(fact), most=80)}" for name, fact in seen.items())
+        lines.append(f"seen: {', '.join(facts)}")
+    return lines
+
+
+def _problem_line(problem: Problem) -> str:
+    """`count: must be an integer, got "x"`."""
+    path, message = one_line(problem.path), one_line(problem.message)
+    expected, got = one_line(str(problem.expected or "")), one_line(str(problem.got or ""))
+    told = [f"expected {expected}"] if expected and expected not in message else []
+    told += [f"got {got}"] if got and got != "nothing" else []
+    said = f"{message}; {', '.join(told)}" if told else message
+    return f"{path}: {said}" if path else said
+
+
+def _limit_line(outcome: Outcome) -> str | None:
+    name, limit = outcome.limit_name, outcome.evidence.get("limit")
+    if name is None or limit is None:
+        return None
+    line = f"limit {name}: {limit_figure(name, limit, exact=True)}"
+    measured = outcome.evidence.get("measured")
+    return line if measured is None else f"{line}, measured {limit_figure(name, measured, exact=False)}"
+
+
+def summary(outcome: Outcome) -> str:
+    """`ok · 12 ms · 4.2 MiB · cold · process`, without what was not measured."""
+    peak = outcome.usage.memory_peak_bytes
+    is_run = outcome.receipt is not None or outcome.environment is not None
+    parts = [
+        outcome.status.value,
+        rounded_seconds(outcome.usage.wall_s) if is_run else "nothing ran",
+        rounded_bytes(peak) if peak is not None else "",
+        outcome.timing.path if is_run else "",
+        outcome.receipt.isolation.value if outcome.receipt else "",
+    ]
+    return f" {glyph('·', plain='-', on=sys.stderr)} ".join(part for part in parts if part)
+
+
+def _ended(text: str) -> str:
+    """With a line break at its end, if there is any text."""
+    return text if not text or text.endswith("\n") else f"{text}\n"

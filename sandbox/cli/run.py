@@ -1,0 +1,148 @@
+"""`sandbox run`: one call of a tool in a file.
+
+The call runs on the engine's own thread and this one writes, so that a reader who pauses (a full pipe, Ctrl-S) holds
+back the tool and never the clock that limits it.
+
+With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for what is printed, and
+last the outcome itself, or `{"error": …}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sandbox.cli.terminal import is_terminal, show, show_document, tell
+from sandbox.cli.visible import VisiblePieces
+
+if TYPE_CHECKING:
+    from sandbox.client import Sandbox
+    from sandbox.outcome import Outcome
+
+Backend = Annotated[
+    str, typer.Option("--backend", metavar="NAME", envvar="SANDBOX_BACKEND", help="What opens the box.")
+]
+PolicyName = Annotated[
+    str,
+    typer.Option("--policy", metavar="NAME|FILE", envvar="SANDBOX_POLICY", help="The policy to run under."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
+
+
+def run(  # noqa: PLR0913  (each option is a parameter)
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The tool: a Python file with a public function.")],
+    *,
+    entry: Annotated[
+        str | None, typer.Option("--entry", metavar="NAME", help="The function to call, where the file has several.")
+    ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option("--args", metavar="JSON|@FILE|-", help="The arguments, as a JSON object; - is standard input."),
+    ] = None,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option("-a", metavar="NAME=VALUE", help="One argument; the tool's types say what its text means."),
+    ] = None,
+    policy: PolicyName = "default",
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="TIME", help="The longest it may take: 5, 5s, 500ms, 2m.")
+    ] = None,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="NAME=VALUE", help="A limit below the policy's own, such as memory=64MiB."),
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable for the tool's environment.")
+    ] = None,
+    tenant: Annotated[
+        str, typer.Option("--tenant", metavar="NAME", help="For whom; boxes are never shared between tenants.")
+    ] = "",
+    backend: Backend = "subprocess",
+    as_json: AsJson = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Show what the tool prints as it comes.")] = False,
+) -> int:
+    """Run a tool in a box, and show what came of it."""
+    from sandbox.cli.given import read_arguments, read_limits, read_pairs
+    from sandbox.client import Sandbox
+
+    arguments = read_arguments(args, pairs or [])
+    fields = {
+        "entry": entry,
+        "policy": policy,
+        "limits": read_limits(timeout, limits or []),
+        "env": read_pairs(env or [], option="--env"),
+        "tenant": tenant,
+        "filename": file.name.encode(errors="replace").decode() or "tool.py",
+    }
+    with Sandbox(backend=backend) as box:
+        if stream:
+            outcome = _streamed(box, file, arguments, fields, as_json=as_json)
+        else:
+            outcome = box.run(file, arguments, **fields)
+        _report(outcome, as_json=as_json, is_output_shown=stream)
+        return outcome.exit_code
+
+
+def _report(outcome: Outcome, *, as_json: bool, is_output_shown: bool) -> None:
+    if as_json:
+        is_read_by_people = is_terminal(sys.stdout) and not is_output_shown
+        show_document(outcome.to_json(indent=2 if is_read_by_people else None))
+        return
+    from sandbox.cli.outcome_report import report_outcome
+
+    report_outcome(outcome, is_output_shown=is_output_shown)
+
+
+def _streamed(
+    box: Sandbox, file: Path, arguments: Mapping[str, Any], fields: Mapping[str, Any], *, as_json: bool
+) -> Outcome:
+    from sandbox.streaming import Printed
+
+    writers = _Lines() if as_json else _Screen()
+    with closing(box.stream(file, arguments, **fields)) as events:
+        for event in events:
+            if isinstance(event, Printed):
+                writers.write(event.stream, event.text)
+            else:
+                writers.end()
+                return event.outcome
+    raise AssertionError("the last event is the outcome")
+
+
+class _Lines:
+    """What is printed, as one JSON document per piece."""
+
+    def write(self, stream: str, text: str) -> None:
+        show_document(json.dumps({"event": "printed", "stream": stream, "text": text}, ensure_ascii=False))
+
+    def end(self) -> None:
+        """Nothing is held back."""
+
+
+class _Screen:
+    """What is printed, to the streams it was printed to; at the end, both are at the beginning of a line."""
+
+    def __init__(self) -> None:
+        self._pieces = {"stdout": VisiblePieces(), "stderr": VisiblePieces()}
+        self._writes = {"stdout": show, "stderr": tell}
+        self._last = {"stdout": "\n", "stderr": "\n"}
+
+    def write(self, stream: str, text: str) -> None:
+        self._put(stream, self._pieces[stream].feed(text))
+
+    def end(self) -> None:
+        for stream, pieces in self._pieces.items():
+            self._put(stream, pieces.end())
+            if self._last[stream] != "\n":
+                self._put(stream, "\n")
+
+    def _put(self, stream: str, text: str) -> None:
+        if text:
+            self._writes[stream](text)
+            self._last[stream] = text[-1]

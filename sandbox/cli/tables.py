@@ -1,0 +1,84 @@
+"""Tables for people, drawn by rich; the only module that needs it always, so it is imported when one is drawn.
+
+What stands in a cell may come from a policy file or from a box, so it is never read as markup.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sandbox.cli.terminal import glyph, show
+from sandbox.cli.visible import visible
+
+_WIDEST: int = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text, and how it looks; `note` stands below it, in the background."""
+
+    text: str
+    style: str = ""
+    note: str = ""
+
+    def drawn(self) -> Text:
+        """As rich takes it."""
+        text = Text(visible(self.text), style=self.style)
+        if self.note:
+            text = Text.assemble(text, "\n" if self.text else "", (visible(self.note), "dim"))
+        return text
+
+
+def mark(good: bool, *, matters: bool = True) -> Cell:
+    """✓, or ✗ in the colour of how much it matters."""
+    if good:
+        return Cell(glyph("✓", plain="yes", on=sys.stdout), "bold green")
+    return Cell(glyph("✗", plain="NO", on=sys.stdout), "bold red" if matters else "bold yellow")
+
+
+def arrow(text: str | None) -> str:
+    """A remedy, as it stands below what it would mend."""
+    return f"{glyph('→', plain='->', on=sys.stdout)} {text}" if text else ""
+
+
+class Page:
+    """Tables and lines, one below the other, shown at once."""
+
+    def __init__(self) -> None:
+        self._parts: list[RenderableType] = []
+
+    def title(self, text: str, *, note: str = "") -> None:
+        """A heading."""
+        line = Text.assemble((visible(text), "bold"), (f"  {visible(note)}" if note else "", "dim"))
+        self._parts += ["", line] if self._parts else [line]
+
+    def line(self, text: str, *, style: str = "") -> None:
+        """One paragraph."""
+        self._parts.append(Text(visible(text), style=style))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, whole: int = 1) -> None:
+        """A table; the `whole` first columns stay as they are, and the others give way on a narrow terminal."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 2, 0, 0))
+        table.show_header = any(columns)
+        for number, column in enumerate(columns):
+            table.add_column(column, no_wrap=number < whole, overflow="fold")
+        for row in rows:
+            table.add_row(*(cell.drawn() for cell in row))
+        self._parts.append(Padding(table, (0, 0, 0, 1)))
+
+    def show(self) -> None:
+        """Draw it on stdout, as wide as the terminal, up to what a reader's eye can follow."""
+        console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+        width = min(console.width, _WIDEST)
+        with console.capture() as captured:
+            for part in self._parts:
+                console.print(part, width=width)
+        show("".join(f"{line.rstrip(' ')}\n" for line in captured.get().splitlines()))

@@ -1,0 +1,55 @@
+"""Foreign text made safe to look at: nothing in it can drive a terminal, and nothing in it is hidden from the reader.
+
+A tool's text may hold sequences that move the cursor, change the window's title, paste, or lie: bidirectional overrides
+show a line in another order than it has, and zero-width characters hide in it. Each such character is written as
+`\\u001b`, the form that JSON has for it too, so that JSON stays the same JSON. Line breaks and tabs stay, and `\\r\\n`
+becomes `\\n`. So do letters of every script, with the marks and joiners that they need.
+
+It does not depend on whether anybody looks: what is shown on a terminal and what goes into a file is the same text.
+`--json` is the exact way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, all but line feed and tab
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, or reordering
+    "\ud800-\udfff\U000e0000-\U000e007f]"  # half characters, and tags
+)
+
+
+def visible(text: str) -> str:
+    """The text with every character that could act, lie or hide written out."""
+    return _UNSAFE.sub(_written_out, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str, *, most: int = 300) -> str:
+    """The same on one line of bounded length."""
+    line = " ".join(visible(text[: 2 * most]).split())
+    return line if len(line) <= most and len(text) <= 2 * most else f"{line[: most - 1]}…"
+
+
+def _written_out(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+class VisiblePieces:
+    """The same for text that comes in pieces: a `\\r` waits for the piece that may begin with its `\\n`."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """What can be shown now."""
+        text = self._held + text
+        self._held = "\r" if text.endswith("\r") else ""
+        return visible(text.removesuffix("\r"))
+
+    def end(self) -> str:
+        """What was held back."""
+        held, self._held = self._held, ""
+        return visible(held)

@@ -1,0 +1,156 @@
+"""What a fake box answers for a tool: steps, one after the other, the last of which ends the call.
+
+Each step is a frozen value, made by a small function whose name reads as what the tool does. A script that ends without
+an ending returns None.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from sandbox.ports import Reading
+
+Excess: TypeAlias = Literal["memory", "cpu", "processes", "disk", "inodes", "open_files", "file_size"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prints:
+    """Some output; without end when it is repeated."""
+
+    stdout: bytes
+    stderr: bytes
+    is_repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What the call's slot will say it used."""
+
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """The function returns."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raises:
+    """The function raises."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Exits:
+    """The process ends; with a reply when it was `sys.exit`, without one when it was `os._exit`."""
+
+    code: int
+    is_told: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hangs:
+    """Nothing more happens; a stubborn runner does not even react to a kill."""
+
+    is_stubborn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Crashes:
+    """A signal ends the process."""
+
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeds:
+    """A limit ends the call, or the tool fails at it."""
+
+    limit: Excess
+
+
+@dataclass(frozen=True, slots=True)
+class LosesBox:
+    """The box is gone, with everything in it."""
+
+
+Step: TypeAlias = Prints | Uses | Returns | Raises | Exits | Hangs | Crashes | Exceeds | LosesBox
+STEPS: Final = (Prints, Uses, Returns, Raises, Exits, Hangs, Crashes, Exceeds, LosesBox)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Steps in their order."""
+
+    steps: tuple[Step, ...]
+
+
+Answer: TypeAlias = Any | Step | Script | Callable[..., Any]
+"""A JSON value to return, a step, a script, or a function of the call's arguments that gives one of these or raises."""
+
+
+def script(*steps: Step) -> Script:
+    """Do one after the other."""
+    return Script(steps)
+
+
+def prints(stdout: str | bytes = b"", *, stderr: str | bytes = b"", without_end: bool = False) -> Step:
+    """Print this, once or again and again."""
+    return Prints(_bytes(stdout), _bytes(stderr), without_end)
+
+
+def returns(value: Any) -> Step:
+    """Return this value."""
+    return Returns(value)
+
+
+def raises(error: BaseException) -> Step:
+    """Raise this exception; `SystemExit` and `MemoryError` lead to what they lead to in a real box."""
+    return Raises(error)
+
+
+def exits(code: int = 0, *, silently: bool = False) -> Step:
+    """Exit as `sys.exit` does, or silently as `os._exit` does."""
+    return Exits(code, not silently)
+
+
+def hangs(*, stubbornly: bool = False) -> Step:
+    """Never end; stubbornly: not even when the engine asks the runner to kill the call."""
+    return Hangs(stubbornly)
+
+
+def crashes(number: int = signal.SIGSEGV) -> Step:
+    """Die of a signal."""
+    return Crashes(int(number))
+
+
+def exceeds(limit: Excess) -> Step:
+    """Meet this limit, the way its kind of limit is met."""
+    return Exceeds(limit)
+
+
+def loses_box() -> Step:
+    """Take the whole box down."""
+    return LosesBox()
+
+
+def uses(*, cpu_s: float = 0.0, memory_peak_bytes: int = 0, processes_peak: int = 1, refused_forks: int = 0) -> Step:
+    """Have used this, as measured from outside."""
+    return Uses(
+        Reading(
+            cpu_s=cpu_s,
+            memory_peak_bytes=memory_peak_bytes,
+            processes_peak=processes_peak,
+            refused_forks=refused_forks,
+        )
+    )
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text

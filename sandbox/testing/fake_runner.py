@@ -1,0 +1,255 @@
+"""A runner in memory: it speaks the real protocol on the event loop and plays scripts instead of running tools.
+
+It keeps to what a real runner promises: `open` is answered by `hello`, every call by `started`, its walls, its output
+as far as that was granted, its reply, and one `ended`. A call waits for a free slot, and for the whole of its request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, Protocol
+
+from sandbox.ports import Reading
+from sandbox.testing.answers import STEPS, Hangs, LosesBox, Prints, Raises, Returns, Script, Step, Uses
+from sandbox.testing.replies import FakeEnd, end_of, ended, killed, packed
+from sandbox.wire import frames
+from sandbox.wire.frames import Chunk, FrameReader, Stream
+
+_PIECE: Final = 1 << 16
+_SIZE_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FakeCall:
+    """One call as its box got it."""
+
+    name: str
+    arguments: dict[str, Any]
+    source: str
+    environment: dict[str, str]
+    limits: dict[str, int]
+    """Those that the call lowered below its box's."""
+
+
+class Place(Protocol):
+    """What the runner needs of the box it is in."""
+
+    def say(self, data: bytes) -> None:
+        """Send to the engine."""
+
+    def lose(self) -> None:
+        """Be gone."""
+
+    def use(self, slot: int, reading: Reading) -> None:
+        """Have the slot say this."""
+
+    def answer(self, call: FakeCall) -> Any:
+        """What is to be played, or what gives it; may raise as the tool would."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    id: int
+    credit: int
+    limits: dict[str, int]
+    request: bytearray = field(default_factory=bytearray)
+    slot: int | None = None
+    task: asyncio.Task[None] | None = None
+    granted: asyncio.Event = field(default_factory=asyncio.Event)
+    is_stubborn: bool = False
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the whole request has come."""
+        return len(self.request) >= _SIZE_BYTES and len(self.request) - _SIZE_BYTES >= int.from_bytes(
+            self.request[:_SIZE_BYTES], "big"
+        )
+
+
+class FakeRunner:
+    """The engine's counterpart in a fake box."""
+
+    def __init__(self, place: Place, *, walls: dict[str, Any], threads: int) -> None:
+        self._place = place
+        self._walls = walls
+        self._threads = threads
+        self._reader = FrameReader()
+        self._calls: dict[int, _Call] = {}
+        self._waiting: deque[_Call] = deque()
+        self._free: deque[int] = deque()
+        self.preloaded: list[str] = []
+
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        """The calls being played."""
+        return [call.task for call in self._calls.values() if call.task is not None]
+
+    def hear(self, data: bytes) -> None:
+        """Bytes from the engine."""
+        hearers: dict[str, Callable[..., None]] = {
+            "open": self._open,
+            "call": self._begin,
+            "kill": self._kill,
+            "grant": self._grant,
+            "slots": self._take_slots,
+            "release": self._release,
+            "preload": self._preload,
+        }
+        for frame in self._reader.feed(data):
+            if isinstance(frame, Chunk):
+                self._take_request(frame)
+            else:
+                message = json.loads(frame)
+                hearers[message.pop("type")](**message)
+
+    def _open(self, *, preload: list[str], **_: Any) -> None:
+        self.preloaded += preload
+        self._tell(
+            type="hello",
+            protocol=frames.PROTOCOL,
+            python="3",
+            implementation="fake",
+            threads=self._threads if preload else 1,
+            failed={},
+            refused={},
+        )
+
+    def _preload(self, *, modules: list[str]) -> None:
+        self.preloaded += modules
+
+    def _take_slots(self, *, slots: list[list[int]]) -> None:
+        self._free.extend(slot for slot, _ in slots)
+        self._serve()
+
+    def _release(self, *, slot: int, retire: bool) -> None:
+        if not retire:
+            self._free.append(slot)
+        self._serve()
+
+    def _begin(self, *, id: int, credit: int, limits: dict[str, int]) -> None:
+        self._calls[id] = _Call(id, credit, limits)
+
+    def _take_request(self, chunk: Chunk) -> None:
+        call = self._calls.get(chunk.call)
+        if call is None:
+            return
+        call.request += chunk.data
+        if call.is_told:
+            self._waiting.append(call)
+            self._serve()
+
+    def _grant(self, *, id: int, bytes: int) -> None:
+        call = self._calls.get(id)
+        if call is not None:
+            call.credit += bytes
+            call.granted.set()
+
+    def _kill(self, *, id: int) -> None:
+        call = self._calls.get(id)
+        if call is None or call.is_stubborn:
+            return
+        if call in self._waiting:
+            self._waiting.remove(call)
+        if call.task is not None:
+            call.task.cancel()
+        self._end(call, FakeEnd(None, killed("engine")))
+
+    def _serve(self) -> None:
+        """Start what has all it needs."""
+        while self._waiting and self._free:
+            call = self._waiting.popleft()
+            call.slot = self._free.popleft()
+            self._tell(type="started", id=call.id, slot=call.slot, ahead=False)
+            self._send(call, Stream.WALLS, json.dumps({"walls": self._walls, "cpu_s": 0.0}).encode())
+            call.task = asyncio.get_running_loop().create_task(self._play(call))
+
+    async def _play(self, call: _Call) -> None:
+        request = json.loads(call.request[_SIZE_BYTES:])
+        for step in await self._steps(call, request):
+            if isinstance(step, Prints):
+                await self._print(call, step)
+            elif isinstance(step, Uses):
+                self._use(call, step)
+            else:
+                await self._meet(call, step)
+                self._end(call, end_of(step, value_limit=request["value_limit"]))
+                return
+        self._end(call, end_of(Returns(None), value_limit=request["value_limit"]))
+
+    async def _steps(self, call: _Call, request: dict[str, Any]) -> tuple[Step, ...]:
+        fake = FakeCall(
+            name=request["entry"],
+            arguments=request["arguments"],
+            source=request["source"],
+            environment=request["environment"],
+            limits=call.limits,
+        )
+        try:
+            answer = self._place.answer(fake)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except (Exception, SystemExit) as error:
+            return _raising(error)
+        if isinstance(answer, Script):
+            return answer.steps
+        return (answer,) if isinstance(answer, STEPS) else (Returns(answer),)
+
+    async def _print(self, call: _Call, step: Prints) -> None:
+        is_first = True
+        while is_first or step.is_repeated:
+            for stream, data in ((Stream.STDOUT, step.stdout), (Stream.STDERR, step.stderr)):
+                for start in range(0, len(data), _PIECE):
+                    await self._print_piece(call, stream, data[start : start + _PIECE])
+            await asyncio.sleep(0)
+            is_first = False
+
+    async def _print_piece(self, call: _Call, stream: Stream, data: bytes) -> None:
+        while call.credit <= 0:
+            call.granted.clear()
+            await call.granted.wait()
+        call.credit -= len(data)
+        self._send(call, stream, data)
+
+    def _use(self, call: _Call, step: Uses) -> None:
+        if call.slot is not None:
+            self._place.use(call.slot, step.reading)
+
+    async def _meet(self, call: _Call, step: Step) -> None:
+        """What happens at a step that has no end of its own."""
+        if isinstance(step, LosesBox):
+            self._place.lose()
+            await _forever()
+        if isinstance(step, Hangs):
+            call.is_stubborn = step.is_stubborn
+            await _forever()
+
+    def _end(self, call: _Call, end: FakeEnd) -> None:
+        if end.reply is not None:
+            self._send(call, Stream.VALUE, packed(end.reply))
+        del self._calls[call.id]
+        self._tell(**ended(call.id, end.fields))
+
+    def _send(self, call: _Call, stream: Stream, data: bytes) -> None:
+        for start in range(0, len(data), frames.MAX_CHUNK):
+            piece = data[start : start + frames.MAX_CHUNK]
+            self._place.say(frames.pack_chunk(Chunk(call.id, stream, piece)))
+
+    def _tell(self, **fields: Any) -> None:
+        self._place.say(frames.pack_message(fields))
+
+
+def _raising(error: BaseException) -> tuple[Step, ...]:
+    """Raise it; what `sys.exit` was given to say is printed first, as the interpreter does."""
+    says = isinstance(error, SystemExit) and error.code is not None and not isinstance(error.code, int)
+    said = f"{error}\n".encode() if says else b""
+    return (Prints(b"", said, is_repeated=False), Raises(error))
+
+
+async def _forever() -> NoReturn:
+    while True:
+        await asyncio.Event().wait()
