@@ -24,7 +24,6 @@ import sys
 
 import channel as channels
 import frames
-import warden
 import zygote
 
 TYPE_CHECKING = False
@@ -42,6 +41,8 @@ def main(argument: str) -> int:
         return _fault(channel, "protocol", "this runner speaks protocol %d" % frames.PROTOCOL)
     refused: dict[str, str] = {}
     if plan["box"]:
+        import warden
+
         try:
             refused = warden.open_box(dict(plan["box"], channel=channel.fileno()))
         except warden.BoxFault as fault:

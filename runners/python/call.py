@@ -26,13 +26,13 @@ import values
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
+    from typing import Any, NoReturn
 
 _MAX_TRACEBACK = 16384
 _MAX_MESSAGE = 4096
 
 
-def run(request: dict[str, Any], descriptor: int) -> None:
+def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     """Run the call and end the process."""
     streams = _open_streams()
     _enter_environment(request["environment"])

@@ -1,21 +1,18 @@
 """A child of the zygote: the guard of one call, the five pipes that lead to it, and what is known of it so far.
 
-    request   to the child: its lowered limits, then the call
-    stdout, stderr, value   from the tool's process
-    status    from the guard: the walls it measured, then how the tool ended, each a length and a JSON object
-
-Nothing here waits: every descriptor is non-blocking.
+What is said on the pipes is told in pipes.py. Nothing here waits: the zygote's ends of them are non-blocking.
 """
 
 from __future__ import annotations
 
 import collections
 import os
-import struct
+import pipes
 import time
 
 import frames
 import guard
+import workplace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 
 READ_SIZE = 1 << 16
 _DRAIN_S = 0.1
-_RECORD = struct.Struct(">I")
 
 
 class Child:
@@ -37,6 +33,7 @@ class Child:
         "call",
         "credit",
         "has_ended",
+        "home",
         "killed_by",
         "outputs",
         "pid",
@@ -47,11 +44,12 @@ class Child:
         "walls",
     )
 
-    def __init__(self, pid: int, pipes: Sequence[int], *, slot: int | None, ahead: bool) -> None:
+    def __init__(self, pid: int, ends: Sequence[int], *, slot: int | None, home: str | None, ahead: bool) -> None:
         self.pid = pid
         self.slot = slot
+        self.home = home
         self.ahead = ahead
-        self.request, stdout, stderr, self.value, self.status = pipes
+        self.request, stdout, stderr, self.value, self.status = ends
         self.outputs = ((stdout, frames.STDOUT), (stderr, frames.STDERR))
         self.call: int | None = None
         self.credit = 0
@@ -84,15 +82,7 @@ class Child:
         """The guard's records that are complete now, and whether it will say no more."""
         data = _read(self.status)
         self._said += data or b""
-        records = []
-        while len(self._said) >= _RECORD.size:
-            (length,) = _RECORD.unpack_from(self._said)
-            end = _RECORD.size + length
-            if len(self._said) < end:
-                break
-            records.append(bytes(self._said[_RECORD.size : end]))
-            del self._said[:end]
-        return records, data == b""
+        return pipes.split_records(self._said), data == b""
 
     def drain(self) -> Iterator[tuple[int, bytes]]:
         """What the pipes of an ended call still hold, stream by stream. A process that escaped could write for ever."""
@@ -112,19 +102,20 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
     """Fork a child behind the walls of `plan`; OSError when the kernel has no process or descriptors for it."""
     ours: list[int] = []
     theirs: list[int] = []
+    home = workplace.choose(plan)
     try:
         for direction in (-1, 1, 1, 1, 1):
             near, far = os.pipe()[::direction]
             ours.append(near)
             theirs.append(far)
             os.set_blocking(near, False)
-        pid = guard.fork(plan, theirs, doors, ahead=ahead)
+        pid = guard.fork(dict(plan, home=home), theirs, doors, ahead=ahead)
     except OSError:
         _close_all(ours)
         raise
     finally:
         _close_all(theirs)
-    return Child(pid, ours, slot=slot, ahead=ahead)
+    return Child(pid, ours, slot=slot, home=home, ahead=ahead)
 
 
 def _read(descriptor: int) -> bytes | None:

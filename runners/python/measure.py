@@ -53,16 +53,15 @@ def status() -> dict[str, list[str]]:
         "Uid",
         "Gid",
     }
-    found = {}
-    with open("/proc/self/status") as lines:
-        for line in lines:
-            name, _, value = line.partition(":")
-            if name in wanted:
-                found[name] = value.split()
-    return found
+    try:
+        with open("/proc/self/status") as lines:
+            parts = [line.partition(":") for line in lines]
+    except OSError:
+        return {}
+    return {name: value.split() for name, _, value in parts if name in wanted}
 
 
-def walls(plan: dict[str, Any], outside: dict[str, str]) -> dict[str, Any]:
+def walls(plan: dict[str, Any], outside: dict[str, str], landlock: dict[str, object] | None) -> dict[str, Any]:
     """Everything the receipt says about the inside of this call."""
     inside = namespaces()
     now = status()
@@ -73,7 +72,7 @@ def walls(plan: dict[str, Any], outside: dict[str, str]) -> dict[str, Any]:
         "capabilities": {name: now[name][0] for name in now if name.startswith("Cap")},
         "uid": os.getuid(),
         "gid": os.getgid(),
-        "landlock": plan.get("landlock_in_force") if _is_landlocked(plan) else None,
+        "landlock": landlock if landlock and _is_landlocked() else None,
         "interfaces": _interfaces(),
         "limits": {
             "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
@@ -82,7 +81,7 @@ def walls(plan: dict[str, Any], outside: dict[str, str]) -> dict[str, Any]:
             "processes": resource.getrlimit(resource.RLIMIT_NPROC)[1],
             "data": resource.getrlimit(resource.RLIMIT_DATA)[1],
         },
-        "cpus": len(os.sched_getaffinity(0)),
+        "cpus": _cpus(),
         "workplace": _workplace(plan),
     }
 
@@ -98,17 +97,15 @@ def missing(walls: dict[str, Any], required: Sequence[str]) -> list[str]:
         found.add("seccomp")
     if walls["landlock"]:
         found.add("landlock")
-    if all(int(capabilities[name], 16) == 0 for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")):
+    if all(int(capabilities.get(name, "1"), 16) == 0 for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")):
         found.add("capabilities")
     if walls["uid"] != 0:
         found.add("own_uid")
     return [layer for layer in required if layer not in found]
 
 
-def _is_landlocked(plan: dict[str, Any]) -> bool:
+def _is_landlocked() -> bool:
     """Try what only Landlock refuses: a whiteout node, the one device anybody may make."""
-    if not plan.get("landlock_in_force"):
-        return False
     probe = ".%d" % os.getpid()
     try:
         os.mknod(probe, stat.S_IFCHR | 0o600, 0)
@@ -116,6 +113,10 @@ def _is_landlocked(plan: dict[str, Any]) -> bool:
         return True
     os.unlink(probe)
     return False
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _interfaces() -> list[str] | None:
@@ -127,9 +128,9 @@ def _interfaces() -> list[str] | None:
 
 
 def _workplace(plan: dict[str, Any]) -> dict[str, Any] | None:
-    if not plan["workplace"]:
+    if not plan["workplace"] or "mount" not in plan["namespaces"]:
         return None
-    disk = os.statvfs("/work")
+    disk = os.statvfs(plan["workplace"]["path"])
     return {"bytes": disk.f_blocks * disk.f_frsize, "inodes": disk.f_files, "read_only_root": _is_read_only("/")}
 
 

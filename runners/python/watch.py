@@ -86,8 +86,9 @@ def tree(root: int, table: Mapping[int, Process]) -> list[int]:
 
 
 def read_processes() -> dict[int, Process]:
-    """Every process that this one can see."""
-    stats = {int(name): _read(name + "/stat") for name in os.listdir("/proc") if name.isdigit()}
+    """Every process that this one can see; none where there is no /proc."""
+    names = os.listdir("/proc") if os.path.isdir("/proc") else []
+    stats = {int(name): _read(name + "/stat") for name in names if name.isdigit()}
     return {pid: parse_stat(text) for pid, text in stats.items() if text}
 
 

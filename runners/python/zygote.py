@@ -18,13 +18,17 @@ from __future__ import annotations
 import collections
 import gc
 import os
+import pipes
 import signal
 import sys
 import time
 
 import child as children
+import ending
 import frames
 import guard
+import walls
+import workplace
 from loop import Loop
 from slots import Slots
 from watch import Watch
@@ -85,8 +89,11 @@ class Zygote:
         wake, wake_write = os.pipe()
         for end in (wake, wake_write):
             os.set_blocking(end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        if not guard.is_first(self._plan["call"]):
+            walls.adopt_orphans()
         self._loop.on_readable(wake, lambda: self._reap(wake))
         self._loop.on_readable(self._channel.fileno(), self._hear)
         while True:
@@ -127,7 +134,7 @@ class Zygote:
     def _hear(self) -> None:
         data, descriptors = self._channel.receive()
         if not data:
-            os._exit(0)
+            self._leave()
         self._descriptors += descriptors
         for kind, content in self._reader.feed(data):
             if kind == frames.CHUNK:
@@ -215,7 +222,7 @@ class Zygote:
         child.call = said["id"]
         child.credit = said["credit"]
         self._calls[said["id"]] = child
-        self._push(child, guard.assignment(said["limits"]))
+        self._push(child, pipes.assignment(said["limits"]))
         self._send(frames.message("started", id=said["id"], slot=child.slot, ahead=child.ahead))
         if child.walls is not None:
             self._send(frames.chunk(said["id"], frames.WALLS, child.walls))
@@ -282,9 +289,14 @@ class Zygote:
         self._let_die(child)
 
     def _wait(self, child: Child) -> tuple[int, struct_rusage]:
-        """The guard was killed, and with it every process of its namespace; that takes the kernel a moment."""
+        """The guard was killed, and with it every process of its namespace; that takes the kernel a moment. Where there
+        is no such namespace, what it left is ours."""
         _, status, spent = os.wait4(child.pid, 0)
         child.has_ended = True
+        if not guard.is_first(self._plan["call"]):
+            ending.end_descendants(besides=self._guards())
+        if child.home:
+            workplace.remove(child.home)
         return status, spent
 
     # The ends of children
@@ -292,10 +304,7 @@ class Zygote:
     def _kill(self, child: Child, reason: str | None) -> None:
         if child.killed_by is None:
             child.killed_by = reason
-        try:
-            os.kill(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        guard.kill(child.pid, self._plan["call"])
 
     def _discard(self, child: Child) -> None:
         """A spare that is not wanted any more."""
@@ -313,14 +322,25 @@ class Zygote:
             self._dying[child.pid] = child
 
     def _reap(self, wake: int) -> None:
-        try:
-            os.read(wake, children.READ_SIZE)
-        except BlockingIOError:
-            pass
+        if signal.SIGTERM in os.read(wake, children.READ_SIZE):
+            self._leave()
         for pid in list(self._dying):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._slots.vacate(self._dying.pop(pid).slot)
         self._serve_queue()
+
+    def _guards(self) -> set[int]:
+        """The processes that we forked and did not reap."""
+        return {child.pid for child in (*self._calls.values(), *self._spares)} | set(self._dying)
+
+    def _leave(self) -> NoReturn:
+        """Nobody listens any more. Where our end is not the end of all that we forked, it is told to go first."""
+        if not guard.is_first(self._plan["call"]):
+            for pid in self._guards():
+                guard.kill(pid, self._plan["call"])
+            ending.wait_for(self._guards())
+            ending.end_descendants()
+        os._exit(0)
 
     # What is said to the engine
 
@@ -335,7 +355,7 @@ class Zygote:
         try:
             self._channel.send(data)
         except OSError:
-            os._exit(0)
+            self._leave()
 
 
 def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:

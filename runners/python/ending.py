@@ -1,0 +1,69 @@
+"""Ending all processes of a call where no pid namespace does it at one stroke.
+
+A guard, and the zygote behind it for the case that a tool kills its guard, adopt the orphans among their descendants.
+So whatever a tool started is found below them, and is killed until nothing is left. Where there is no /proc to find it
+in, only the tool's session is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+_PATIENCE_S = 2.0
+_PAUSE_S = 0.001
+
+
+def end_group(leader: int) -> None:
+    """Kill the processes that stayed in the leader's group."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def end_descendants(*, besides: Container[int] = ()) -> bool:
+    """Kill and reap all that descends from this process, except those children and theirs; False if some withstood."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        table = watch.read_processes()
+        children = [pid for pid, process in table.items() if process.parent == os.getpid() and pid not in besides]
+        if not children:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        for child in children:
+            for pid in watch.tree(child, table):
+                _kill(pid)
+        wait_for(set(children))
+
+
+def wait_for(pids: set[int]) -> None:
+    """Reap these children as they end, for a while."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        pids = {pid for pid in pids if not _is_reaped(pid)}
+        if not pids:
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _is_reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True

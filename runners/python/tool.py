@@ -1,0 +1,103 @@
+"""The tool's own process, from its guard's fork to the call: limits per process, the measurement, the call."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pipes
+import resource
+import signal
+import time
+
+import call
+import measure
+import walls
+import workplace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+FAULT = 69
+_HIGH, _BELOW_THE_LIMIT = 1024, 4
+_LIMITS = {
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_size": resource.RLIMIT_FSIZE,
+    "cpu": resource.RLIMIT_CPU,
+    "data": resource.RLIMIT_DATA,
+    "processes": resource.RLIMIT_NPROC,
+}
+
+
+def run(plan: dict[str, Any], outside: dict[str, str], landlock: dict[str, object] | None, *, ahead: bool) -> NoReturn:
+    """Become the tool's process, wait for the call, run it; this is where it ends as well."""
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    walls.die_with_parent(signal.SIGKILL)
+    walls.own_its_files()
+    _raise_oom_score()
+    if plan["cpus"]:
+        os.sched_setaffinity(0, plan["cpus"])
+    _limit(plan["limits"], held=_data_bytes())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    value = _move_up(pipes.VALUE)
+    if ahead:
+        call.rehearse()
+    _describe_walls(plan, outside, landlock)
+    limits, request = pipes.receive()
+    _limit(limits, held=0)
+    if plan["home"]:
+        request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
+    call.run(request, value)
+
+
+def _limit(limits: dict[str, int], *, held: int) -> None:
+    """Lower the limits; what is lower already stays. Data that is `held` already is not the call's."""
+    for name, wanted in limits.items():
+        limit = wanted + (held if name == "data" else 0)
+        hard = resource.getrlimit(_LIMITS[name])[1]
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+        resource.setrlimit(_LIMITS[name], (limit, limit))
+
+
+def _move_up(descriptor: int) -> int:
+    """To a number that a tool does not close by counting, and that a child of it does not inherit."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = _HIGH if soft == resource.RLIM_INFINITY else min(soft, _HIGH)
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, most - _BELOW_THE_LIMIT)
+    os.close(descriptor)
+    return moved
+
+
+def _describe_walls(plan: dict[str, Any], outside: dict[str, str], landlock: dict[str, object] | None) -> None:
+    """Tell the zygote what was measured, or end here when a wall that is required was not found."""
+    found = measure.walls(plan, outside, landlock)
+    missing = measure.missing(found, plan["required"])
+    if missing:
+        pipes.tell({"fault": {"layer": missing[0], "reason": "asked for, but not in force when measured"}})
+        os._exit(FAULT)
+    pipes.tell({"walls": found, "cpu_s": round(time.process_time(), 6)})
+    os.close(pipes.STATUS)
+
+
+def _raise_oom_score() -> None:
+    """When memory runs out the tool goes, not its guard."""
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, b"800")
+    finally:
+        os.close(descriptor)
+
+
+def _data_bytes() -> int:
+    """What the kernel counts as data of the interpreter."""
+    try:
+        with open("/proc/self/statm") as sizes:
+            return int(sizes.read().split()[5]) * resource.getpagesize()
+    except OSError:
+        return 0

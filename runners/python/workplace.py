@@ -1,0 +1,69 @@
+"""The one place a call may write to: a private tmpfs where it has mounts of its own, otherwise a fresh folder.
+
+A tmpfs goes with its namespace. A folder has to be removed, whatever the tool made of it: thousands of levels deep,
+without permission to enter, links to elsewhere. So it is flattened while it is emptied: each folder found inside is
+first moved to the top, and no path is ever longer than two names.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PREFIX = "sandbox-"
+TEMPORARY = ".tmp"
+_PLACES = (TEMPORARY, ".shm")
+
+
+def choose(plan: dict[str, Any]) -> str | None:
+    """A new folder's path for a call that gets no tmpfs; not made yet."""
+    if "mount" in plan["namespaces"]:
+        return None
+    return os.path.join(str(plan.get("folder") or "/tmp"), PREFIX + os.urandom(8).hex())
+
+
+def enter(path: str) -> None:
+    """Make the folder, for its user alone, and go there."""
+    os.mkdir(path, 0o700)
+    furnish(path)
+
+
+def furnish(path: str) -> None:
+    """Go there, and make what programs expect."""
+    os.umask(0o077)
+    os.chdir(path)
+    for name in _PLACES:
+        os.mkdir(name)
+
+
+def remove(path: str) -> None:
+    """Remove the folder with all that is in it; what cannot be removed stays. Nobody may be writing there any more."""
+    try:
+        pending = [path]
+        while pending:
+            folder = pending.pop()
+            pending += _lift_folders(folder, to=path)
+            if folder != path:
+                os.rmdir(folder)
+        os.rmdir(path)
+    except OSError:
+        return
+
+
+def _lift_folders(folder: str, *, to: str) -> list[str]:
+    """Delete the files of a folder and move its folders to the top; where they are now."""
+    os.chmod(folder, 0o700)
+    lifted = []
+    with os.scandir(folder) as entries:
+        found = list(entries)
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            os.chmod(entry.path, 0o700)
+            lifted.append(os.path.join(to, os.urandom(16).hex()))
+            os.rename(entry.path, lifted[-1])
+        else:
+            os.unlink(entry.path)
+    return lifted
