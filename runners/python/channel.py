@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _socket as socket  # half a millisecond in place of three: the public module is for programs that do more
 import array
 import os
-import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _socket as socket  # half a millisecond in place of three: the public module is for programs that do more
 import ctypes
 import os
-import socket
 import struct
 
 from kernel import calls
