@@ -1,0 +1,48 @@
+"""The call that is measured: the most trivial tool, timed around all that its caller waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+from sandbox import AsyncSandbox, Outcome, Policy, Sandbox, Status
+from sandbox.policy import load
+
+SOURCE: Final = "def add(a: int, b: int) -> int:\n    return a + b\n"
+ARGUMENTS: Final = {"a": 2, "b": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    """How long one call took, and whether its child was there before it."""
+
+    milliseconds: float
+    was_ahead: bool
+
+
+def on_demand_policy() -> Policy:
+    """The default policy with every wall, but each child is forked only when its call has come."""
+    policy = load("default")
+    return policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"ahead": 0})})
+
+
+async def call(sandbox: AsyncSandbox) -> TimedCall:
+    """One call."""
+    begun = perf_counter()
+    outcome = await sandbox.run(SOURCE, ARGUMENTS)
+    return _timed(outcome, perf_counter() - begun)
+
+
+def call_and_wait(sandbox: Sandbox) -> TimedCall:
+    """One call through the facade for programs without an event loop."""
+    begun = perf_counter()
+    outcome = sandbox.run(SOURCE, ARGUMENTS)
+    return _timed(outcome, perf_counter() - begun)
+
+
+def _timed(outcome: Outcome, seconds: float) -> TimedCall:
+    """Only a call that gave the right answer has a duration."""
+    if outcome.status is not Status.OK or outcome.value != 5:
+        raise RuntimeError(f"the measured call went wrong: {outcome.to_json()}")
+    return TimedCall(seconds * 1000, outcome.timing.ahead)

@@ -1,0 +1,49 @@
+"""The floors: what the engine is compared with, each measured by a small process of its own.
+
+`fork` is `os.pipe`, `os.fork`, one write, one read and `waitpid` in a Python that has imported nothing: no sandbox that
+makes a process per call can be cheaper, unless the process is there before the call. `spawn` is `subprocess.run` of an
+interpreter that prints one JSON document: the cheapest call without an engine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+from sandbox.environments import bare_environment
+
+BARE_FORK: Final = "bare fork and pipe"
+FRESH_PYTHON: Final = "subprocess.run of a fresh python"
+
+_PROGRAM: Final = Path(__file__).with_name("floor_program.py")
+
+
+class Floor:
+    """One floor's process, ready to measure."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def measure(self) -> float:
+        """Milliseconds of one more time, as the floor's own process counted them."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    async def measure_in_turn(self) -> float:
+        """The same as a case among others; it blocks the event loop, so that nothing of ours runs meanwhile."""
+        return self.measure()
+
+
+@contextmanager
+def open_floor(kind: Literal["fork", "spawn"]) -> Iterator[Floor]:
+    """A floor, started now and gone at the end."""
+    python = str(bare_environment().python)
+    command = [python, "-I", "-S", "-B", str(_PROGRAM), kind, python]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Floor(process)

@@ -1,0 +1,105 @@
+"""The memory of a box that waits for its next call, against a bare Python that waits beside it.
+
+Counted is the proportional set size, in which a page shared by several processes counts once between them: forked
+children share most of theirs. The bare Python, started as the box's interpreter is and with nothing imported, waits
+at the same time, so that both share what they can alike. A box is looked at right after calls, with its children
+forked ahead, and, for the goal, after the quiet time in which it lets the surplus of them go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psutil
+
+from benchmarks.alone import run_alone
+from benchmarks.calls import call, on_demand_policy
+from benchmarks.report import Report, Spread, at_most, build_report, ratio, spread
+from sandbox import AsyncSandbox
+from sandbox.environments import bare_environment
+
+_BARE: Final = "bare python, waiting"
+_AFTER_CALLS: Final = "warm box, right after calls"
+_IDLE: Final = "warm box, idle"
+_NONE_AHEAD: Final = "warm box without children ahead"
+_LONGEST_S: Final = 15.0
+_STEP_S: Final = 0.1
+_SETTLING_S: Final = 0.2
+_MIB: Final = 1 << 20
+
+
+def measure(*, is_quick: bool) -> Report:
+    """Run it."""
+    return asyncio.run(_measure(calls=5 if is_quick else 50, patience_s=1.0 if is_quick else _LONGEST_S))
+
+
+async def _measure(*, calls: int, patience_s: float) -> Report:
+    with _bare_python() as bare:
+        cases = await _default_box(bare.pid, calls=calls, patience_s=patience_s)
+        async with AsyncSandbox(policy=on_demand_policy()) as sandbox:
+            for _ in range(calls):
+                await call(sandbox)
+            await asyncio.sleep(_SETTLING_S)
+            cases[_NONE_AHEAD] = _megabytes(_box(besides=bare.pid))
+        floor = _megabytes([psutil.Process(bare.pid)])
+    goal = at_most(f"{_IDLE} / {_BARE}", ratio(cases[_IDLE], floor), 1.3)
+    return build_report("idle_box", cases=cases, floors={_BARE: floor}, goals=[goal])
+
+
+async def _default_box(bare: int, *, calls: int, patience_s: float) -> dict[str, Spread]:
+    async with AsyncSandbox(policy="default") as sandbox:
+        for _ in range(calls):
+            await call(sandbox)
+        await asyncio.sleep(_SETTLING_S)
+        after_calls = _megabytes(_box(besides=bare))
+        await _fewer_processes(bare, than=len(_box(besides=bare)), within_s=patience_s)
+        return {_AFTER_CALLS: after_calls, _IDLE: _megabytes(_box(besides=bare))}
+
+
+async def _fewer_processes(bare: int, *, than: int, within_s: float) -> None:
+    """Wait until the box has let a child go; a box that keeps all it has is as idle as it gets."""
+    for _ in range(round(within_s / _STEP_S)):
+        if len(_box(besides=bare)) < than:
+            return
+        await asyncio.sleep(_STEP_S)
+
+
+@contextmanager
+def _bare_python() -> Iterator[subprocess.Popen[bytes]]:
+    """The box's interpreter with nothing to do; it has said that it is up."""
+    command = [str(bare_environment().python), "-I", "-S", "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.communicate(b"\n")
+
+
+def _box(*, besides: int) -> list[psutil.Process]:
+    """Every process of the box: all that descend from us but one."""
+    return [each for each in psutil.Process().children(recursive=True) if each.pid != besides]
+
+
+def _megabytes(processes: list[psutil.Process]) -> Spread:
+    """Their memory; not known where this user may not look into a box."""
+    try:
+        return spread([sum(map(_bytes, processes)) / _MIB], unit="MiB")
+    except psutil.AccessDenied:
+        return spread([], unit="MiB")
+
+
+def _bytes(process: psutil.Process) -> int:
+    """What one process holds; one that has ended since it was found holds nothing."""
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+if __name__ == "__main__":
+    run_alone(measure)

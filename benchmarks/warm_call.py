@@ -1,0 +1,92 @@
+"""A call in a box that is warm already, set against a bare fork and a fresh interpreter.
+
+Three ways: the child was forked *ahead* of the call (async, and through the facade without an event loop), or it is
+forked *on demand*, with every wall of the default policy in both. A pause before every measurement keeps the load below
+saturation, so that the zygote has refilled; only calls that found a child count as ahead, and their share is noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Final
+
+from benchmarks.alone import run_alone
+from benchmarks.calls import TimedCall, call, call_and_wait, on_demand_policy
+from benchmarks.floors import BARE_FORK, FRESH_PYTHON, open_floor
+from benchmarks.report import Report, at_most, build_report, ratio, spread
+from benchmarks.turns import take_turns
+from sandbox import AsyncSandbox, Sandbox
+
+_AHEAD: Final = "forked ahead"
+_AHEAD_SYNC: Final = "forked ahead, without an event loop"
+_ON_DEMAND: Final = "forked on demand"
+_PAUSE_S: Final = 0.02
+
+
+class _AheadOnly:
+    """Counts the calls that found a child; the others do not belong to the case."""
+
+    def __init__(self, call: Callable[[], Awaitable[TimedCall]]) -> None:
+        self._call = call
+        self._found: list[bool] = []
+
+    async def measure(self) -> float | None:
+        timed = await self._call()
+        self._found.append(timed.was_ahead)
+        return timed.milliseconds if timed.was_ahead else None
+
+    @property
+    def share(self) -> float:
+        return round(sum(self._found) / max(len(self._found), 1), 3)
+
+
+def measure(*, is_quick: bool) -> Report:
+    """Run it."""
+    return asyncio.run(_measure(rounds=10 if is_quick else 150))
+
+
+async def _measure(*, rounds: int) -> Report:
+    async with AsyncExitStack() as stack:
+        fork, spawn = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn"))
+        warm = await stack.enter_async_context(AsyncSandbox())
+        unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
+        facade = stack.enter_context(Sandbox())
+        ahead, ahead_sync = _AheadOnly(lambda: call(warm)), _AheadOnly(lambda: _blocking(facade))
+        cases = {_AHEAD: ahead.measure, _AHEAD_SYNC: ahead_sync.measure, _ON_DEMAND: lambda: _forked_now(unforked)}
+        floors = {BARE_FORK: fork.measure_in_turn, FRESH_PYTHON: spawn.measure_in_turn}
+        found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_PAUSE_S)
+    shares = {_AHEAD: ahead.share, _AHEAD_SYNC: ahead_sync.share}
+    return _report({name: found[name] for name in cases}, {name: found[name] for name in floors}, shares)
+
+
+async def _blocking(sandbox: Sandbox) -> TimedCall:
+    """Our own event loop stands still meanwhile, as if there were none."""
+    return call_and_wait(sandbox)
+
+
+async def _forked_now(sandbox: AsyncSandbox) -> float:
+    timed = await call(sandbox)
+    assert not timed.was_ahead
+    return timed.milliseconds
+
+
+def _report(cases: dict[str, list[float]], floors: dict[str, list[float]], shares: dict[str, float]) -> Report:
+    case = {name: spread(values) for name, values in cases.items()}
+    floor = {name: spread(values) for name, values in floors.items()}
+    return build_report(
+        "warm_call",
+        cases=case,
+        floors=floor,
+        goals=[
+            at_most(f"{_AHEAD} / {BARE_FORK}", ratio(case[_AHEAD], floor[BARE_FORK]), 1.0),
+            at_most(f"{_ON_DEMAND} / {BARE_FORK}", ratio(case[_ON_DEMAND], floor[BARE_FORK]), 4.0),
+            at_most(f"{_ON_DEMAND} / {FRESH_PYTHON}", ratio(case[_ON_DEMAND], floor[FRESH_PYTHON]), 0.35),
+        ],
+        notes={"share_found_ahead": dict(shares), "pause_ms": _PAUSE_S * 1000},
+    )
+
+
+if __name__ == "__main__":
+    run_alone(measure)
