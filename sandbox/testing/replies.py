@@ -34,15 +34,14 @@ class FakeEnd:
 def end_of(step: Step, *, value_limit: int) -> FakeEnd:
     """The end that a step leads to; anything that is no ending returns None."""
     if isinstance(step, Raises):
-        return FakeEnd(_raised(step.error))
+        return _replied(_raised(step.error))
     if isinstance(step, Exits):
-        reply = {"kind": "exited", "code": step.code} if step.is_told else None
-        return FakeEnd(reply, {"exit_code": step.code})
+        return _replied(_exited(step.code)) if step.is_told else FakeEnd(None, {"exit_code": step.code})
     if isinstance(step, Crashes):
         return FakeEnd(None, {"exit_code": None, "signal": step.signal})
     if isinstance(step, Exceeds):
         return _excess(step.limit)
-    return FakeEnd(_returned(step.value if isinstance(step, Returns) else None, value_limit))
+    return _replied(_returned(step.value if isinstance(step, Returns) else None, value_limit))
 
 
 def killed(reason: str) -> dict[str, Any]:
@@ -70,6 +69,15 @@ def packed(reply: dict[str, Any]) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
+def _replied(reply: dict[str, Any]) -> FakeEnd:
+    """A real child exits with 1 after the reply that it was asked to exit, and with 0 after any other."""
+    return FakeEnd(reply, {"exit_code": int(reply["kind"] == "exited")})
+
+
+def _exited(code: int) -> dict[str, Any]:
+    return {"kind": "exited", "code": code}
+
+
 def _returned(value: Any, limit: int) -> dict[str, Any]:
     try:
         size = len(json.dumps(value, allow_nan=False, separators=(",", ":")))
@@ -83,7 +91,7 @@ def _returned(value: Any, limit: int) -> dict[str, Any]:
 def _raised(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SystemExit):
         code = 0 if error.code is None else error.code
-        return {"kind": "exited", "code": code if isinstance(code, int) else 1}
+        return _exited(code if isinstance(code, int) else 1)
     told = {
         "type": type(error).__name__,
         "message": str(error),

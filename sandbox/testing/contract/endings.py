@@ -9,7 +9,6 @@ from typing import Final
 from sandbox.outcome import Outcome, Status
 from sandbox.streaming import Finished
 from sandbox.testing.contract import expect
-from sandbox.testing.contract.output import HANG
 from sandbox.testing.contract.subject import Subject, processes_with, until, until_gone
 
 FAIL: Final = """
@@ -93,7 +92,8 @@ async def check_a_signal_is_a_crash_that_names_it(subject: Subject) -> None:
 
 async def check_endless_recursion_is_an_exception(subject: Subject) -> None:
     outcome = await subject.sandbox.run("def recurse(n: int = 0):\n    return recurse(n + 1)\n")
-    expect.same(expect.ended(outcome, Status.EXCEPTION).error and outcome.error.type, "RecursionError")  # type: ignore[union-attr]
+    error = expect.ended(outcome, Status.EXCEPTION).error
+    expect.same(error.type if error else None, "RecursionError")
 
 
 async def check_who_ignores_sigterm_is_out_of_time_all_the_same(subject: Subject) -> None:
@@ -139,9 +139,3 @@ async def check_what_a_call_leaves_running_ends_with_it(subject: Subject) -> Non
     outcome = await subject.sandbox.run(DAEMON, {"marker": marker, "hangs": False})
     expect.same(expect.ok(outcome).value, "left")
     await until_gone(marker)
-
-
-async def check_a_call_ends_before_its_output_does_when_it_is_out_of_time(subject: Subject) -> None:
-    outcome = await subject.sandbox.run(HANG, {"text": "x" * 100_000}, limits={"wall": 0.5})
-    expect.ended(outcome, Status.TIMEOUT, limit_name="wall")
-    expect.that(outcome.usage.wall_s < 3, f"it took {outcome.usage.wall_s} s")

@@ -47,7 +47,7 @@ class Engine:
 
 @dataclass(slots=True)
 class Subject:
-    """What is tried: `make_backend` makes one, each of `losses` takes a box away as a fault would.
+    """What is tried: `make_backend` makes one, each of `losses` takes a box away as a fault would, before it returns.
 
     Checks that do nothing special share one engine, `sandbox`, open while the subject is.
     """
