@@ -33,6 +33,8 @@ from sandbox.wire.messages import Ended, ExceptionReply, ExitedReply, TooLargeRe
 _HEAD_BYTES: Final = 4
 _EXIT_CODES: Final = {ValueReply: 0, ExceptionReply: 0, TooLargeReply: 0, ExitedReply: 1}
 """What a runner's child exits with after each reply."""
+_NO_MORE_THREADS: Final = ("RuntimeError", "can't start new thread")
+"""How `threading` says that the kernel refused one; it has no errno."""
 _MOST_WARNINGS, _LONGEST_WARNING = 20, 1000
 _LONGEST_NAME, _LONGEST_MESSAGE, _LONGEST_TRACEBACK = 200, 8192, 32768
 """Twice what a runner sends, which shortens with more care: these only meet a reply that the tool forged."""
@@ -172,8 +174,8 @@ def _raised(ending: Ending, reply: ExceptionReply) -> Verdict:
         limit = ending.limits.memory
         return Verdict(Status.MEMORY, failure, limit_name="memory", evidence={"limit": limit, "raised": failure.type})
     name = _LIMITS_BY_ERRNO.get(reply.errno or 0)
-    if name is None and ending.reading.refused_forks and told.type == "RuntimeError":
-        name = _processes  # threading says "can't start new thread" with no errno
+    if name is None and (told.type, told.message) == _NO_MORE_THREADS:
+        name = _processes
     limit_name = name(ending) if name else None
     if limit_name is None:
         return Verdict(Status.EXCEPTION, failure)
