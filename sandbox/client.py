@@ -171,7 +171,7 @@ class Sandbox:
         self._loop.close()
 
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run it on the background loop; a KeyboardInterrupt here cancels it there."""
+        """Run it on the background loop. A KeyboardInterrupt here cancels it there, and goes on when it has ended."""
         if self._is_closed:
             work.close()
             raise EngineClosed("the engine is closed", remedy="open a new one")
@@ -179,7 +179,8 @@ class Sandbox:
         try:
             return future.result()
         except BaseException:
-            future.cancel()
+            if future.cancel():
+                asyncio.run_coroutine_threadsafe(_end_of(work), self._loop).result()
             raise
 
 
@@ -193,6 +194,12 @@ def _read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SpecError(f"{path} cannot be read: {error.strerror}") from None
+
+
+async def _end_of(work: Coroutine[Any, Any, object]) -> None:
+    tasks = [task for task in asyncio.all_tasks() if task.get_coro() is work]
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 async def _next(events: AsyncGenerator[Event]) -> Event:
