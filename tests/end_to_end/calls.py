@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -17,8 +17,8 @@ PATIENCE_S: Final = 20.0
 READY: Final = "ready"
 TRIVIAL: Final = "def add(a: int, b: int) -> int:\n    return a + b\n"
 ENDLESS: Final = f"import time\ndef tool() -> None:\n    print({READY!r})\n    while True:\n        time.sleep(60)\n"
-_AT_REST: Final = 2  # warden and zygote
-_GROUPS: Final = Path("/sys/fs/cgroup")
+_MOST_AT_REST: Final = 6  # below a warden: the zygote, and two children ahead of calls with a guard each
+_GROUPS: Final = "/sys/fs/cgroup"
 
 
 def wait_until(condition: Callable[[], bool], *, within: float = PATIENCE_S) -> bool:
@@ -37,16 +37,26 @@ def serves(sandbox: Sandbox) -> bool:
     return (outcome.status, outcome.value) == ("ok", 3)
 
 
-def is_at_rest(engine: int | None = None) -> bool:
-    """Whether nothing runs below the engine but its boxes, and in those nothing but children waiting for calls."""
-    return all(
-        len(_below(box)) < _AT_REST + 2 * 2 and not _tools_at_work(box) for box in psutil.Process(engine).children()
-    )
+def is_at_rest() -> bool:
+    """Whether nothing runs below this process but boxes, and in those nothing but children waiting for calls."""
+    return all(len(_below(box)) < _MOST_AT_REST for box in _children()) and not is_at_work()
 
 
-def zygotes(engine: int | None = None) -> list[psutil.Process]:
-    """The runner of each box, seen from outside."""
-    return [zygote for warden in psutil.Process(engine).children() for zygote in warden.children()]
+def is_at_work() -> bool:
+    """Whether a call has more than one process: a child that waits for one is a guard with a single process below."""
+    return any(len(_below(guard)) > 1 for zygote in zygotes() for guard in _children(zygote))
+
+
+def zygotes() -> list[psutil.Process]:
+    """The runner of each box of this process's engines, seen from outside."""
+    return [zygote for warden in _children() for zygote in _children(warden)]
+
+
+def _children(process: psutil.Process | None = None) -> list[psutil.Process]:
+    try:
+        return (process or psutil.Process()).children()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _below(process: psutil.Process) -> list[psutil.Process]:
@@ -56,18 +66,13 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _tools_at_work(box: psutil.Process) -> bool:
-    """A waiting child is a guard and one process below it; anything else belongs to a call."""
-    try:
-        guards = [guard for zygote in box.children() for guard in zygote.children()]
-        return any(len(guard.children(recursive=True)) > 1 for guard in guards)
-    except psutil.NoSuchProcess:
-        return True
-
-
-def groups_of(engine: int) -> list[Path]:
+def groups_of(engine: int) -> list[str]:
     """The control groups that the engine made."""
-    return [path for path in _GROUPS.rglob(f"sandbox-{engine}-*") if path.is_dir()]
+    found = []
+    for folder, names, _ in os.walk(_GROUPS):
+        found += [os.path.join(folder, name) for name in names if name.startswith(f"sandbox-{engine}-")]
+        names[:] = [name for name in names if not name.startswith("sandbox-")]
+    return found
 
 
 @contextmanager

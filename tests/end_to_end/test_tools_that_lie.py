@@ -138,7 +138,7 @@ def tool() -> dict[str, str]:
 """
     outcome = sandbox.run(source)
     assert isinstance(outcome.value, dict)
-    assert sorted(outcome.value.values()) == ["/dev/null", "pipe", "pipe", "pipe"], outcome.value
+    assert sorted(str(kind) for kind in outcome.value.values()) == ["/dev/null", "pipe", "pipe", "pipe"], outcome.value
 
 
 def test_a_tool_that_tells_of_running_out_of_memory_does_not_get_counters_for_it(sandbox: Sandbox) -> None:

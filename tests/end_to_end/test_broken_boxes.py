@@ -1,0 +1,233 @@
+"""Parts of the machinery that are killed from outside: calls end as they must, and nothing stays behind.
+
+An engine that is to be killed runs in a process of its own. What it has running is written down before, because
+afterwards nothing connects the orphans to it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import psutil
+import pytest
+
+from sandbox import Sandbox, Status
+from tests.checkout import ROOT
+from tests.end_to_end.calls import ENDLESS, PATIENCE_S, groups_of, serves, under_way, wait_until, zygotes
+
+pytestmark = pytest.mark.slow
+
+GONE_WITHIN_S: Final = 2.0
+STUBBORN: Final = """
+import os, signal, time
+def tool() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    for _ in range(2):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.closerange(0, 256)
+                while True: time.sleep(60)
+            os._exit(0)
+    print("ready")
+    while True: pass
+"""
+TWO_CALLS: Final = """
+import sys, threading
+from sandbox import Sandbox
+said = threading.Barrier(3)
+def follow():
+    for event in engine.stream(sys.argv[1]):
+        said.wait()
+engine = Sandbox()
+for _ in range(2): threading.Thread(target=follow, daemon=True).start()
+said.wait()
+print("under way", flush=True)
+sys.stdin.read()
+"""
+IDLE: Final = """
+import sys
+from sandbox import Sandbox
+engine = Sandbox()
+engine.run("def tool(): return 1")
+print("idle", flush=True)
+sys.stdin.read()
+"""
+OPENING: Final = """
+import sys, threading
+from sandbox import Sandbox
+engine = Sandbox()
+def run_on():
+    for n in range(99): engine.run("def tool(): return 1", tenant=str(n))
+threading.Thread(target=run_on, daemon=True).start()
+print("opening", flush=True)
+sys.stdin.read()
+"""
+FORKED: Final = """
+import os, sys
+from sandbox import Sandbox
+engine = Sandbox()
+engine.run("def tool(): return 1")
+if os.fork() == 0:
+    os.closerange(1, 3)
+    sys.stdin.read()
+    os._exit(0)
+print("forked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def _engine(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """An engine in a process of its own that has said how far it is."""
+    command = [sys.executable, "-c", script, *arguments]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as engine:
+        assert engine.stdout is not None
+        try:
+            assert engine.stdout.readline(), "the engine did not start"
+            yield engine
+        finally:
+            engine.kill()
+
+
+def _living(processes: list[psutil.Process]) -> list[psutil.Process]:
+    living = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                living.append(process)
+    return living
+
+
+def _assert_nothing_left(engine: subprocess.Popen[str], found: list[psutil.Process]) -> None:
+    assert wait_until(lambda: not _living(found), within=GONE_WITHIN_S), _living(found)
+    assert wait_until(lambda: not groups_of(engine.pid), within=GONE_WITHIN_S), groups_of(engine.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_boxes_die_with_their_engine_whatever_runs_in_them(number: signal.Signals) -> None:
+    with _engine(TWO_CALLS, STUBBORN) as engine:
+        found = psutil.Process(engine.pid).children(recursive=True)
+        assert len(found) >= 2 + 2 * 4
+        engine.send_signal(number)
+        engine.wait()
+        _assert_nothing_left(engine, found)
+
+
+def test_idle_boxes_die_with_their_engine() -> None:
+    with _engine(IDLE) as engine:
+        found = psutil.Process(engine.pid).children(recursive=True)
+        assert found
+        engine.kill()
+        engine.wait()
+        _assert_nothing_left(engine, found)
+
+
+def test_boxes_die_with_their_engine_while_a_child_of_it_lives_on() -> None:
+    """A fork of the engine's process holds copies of all its descriptors."""
+    with _engine(FORKED) as engine:
+        found = [each for each in psutil.Process(engine.pid).children(recursive=True) if "-c" not in each.cmdline()]
+        assert len(found) >= 2
+        engine.kill()
+        engine.wait()
+        _assert_nothing_left(engine, found)
+
+
+@pytest.mark.parametrize("delay_ms", range(0, 200, 40))
+def test_boxes_that_are_opening_die_with_their_engine(delay_ms: int) -> None:
+    with _engine(OPENING) as engine:
+        deadline = time.monotonic() + delay_ms / 1000
+        while time.monotonic() < deadline:
+            pass
+        found = psutil.Process(engine.pid).children(recursive=True)
+        engine.kill()
+        engine.wait()
+        _assert_nothing_left(engine, found)
+
+
+def test_an_engine_that_starts_removes_what_a_killed_one_left() -> None:
+    with _engine(IDLE) as engine:
+        engine.kill()
+        engine.wait()
+        with Sandbox() as next_engine:
+            assert serves(next_engine)
+            assert wait_until(lambda: not groups_of(engine.pid)), groups_of(engine.pid)
+
+
+@pytest.mark.parametrize("part", ["runner", "warden"])
+def test_a_call_whose_box_is_killed_crashes_and_the_next_works(part: str) -> None:
+    with Sandbox() as engine, under_way(engine, ENDLESS) as call:
+        (zygote,) = zygotes()
+        everything = psutil.Process().children(recursive=True)
+        os.kill(zygote.pid if part == "runner" else zygote.ppid(), signal.SIGKILL)
+        outcome = call.result(PATIENCE_S)
+        assert (outcome.status, outcome.evidence["box"]) == (Status.CRASHED, "lost"), outcome
+        assert outcome.stdout.text == "ready\n"
+        assert outcome.error is not None
+        assert outcome.error.type == "BoxLost"
+        assert wait_until(lambda: not _living(everything)), _living(everything)
+        assert serves(engine)
+
+
+def test_every_call_of_a_killed_box_ends() -> None:
+    with Sandbox() as engine, under_way(engine, ENDLESS) as first, under_way(engine, ENDLESS) as second:
+        (zygote,) = zygotes()
+        zygote.kill()
+        outcomes = first.result(PATIENCE_S), second.result(PATIENCE_S)
+        assert [outcome.status for outcome in outcomes] == [Status.CRASHED] * 2
+        assert serves(engine)
+
+
+def test_a_guard_that_is_killed_ends_its_own_call_only() -> None:
+    with Sandbox() as engine, under_way(engine, ENDLESS) as first, under_way(engine, STUBBORN) as second:
+        (zygote,) = zygotes()
+        guards = [guard for guard in zygote.children() if len(guard.children(recursive=True)) > 2]
+        (stubborn,) = guards
+        below = stubborn.children(recursive=True)
+        stubborn.kill()
+        outcome = second.result(PATIENCE_S)
+        assert outcome.status is Status.CRASHED, outcome
+        assert outcome.stdout.text == "ready\n"
+        assert wait_until(lambda: not _living(below)), _living(below)
+        assert not first.done()
+        assert serves(engine)
+        zygote.kill()
+
+
+def test_an_idle_box_that_is_killed_is_not_lent_again() -> None:
+    with Sandbox() as engine:
+        for _ in range(3):
+            assert serves(engine)
+            (zygote,) = zygotes()
+            zygote.kill()
+            assert serves(engine)
+
+
+@pytest.mark.parametrize("part", ["runner", "warden", "both"])
+def test_a_box_that_is_stopped_is_given_up(part: str) -> None:
+    with Sandbox() as engine, under_way(engine, ENDLESS, limits={"wall": 0.5}) as call:
+        (zygote,) = zygotes()
+        warden = psutil.Process(zygote.ppid())
+        everything = psutil.Process().children(recursive=True)
+        for process in {"runner": [zygote], "warden": [warden], "both": [zygote, warden]}[part]:
+            process.suspend()
+        outcome = call.result(PATIENCE_S)
+        assert (outcome.status, outcome.limit_name) == (Status.TIMEOUT, "wall"), outcome
+        assert outcome.stdout.text == "ready\n"
+        assert serves(engine)
+        assert wait_until(lambda: not _living(everything)), _living(everything)
+
+
+def test_an_engine_with_a_stopped_box_still_closes() -> None:
+    with Sandbox() as engine:
+        assert serves(engine)
+        (zygote,) = zygotes()
+        zygote.suspend()
+    assert not zygote.is_running()
