@@ -1,0 +1,135 @@
+"""Attack: hold memory of kinds that are not any process's own: socket buffers, files without a name, queues.
+
+A limit of memory that counts the pages of processes only is no limit: the host runs out of memory all the same, and of
+its share for network buffers, which all its programs have in common.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from sandbox import Sandbox
+from tests.escape.without_root import run_without_root
+
+LIMIT: Final = 64 << 20
+SOCKETS: Final = """
+import socket
+
+def tool(pairs: int) -> int:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    ends = []
+    for _ in range(pairs):
+        near = socket.socket()
+        near.connect(listener.getsockname())
+        ends += [near, listener.accept()[0]]
+    held = 0
+    for end in ends:
+        end.settimeout(0.01)
+        try:
+            while True:
+                held += end.send(bytes(1 << 18))
+        except OSError:
+            continue
+    return held
+"""
+NAMELESS: Final = """
+import os
+
+def tool(files: int) -> int:
+    held = 0
+    for _ in range(files):
+        descriptor = os.memfd_create("held")
+        for _ in range(64):
+            held += os.write(descriptor, b"x" * (1 << 20))
+    return held
+"""
+DATAGRAMS: Final = """
+import socket
+
+def tool(count: int) -> int:
+    ends, held = [], 0
+    for _ in range(count):
+        end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        end.bind(("127.0.0.1", 0))
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 30)
+        ends.append(end)
+        for _ in range(2000):
+            ends[0].sendto(bytes(60000), end.getsockname())
+        end.setblocking(False)
+    for end in ends:
+        try:
+            while True:
+                held += len(end.recv(65536))
+        except OSError:
+            continue
+    return held
+"""
+UNIX: Final = """
+import socket
+
+def tool(pairs: int) -> int:
+    ends, held = [], 0
+    for _ in range(pairs):
+        for end in socket.socketpair():
+            end.setblocking(False)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30)
+            ends.append(end)
+            try:
+                while True:
+                    held += end.send(bytes(1 << 16))
+            except OSError:
+                continue
+    return held
+"""
+PIPES: Final = """
+import fcntl, os
+
+def tool(pipes: int) -> int:
+    held = 0
+    for _ in range(pipes):
+        near, far = os.pipe()
+        try:
+            fcntl.fcntl(far, fcntl.F_SETPIPE_SZ, 1 << 20)
+        except OSError:
+            pass
+        os.set_blocking(far, False)
+        try:
+            while True:
+                held += os.write(far, b"x" * 65536)
+        except OSError:
+            continue
+    return held
+"""
+KINDS: Final[dict[str, tuple[str, dict[str, int]]]] = {
+    "TCP buffers": (SOCKETS, {"pairs": 40}),
+    "UDP buffers": (DATAGRAMS, {"count": 240}),
+    "unix socket buffers": (UNIX, {"pairs": 110}),
+    "files without a name": (NAMELESS, {"files": 6}),
+    "pipes": (PIPES, {"pipes": 110}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_outside_of_processes_is_limited_too(kind: str, sandbox: Sandbox) -> None:
+    source, args = KINDS[kind]
+    outcome = sandbox.run(source, args, limits={"memory": LIMIT})
+    _assert_limited(outcome.status, outcome.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_outside_of_processes_is_limited_without_root(kind: str, unprivileged_python: Path) -> None:
+    source, args = KINDS[kind]
+    outcome = run_without_root(unprivileged_python, source, args, limits={"memory": LIMIT})
+    _assert_limited(outcome["status"], outcome["value"])
+
+
+def _assert_limited(status: str, held: Any) -> None:
+    """Stopped, or refused by the kernel while it still held less than its limit."""
+    assert status in ("memory", "exception", "limit", "crashed") or held <= LIMIT, f"{status}: held {held >> 20} MiB"

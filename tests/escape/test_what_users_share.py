@@ -1,0 +1,108 @@
+"""Attack: use up, or lock, what the kernel counts per user or per file: neighbours and the host have it in common."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox import Finished, Printed, Sandbox
+from tests.unprivileged import AS_NOBODY
+
+HOLD_INOTIFY: Final = """
+import ctypes, time
+
+def tool(hold: bool) -> int:
+    libc, held = ctypes.CDLL(None), 0
+    while libc.inotify_init() >= 0 and held < (1000 if hold else 1):
+        held += 1
+    print("holding", flush=True)
+    if hold:
+        time.sleep(20)
+    return held
+"""
+_FROM_OUTSIDE: Final = """
+import ctypes, sys
+from sandbox import Sandbox
+with Sandbox() as engine:
+    events = engine.stream(sys.argv[1], {"hold": True}, limits={"wall": 5})
+    next(events)
+    print(ctypes.CDLL(None).inotify_init())
+    events.close()
+"""
+
+
+@contextmanager
+def _under_way(sandbox: Sandbox, source: str, args: dict[str, object]) -> Iterator[Iterator[Printed | Finished]]:
+    """A call that has printed its first words, and ends with the block."""
+    with closing(sandbox.stream(source, args, limits={"wall": 5})) as events:
+        next(events)
+        yield events
+
+
+def test_a_call_leaves_its_neighbours_their_inotify_instances(sandbox: Sandbox) -> None:
+    with _under_way(sandbox, HOLD_INOTIFY, {"hold": True}):
+        neighbour = sandbox.run(HOLD_INOTIFY, {"hold": False})
+    assert neighbour.value == 1
+
+
+@pytest.mark.slow
+def test_a_call_leaves_the_engines_user_its_inotify_instances(unprivileged_python: Path) -> None:
+    answer = subprocess.run(
+        [unprivileged_python, "-I", "-c", _FROM_OUTSIDE, HOLD_INOTIFY],
+        cwd="/", capture_output=True, text=True, timeout=60, check=False, **AS_NOBODY,
+    )  # fmt: skip
+    assert int(answer.stdout) >= 0, answer.stderr
+
+
+LOCK: Final = """
+import fcntl, time
+
+def tool(path: str) -> str:
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            print(error, flush=True)
+            return "refused"
+        print("locked", flush=True)
+        time.sleep(20)
+    return "locked"
+"""
+
+
+def test_a_tool_cannot_lock_the_hosts_programs(sandbox: Sandbox) -> None:
+    """Scripts that run once at a time lock themselves, as flock(1) proposes; and a lock is a word to another box."""
+    program = shutil.which("env") or ""
+    with _under_way(sandbox, LOCK, {"path": program}), open(program) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+SPY: Final = """
+import ctypes, os, select
+
+def tool(folder: str) -> str:
+    libc = ctypes.CDLL(None)
+    watch = libc.inotify_init()
+    libc.inotify_add_watch(watch, folder.encode(), 0x20)  # IN_OPEN
+    print("watching", flush=True)
+    ready = select.select([watch], [], [], 1.0)[0]
+    return repr(os.read(watch, 4096)) if ready else ""
+"""
+
+
+@pytest.mark.slow
+def test_a_tool_does_not_see_which_files_the_host_opens(sandbox: Sandbox) -> None:
+    library = Path(sysconfig.get_path("stdlib"))
+    with _under_way(sandbox, SPY, {"folder": str(library)}) as events:
+        (library / "this.py").read_bytes()
+        *_, last = events
+    assert isinstance(last, Finished)
+    assert "this.py" not in str(last.outcome.value)
