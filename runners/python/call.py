@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 import json
+import linecache
 import os
 import sys
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _MAX_TRACEBACK = 16384
 _MAX_MESSAGE = 4096
+_MAX_EXIT_CODE = 1 << 31
 
 
 def run(request: dict[str, Any], descriptor: int) -> NoReturn:
@@ -38,7 +40,9 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     _enter_environment(request["environment"])
     _reseed()
     reply = _outcome(request)
-    for stream in (sys.stdout, sys.stderr, *streams):
+    for name in ("stdout", "stderr"):
+        streams.append(getattr(sys, name, None))
+    for stream in streams:
         try:
             stream.flush()
         except BaseException:
@@ -66,11 +70,13 @@ def rehearse() -> None:
         pass
 
 
-def _open_streams() -> list[io.TextIOWrapper]:
+def _open_streams() -> list[Any]:
     """Text streams that keep nothing back: what was printed before a kill is not lost. Those that can be written to."""
     stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), "utf-8", "replace")
     outputs: list[Any] = [io.FileIO(number, "w") for number in (1, 2)]
-    streams = [io.TextIOWrapper(output, "utf-8", "backslashreplace", write_through=True) for output in outputs]
+    streams: list[Any] = [
+        io.TextIOWrapper(output, "utf-8", "backslashreplace", write_through=True) for output in outputs
+    ]
     for name, stream in zip(("stdin", "stdout", "stderr"), (stdin, *streams)):
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
@@ -121,6 +127,7 @@ def _load(source: str, path: str) -> ModuleType:
     with open(path, "wb") as file:
         file.write(data)
     name = _module_name(path)
+    linecache.cache[path] = (lambda: source,)  # its form for lines that are had on demand
     module = types.ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module
@@ -137,15 +144,16 @@ def _module_name(path: str) -> str:
 
 def _finish(result: Any) -> Any:
     """What a function returned, with what it left to be awaited or drawn out."""
-    if hasattr(result, "__await__"):
+    kind = type(result)
+    if hasattr(kind, "__await__"):
         import asyncio
 
         return asyncio.run(_awaited(result))
-    if hasattr(result, "__anext__"):
+    if hasattr(kind, "__anext__"):
         import asyncio
 
         return asyncio.run(_drained(result))
-    if hasattr(result, "send") and hasattr(result, "gi_frame"):
+    if hasattr(kind, "gi_frame"):
         return list(result)
     return result
 
@@ -166,11 +174,16 @@ def _reply(value: object, limit: int) -> dict[str, Any]:
 
 
 def _exited(stop: SystemExit) -> dict[str, Any]:
-    code = stop.code
-    if code is not None and not isinstance(code, int):
+    code: Any = vars(SystemExit)["code"].__get__(stop)
+    if code is None:
+        return {"kind": "exited", "code": 0}
+    if issubclass(type(code), int):
+        return {"kind": "exited", "code": max(-_MAX_EXIT_CODE, min(int.__index__(code), _MAX_EXIT_CODE))}
+    try:
         sys.stderr.write("%s\n" % (code,))
-        return {"kind": "exited", "code": 1}
-    return {"kind": "exited", "code": 0 if code is None else max(-(1 << 31), min(int(code), 1 << 31))}
+    except BaseException:  # what it says of itself is the tool's
+        pass
+    return {"kind": "exited", "code": 1}
 
 
 def _send(reply: dict[str, Any], descriptor: int) -> None:

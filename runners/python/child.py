@@ -1,15 +1,15 @@
 """A child of the zygote: the guard of one call, the five pipes that lead to it, and what is known of it so far.
 
-What is said on the pipes is told in pipes.py. Nothing here waits: the zygote's ends of them are non-blocking.
+What is said on the pipes is told in call_pipes.py. Nothing here waits: the zygote's ends of them are non-blocking.
 """
 
 from __future__ import annotations
 
 import collections
 import os
-import pipes
 import time
 
+import call_pipes as pipes
 import frames
 import guard
 import workplace

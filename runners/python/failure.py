@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 
+from values import type_name
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +17,7 @@ def describe(error: BaseException, path: str, *, max_message: int, max_traceback
     return {
         "kind": "exception",
         "error": {
-            "type": _guarded(lambda: type(error).__name__),
+            "type": type_name(type(error)),
             "message": _cut(_guarded(lambda: str(error)), max_message),
             "traceback": _cut(_guarded(lambda: _text(error, path)), max_traceback),
         },
@@ -48,13 +50,12 @@ def _text(error: BaseException, path: str) -> str:
     return "".join(found.format())
 
 
-def _guarded(read: Callable[[], object]) -> str:
-    """What `read` gives as plain text; an exception whose own methods fail is still reported."""
+def _guarded(read: Callable[[], str]) -> str:
+    """What `read` gives as text that can be sent; an exception whose own methods fail is still reported."""
     try:
-        text = read()
-        return str.__str__(text) if isinstance(text, str) else "<not text>"
+        return str.__str__(read()).encode("utf-8", "backslashreplace").decode("utf-8")
     except BaseException as error:
-        return "<unreadable: %s>" % type(error).__name__
+        return "<unreadable: %s>" % type_name(type(error))
 
 
 def _cut(text: str, limit: int) -> str:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import json
 import os
-import pipes
 import resource
 import signal
 
+import call_pipes as pipes
 import ending
 import measure
 import tool

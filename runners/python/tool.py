@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pipes
 import resource
 import signal
 import time
 
 import call
+import call_pipes as pipes
 import measure
 import walls
 import workplace

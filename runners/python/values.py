@@ -3,6 +3,8 @@
 Nearly every value is plain JSON already, so that is tried first, by the C encoder. What it refuses is walked: tuples
 and sets are arrays, keys are text, NaN and infinities are null with a warning, and what JSON has no form for is shown
 as ``{"repr": …, "type": …}`` with a warning, without changing the rest. Cycles and depth are reported, not followed.
+
+A value's class may lie about anything, so what it inherits from a builtin is asked of the builtin, never of the value.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +22,13 @@ if TYPE_CHECKING:
 MAX_DEPTH = 200
 _MAX_REPR = 1000
 _MAX_WARNINGS = 20
-_MAX_DIGITS = 4000
-_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}"]+')
+_MAX_TYPE_NAME = 100
+_MAX_DIGITS = 4200  # what every Python since 3.8 still reads as a number
+_TOO_LONG = 10**_MAX_DIGITS
+_ENOUGH_FRAMES = 2000
+_NAME = type.__dict__["__name__"]
+_LONG_NUMBER = re.compile(r"\d{%d}" % (_MAX_DIGITS + 1))
+_NO_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+')
 _LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -28,14 +36,21 @@ _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 def serialise(value: object, limit: int) -> tuple[str, list[str]]:
     """``(json text, warnings)``; the text may be longer than `limit`, but then not by much."""
+    sys.setrecursionlimit(_ENOUGH_FRAMES)  # a tool may have raised it, past what the stack holds
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-        if not _is_deep(text) and not _LONE_SURROGATE.search(text):
+        if not _is_deep(text) and not _LONE_SURROGATE.search(text) and not _LONG_NUMBER.search(text):
             return text, []
-    except (TypeError, ValueError, RecursionError, AttributeError, RuntimeError):
+    except BaseException:  # a dict's own `items` may raise anything
         pass
     walk = _Walk(limit)
     return json.dumps(walk.plain(value, 0), allow_nan=False, separators=(",", ":")), walk.warnings
+
+
+def type_name(kind: type) -> str:
+    """The name of a class, whatever its metaclass says it is."""
+    name: str = _NAME.__get__(kind)
+    return name[:_MAX_TYPE_NAME]
 
 
 def _is_deep(text: str) -> bool:
@@ -68,7 +83,7 @@ class _Walk:
             return self._float(value)
         if issubclass(kind, (list, tuple, set, frozenset, dict)):
             return self._container(value, depth)
-        return self._shown(value, "%s has no JSON form; its repr is given" % kind.__name__)
+        return self._shown(value, "%s has no JSON form; its repr is given" % type_name(kind))
 
     def _text(self, value: str) -> str:
         text = str.__str__(value)
@@ -80,13 +95,13 @@ class _Walk:
 
     def _integer(self, value: int) -> int | str:
         number = int.__index__(value)
-        if number.bit_length() > _MAX_DIGITS * 3:
+        if abs(number) >= _TOO_LONG:
             self._warn("an integer of %d bits is given as hexadecimal text" % number.bit_length())
             return self._text(hex(number))
         return number
 
     def _float(self, value: float) -> float | None:
-        number = float.__add__(value, 0.0)
+        number = float.__pos__(value)
         if number != number or number in (float("inf"), float("-inf")):
             self._warn("%r is given as null" % number)
             return None
@@ -101,7 +116,8 @@ class _Walk:
         try:
             if issubclass(type(value), dict):
                 return {self._key(key): self.plain(item, depth + 1) for key, item in self._some(dict.items(value))}
-            return [self.plain(item, depth + 1) for item in self._some(value)]
+            kind = next(kind for kind in (list, tuple, set, frozenset) if issubclass(type(value), kind))
+            return [self.plain(item, depth + 1) for item in self._some(kind.__iter__(value))]
         finally:
             self._open.discard(id(value))
 
@@ -113,19 +129,21 @@ class _Walk:
             yield item
 
     def _key(self, key: Any) -> str:
-        if issubclass(type(key), str):
+        kind = type(key)
+        if issubclass(kind, str):
             return self._text(key)
-        if key is None or isinstance(key, (bool, int, float)):
-            return json.dumps(key)
-        return self._shown(key, "a key of type %s is given as text" % type(key).__name__)["repr"]
+        if key is None or issubclass(kind, (int, float)):
+            plain = self.plain(key, 0)
+            return plain if isinstance(plain, str) else json.dumps(plain)
+        return self._shown(key, "a key of type %s is given as text" % type_name(kind))["repr"]
 
     def _shown(self, value: object, warning: str) -> dict[str, str]:
         self._warn(warning)
         try:
             text = str.__str__(repr(value))[:_MAX_REPR]
         except BaseException as error:
-            text = "<unreadable: %s>" % type(error).__name__
-        return {"repr": self._text(text), "type": type(value).__name__}
+            text = "<unreadable: %s>" % type_name(type(error))
+        return {"repr": self._text(text), "type": type_name(type(value))}
 
     def _noted(self, text: str, warning: str) -> dict[str, str]:
         self._warn(warning)

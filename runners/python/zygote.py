@@ -18,11 +18,11 @@ from __future__ import annotations
 import collections
 import gc
 import os
-import pipes
 import signal
 import sys
 import time
 
+import call_pipes as pipes
 import child as children
 import ending
 import frames
