@@ -17,6 +17,7 @@ from typing import Final, Literal
 from sandbox.backends.base import Backend, Box, BoxPlan
 from sandbox.backends.remedies import missing_walls, refuse_weaker
 from sandbox.errors import BoxLost, EngineClosed
+from sandbox.outcome import Receipt
 from sandbox.policy import Policy, ReuseMode
 from sandbox.wire.conversation import Conversation, RunningCall, WallFault
 from sandbox.wire.messages import Hello
@@ -51,6 +52,8 @@ class WarmBox:
     is_retired: bool = False
     is_closing: bool = False
     imported: set[str] = field(default_factory=set)
+    receipts: dict[tuple[bytes, str, str], Receipt] = field(default_factory=dict)
+    """Nearly every call of a box is walled the same, and told the same: receipts made so far."""
 
     @property
     def has_room(self) -> bool:
@@ -84,12 +87,13 @@ class WarmBox:
             self.conversation.lend_slots(slots)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Loan:
-    """A box for one call, and how it was come by."""
+    """A box for one call, and how it was come by. It is over when its `call`, if there is one, has ended."""
 
     warm: WarmBox
     path: Literal["cold", "warm"]
+    call: RunningCall | None = None
 
 
 class Pool:
@@ -100,7 +104,7 @@ class Pool:
         self._most_memory = most_memory
         self._boxes: dict[BoxKey, list[WarmBox]] = {}
         self._opening: dict[BoxKey, asyncio.Task[WarmBox]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[str]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -115,13 +119,20 @@ class Pool:
         loan = await self._find(key, plan)
         warm = loan.warm
         try:
-            warm.ensure_slots()
+            if warm.conversation.loss is None:
+                warm.ensure_slots()
             yield loan
         finally:
-            warm.lent -= 1
-            warm.idle_since = asyncio.get_running_loop().time()
-            if warm.is_retired or warm.conversation.loss is not None:
-                self.retire(warm)
+            if loan.call is None:
+                self._take_back(warm)
+            else:
+                loan.call.ended.add_done_callback(lambda _: self._take_back(warm))
+
+    def _take_back(self, warm: WarmBox) -> None:
+        warm.lent -= 1
+        warm.idle_since = asyncio.get_running_loop().time()
+        if warm.is_retired or warm.conversation.loss is not None:
+            self.retire(warm)
 
     def retire(self, warm: WarmBox) -> None:
         """Lend it no more; it is closed as soon as nobody uses it."""
@@ -161,6 +172,8 @@ class Pool:
                 warm.lent += 1
                 return Loan(warm, "warm")
         warm = await self._open_once(key, plan)
+        if warm.conversation.loss is not None:
+            raise warm.conversation.loss
         if not warm.has_room:
             return await self._find(key, plan)
         warm.lent += 1
@@ -185,6 +198,8 @@ class Pool:
         warm.idle_since = asyncio.get_running_loop().time()
         self._boxes.setdefault(key, []).append(warm)
         warm.conversation.on_loss = lambda: self.retire(warm)
+        if warm.conversation.loss is not None:
+            self.retire(warm)
         self._start_sweeping()
         return warm
 
@@ -194,7 +209,7 @@ class Pool:
         warm = await self._open_with(plan)
         if warm.hello.threads <= 1 or not plan.preload:
             return warm
-        await asyncio.shield(_close(warm.box, warm.conversation))
+        await asyncio.shield(self._closed(warm.box, warm.conversation))
         return await self._open_with(replace(plan, preload=()), preloaded=False)
 
     async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> WarmBox:
@@ -207,20 +222,21 @@ class Pool:
             async with asyncio.timeout(_OPENING_S):
                 hello = await conversation.open(box.walls, preload=plan.preload, ahead=ahead)
         except BaseException as error:
-            last_words = await asyncio.shield(_close(box, conversation))
+            last_words = await asyncio.shield(self._closed(box, conversation))
             raise _explained(error, policy=plan.policy, last_words=last_words) from None
         return WarmBox(box, conversation, plan.policy, hello, preloaded, imported=set(plan.preload))
 
     def _close_soon(self, warm: WarmBox) -> None:
-        if warm.is_closing:
-            return
-        warm.is_closing = True
-        task = asyncio.create_task(self._close_box(warm))
+        if not warm.is_closing:
+            warm.is_closing = True
+            self._closed(warm.box, warm.conversation)
+
+    def _closed(self, box: Box, conversation: Conversation) -> asyncio.Task[str]:
+        """Being closed, whether or not anybody waits for it; `close` does."""
+        task = asyncio.create_task(_close(box, conversation))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-    async def _close_box(self, warm: WarmBox) -> None:
-        await _close(warm.box, warm.conversation)
+        return task
 
     def _start_sweeping(self) -> None:
         if self._sweeper is None or self._sweeper.done():

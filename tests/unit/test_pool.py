@@ -1,0 +1,420 @@
+"""Boxes kept warm: when one is lent again, when it is not, and that each is closed exactly once. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from sandbox.backends.base import BoxPlan
+from sandbox.environments import bare_environment
+from sandbox.errors import BackendUnavailable, BoxLost, EngineClosed, IsolationUnavailable
+from sandbox.policy import Layer, Policy, ReuseMode, load
+from sandbox.pool import BoxKey, Loan, Pool, WarmBox
+from sandbox.testing import FakeBackend, FakeBox
+from tests import virtual_time
+
+POLICY = load("default")
+
+
+def policy_with(**reuse: Any) -> Policy:
+    return POLICY.model_copy(update={"reuse": POLICY.reuse.model_copy(update=reuse)})
+
+
+SINGLE_USE = policy_with(mode=ReuseMode.NEVER)
+
+
+@dataclass
+class Opening:
+    """What happens when a box is to be opened: it may be held up, and may fail."""
+
+    held_up: asyncio.Event | None = None
+    failures: list[Exception] = field(default_factory=list)
+    count: int = 0
+
+    async def __call__(self, plan: BoxPlan) -> None:
+        self.count += 1
+        if self.held_up is not None:
+            await self.held_up.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+@dataclass
+class World:
+    """A pool over a fake backend."""
+
+    backend: FakeBackend
+    pool: Pool
+    opening: Opening
+
+    async def lend_once(self, tenant: str = "", **plan: Any) -> Loan:
+        async with self.lend(tenant, **plan) as loan:
+            return loan
+
+    def lend(
+        self, tenant: str = "", *, policy: Policy = POLICY, preload: tuple[str, ...] = ()
+    ) -> AbstractAsyncContextManager[Loan]:
+        plan = BoxPlan(policy, bare_environment(), preload=preload)
+        return self.pool.lend(BoxKey("environment", policy.digest, tenant), plan)
+
+    @property
+    def open_boxes(self) -> int:
+        return len(self.backend.open_boxes)
+
+    def box(self, number: int = 0) -> FakeBox:
+        return self.backend.boxes[number]
+
+
+def pooled(
+    *, memory: int = 1 << 40, **backend: Any
+) -> Callable[[Callable[[World], Awaitable[None]]], Callable[[], None]]:
+    """Run the test with a pool, close it, and see that every box is closed."""
+
+    def decorate(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+        async def live() -> None:
+            opening = Opening()
+            fake = FakeBackend(opening=opening, **backend)
+            world = World(fake, Pool(fake, most_memory=memory), opening)
+            await test(world)
+            await world.pool.close()
+            assert fake.open_boxes == ()
+            assert all(slot.is_closed for box in fake.boxes for slot in box.slots.values())
+
+        def run() -> None:
+            virtual_time.run(live())
+
+        run.__name__ = getattr(test, "__name__", "test")
+        run.__module__ = test.__module__
+        return run
+
+    return decorate
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in range(100):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
+
+
+# Lending
+
+
+@pooled()
+async def test_a_box_is_lent_again(world: World) -> None:
+    loans = [await world.lend_once() for _ in range(3)]
+    assert [loan.path for loan in loans] == ["cold", "warm", "warm"]
+    assert len({id(loan.warm) for loan in loans}) == len(world.backend.boxes) == 1
+
+
+@pooled()
+async def test_boxes_are_kept_apart_by_tenant_and_by_policy(world: World) -> None:
+    other = policy_with(ahead=0)
+    loans = [
+        await world.lend_once("a"),
+        await world.lend_once("b"),
+        await world.lend_once("a", policy=other),
+        await world.lend_once("a"),
+    ]
+    assert [loan.path for loan in loans] == ["cold", "cold", "cold", "warm"]
+
+
+@pooled()
+async def test_calls_share_a_box_as_long_as_it_has_room(world: World) -> None:
+    world.backend.capacity = 2
+    async with world.lend() as first, world.lend() as second, world.lend() as third:
+        assert first.warm is second.warm
+        assert third.warm is not first.warm
+        assert len(world.backend.boxes) == 2
+
+
+@pooled(capacity=3)
+async def test_callers_that_come_while_a_box_opens_wait_for_that_one(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    waiting = [asyncio.create_task(world.lend_once()) for _ in range(3)]
+    await settle()
+    world.opening.held_up.set()
+    loans = await asyncio.gather(*waiting)
+    assert world.opening.count == 1
+    assert len({id(loan.warm) for loan in loans}) == 1
+
+
+@pooled(capacity=2)
+async def test_more_callers_than_a_box_holds_get_more_boxes(world: World) -> None:
+    inside: list[WarmBox] = []
+    leave = asyncio.Event()
+
+    async def stay() -> None:
+        async with world.lend() as loan:
+            inside.append(loan.warm)
+            assert loan.warm.lent <= 2
+            await leave.wait()
+
+    callers = [asyncio.create_task(stay()) for _ in range(5)]
+    for _ in range(10):
+        await settle()
+    assert len(inside) == 5
+    assert len({id(warm) for warm in inside}) == 3
+    leave.set()
+    await asyncio.gather(*callers)
+
+
+@pooled()
+async def test_a_box_has_slots_for_the_calls_under_way_and_some_to_spare(world: World) -> None:
+    async with world.lend(), world.lend(), world.lend():
+        assert len(world.box().slots) == 3 + POLICY.reuse.ahead + 2
+    async with world.lend():
+        assert len(world.box().slots) == 3 + POLICY.reuse.ahead + 2
+
+
+@pooled()
+async def test_what_tools_import_is_told_to_a_box_once(world: World) -> None:
+    async with world.lend(preload=("json",)) as loan:
+        loan.warm.preload(["json", "csv"])
+        loan.warm.preload(["csv"])
+    await settle()
+    assert world.box().preloaded == ("json", "csv")
+
+
+# Leaving the pool
+
+
+@pooled()
+async def test_a_box_that_is_retired_is_closed_when_its_last_call_has_ended(world: World) -> None:
+    async with world.lend() as first:
+        async with world.lend():
+            first.warm.is_retired = True
+        await settle()
+        assert world.box().is_open
+        async with world.lend() as other:
+            assert other.warm is not first.warm
+    await settle()
+    assert [box.is_open for box in world.backend.boxes] == [False, True]
+
+
+@pooled()
+async def test_a_single_use_box_is_never_lent_again(world: World) -> None:
+    async with world.lend(policy=SINGLE_USE) as first, world.lend(policy=SINGLE_USE) as second:
+        assert first.warm is not second.warm
+        assert (first.path, second.path) == ("cold", "cold")
+    await settle()
+    assert (len(world.pool.boxes), world.open_boxes) == (0, 0)
+
+
+@pooled()
+async def test_a_box_that_is_lost_leaves_at_once(world: World) -> None:
+    async with world.lend() as loan:
+        world.box().lose()
+        await settle()
+        assert loan.warm.conversation.loss is not None
+        assert world.pool.boxes == ()
+    assert (await world.lend_once()).path == "cold"
+
+
+@pooled()
+async def test_a_box_that_is_lost_while_idle_is_not_lent(world: World) -> None:
+    await world.lend_once()
+    world.box().lose()
+    await settle()
+    assert (await world.lend_once()).path == "cold"
+    assert len(world.backend.boxes) == 2
+
+
+@pooled()
+async def test_a_box_that_is_idle_too_long_is_closed(world: World) -> None:
+    policy = policy_with(idle=5.0)
+    await world.lend_once(policy=policy)
+    await asyncio.sleep(4)
+    assert (await world.lend_once(policy=policy)).path == "warm"
+    await asyncio.sleep(4)
+    assert world.open_boxes == 1
+    await asyncio.sleep(3)
+    assert world.open_boxes == 0
+    assert (await world.lend_once(policy=policy)).path == "cold"
+
+
+@pooled()
+async def test_a_box_in_use_is_not_idle_however_long_the_call(world: World) -> None:
+    async with world.lend(policy=policy_with(idle=1.0)):
+        await asyncio.sleep(600)
+        assert world.open_boxes == 1
+
+
+@pooled(memory=250, box_memory=100)
+async def test_the_longest_idle_boxes_go_when_too_much_memory_is_kept(world: World) -> None:
+    for tenant in "abcd":
+        await world.lend_once(tenant)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(2)
+    assert [box.is_open for box in world.backend.boxes] == [False, False, True, True]
+
+
+@pooled(memory=0, box_memory=100)
+async def test_a_box_in_use_stays_however_much_memory_is_kept(world: World) -> None:
+    async with world.lend():
+        await asyncio.sleep(5)
+        assert world.open_boxes == 1
+    await asyncio.sleep(2)
+    assert world.open_boxes == 0
+
+
+# Opening
+
+
+@pooled()
+async def test_a_box_that_does_not_open_is_told_to_all_who_wait_and_tried_again_by_the_next(world: World) -> None:
+    world.opening.failures = [BackendUnavailable("no room")]
+    world.opening.held_up = asyncio.Event()
+    waiting = [asyncio.create_task(world.lend_once()) for _ in range(3)]
+    await settle()
+    world.opening.held_up.set()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [str(error) for error in found] == ["no room"] * 3
+    assert world.opening.count == 1
+    assert (await world.lend_once()).path == "cold"
+
+
+@pooled()
+async def test_a_caller_that_gives_up_leaves_the_box_to_the_others(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    gone, patient = (asyncio.create_task(world.lend_once()) for _ in range(2))
+    await settle()
+    gone.cancel()
+    await settle()
+    world.opening.held_up.set()
+    assert (await patient).path == "cold"
+    assert gone.cancelled()
+    assert world.opening.count == 1
+
+
+@pooled()
+async def test_a_box_opened_for_a_caller_that_gave_up_is_warm_for_the_next(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    gone = asyncio.create_task(world.lend_once())
+    await settle()
+    gone.cancel()
+    world.opening.held_up.set()
+    await settle()
+    assert (await world.lend_once()).path == "warm"
+
+
+@pooled()
+async def test_a_single_use_box_opened_for_a_caller_that_gave_up_is_closed(world: World) -> None:
+    gone = asyncio.create_task(world.lend_once(policy=SINGLE_USE))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await settle()
+    assert world.open_boxes == 0
+
+
+@pooled()
+async def test_closing_while_a_box_opens_tells_who_waits(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    waiting = asyncio.create_task(world.lend_once())
+    await settle()
+    await world.pool.close()
+    with pytest.raises(EngineClosed):
+        await waiting
+    with pytest.raises(EngineClosed):
+        await world.lend_once()
+
+
+@pooled()
+async def test_closing_while_a_box_says_hello_closes_it(world: World) -> None:
+    waiting = asyncio.create_task(world.lend_once())
+    await until(lambda: world.backend.boxes)
+    await world.pool.close()
+    assert world.open_boxes == 0
+    with pytest.raises(EngineClosed):
+        await waiting
+
+
+@pooled()
+async def test_closing_takes_boxes_in_use_too(world: World) -> None:
+    async with world.lend():
+        await world.pool.close()
+        assert world.open_boxes == 0
+
+
+@pooled()
+async def test_a_box_that_never_says_hello_is_given_up(world: World) -> None:
+    class Silent(FakeBox):
+        def say(self, data: bytes) -> None:
+            return
+
+    async def open_silent(plan: BoxPlan) -> FakeBox:
+        world.backend.boxes.append(Silent(world.backend, plan))
+        return world.backend.boxes[-1]
+
+    world.backend.open = open_silent  # type: ignore[method-assign]
+    with pytest.raises(BoxLost, match="did not open within 60 s"):
+        await world.lend_once()
+    assert world.open_boxes == 0
+
+
+@pooled()
+async def test_a_box_that_dies_right_after_its_hello_is_told_not_tried_forever(world: World) -> None:
+    class Dying(FakeBox):
+        def say(self, data: bytes) -> None:
+            super().say(data)
+            self.lose()
+
+    async def open_dying(plan: BoxPlan) -> FakeBox:
+        world.backend.boxes.append(Dying(world.backend, plan))
+        return world.backend.boxes[-1]
+
+    world.backend.open = open_dying  # type: ignore[method-assign]
+    with pytest.raises(BoxLost):
+        await world.lend_once()
+    await settle()
+    assert len(world.backend.boxes) == 1
+    assert world.pool.boxes == ()
+
+
+# Preloading
+
+
+@pooled(threads=4)
+async def test_a_runner_with_threads_after_preloading_is_replaced_by_one_with_nothing_preloaded(world: World) -> None:
+    async with world.lend(preload=("json",)) as loan:
+        loan.warm.preload(["csv"])
+        assert not loan.warm.preloaded
+    await settle()
+    assert [box.is_open for box in world.backend.boxes] == [False, True]
+    assert world.box(1).preloaded == ()
+    assert world.box(1).plan == replace(world.box(0).plan, preload=())
+
+
+@pooled(threads=4)
+async def test_closing_while_a_box_is_replaced_leaves_none(world: World) -> None:
+    waiting = asyncio.create_task(world.lend_once(preload=("json",)))
+    await until(lambda: world.backend.boxes and not world.box().is_open)
+    await world.pool.close()
+    with pytest.raises(EngineClosed):
+        await waiting
+
+
+# Walls
+
+
+@pooled(missing=("cgroup", "own_uid"))
+async def test_a_box_without_what_only_shows_from_outside_is_refused_where_it_is_required(world: World) -> None:
+    assert (await world.lend_once()).path == "cold"
+    required = (*POLICY.isolation.require, Layer.CGROUP)
+    policy = POLICY.model_copy(update={"isolation": POLICY.isolation.model_copy(update={"require": required})})
+    with pytest.raises(IsolationUnavailable) as refusal:
+        await world.lend_once(policy=policy)
+    assert refusal.value.missing == ("cgroup",)
+    assert refusal.value.remedy
+    assert world.open_boxes == 1
