@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -24,7 +25,7 @@ from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, Slot
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
-from sandbox.wire.messages import Ended, Fault, Hello, Started, parse_message
+from sandbox.wire.messages import Ended, Fault, Hello, Returned, Started, parse_message
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
@@ -41,6 +42,9 @@ _LOST = Ended(
     inodes_free=None,
     killed_by=None,
 )
+
+
+Result = TypeVar("Result")
 
 
 class WallFault(Exception):
@@ -60,9 +64,12 @@ class RunningCall:
     take: Callable[[Stream, bytes], int]
     value_limit: int
     ended: asyncio.Future[Ended]
+    told: asyncio.Future[None]
+    """Done when the reply is whole, or the call has ended without one."""
     value: bytearray = field(default_factory=bytearray)
     walls: bytearray = field(default_factory=bytearray)
     started: Started | None = None
+    returned: Returned | None = None
     slot: Slot | None = None
     owed: int = 0
     untaken: int = 0
@@ -104,7 +111,7 @@ class Conversation:
         if self.loss is not None:
             raise self.loss
         loop = asyncio.get_running_loop()
-        call = RunningCall(self._next_id, take, value_limit, loop.create_future())
+        call = RunningCall(self._next_id, take, value_limit, loop.create_future(), loop.create_future())
         self._next_id += 1
         self._calls[call.id] = call
         said = frames.pack_message({"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)})
@@ -184,6 +191,8 @@ class Conversation:
         said = parse_message(frame)
         if isinstance(said, Started):
             self._take_started(said)
+        elif isinstance(said, Returned):
+            self._take_returned(said)
         elif isinstance(said, Ended):
             self._take_ended(said)
         elif self._hello.done():
@@ -209,6 +218,13 @@ class Conversation:
         self._taken_slots.add(id)
         return self._slots[id]
 
+    def _take_returned(self, said: Returned) -> None:
+        call = self._calls.get(said.id)
+        if call is None or call.started is None or call.returned is not None:
+            raise ProtocolError(f"a box said returned of call {said.id}, which is not running")
+        call.returned = said
+        _finish(call.told, None)
+
     def _take_ended(self, said: Ended) -> None:
         call = self._calls.get(said.id)
         if call is None:
@@ -216,8 +232,8 @@ class Conversation:
         if call.started is None and not call.was_killed:
             raise ProtocolError(f"a box ended call {said.id}, which it had not started")
         del self._calls[said.id]
-        if not call.ended.done():
-            call.ended.set_result(said)
+        _finish(call.ended, said)
+        _finish(call.told, None)
 
     def _take_chunk(self, chunk: Chunk) -> None:
         call = self._calls.get(chunk.call)
@@ -260,10 +276,17 @@ class Conversation:
         self.loss = reason if isinstance(reason, BoxLost) else BoxLost(str(reason))
         if not self._hello.done():
             self._hello.set_exception(reason)
+            self._hello.exception()  # it may be that nobody waits for it yet
         for call in list(self._calls.values()):
             call.was_lost = True
-            if not call.ended.done():
-                call.ended.set_result(_LOST)
+            _finish(call.ended, _LOST)
+            _finish(call.told, None)
         self._calls.clear()
         if self.on_loss is not None:
             self.on_loss()
+
+
+def _finish(future: asyncio.Future[Result], result: Result) -> None:
+    """Set it, unless whoever waited has given up."""
+    if not future.done():
+        future.set_result(result)

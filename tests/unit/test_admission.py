@@ -26,8 +26,10 @@ class Caller:
         async with gate.turn(self.tenant):
             self.is_in = True
             self._arrivals.append(self)
-            await self._may_go.wait()
-        self.is_in = False
+            try:
+                await self._may_go.wait()
+            finally:
+                self.is_in = False
 
     async def leave(self) -> None:
         self._may_go.set()
