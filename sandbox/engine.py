@@ -29,12 +29,13 @@ from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import OnOutput, Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.errors import BoxLost, EngineClosed, EnvironmentUnavailable, IsolationUnavailable
-from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Shaped, Status, Timing, ToolName, Usage
+from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, ToolName, Usage
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, shape_value
 from sandbox.policy import Limits, Policy, Strength, load, tighten
-from sandbox.pool import BoxKey, Loan, Pool
+from sandbox.pool import BoxKey, Loan, Pool, WarmBox
 from sandbox.spec import CallSpec
 from sandbox.tools import Binding, Tool, bind, read_tool
+from sandbox.wire.messages import Returned
 
 Result = TypeVar("Result")
 
@@ -44,6 +45,7 @@ DEFAULT_WARM_MEMORY: Final = 2 << 30
 _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "cpus")
 _REPLY_OVERHEAD: Final = 1 << 16
 _ATTEMPTS: Final = 2
+_MOST_RECEIPTS: Final = 64
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 _NOTHING: Final = Shaped(text="", type="json_data", characters=0, shown=0)
 
@@ -235,11 +237,12 @@ async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput |
     if loan.warm.conversation.loss is not None:
         raise _NeverStarted(str(loan.warm.conversation.loss))
     watcher = Watcher(loan.warm, policy=call.policy, on_output=on_output)
-    ending = await watcher.watch(
+    loan.call = watcher.start(
         request,
         limits=lowered_limits(call.policy, call.box_policy),
         value_limit=call.policy.limits.value + _REPLY_OVERHEAD,
     )
+    ending = await watcher.watch()
     call.clock.mark("ended")
     if ending.was_lost and watcher.call.started is None and ending.stopped_for is None:
         raise _NeverStarted(str(loan.warm.conversation.loss))
@@ -298,17 +301,8 @@ def _invalid(call: _Call, problems: list[Problem]) -> Outcome:
 def _outcome(loan: Loan, call: _Call, watcher: Watcher, ending: Ending) -> Outcome:
     """Everything that was seen, as one document."""
     verdict = judge(ending)
-    receipt = spent = None
-    if watcher.call.walls or _must_be_walled(ending):
-        walls, spent = read_walls(bytes(watcher.call.walls), policy=call.box_policy)
-        asked = call.policy.limits.model_dump()
-        receipt = build_receipt(
-            loan.warm.box.protection, walls, policy=call.policy, environment_key=call.environment.key, limits=asked
-        )
-        if not is_at_least(receipt, call.policy.isolation.minimum):
-            raise IsolationUnavailable(
-                f"the box was {receipt.isolation}, weaker than policy '{call.policy.name}' accepts"
-            )
+    is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
+    receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
     shown = call.policy.output.shown
     return Outcome(
         status=verdict.status,
@@ -317,7 +311,7 @@ def _outcome(loan: Loan, call: _Call, watcher: Watcher, ending: Ending) -> Outco
         stdout=watcher.stdout.shape(STDOUT_TYPE, budget=shown),
         stderr=watcher.stderr.shape(STDERR_TYPE, budget=shown),
         shaped_value=_shaped_value(verdict, shown),
-        usage=_usage(ending, spent),
+        usage=_usage(ending, watcher.call.returned),
         limit_name=verdict.limit_name,
         evidence=verdict.evidence,
         warnings=verdict.warnings,
@@ -330,6 +324,25 @@ def _outcome(loan: Loan, call: _Call, watcher: Watcher, ending: Ending) -> Outco
     )
 
 
+def _receipt(warm: WarmBox, call: _Call, walls: bytes) -> Receipt:
+    """What protected the host; raises `IsolationUnavailable` when that is less than the policy accepts."""
+    known = (walls, call.policy.name, call.policy.digest)
+    if known in warm.receipts:
+        return warm.receipts[known]
+    receipt = build_receipt(
+        warm.box.protection,
+        read_walls(walls, policy=call.box_policy),
+        policy=call.policy,
+        environment_key=call.environment.key,
+        limits=call.policy.limits.model_dump(),
+    )
+    if not is_at_least(receipt, call.policy.isolation.minimum):
+        raise IsolationUnavailable(f"the box was {receipt.isolation}, weaker than policy '{call.policy.name}' accepts")
+    if len(warm.receipts) < _MOST_RECEIPTS:
+        warm.receipts[known] = receipt
+    return receipt
+
+
 def _must_be_walled(ending: Ending) -> bool:
     """Whether the tool can have run: a call that ended by itself has described its walls before."""
     return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
@@ -339,13 +352,14 @@ def _shaped_value(verdict: Verdict, shown: int) -> Shaped:
     return shape_value(verdict.value, budget=shown) if verdict.status is Status.OK else _NOTHING
 
 
-def _usage(ending: Ending, before: float | None) -> Usage:
+def _usage(ending: Ending, returned: Returned | None) -> Usage:
     """What it cost, from outside; what its child had used before the call came is not the call's."""
     cpu = ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
+    before = 0.0 if returned is None else returned.cpu_before
     peak = ending.reading.memory_peak_bytes
     return Usage(
         wall_s=round(ending.wall_s, 6),
-        cpu_s=None if cpu is None else round(max(cpu - (before or 0.0), 0.0), 6),
+        cpu_s=None if cpu is None else round(max(cpu - before, 0.0), 6),
         memory_peak_bytes=ending.ended.max_rss if peak is None else peak,
         processes_peak=ending.reading.processes_peak,
     )

@@ -9,6 +9,7 @@ standard input and output. Standard library only, for Python 3.8 and later.
     runner → engine   hello | fault               the box is up and this is what it is, or which wall failed
                       started, CHUNK walls        a child has the call; the walls as measured around it
                       CHUNK stdout|stderr|value   as they come
+                      returned                    its reply is whole; what it printed before has been sent
                       ended                       how the call's process ended, and what it used
 
 When the channel closes, everything here dies. Nothing said on it is a fact to the engine, which measures for itself:

@@ -31,18 +31,26 @@ if TYPE_CHECKING:
 
 _MAX_TRACEBACK = 16384
 _MAX_MESSAGE = 4096
+_ENOUGH_FRAMES = 2000
 _MAX_EXIT_CODE = 1 << 31
+_HEAD = 4
+_REHEARSAL: dict[str, Any] = {
+    "source": "def rehearse(text: str) -> dict:\n    return {'text': text.upper(), 'n': [1, 2.5, None, True]}\n",
+    "filename": "rehearse.py",
+    "entry": "rehearse",
+    "arguments": {"text": "x"},
+    "positional": [],
+    "environment": {},
+    "value_limit": 4096,
+}
 
 
-def run(request: dict[str, Any], descriptor: int) -> NoReturn:
+def run(request: dict[str, Any], streams: list[Any], descriptor: int) -> NoReturn:
     """Run the call and end the process."""
-    streams = _open_streams()
     _enter_environment(request["environment"])
     _reseed()
     reply = _outcome(request)
-    for name in ("stdout", "stderr"):
-        streams.append(getattr(sys, name, None))
-    for stream in streams:
+    for stream in (*streams, getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
         try:
             stream.flush()
         except BaseException:
@@ -52,25 +60,19 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
 
 
 def rehearse() -> None:
-    """Touch what a call touches, so that the pages are this process's own before anybody waits for them."""
-    source = "def rehearse(text: str) -> dict:\n    return {'text': text.upper(), 'n': [1, 2.5, None, True]}\n"
-    request = {
-        "source": source,
-        "filename": "rehearse.py",
-        "entry": "rehearse",
-        "arguments": {"text": "x"},
-        "positional": [],
-    }
-    request = json.loads(json.dumps(dict(request, value_limit=4096, environment={})))
-    json.dumps(_outcome(request))
+    """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then. Where
+    nothing can be written, what an exception takes is rehearsed instead."""
+    request = json.loads(json.dumps(_REHEARSAL))
+    _encoded(_outcome(request))
     sys.modules.pop("rehearse", None)
+    linecache.cache.clear()
     try:
-        os.unlink("rehearse.py")
+        os.unlink(request["filename"])
     except OSError:
         pass
 
 
-def _open_streams() -> list[Any]:
+def open_streams() -> list[Any]:
     """Text streams that keep nothing back: what was printed before a kill is not lost. Those that can be written to."""
     stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), "utf-8", "replace")
     outputs: list[Any] = [io.FileIO(number, "w") for number in (1, 2)]
@@ -167,6 +169,7 @@ async def _drained(result: Any) -> list[Any]:
 
 
 def _reply(value: object, limit: int) -> dict[str, Any]:
+    sys.setrecursionlimit(_ENOUGH_FRAMES)  # a tool may have raised it, past what the stack holds
     text, warnings = values.serialise(value, limit)
     if len(text) > limit:
         return {"kind": "too_large", "bytes": len(text)}
@@ -187,11 +190,16 @@ def _exited(stop: SystemExit) -> dict[str, Any]:
 
 
 def _send(reply: dict[str, Any], descriptor: int) -> None:
+    """All of it; the pipe may take it in pieces."""
+    data = _encoded(reply)
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _encoded(reply: dict[str, Any]) -> bytes:
     """Length and reply; a value's JSON is put in as it is, not encoded twice."""
     value = reply.pop("text", None)
     data = json.dumps(reply).encode("ascii")
     if value is not None:
         data = data[:-1] + b', "value": ' + value.encode("ascii") + b"}"
-    data = len(data).to_bytes(4, "big") + data
-    while data:
-        data = data[os.write(descriptor, data) :]
+    return len(data).to_bytes(_HEAD, "big") + data

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 READ_SIZE = 1 << 16
 _DRAIN_S = 0.1
+_HEAD = 4
 
 
 class Child:
     """One forked child, from the fork to its last byte."""
 
     __slots__ = (
+        "_head",
+        "_replied",
         "_requests",
         "_said",
         "ahead",
@@ -39,6 +42,7 @@ class Child:
         "pid",
         "request",
         "slot",
+        "spent",
         "status",
         "value",
         "walls",
@@ -54,29 +58,43 @@ class Child:
         self.call: int | None = None
         self.credit = 0
         self.walls: bytes | None = None
+        self.spent: float | None = None
         self.killed_by: str | None = None
         self.has_ended = False
         self._requests: collections.deque[bytes] = collections.deque()
         self._said = bytearray()
+        self._head = b""
+        self._replied = 0
 
-    def push(self, data: bytes = b"") -> bool:
+    def put(self, data: bytes) -> None:
+        """Keep a part of the request, to be handed on with the next."""
+        self._requests.append(data)
+
+    def push(self) -> bool:
         """Hand the request on as far as the pipe takes it; False when some of it must wait for room."""
-        if data:
-            self._requests.append(data)
         while self._requests:
+            data = b"".join(self._requests)
+            self._requests.clear()
             try:
-                written = os.write(self.request, self._requests[0])
+                written = os.write(self.request, data)
             except BlockingIOError:
+                self._requests.append(data)
                 return False
             except BrokenPipeError:
-                self._requests.clear()
                 return True
-            rest = self._requests[0][written:]
-            if rest:
-                self._requests[0] = rest
-            else:
-                self._requests.popleft()
+            if written < len(data):
+                self._requests.append(data[written:])
         return True
+
+    def completes_reply(self, data: bytes) -> bool:
+        """Count the reply's bytes as they pass, its length being the first of them; whether these are the last."""
+        was_whole = self._has_whole_reply()
+        self._head += data[: _HEAD - len(self._head)]
+        self._replied += len(data)
+        return self._has_whole_reply() and not was_whole
+
+    def _has_whole_reply(self) -> bool:
+        return len(self._head) == _HEAD and self._replied >= _HEAD + int.from_bytes(self._head, "big")
 
     def hear(self) -> tuple[list[bytes], bool]:
         """The guard's records that are complete now, and whether it will say no more."""
@@ -85,13 +103,14 @@ class Child:
         return pipes.split_records(self._said), data == b""
 
     def drain(self) -> Iterator[tuple[int, bytes]]:
-        """What the pipes of an ended call still hold, stream by stream. A process that escaped could write for ever."""
-        for descriptor, stream in (*self.outputs, (self.value, frames.VALUE)):
-            deadline = time.monotonic() + _DRAIN_S
-            data = _read(descriptor)
-            while data:
-                yield stream, data
-                data = _read(descriptor) if time.monotonic() < deadline else None
+        """What the pipes of an ended call still hold, stream by stream."""
+        yield from self.drain_outputs()
+        yield from _drained(self.value, frames.VALUE)
+
+    def drain_outputs(self) -> Iterator[tuple[int, bytes]]:
+        """What was printed until now."""
+        for descriptor, stream in self.outputs:
+            yield from _drained(descriptor, stream)
 
     def descriptors(self) -> tuple[int, ...]:
         """All that is open for this child."""
@@ -116,6 +135,15 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
     finally:
         _close_all(theirs)
     return Child(pid, ours, slot=slot, home=home, ahead=ahead)
+
+
+def _drained(descriptor: int, stream: int) -> Iterator[tuple[int, bytes]]:
+    """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
+    deadline = time.monotonic() + _DRAIN_S
+    data = _read(descriptor)
+    while data:
+        yield stream, data
+        data = _read(descriptor) if time.monotonic() < deadline else None
 
 
 def _read(descriptor: int) -> bytes | None:

@@ -6,8 +6,9 @@ first process of a pid namespace from signals of its own kind, and it is not dum
 its memory. That is why the tool is not itself the first process: it would be shielded from its own `SIGKILL`, and its
 end could only be guessed at.
 
-Two records go to the zygote, each a length and a JSON object: the walls, measured after the last of them is up and
-before any foreign code runs, and the end. A wall that could not be put up is the first record, and the last.
+Three records go to the zygote, each a length and a JSON object: the walls, measured after the last of them is up and
+before any foreign code runs; what it took to get so far; and the end. A wall that could not be put up is the first
+record, and the last.
 
 A call is ended by killing its guard, where that kills the pid namespace. Where there is none, the guard is told to end
 it (SIGTERM), and does not listen before there is something to end.
@@ -22,7 +23,6 @@ import signal
 
 import call_pipes as pipes
 import ending
-import measure
 import tool
 import walls
 import workplace
@@ -37,7 +37,6 @@ _BROKEN = 70
 
 def fork(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, ahead: bool) -> int:
     """Fork a guard for one call; returns its pid to the zygote and never returns in the child."""
-    outside = measure.namespaces()
     if not is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     pid = walls.fork(plan["namespaces"])
@@ -45,7 +44,7 @@ def fork(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, ahe
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         return pid
     try:
-        _guard(plan, ends, doors, outside, ahead=ahead)
+        _guard(plan, ends, doors, ahead=ahead)
     except BaseException as error:
         os.write(2, ("guard: %s: %s\n" % (type(error).__name__, error)).encode("utf-8", "replace"))
     finally:
@@ -71,6 +70,11 @@ def read_end(record: bytes) -> dict[str, Any]:
     return fields
 
 
+def read_spent(record: bytes) -> float:
+    """The processor time a child had used before it got its call."""
+    return float(json.loads(record)["cpu_s"])
+
+
 def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict[str, Any]:
     """The same fields where the guard was killed together with the call: what the kernel told when it was reaped."""
     if usage is None:
@@ -81,9 +85,7 @@ def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict
     return dict(_ending(status), **used)
 
 
-def _guard(
-    plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], outside: dict[str, str], *, ahead: bool
-) -> NoReturn:
+def _guard(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, ahead: bool) -> NoReturn:
     for door in doors:
         os.write(door, b"0")
     pipes.arrange(ends)
@@ -98,7 +100,7 @@ def _guard(
         os._exit(tool.FAULT)
     pid = os.fork()
     if pid == 0:
-        tool.run(plan, outside, landlock, ahead=ahead)
+        tool.run(plan, landlock, ahead=ahead)
     if not is_first(plan):
         _listen_for_the_end(pid)
     for descriptor in (0, 1, 2, pipes.REQUEST, pipes.VALUE):

@@ -61,12 +61,12 @@ def status() -> dict[str, list[str]]:
     return {name: value.split() for name, _, value in parts if name in wanted}
 
 
-def walls(plan: dict[str, Any], outside: dict[str, str], landlock: dict[str, object] | None) -> dict[str, Any]:
+def walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> dict[str, Any]:
     """Everything the receipt says about the inside of this call."""
     inside = namespaces()
     now = status()
     return {
-        "namespaces": [kind for kind in inside if inside[kind] != outside.get(kind)],
+        "namespaces": [kind for kind in inside if inside[kind] != plan["around"].get(kind)],
         "no_new_privs": now.get("NoNewPrivs") == ["1"],
         "seccomp_filters": int(now.get("Seccomp_filters", now.get("Seccomp", ["0"]))[0]),
         "capabilities": {name: now[name][0] for name in now if name.startswith("Cap")},

@@ -29,7 +29,7 @@ _LIMITS = {
 }
 
 
-def run(plan: dict[str, Any], outside: dict[str, str], landlock: dict[str, object] | None, *, ahead: bool) -> NoReturn:
+def run(plan: dict[str, Any], landlock: dict[str, object] | None, *, ahead: bool) -> NoReturn:
     """Become the tool's process, wait for the call, run it; this is where it ends as well."""
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -44,12 +44,15 @@ def run(plan: dict[str, Any], outside: dict[str, str], landlock: dict[str, objec
     value = _move_up(pipes.VALUE)
     if ahead:
         call.rehearse()
-    _describe_walls(plan, outside, landlock)
+    _describe_walls(plan, landlock)
+    streams = call.open_streams()
+    pipes.tell({"cpu_s": round(time.process_time(), 6)})
+    os.close(pipes.STATUS)
     limits, request = pipes.receive()
     _limit(limits, held=0)
     if plan["home"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
-    call.run(request, value)
+    call.run(request, streams, value)
 
 
 def _limit(limits: dict[str, int], *, held: int) -> None:
@@ -71,15 +74,14 @@ def _move_up(descriptor: int) -> int:
     return moved
 
 
-def _describe_walls(plan: dict[str, Any], outside: dict[str, str], landlock: dict[str, object] | None) -> None:
+def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> None:
     """Tell the zygote what was measured, or end here when a wall that is required was not found."""
-    found = measure.walls(plan, outside, landlock)
+    found = measure.walls(plan, landlock)
     missing = measure.missing(found, plan["required"])
     if missing:
         pipes.tell({"fault": {"layer": missing[0], "reason": "asked for, but not in force when measured"}})
         os._exit(FAULT)
-    pipes.tell({"walls": found, "cpu_s": round(time.process_time(), 6)})
-    os.close(pipes.STATUS)
+    pipes.tell({"walls": found})
 
 
 def _raise_oom_score() -> None:

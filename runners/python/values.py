@@ -12,20 +12,18 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-MAX_DEPTH = 200
+MAX_DEPTH = 198  # what the engine's reader takes is 200: the reply around a value is one, a note inside it another
 _MAX_REPR = 1000
 _MAX_WARNINGS = 20
 _MAX_TYPE_NAME = 100
 _MAX_DIGITS = 4200  # what every Python since 3.8 still reads as a number
 _TOO_LONG = 10**_MAX_DIGITS
-_ENOUGH_FRAMES = 2000
 _NAME = type.__dict__["__name__"]
 _LONG_NUMBER = re.compile(r"\d{%d}" % (_MAX_DIGITS + 1))
 _NO_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+')
@@ -36,7 +34,6 @@ _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 def serialise(value: object, limit: int) -> tuple[str, list[str]]:
     """``(json text, warnings)``; the text may be longer than `limit`, but then not by much."""
-    sys.setrecursionlimit(_ENOUGH_FRAMES)  # a tool may have raised it, past what the stack holds
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
         if not _is_deep(text) and not _LONE_SURROGATE.search(text) and not _LONG_NUMBER.search(text):
@@ -115,11 +112,20 @@ class _Walk:
         self._open.add(id(value))
         try:
             if issubclass(type(value), dict):
-                return {self._key(key): self.plain(item, depth + 1) for key, item in self._some(dict.items(value))}
+                return self._mapping(value, depth)
             kind = next(kind for kind in (list, tuple, set, frozenset) if issubclass(type(value), kind))
             return [self.plain(item, depth + 1) for item in self._some(kind.__iter__(value))]
         finally:
             self._open.discard(id(value))
+
+    def _mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for key, item in self._some(dict.items(value)):
+            name = self._key(key)
+            if name in plain:
+                self._warn("two keys are the same as text; the value of the last is given")
+            plain[name] = self.plain(item, depth + 1)
+        return plain
 
     def _some(self, items: Iterable[Any]) -> Iterator[Any]:
         """The items, as long as there is room: a value over the limit is not built up any further."""
@@ -132,7 +138,9 @@ class _Walk:
         kind = type(key)
         if issubclass(kind, str):
             return self._text(key)
-        if key is None or issubclass(kind, (int, float)):
+        if issubclass(kind, float):
+            return float.__repr__(key)
+        if key is None or issubclass(kind, int):
             plain = self.plain(key, 0)
             return plain if isinstance(plain, str) else json.dumps(plain)
         return self._shown(key, "a key of type %s is given as text" % type_name(kind))["repr"]

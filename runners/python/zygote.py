@@ -22,11 +22,13 @@ import signal
 import sys
 import time
 
+import call
 import call_pipes as pipes
 import child as children
 import ending
 import frames
 import guard
+import measure
 import walls
 import workplace
 from loop import Loop
@@ -63,6 +65,7 @@ class Zygote:
     def __init__(self, channel: Channel, plan: dict[str, Any]) -> None:
         self._channel = channel
         self._plan = plan
+        plan["call"]["around"] = measure.namespaces()
         self._reader = frames.Reader()
         self._descriptors: list[int] = []
         self._loop = Loop()
@@ -74,6 +77,8 @@ class Zygote:
         self._dying: dict[int, Child] = {}
         self._spares_wanted = min(1, plan["ahead"])
         self._spares_refused = 0
+        self._has_rehearsed = False
+        self._outgoing: list[bytes] = []
         self._last_miss = time.monotonic()
         self._on_message = {
             "call": self._take_call,
@@ -99,13 +104,14 @@ class Zygote:
         while True:
             if not self._loop.turn(self._patience()):
                 self._use_idle_time()
+            self._flush()
             if self._calls and self._watch.is_on:
                 self._kill_those_over_a_limit()
 
     # Waiting, and what to do with the time
 
     def _patience(self) -> float | None:
-        if self._wants_spare():
+        if self._wants_spare() or not self._has_rehearsed:
             return _YOUNG_CALL_S if self._calls else 0
         if self._calls and self._watch.is_on:
             return self._watch.interval
@@ -117,7 +123,9 @@ class Zygote:
 
     def _use_idle_time(self) -> None:
         now = time.monotonic()
-        if self._wants_spare():
+        if not self._has_rehearsed:
+            self._rehearse()
+        elif self._wants_spare():
             self._spares.append(self._fork(ahead=True))
         elif self._spares_wanted > 1 and now - self._last_miss > _QUIET_S:
             self._spares_wanted -= 1
@@ -152,7 +160,8 @@ class Zygote:
 
     def _take_request(self, id: int, data: bytes) -> None:
         if id in self._calls:
-            self._push(self._calls[id], data)
+            self._calls[id].put(data)
+            self._push(self._calls[id])
         elif id in self._queue:
             self._queue[id].requests.append(data)
 
@@ -188,6 +197,14 @@ class Zygote:
         self._slots.release(said["slot"], retire=said["retire"])
         self._serve_queue()
 
+    def _rehearse(self) -> None:
+        """Do once what every child does, so that none has to make, or to make its own, what can be shared."""
+        self._has_rehearsed = True
+        call.rehearse()
+        measure.walls(dict(self._plan["call"], workplace=None), None)
+        gc.collect()
+        gc.freeze()
+
     # From a call to its child
 
     def _next_child(self) -> Child | None:
@@ -206,7 +223,8 @@ class Zygote:
             waiting = self._queue.pop(id)
             self._assign(child, waiting.said)
             for data in waiting.requests:
-                self._push(child, data)
+                child.put(data)
+            self._push(child)
 
     def _fork(self, *, ahead: bool) -> Child:
         slot = self._slots.take()
@@ -222,17 +240,22 @@ class Zygote:
         child.call = said["id"]
         child.credit = said["credit"]
         self._calls[said["id"]] = child
-        self._push(child, pipes.assignment(said["limits"]))
+        child.put(pipes.assignment(said["limits"]))
         self._send(frames.message("started", id=said["id"], slot=child.slot, ahead=child.ahead))
         if child.walls is not None:
             self._send(frames.chunk(said["id"], frames.WALLS, child.walls))
-        self._resume(child)
-        self._carry(child, child.value, frames.VALUE)
+        self._attend(child)
 
     # A call's bytes
 
-    def _push(self, child: Child, data: bytes = b"") -> None:
-        if child.push(data):
+    def _attend(self, child: Child) -> None:
+        """Wait for what it will say."""
+        self._resume(child)
+        if not self._loop.waits_for(child.value):
+            self._carry(child, child.value, frames.VALUE)
+
+    def _push(self, child: Child) -> None:
+        if child.push():
             self._loop.forget(child.request)
         elif not self._loop.waits_for(child.request):
             self._loop.on_writable(child.request, lambda: self._push(child))
@@ -253,23 +276,39 @@ class Zygote:
         if not data:
             self._loop.forget(descriptor)
             return
+        if stream == frames.VALUE:
+            self._pass_reply_on(child, data)
+            return
         self._send_chunk(child, stream, data)
-        if stream != frames.VALUE:
-            child.credit -= len(data)
-            if child.credit <= 0:
-                for paused, _ in child.outputs:
-                    self._loop.forget(paused)
+        child.credit -= len(data)
+        if child.credit <= 0:
+            for paused, _ in child.outputs:
+                self._loop.forget(paused)
+
+    def _pass_reply_on(self, child: Child, data: bytes) -> None:
+        """What was printed before the reply was whole goes first."""
+        is_whole = child.completes_reply(data)
+        if is_whole:
+            for stream, printed in child.drain_outputs():
+                self._send_chunk(child, stream, printed)
+        self._send_chunk(child, frames.VALUE, data)
+        if is_whole:
+            self._send(frames.message("returned", id=child.call, cpu_before=child.spent or 0.0))
 
     def _hear_guard(self, child: Child) -> None:
-        """The guard's two records: the walls it measured, and how the tool ended; then its silence."""
+        """The guard's records: the walls it measured, what it took so far, how the tool ended; then its silence."""
         records, is_silent = child.hear()
         for record in records:
-            if child.walls is not None:
+            if child.walls is None:
+                child.walls = record
+                if child.call is not None:
+                    self._send_chunk(child, frames.WALLS, record)
+            elif child.spent is None:
+                child.spent = guard.read_spent(record)
+                self._attend(child)
+            else:
                 self._end(child, record)
                 return
-            child.walls = record
-            if child.call is not None:
-                self._send_chunk(child, frames.WALLS, record)
         if is_silent:
             self._end(child, None)
 
@@ -352,6 +391,14 @@ class Zygote:
         self._send(frames.message("ended", id=id, killed_by=killed_by, **fields))
 
     def _send(self, data: bytes) -> None:
+        """Keep it for the end of this turn, when all that was said in it goes out at once."""
+        self._outgoing.append(data)
+
+    def _flush(self) -> None:
+        if not self._outgoing:
+            return
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
         try:
             self._channel.send(data)
         except OSError:

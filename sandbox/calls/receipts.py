@@ -82,20 +82,20 @@ class Fault(_Told):
 class _Record(_Told):
     walls: Walls | None = None
     fault: Fault | None = None
-    cpu_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
 
-def read_walls(record: bytes, *, policy: Policy) -> tuple[Walls, float]:
-    """The walls around one call, and the processor time its child had used before; raises when they are not enough."""
+def read_walls(record: bytes, *, policy: Policy) -> Walls:
+    """The walls around one call; raises when they are not enough."""
     told = _parse(bytes(record))
     if told.fault is not None:
         raise missing_walls([told.fault.layer], policy=policy, reason=told.fault.reason)
     if told.walls is None:
         raise ProtocolError("a box ran a call without describing its walls")
-    missing = [layer for layer in _required(policy) if not _is_in_force(layer, told.walls)]
+    states = _states(told.walls)
+    missing = [layer for layer in _required(policy) if not states[layer].in_force]
     if missing:
         raise missing_walls(missing, policy=policy, reason="not in force when measured")
-    return told.walls, told.cpu_s
+    return told.walls
 
 
 def _required(policy: Policy) -> list[str]:
@@ -109,10 +109,6 @@ def _parse(record: bytes) -> _Record:
         return _Record.model_validate(from_json(record, allow_inf_nan=False))
     except (ValueError, ValidationError, RecursionError) as error:
         raise ProtocolError(f"a box described its walls in no known way: {str(error)[:200]}") from None
-
-
-def _is_in_force(layer: str, walls: Walls) -> bool:
-    return _states(walls)[layer].in_force
 
 
 def _states(walls: Walls) -> dict[str, LayerState]:

@@ -28,7 +28,15 @@ from sandbox.errors import ProtocolError
 from sandbox.outcome import Failure, Status
 from sandbox.policy import Limits, format_bytes, format_seconds
 from sandbox.ports import Reading
-from sandbox.wire.messages import Ended, ExceptionReply, ExitedReply, TooLargeReply, ValueReply, parse_reply
+from sandbox.wire.messages import (
+    Ended,
+    ExceptionReply,
+    ExitedReply,
+    Reply,
+    TooLargeReply,
+    ValueReply,
+    parse_reply,
+)
 
 _HEAD_BYTES: Final = 4
 _EXIT_CODES: Final = {ValueReply: 0, ExceptionReply: 0, TooLargeReply: 0, ExitedReply: 1}
@@ -61,6 +69,8 @@ class Ending:
     stopped_for: Stop | None = None
     was_lost: bool = False
     value_overflowed: bool = False
+    reply: Reply | None = None
+    """The reply, where it has been read already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,12 @@ def judge(ending: Ending) -> Verdict:
             evidence = {**facts, **verdict.evidence}
             return Verdict(verdict.status, verdict.error, verdict.value, verdict.limit_name, evidence, verdict.warnings)
     raise AssertionError("the last view always has an answer")
+
+
+def read_reply(value: bytes) -> Reply:
+    """What a tool's process replied; raises `ProtocolError` when it cannot be read."""
+    size = int.from_bytes(value[:_HEAD_BYTES], "big")
+    return parse_reply(value[_HEAD_BYTES : _HEAD_BYTES + size])
 
 
 def _facts(ending: Ending) -> dict[str, JsonValue]:
@@ -135,9 +151,8 @@ def _ended_after_a_reply(ending: Ending) -> bool:
 def _by_its_reply(ending: Ending) -> Verdict | None:
     if not _ended_after_a_reply(ending):
         return None
-    size = int.from_bytes(ending.value[:_HEAD_BYTES], "big")
     try:
-        reply = parse_reply(ending.value[_HEAD_BYTES : _HEAD_BYTES + size])
+        reply = ending.reply or read_reply(ending.value)
     except ProtocolError as error:
         return _unreadable(ending, error)
     if ending.ended.exit_code not in (None, _EXIT_CODES[type(reply)]):

@@ -16,18 +16,33 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
-from sandbox.calls.verdict import Ending, Stop
+from sandbox.calls.verdict import Ending, Stop, read_reply
+from sandbox.errors import ProtocolError
 from sandbox.outputs.capture import Capture
 from sandbox.policy import Excess, Policy
 from sandbox.pool import WarmBox
 from sandbox.ports import Reading
 from sandbox.wire.conversation import RunningCall
 from sandbox.wire.frames import Stream
-from sandbox.wire.messages import Ended
+from sandbox.wire.messages import Ended, ValueReply
 
 _GRACE_S: Final = 2.0
+_LINGER_S: Final = 0.25
 _BURST_S: Final = 0.25
 _LEAST_CPU_CHECK_S: Final = 0.02
+
+
+_NOT_YET: Final = Ended(
+    type="ended",
+    id=0,
+    exit_code=None,
+    signal=None,
+    cpu_s=None,
+    max_rss=None,
+    bytes_free=None,
+    inodes_free=None,
+    killed_by=None,
+)
 
 
 class OnOutput(Protocol):
@@ -63,35 +78,65 @@ class Watcher:
         self._timers: set[asyncio.TimerHandle] = set()
         self._stopped_for: Stop | None = None
         self.call: RunningCall
+        self._begun = 0.0
         self.reading = Reading()
 
-    async def watch(self, request: bytes, *, limits: Mapping[str, int], value_limit: int) -> Ending:
-        """Send the call and see it to its end; a cancelled caller's call is killed first."""
-        begun = time.monotonic()
+    def start(self, request: bytes, *, limits: Mapping[str, int], value_limit: int) -> RunningCall:
+        """Send the call; from here on its clocks run."""
+        self._begun = time.monotonic()
         self.call = self._warm.conversation.start(request, limits=limits, value_limit=value_limit, take=self._take)
+        self.call.ended.add_done_callback(self._settle)
         self._after(self._policy.limits.wall, lambda: self._stop(Stop.TIMEOUT))
         self._after(self._policy.limits.cpu / self._policy.limits.cpus, self._check_cpu)
+        return self.call
+
+    async def watch(self) -> Ending:
+        """See the call to its end; a cancelled caller's call is killed first."""
         try:
-            ended = await asyncio.shield(self.call.ended)
+            await asyncio.shield(self.call.told)
+            reply = None if self.call.ended.done() else self._answer()
+            if reply is None:
+                await asyncio.shield(self.call.ended)
         except asyncio.CancelledError:
             self._stop(Stop.CANCELLED)
             await _settled(self.call.ended)
             raise
-        finally:
-            self._silence()
-            self._settle_slot()
         return Ending(
-            ended=ended,
+            ended=_NOT_YET if reply is not None else self.call.ended.result(),
             value=bytes(self.call.value),
             limits=self._policy.limits,
             reading=self.reading,
-            wall_s=time.monotonic() - begun,
-            stopped_for=self._stopped_for,
+            wall_s=time.monotonic() - self._begun,
+            stopped_for=None if reply is not None else self._stopped_for,
             was_lost=self.call.was_lost,
             value_overflowed=self.call.value_overflowed,
+            reply=reply,
         )
 
-    def _settle_slot(self) -> None:
+    def _answer(self) -> ValueReply | None:
+        """The value, when it is there and all that the outcome tells can be read from outside: then nobody has to wait
+        for the end of a process that has nothing more to say. It gets a moment to go by itself, and is killed then."""
+        self._after(_LINGER_S, self._end_lingering)
+        if self.call.slot is None or self._stopped_for is not None or self.call.value_overflowed:
+            return None
+        try:
+            reply = read_reply(bytes(self.call.value))
+        except ProtocolError:
+            return None
+        if not isinstance(reply, ValueReply):
+            return None
+        self.reading = self.call.slot.read()
+        return None if self.reading.out_of_memory_kills else reply
+
+    def _end_lingering(self) -> None:
+        self._warm.conversation.kill(self.call)
+        self._after(_GRACE_S, self._give_up)
+
+    def _settle(self, _: asyncio.Future[Ended]) -> None:
+        """The call is gone: nothing is left to watch, and its slot can be used again."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
         if self.call.slot is not None:
             self.reading = self.call.slot.read()
             self._warm.give_back(self.call)
@@ -119,7 +164,7 @@ class Watcher:
 
     def _stop(self, why: Stop) -> None:
         """Kill the call; the first reason is the one that counts."""
-        if self._stopped_for is not None or self.call.ended.done():
+        if self._stopped_for is not None or self.call.told.done():
             return
         self._stopped_for = why
         self._warm.conversation.kill(self.call)
@@ -151,11 +196,6 @@ class Watcher:
 
         handle = asyncio.get_running_loop().call_later(seconds, fire)
         self._timers.add(handle)
-
-    def _silence(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
 
 
 async def _settled(ended: asyncio.Future[Ended]) -> None:

@@ -165,7 +165,7 @@ class FakeRunner:
             call = self._waiting.popleft()
             call.slot = self._free.popleft()
             self._tell(type="started", id=call.id, slot=call.slot, ahead=False)
-            self._send(call, Stream.WALLS, json.dumps({"walls": self._walls, "cpu_s": 0.0}).encode())
+            self._send(call, Stream.WALLS, json.dumps({"walls": self._walls}).encode())
             call.task = asyncio.get_running_loop().create_task(self._play(call))
 
     async def _play(self, call: _Call) -> None:

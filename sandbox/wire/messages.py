@@ -53,6 +53,15 @@ class Started(_Said):
     ahead: bool
 
 
+class Returned(_Said):
+    """The reply is whole, and what was printed before it has been sent. `cpu_before` is what the call's process had
+    used when it got the call."""
+
+    type: Literal["returned"]
+    id: _Id
+    cpu_before: Annotated[float, Field(ge=0, strict=False)]
+
+
 class Ended(_Said):
     """The call's process is gone, and so is everything it left running."""
 
@@ -67,8 +76,8 @@ class Ended(_Said):
     killed_by: Literal["engine", "memory", "cpu", "processes"] | None
 
 
-FromBox = Annotated[Hello | Fault | Started | Ended, Field(discriminator="type")]
-_FROM_BOX: TypeAdapter[Hello | Fault | Started | Ended] = TypeAdapter(FromBox)
+FromBox = Annotated[Hello | Fault | Started | Returned | Ended, Field(discriminator="type")]
+_FROM_BOX: TypeAdapter[Hello | Fault | Started | Returned | Ended] = TypeAdapter(FromBox)
 
 
 class Failure(_Said):
@@ -114,7 +123,7 @@ Reply = Annotated[ValueReply | ExceptionReply | ExitedReply | TooLargeReply, Fie
 _REPLY: TypeAdapter[ValueReply | ExceptionReply | ExitedReply | TooLargeReply] = TypeAdapter(Reply)
 
 
-def parse_message(text: bytes) -> Hello | Fault | Started | Ended:
+def parse_message(text: bytes) -> Hello | Fault | Started | Returned | Ended:
     """A message from a box, or `ProtocolError`."""
     try:
         return _FROM_BOX.validate_json(text)
