@@ -7,7 +7,6 @@ what the others lack; and whether each limit bites when a call goes far beyond i
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import platform
@@ -57,6 +56,8 @@ def doctor(*, backend: Backend = "subprocess", as_json: AsJson = False) -> int:
 
     Runs real calls. Exits with 0 when the default policy runs on this host, and with 5 when it does not.
     """
+    import asyncio
+
     from sandbox.cli.ending import UNAVAILABLE
 
     checkup = asyncio.run(_examine(backend))

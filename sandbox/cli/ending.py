@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from sandbox.cli.error_report import Told, report_error
 from sandbox.cli.terminal import ReaderGone, Unwritable, prepare_streams, tell
+from sandbox.cli.visible import one_line
 from sandbox.errors import SandboxError
 
 USAGE: Final = 2
@@ -96,7 +97,7 @@ def _judged(error: BaseException) -> tuple[Told, int]:
         return usage, USAGE
     if os.environ.get("SANDBOX_TRACEBACK"):
         tell("".join(traceback.format_exception(error)))
-    message = f"something is wrong inside sandbox: {type(error).__name__}: {str(error)[:500]}"
+    message = f"something is wrong inside sandbox: {type(error).__name__}: {one_line(str(error))}"
     return Told("InternalError", message, "please report it, with what SANDBOX_TRACEBACK=1 adds"), UNAVAILABLE
 
 

@@ -12,7 +12,7 @@ import sys
 from typing import Final
 
 from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
-from sandbox.cli.terminal import glyph, is_terminal, painted, show, tell
+from sandbox.cli.terminal import glyph, has_colours, painted, show, tell
 from sandbox.cli.visible import one_line, visible
 from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
@@ -45,7 +45,7 @@ def show_value(value: Json) -> None:
         show(_ended(visible(value)))
         return
     text = visible(value_json(value))
-    is_plain = not is_terminal(sys.stdout) or len(text) > _MOST_COLOURED
+    is_plain = not has_colours(sys.stdout) or len(text) > _MOST_COLOURED
     show(f"{text}\n" if is_plain else _coloured(text))
 
 

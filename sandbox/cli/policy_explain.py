@@ -7,7 +7,6 @@ is there and what is missing.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +40,8 @@ class Line:
 
 def explain(policy: PolicyFile, backend: Backend = "subprocess", as_json: AsJson = False) -> int:
     """Explain each line, and what enforces it on this host."""
+    import asyncio
+
     from sandbox.policy import load
 
     loaded = load(policy)
@@ -166,4 +167,5 @@ def _page(trial: Trial, receipt: Receipt) -> Page:
 def _row(line: Line) -> list[Cell]:
     from sandbox.cli.tables import Cell
 
-    return [Cell(line.key), Cell(line.value, "bold"), Cell(line.meaning), Cell(line.enforced_by, "dim")]
+    value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the walls
+    return [Cell(line.key), Cell(value, "bold"), Cell(line.meaning), Cell(line.enforced_by, "dim")]

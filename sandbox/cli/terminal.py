@@ -8,6 +8,7 @@ an encoding lacks written out. A reader who went away (`| head`) ends the comman
 from __future__ import annotations
 
 import os
+import select
 import sys
 from contextlib import suppress
 from typing import Final, Literal, TextIO
@@ -41,48 +42,44 @@ def _prepared(stream: TextIO | None) -> TextIO:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")  # for as long as the process lives
     with suppress(AttributeError, ValueError):
-        stream.reconfigure(errors="backslashreplace", line_buffering=False)  # type: ignore[attr-defined]
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]  # for typer, which prints its help
     return stream
 
 
 def show(text: str) -> None:
     """Write to stdout."""
-    _write_out(text)
+    _show(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
 
 
 def show_document(text: str) -> None:
     """Write JSON to stdout: UTF-8 whatever the locale, and a line break."""
-    _write_out(f"{text}\n".encode("utf-8", "replace"))
+    _show(f"{text}\n".encode("utf-8", "replace"))
 
 
 def tell(text: str) -> None:
     """Write to stderr, after what was shown before."""
     with suppress(OSError, ValueError):
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        _write_all(sys.stderr, text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
 
 
-def _write_out(text: str | bytes) -> None:
+def _show(data: bytes) -> None:
     try:
-        if isinstance(text, bytes):
-            sys.stdout.flush()
-            sys.stdout.buffer.write(text)
-        else:
-            sys.stdout.write(text)
-        sys.stdout.flush()
+        _write_all(sys.stdout, data)
     except BrokenPipeError:
-        _let_go_of_stdout()
         raise ReaderGone from None
     except OSError as error:
-        _let_go_of_stdout()
         raise Unwritable(f"the output cannot be written: {error.strerror}") from None
 
 
-def _let_go_of_stdout() -> None:
-    """What is still buffered goes nowhere, so that Python does not try it again when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _write_all(stream: TextIO, data: bytes) -> None:
+    """Past Python's own layers: those lose the rest of a partial write when they do not buffer (PYTHONUNBUFFERED), and
+    give up on a terminal that another program has left non-blocking."""
+    descriptor, rest = stream.fileno(), memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -92,9 +89,14 @@ def is_terminal(stream: TextIO) -> bool:
     return False
 
 
+def has_colours(stream: TextIO) -> bool:
+    """Whether it is a terminal that has them, of a user who wants them."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def painted(text: str, colour: Colour, *, on: TextIO) -> str:
-    """The text in a colour where the stream is a terminal that has them; each line for itself."""
-    if not text or not is_terminal(on) or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+    """The text in a colour, where there are colours; each line for itself."""
+    if not has_colours(on):
         return text
     return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
 

@@ -1,0 +1,99 @@
+"""`sandbox doctor`: what it says of this host is what calls on this host get."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.backends.remedies import PURPOSES
+from sandbox.cli.probe import CANARIES
+from sandbox.policy import load, shipped
+from tests.checkout import ROOT
+from tests.end_to_end.command_line import sandbox
+from tests.unprivileged import AS_NOBODY
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def checkup() -> dict[str, Any]:
+    answer = sandbox("doctor", "--json")
+    found: dict[str, Any] = json.loads(answer.stdout)
+    assert answer.returncode == (0 if found["default_runs"] else 5)
+    assert answer.stderr == ""
+    return found
+
+
+def test_every_layer_policy_and_limit_is_there(checkup: dict[str, Any]) -> None:
+    assert set(checkup["layers"]) == set(PURPOSES)
+    assert set(checkup["policies"]) == set(shipped())
+    assert set(checkup["limits"]) == set(CANARIES)
+
+
+def test_every_limit_bites(checkup: dict[str, Any]) -> None:
+    assert [name for name, limit in checkup["limits"].items() if not limit["bites"]] == []
+
+
+def test_what_is_missing_comes_with_a_remedy(checkup: dict[str, Any]) -> None:
+    for layer in checkup["layers"].values():
+        assert layer["purpose"]
+        assert layer["in_force"] or layer["remedy"]
+    for policy in checkup["policies"].values():
+        assert policy["runs"] or (policy["message"] and policy["remedy"])
+
+
+def test_a_policy_runs_where_the_walls_it_requires_are_up(checkup: dict[str, Any]) -> None:
+    for name in ("default", "offline", "batch"):
+        required = [layer.value for layer in load(name).isolation.require]
+        assert checkup["policies"][name]["runs"] == all(checkup["layers"][layer]["in_force"] for layer in required)
+
+
+def test_what_nothing_here_can_enforce_is_refused(checkup: dict[str, Any]) -> None:
+    assert {name for name, policy in checkup["policies"].items() if not policy["runs"]} >= {
+        "strict",
+        "network",
+        "packages",
+    }
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_page_for_people_says_the_same(checkup: dict[str, Any], width: int) -> None:
+    begun = time.monotonic()
+    shown = sandbox("doctor", env={"COLUMNS": str(width)}).stdout
+    assert time.monotonic() - begun < 20
+    assert max(map(len, shown.splitlines())) <= width
+    for name, layer in checkup["layers"].items():
+        assert f" {'✓' if layer['in_force'] else '✗'}   {name}" in shown
+    for name, policy in checkup["policies"].items():
+        assert f" {'✓' if policy['runs'] else '✗'}   {name}" in shown
+    assert "every limit bites." in shown
+
+
+def test_without_root_it_says_what_root_would_add(unprivileged_python: Path) -> None:
+    answer = subprocess.run(
+        [unprivileged_python, "-m", "sandbox.cli", "doctor", "--json"],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        **AS_NOBODY,
+    )
+    found = json.loads(answer.stdout)
+    if "layers" in found:
+        assert found["layers"]["own_uid"]["in_force"] is False
+        assert "root" in found["layers"]["own_uid"]["remedy"]
+        assert answer.returncode == (0 if found["default_runs"] else 5)
+    else:
+        assert answer.returncode == 5
+        assert found["error"]["message"]
+    assert "Traceback" not in answer.stderr
+
+
+def test_the_canaries_are_never_imported() -> None:
+    importers = [path for path in (ROOT / "sandbox").rglob("*.py") if "import canary_tool" in path.read_text()]
+    assert importers == []

@@ -1,0 +1,74 @@
+"""`sandbox policy`: what there is, what it says, and what enforces it here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sandbox.backends.remedies import PURPOSES
+from sandbox.policy import load, shipped
+from tests.end_to_end.command_line import sandbox
+
+pytestmark = pytest.mark.slow
+
+
+def test_every_shipped_policy_is_listed_with_its_first_sentence() -> None:
+    listed = json.loads(sandbox("policy", "list", "--json").stdout)
+    assert [each["name"] for each in listed] == list(shipped())
+    for each in listed:
+        description = load(each["name"]).description
+        assert description.startswith(each["purpose"])
+        assert each["purpose"].endswith(".")
+    shown = sandbox("policy", "list").stdout
+    assert all(name in shown for name in shipped())
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_policy_is_shown_whole(name: str) -> None:
+    shown = sandbox("policy", "show", name)
+    policy = load(name)
+    assert shown.returncode == 0
+    for section in policy.sections().values():
+        for key in type(section).model_fields:
+            assert key in shown.stdout
+    document = json.loads(sandbox("policy", "show", name, "--json").stdout)
+    assert document["digest"] == policy.digest
+    assert document["limits"] == policy.model_dump(mode="json")["limits"]
+
+
+def test_a_policy_file_is_shown_with_what_it_extends(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('description = "[bold]mine[/bold] \\u001b[31m"\nextends = "default"\n[limits]\nwall = "5s"\n')
+    shown = sandbox("policy", "show", file).stdout
+    assert "[bold]mine[/bold] \\u001b[31m" in shown
+    assert "5 s" in shown
+    assert "512 MiB" in shown
+
+
+def test_an_explanation_covers_every_line_and_every_wall() -> None:
+    document = json.loads(sandbox("policy", "explain", "default", "--json").stdout)
+    policy = load("default")
+    keys = {f"{name}.{key}" for name, part in policy.sections().items() for key in type(part).model_fields}
+    assert set(document["lines"]) == keys
+    assert all(line["meaning"] and line["enforced_by"] for line in document["lines"].values())
+    assert set(document["walls"]) == set(PURPOSES)
+    required = {name for name, wall in document["walls"].items() if wall["required"]}
+    assert required == {layer.value for layer in policy.isolation.require}
+    assert document["runs"] == all(document["walls"][name]["in_force"] for name in required)
+
+
+def test_a_policy_that_is_refused_here_is_explained_all_the_same() -> None:
+    answer = sandbox("policy", "explain", "strict")
+    assert answer.returncode == 0
+    assert "Refused on this host: policy 'strict' accepts nothing weaker than a container" in answer.stdout
+    document = json.loads(sandbox("policy", "explain", "network", "--json").stdout)
+    assert document["runs"] is False
+    assert document["lines"]["network.mode"]["enforced_by"] == "nothing here"
+
+
+def test_the_explanation_for_people_names_what_enforces() -> None:
+    shown = sandbox("policy", "explain", "default").stdout
+    assert "the engine's clock" in shown
+    assert "measured" in shown

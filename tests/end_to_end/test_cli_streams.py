@@ -1,0 +1,151 @@
+"""Streams that are closed, full, slow or of another encoding, and signals: the command line ends cleanly on each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import ROOT
+from tests.end_to_end.command_line import COMMAND, environment, sandbox, start
+
+pytestmark = pytest.mark.slow
+
+READER_GONE = 141
+CANCELLED = 130
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Path:
+    """A tool that says it is there, then never ends."""
+    path = tmp_path / "endless.py"
+    path.write_text("def f():\n    print('ready', flush=True)\n    while True: pass\n")
+    return path
+
+
+@pytest.fixture
+def loud(tmp_path: Path) -> Path:
+    """A tool that prints more than any pipe holds."""
+    path = tmp_path / "loud.py"
+    path.write_text("def f():\n    print(('x' * 99 + '\\n') * 10_000)\n    return 'é ✓'\n")
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("way", [["--stream"], ["--stream", "--json"]], ids=["shown", "json"])
+def test_a_signal_kills_the_call_and_ends_quickly(endless: Path, number: signal.Signals, way: list[str]) -> None:
+    with start("run", endless, *way) as process:
+        assert process.stdout is not None
+        assert "ready" in process.stdout.readline()
+        process.send_signal(number)
+        begun = time.monotonic()
+        out, err = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 5
+    assert process.returncode == CANCELLED
+    if "--json" in way:
+        assert json.loads(out.splitlines()[-1])["error"]["type"] == "Cancelled"
+    else:
+        assert err == "error: cancelled: the call was killed and its box closed\n"
+
+
+def test_a_call_that_is_not_streamed_is_cancelled_too(endless: Path) -> None:
+    with start("run", endless, "--timeout", "20s") as process:
+        _wait_until_it_has_a_box(process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == CANCELLED
+    assert err == "error: cancelled: the call was killed and its box closed\n"
+
+
+def _wait_until_it_has_a_box(process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        tasks = Path(f"/proc/{process.pid}/task").iterdir()
+        if any((task / "children").read_text().strip() for task in tasks):
+            return
+        time.sleep(0.01)
+    pytest.fail("no box was opened")
+
+
+@pytest.mark.parametrize("way", [[], ["--stream"], ["--json"], ["--stream", "--json"]], ids=" ".join)
+def test_a_reader_who_goes_away_ends_it_quietly(loud: Path, way: list[str]) -> None:
+    with start("run", loud, *way) as process:
+        assert process.stdout is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+    assert process.returncode == READER_GONE
+    assert err == ""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_no_harm(loud: Path, closed: str) -> None:
+    command = " ".join([*COMMAND, "run", str(loud), closed])
+    answer = subprocess.run(command, shell=True, cwd=ROOT, env=environment(), capture_output=True, check=False)
+    assert answer.returncode == 0
+    assert b"Traceback" not in answer.stderr
+
+
+def test_reading_a_closed_standard_input_is_an_error(loud: Path) -> None:
+    command = " ".join([*COMMAND, "run", str(loud), "--args", "-", "<&-"])
+    answer = subprocess.run(command, shell=True, cwd=ROOT, env=environment(), capture_output=True, check=False)
+    assert (answer.returncode, answer.stderr) == (2, b"error: --args - reads standard input, which is closed\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("way", [[], ["--json"]], ids=["shown", "json"])
+def test_a_full_disk_is_told(loud: Path, way: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(
+            [*COMMAND, "run", str(loud), *way],
+            cwd=ROOT,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert answer.returncode == 5
+    assert answer.stderr == "error: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_encoding_can_show_any_answer(loud: Path, encoding: str) -> None:
+    answer = sandbox("run", loud, env={"PYTHONIOENCODING": encoding, "LC_ALL": "C"})
+    assert answer.returncode == 0
+    assert (
+        answer.stdout.encode("utf-8", "surrogateescape")
+        .decode(encoding)
+        .endswith({"ascii": "\\xe9 \\u2713\n", "latin-1": "é \\u2713\n", "utf-8": "é ✓\n"}[encoding])
+    )
+
+
+def test_json_is_utf_8_in_any_locale(loud: Path) -> None:
+    answer = sandbox("run", loud, "--json", env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
+    assert json.loads(answer.stdout)["value"] == "é ✓"
+
+
+def test_tables_are_drawn_in_ascii_where_there_is_nothing_else() -> None:
+    answer = sandbox("policy", "list", env={"PYTHONIOENCODING": "ascii"})
+    assert answer.stdout.isascii()
+    assert "default" in answer.stdout
+
+
+def test_the_warden_is_no_child_that_a_signal_to_the_group_reaches(endless: Path) -> None:
+    """Ctrl-C goes to the whole foreground group: it must be the engine that ends the box, in its order."""
+    with start("run", endless, "--stream") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        children = Path(f"/proc/{process.pid}/task").glob("*/children")
+        ours = [int(child) for file in children for child in file.read_text().split()]
+        groups = {os.getpgid(child) for child in ours}
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert ours
+    assert os.getpgid(0) not in groups

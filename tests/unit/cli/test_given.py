@@ -1,0 +1,64 @@
+"""What the command line gives a call is read without guessing; whatever is odd is refused with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox.cli.given import read_arguments, read_limits, read_pairs
+from sandbox.errors import SpecError
+
+
+def test_pairs_are_split_at_the_first_equals_sign() -> None:
+    assert read_pairs(["a=1=2", "b=", "c= x "], option="-a") == {"a": "1=2", "b": "", "c": " x "}
+
+
+@pytest.mark.parametrize("pair", ["a", "=1", ""])
+def test_what_is_no_pair_is_refused(pair: str) -> None:
+    with pytest.raises(SpecError, match="is not NAME=VALUE"):
+        read_pairs([pair], option="-a")
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(SpecError, match="'a' twice"):
+        read_pairs(["a=1", "a=1"], option="-a")
+    with pytest.raises(SpecError, match="by -a and by --args"):
+        read_arguments('{"a": 1}', ["a=1"])
+    with pytest.raises(SpecError, match="'a' is given twice"):
+        read_arguments('{"b": {"a": 1, "a": 1}}', [])
+
+
+def test_both_ways_to_give_arguments_combine() -> None:
+    assert read_arguments('{"a": [1.5, null]}', ["b=2"]) == {"a": [1.5, None], "b": "2"}
+    assert read_arguments(None, []) == {}
+
+
+@settings(max_examples=25)
+@given(st.text(max_size=50))
+def test_any_text_that_is_no_object_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"--args|the file"):
+        read_arguments(f"[{text}", [])
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, f'{{"a": {"9" * 5_000}}}', "[1]", "nul", '"x"', ""])
+def test_json_that_python_chokes_on_is_refused(text: str) -> None:
+    with pytest.raises(SpecError):
+        read_arguments(text, [])
+
+
+def test_a_file_holds_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "args.json"
+    file.write_text('\ufeff{"a": "é"}', encoding="utf-8")
+    assert read_arguments(f"@{file}", []) == {"a": "é"}
+    for path in (tmp_path, tmp_path / "none", "\0", ""):
+        with pytest.raises(SpecError, match="the file of --args"):
+            read_arguments(f"@{path}", [])
+
+
+def test_the_time_limit_has_two_names_and_one_value() -> None:
+    assert read_limits("500ms", ["memory=64MiB"]) == {"memory": "64MiB", "wall": "500ms"}
+    with pytest.raises(SpecError, match="the same limit"):
+        read_limits("1", ["wall=1"])
