@@ -79,6 +79,7 @@ class Watcher:
         self._stopped_for: Stop | None = None
         self.call: RunningCall
         self._begun = 0.0
+        self._has_lingered = False
         self.reading = Reading()
 
     def start(self, request: bytes, *, limits: Mapping[str, int], value_limit: int) -> RunningCall:
@@ -102,7 +103,7 @@ class Watcher:
             await _settled(self.call.ended)
             raise
         return Ending(
-            ended=_NOT_YET if reply is not None else self.call.ended.result(),
+            ended=_NOT_YET if reply is not None or self._has_lingered else self.call.ended.result(),
             value=bytes(self.call.value),
             limits=self._policy.limits,
             reading=self.reading,
@@ -129,6 +130,7 @@ class Watcher:
         return None if self.reading.out_of_memory_kills else reply
 
     def _end_lingering(self) -> None:
+        self._has_lingered = True
         self._warm.conversation.kill(self.call)
         self._after(_GRACE_S, self._give_up)
 
