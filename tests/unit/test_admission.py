@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,6 +134,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(st.integers(1, 4), steps)
 def test_whatever_callers_do_the_limit_holds_and_no_turn_is_lost(limit: int, schedule: list[tuple[str, int]]) -> None:
     async def live() -> None:

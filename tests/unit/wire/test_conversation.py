@@ -424,6 +424,7 @@ messages = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(messages, max_size=12), st.lists(st.integers(1, 40), max_size=5))
 def test_whatever_a_box_says_nothing_is_raised_and_every_call_ends(said: list[bytes], cuts: list[int]) -> None:
     @talking

@@ -51,11 +51,13 @@ def _read(pieces: list[bytes]) -> tuple[list[bytes | Chunk], str | None]:
     return found, None
 
 
+@pytest.mark.slow
 @given(chunked())
 def test_any_bytes_in_any_pieces_are_read_as_they_would_be_at_once(pieces: list[bytes]) -> None:
     assert _read(pieces) == _read([b"".join(pieces)])
 
 
+@pytest.mark.slow
 @given(st.lists(chunks, max_size=5))
 def test_what_is_packed_is_read_back(sent: list[Chunk]) -> None:
     assert _read([b"".join(pack_chunk(chunk) for chunk in sent)]) == (sent, None)
@@ -103,6 +105,7 @@ GOOD: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200))
 @example(b"[" * 100_000)
 @example(b'{"type":"hello","protocol":' + b"9" * 100_000)
@@ -113,12 +116,14 @@ def test_any_bytes_are_a_message_or_a_protocol_error(text: bytes) -> None:
         parse_message(text)
 
 
+@pytest.mark.slow
 @given(json_values)
 def test_any_json_is_a_message_or_a_protocol_error(value: object) -> None:
     with suppress(ProtocolError):
         parse_message(json.dumps(value).encode())
 
 
+@pytest.mark.slow
 @given(st.sampled_from(GOOD), st.data())
 def test_a_message_with_any_value_in_any_field_is_one_or_a_protocol_error(
     good: dict[str, Any], data: st.DataObject
@@ -171,6 +176,7 @@ def test_what_a_box_said_enters_an_error_only_bounded() -> None:
     assert len(str(refusal.value)) < 400
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200))
 @example(b'{"kind":"value","warnings":[],"value":' + b"[" * 10_000 + b"]" * 10_000 + b"}")
 @example(b'{"kind":"value","warnings":[],"value":NaN}')
@@ -183,6 +189,7 @@ def test_any_bytes_are_a_reply_or_a_protocol_error(text: bytes) -> None:
         parse_reply(text)
 
 
+@pytest.mark.slow
 @given(json_values)
 def test_a_value_of_any_json_is_the_same_in_the_reply(value: object) -> None:
     text = json.dumps({"kind": "value", "value": value, "warnings": []}).encode()

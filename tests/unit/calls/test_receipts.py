@@ -1,0 +1,180 @@
+"""A receipt says what was measured; walls that are not enough, or told in no known way, give none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
+from sandbox.errors import IsolationUnavailable, ProtocolError
+from sandbox.outcome import Isolation, Receipt
+from sandbox.policy import Layer, Policy, Strength, load
+from sandbox.testing.claims import claimed_protection, claimed_walls
+
+POLICY: Final = load("default")
+MEASURED: Final = [layer for layer in Layer if layer not in (Layer.CGROUP, Layer.OWN_UID)]
+
+
+def requiring(*layers: Layer) -> Policy:
+    return POLICY.model_copy(update={"isolation": POLICY.isolation.model_copy(update={"require": layers})})
+
+
+def record(walls: dict[str, Any] | None = None, **fields: Any) -> bytes:
+    told = {"walls": claimed_walls(POLICY, missing=()) if walls is None else walls, **fields}
+    return json.dumps(told).encode()
+
+
+def measured(*, missing: Collection[str] = (), **changes: Any) -> dict[str, Any]:
+    return claimed_walls(POLICY, missing=missing) | changes
+
+
+def receipt_of(walls: dict[str, Any], *, policy: Policy = POLICY, **limits: float) -> Receipt:
+    found = read_walls(record(walls), policy=requiring())
+    silent = replace(claimed_protection(POLICY, missing=()), layers={}, notes=())
+    asked = policy.limits.model_dump() | limits
+    return build_receipt(silent, found, policy=policy, environment_key="key", limits=asked)
+
+
+# What is not enough
+
+
+@pytest.mark.parametrize("layer", [layer for layer in MEASURED if layer is not Layer.RLIMITS])
+def test_a_required_layer_that_is_not_in_force_is_refused_by_name_with_its_remedy(layer: Layer) -> None:
+    with pytest.raises(IsolationUnavailable) as refusal:
+        read_walls(record(measured(missing=[layer])), policy=requiring(layer))
+    assert refusal.value.missing == (layer.value,)
+    assert layer.value in refusal.value.message
+    assert refusal.value.remedy
+
+
+@pytest.mark.parametrize("layer", MEASURED)
+def test_a_layer_that_is_not_required_may_be_missing(layer: Layer) -> None:
+    others = [other for other in MEASURED if other is not layer]
+    read_walls(record(measured(missing=[layer])), policy=requiring(*others))
+
+
+def test_every_layer_that_is_missing_is_named() -> None:
+    with pytest.raises(IsolationUnavailable) as refusal:
+        read_walls(record(measured(missing=["seccomp", "user_namespace"])), policy=POLICY)
+    assert refusal.value.missing == ("user_namespace", "seccomp")
+
+
+def test_a_wall_that_could_not_be_put_up_is_refused_with_the_reason() -> None:
+    told = json.dumps({"fault": {"layer": "landlock", "reason": "Operation not permitted"}}).encode()
+    with pytest.raises(IsolationUnavailable, match="Operation not permitted") as refusal:
+        read_walls(told, policy=POLICY)
+    assert refusal.value.missing == ("landlock",)
+
+
+@pytest.mark.parametrize("held", ["0000000000000001", "1", "", "unknown"])
+@pytest.mark.parametrize("kind", ["CapInh", "CapPrm", "CapEff", "CapAmb"])
+def test_one_capability_held_is_not_none(kind: str, held: str) -> None:
+    capabilities = claimed_walls(POLICY, missing=())["capabilities"] | {kind: held}
+    with pytest.raises(IsolationUnavailable):
+        read_walls(record(measured(capabilities=capabilities)), policy=requiring(Layer.CAPABILITIES))
+
+
+# What is in no known way
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"[]",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"walls":null}',
+        record(measured(more=1)),
+        record({name: value for name, value in measured().items() if name != "uid"}),
+        record(measured(seccomp_filters="1")),
+        record(measured(namespaces="user")),
+        record(measured(limits={})),
+        record(measured(limits={"open_files": 1})),
+        record(measured(uid=1e999)),
+        record(measured(namespaces=["x" * 100])),
+    ],
+)
+def test_walls_told_in_no_known_way_are_a_protocol_error(told: bytes) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        read_walls(told, policy=POLICY)
+    assert len(refusal.value.message) < 400
+
+
+@pytest.mark.slow
+@given(
+    st.binary(max_size=100)
+    | st.dictionaries(st.text(max_size=5), st.none()).map(lambda told: json.dumps(told).encode())
+)
+def test_any_bytes_are_walls_or_an_error_of_ours(told: bytes) -> None:
+    with pytest.raises((ProtocolError, IsolationUnavailable)):
+        read_walls(told, policy=POLICY)
+
+
+# What it says
+
+
+def test_a_receipt_has_every_layer_that_was_measured() -> None:
+    receipt = receipt_of(measured(missing=["landlock"]))
+    assert {name: state.in_force for name, state in receipt.layers.items()} == {
+        layer.value: layer is not Layer.LANDLOCK for layer in MEASURED
+    }
+
+
+def test_what_only_shows_from_outside_comes_from_the_backend() -> None:
+    protection = claimed_protection(POLICY, missing=("cgroup",))
+    walls = read_walls(record(), policy=POLICY)
+    receipt = build_receipt(protection, walls, policy=POLICY, environment_key="key", limits={})
+    assert (receipt.layers["cgroup"].in_force, receipt.layers["own_uid"].in_force) == (False, True)
+    assert receipt.backend == "fake"
+    assert any("fake" in note for note in receipt.notes)
+
+
+def test_a_receipt_names_the_policy_and_the_environment() -> None:
+    receipt = receipt_of(measured())
+    assert (receipt.policy.name, receipt.policy.digest) == (POLICY.name, POLICY.digest)
+    assert receipt.environment_digest == "key"
+
+
+@pytest.mark.parametrize("layer", ["user_namespace", "mount_namespace", "pid_namespace"])
+def test_a_box_without_one_of_its_namespaces_is_plain_and_says_so(layer: str) -> None:
+    receipt = receipt_of(measured(missing=[layer]))
+    assert receipt.isolation is Isolation.PLAIN
+    assert any("plain" in note for note in receipt.notes)
+    assert not is_at_least(receipt, Strength.PROCESS)
+
+
+def test_a_walled_box_is_as_strong_as_it_is() -> None:
+    receipt = receipt_of(measured())
+    assert receipt.isolation is Isolation.PROCESS
+    assert is_at_least(receipt, Strength.PLAIN)
+    assert is_at_least(receipt, Strength.PROCESS)
+    assert not is_at_least(receipt, Strength.CONTAINER)
+
+
+def test_limits_are_those_of_the_call_where_it_asked_for_less() -> None:
+    receipt = receipt_of(measured(), wall=2.0, open_files=10)
+    assert receipt.limits["wall"].value == 2.0
+    assert receipt.limits["open_files"].value == 10
+    assert receipt.limits["memory"].value == POLICY.limits.memory
+
+
+def test_limits_are_what_was_measured_where_that_is_less() -> None:
+    limits = {"open_files": 7, "file_size": POLICY.limits.file_size}
+    receipt = receipt_of(measured(limits=limits, workplace={"bytes": 5, "inodes": 6, "read_only_root": True}, cpus=1))
+    found = {name: receipt.limits[name].value for name in ("open_files", "disk", "inodes", "cpus")}
+    assert found == {"open_files": 7, "disk": 5, "inodes": 6, "cpus": 1}
+
+
+def test_a_box_without_a_workplace_claims_no_limit_of_disk() -> None:
+    receipt = receipt_of(measured(workplace=None))
+    assert not {"disk", "inodes"} & set(receipt.limits)

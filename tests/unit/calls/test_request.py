@@ -1,0 +1,96 @@
+"""What a box is told about a call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from sandbox.calls.request import build_request, lowered_limits, preloadable
+from sandbox.policy import Policy, load
+from sandbox.spec import CallSpec
+from sandbox.tools import read_tool
+
+POLICY: Final = load("default")
+SOURCE: Final = "def tool(a, b, /, c, *, d):\n    pass\n"
+
+
+def request_of(source: str = SOURCE, *, arguments: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    spec = CallSpec(source=source, **fields)
+    found: dict[str, Any] = json.loads(
+        build_request(spec, read_tool(source, filename=spec.filename), arguments or {}, POLICY)
+    )
+    return found
+
+
+def limited(**limits: Any) -> Policy:
+    return POLICY.model_copy(update={"limits": POLICY.limits.model_copy(update=limits)})
+
+
+def test_a_request_holds_the_source_its_name_its_entry_and_the_arguments() -> None:
+    request = request_of(arguments={"a": 1, "é": ["😀"]}, filename="my tool.py")
+    assert request["source"] == SOURCE
+    assert (request["filename"], request["entry"]) == ("my_tool.py", "tool")
+    assert request["arguments"] == {"a": 1, "é": ["😀"]}
+    assert request["value_limit"] == POLICY.limits.value
+
+
+def test_a_request_is_ascii_whatever_the_source_holds() -> None:
+    spec = CallSpec(source="def tool():\n    return 'é😀'\n")
+    assert build_request(spec, read_tool(spec.source), {}, POLICY).isascii()
+
+
+def test_positional_only_parameters_are_named_in_their_order() -> None:
+    assert request_of()["positional"] == ["a", "b"]
+    assert request_of("def tool(a):\n    pass\n")["positional"] == []
+
+
+def test_nothing_of_the_host_s_environment_is_in_the_tool_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "secret")
+    monkeypatch.setenv("PATH", "/host/bin")
+    environment = request_of()["environment"]
+    assert "SECRET_OF_THE_HOST" not in environment
+    assert "/host/bin" not in environment["PATH"]
+
+
+def test_the_call_s_variables_replace_the_usual_ones() -> None:
+    environment = request_of(env={"LANG": "de_DE.UTF-8", "OWN": "1"})["environment"]
+    assert (environment["LANG"], environment["OWN"], environment["HOME"]) == ("de_DE.UTF-8", "1", "/work")
+
+
+@pytest.mark.parametrize("name", ["PYTHON_CPU_COUNT", "OMP_NUM_THREADS", "SANDBOX_CALL_ID", "SANDBOX_TOOL"])
+def test_the_call_s_variables_do_not_replace_what_the_engine_knows(name: str) -> None:
+    assert request_of(env={name: "forged"})["environment"][name] != "forged"
+
+
+def test_a_tool_knows_who_it_is_and_what_it_may_use() -> None:
+    environment = request_of(call_id="call-1")["environment"]
+    assert (environment["SANDBOX_CALL_ID"], environment["SANDBOX_TOOL"]) == ("call-1", "tool")
+    assert 1 <= int(environment["PYTHON_CPU_COUNT"]) <= POLICY.limits.cpus
+
+
+def test_limits_equal_to_the_box_s_are_not_told() -> None:
+    assert lowered_limits(POLICY, POLICY) == {}
+
+
+def test_limits_below_the_box_s_are_told() -> None:
+    assert lowered_limits(limited(open_files=5, file_size=6), POLICY) == {"open_files": 5, "file_size": 6}
+
+
+@pytest.mark.parametrize(("asked", "told"), [(0.1, 1), (1.0, 2), (2.5, 3)])
+def test_processor_time_is_told_rounded_up_so_that_the_engine_is_first(asked: float, told: int) -> None:
+    assert lowered_limits(limited(cpu=asked), POLICY) == {"cpu": told}
+
+
+def test_limits_that_shape_the_box_are_not_the_call_s() -> None:
+    assert lowered_limits(limited(memory=1 << 20, processes=1, disk=1, inodes=1, cpus=1), POLICY) == {}
+
+
+def test_only_what_the_standard_library_imports_without_effects_is_preloaded() -> None:
+    source = "import json, csv, antigravity, tkinter, _thread, numpy, own\n\ndef tool():\n    pass\n"
+    assert preloadable(read_tool(source)) == ["csv", "json"]
+
+
+def test_an_async_tool_has_its_loop_preloaded() -> None:
+    assert preloadable(read_tool("async def tool():\n    pass\n")) == ["asyncio"]
