@@ -21,18 +21,18 @@ def describe(error: BaseException, path: str, *, max_message: int, max_traceback
             "message": _cut(_guarded(lambda: str(error)), max_message),
             "traceback": _cut(_guarded(lambda: _text(error, path)), max_traceback),
         },
-        "memory": isinstance(error, MemoryError),
+        "memory": issubclass(type(error), MemoryError),
         "errno": _errno(error),
     }
 
 
 def _errno(error: BaseException) -> int | None:
-    number: Any = vars(OSError)["errno"].__get__(error) if isinstance(error, OSError) else None
+    number: Any = vars(OSError)["errno"].__get__(error) if issubclass(type(error), OSError) else None
     return number if type(number) is int and 0 <= number < 4096 else None
 
 
 def _text(error: BaseException, path: str) -> str:
-    """The traceback without our frames above the tool's own; whole when the tool has none (a syntax error)."""
+    """The traceback without our frames above the tool's own, which are all there are of a syntax error."""
     found = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     pending: list[Any] = [found]
