@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO, Final, NoReturn
 
 from sandbox.errors import SpecError
@@ -118,8 +118,3 @@ def _decoded(file: BinaryIO, *, origin: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"{origin} is not UTF-8 text, from byte {error.start} on") from None
-
-
-def merged_fields(**fields: Any) -> Mapping[str, Any]:
-    """The fields of a call that were given at all."""
-    return {name: value for name, value in fields.items() if value not in (None, {}, "")}

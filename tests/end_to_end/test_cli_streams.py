@@ -98,7 +98,6 @@ def test_reading_a_closed_standard_input_is_an_error(loud: Path) -> None:
     assert (answer.returncode, answer.stderr) == (2, b"error: --args - reads standard input, which is closed\n")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 @pytest.mark.parametrize("way", [[], ["--json"]], ids=["shown", "json"])
 def test_a_full_disk_is_told(loud: Path, way: list[str]) -> None:
     with open("/dev/full", "w") as full:
