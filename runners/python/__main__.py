@@ -57,17 +57,16 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
     walls["filter"] = binascii.a2b_base64(walls["filter"])
-    channel.send(
-        frames.message(
-            "hello",
-            protocol=frames.PROTOCOL,
-            python=sys.version.split()[0],
-            implementation=sys.implementation.name,
-            threads=_threads(),
-            failed=failed,
-            refused=refused,
-        )
+    hello = frames.message(
+        "hello",
+        protocol=frames.PROTOCOL,
+        python=sys.version.split()[0],
+        implementation=sys.implementation.name,
+        threads=_threads(),
+        failed=failed,
+        refused=refused,
     )
+    channel.send([hello])
     zygote.Zygote(channel, plan).run()
 
 
@@ -90,7 +89,7 @@ def _threads() -> int:
 
 
 def _fault(channel: Channel, layer: str, reason: str) -> int:
-    channel.send(frames.message("fault", layer=layer, reason=reason))
+    channel.send([frames.message("fault", layer=layer, reason=reason)])
     return 69
 
 

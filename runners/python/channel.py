@@ -8,11 +8,12 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import Union
 
     Channel = Union["PipeChannel", "SocketChannel"]
 
-_READ_SIZE = 1 << 16
+_MOST_PARTS = 1000
 _MAX_DESCRIPTORS = 250
 
 
@@ -37,9 +38,9 @@ class SocketChannel:
         """At most `size` bytes and nothing else."""
         return self._socket.recv(size)
 
-    def receive(self) -> tuple[bytes, list[int]]:
-        """The bytes that are there, and the descriptors that came with them."""
-        data, attached, _, _ = self._socket.recvmsg(_READ_SIZE, socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
+    def receive(self, room: memoryview) -> tuple[int, list[int]]:
+        """Put what is there into `room`: how many bytes, and the descriptors that came with them."""
+        count, attached, _, _ = self._socket.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
         descriptors: list[int] = []
         for level, kind, content in attached:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -48,11 +49,11 @@ class SocketChannel:
                 descriptors += numbers
         for number in descriptors:
             os.set_inheritable(number, False)
-        return data, descriptors
+        return count, descriptors
 
-    def send(self, data: bytes) -> None:
-        """All of `data`; waits for a slow reader."""
-        self._socket.sendall(data)
+    def send(self, parts: Sequence[bytes | memoryview]) -> None:
+        """All of it; waits for a slow reader."""
+        _send_all(self._socket.sendmsg, parts)
 
 
 class PipeChannel:
@@ -73,11 +74,21 @@ class PipeChannel:
         """At most `size` bytes."""
         return os.read(self._in, size)
 
-    def receive(self) -> tuple[bytes, list[int]]:
-        """The bytes that are there; a pipe carries no descriptors."""
-        return os.read(self._in, _READ_SIZE), []
+    def receive(self, room: memoryview) -> tuple[int, list[int]]:
+        """Put what is there into `room`; a pipe carries no descriptors."""
+        return os.readv(self._in, [room]), []
 
-    def send(self, data: bytes) -> None:
-        """All of `data`; waits for a slow reader."""
-        while data:
-            data = data[os.write(self._out, data) :]
+    def send(self, parts: Sequence[bytes | memoryview]) -> None:
+        """All of it; waits for a slow reader."""
+        _send_all(lambda rest: os.writev(self._out, rest), parts)
+
+
+def _send_all(write: Callable[[Sequence[bytes | memoryview]], int], parts: Sequence[bytes | memoryview]) -> None:
+    """Write on from where the last write stopped, a bounded number of parts at a time."""
+    rest = [memoryview(part) for part in parts]
+    while rest:
+        written = write(rest[:_MOST_PARTS])
+        while rest and written >= len(rest[0]):
+            written -= len(rest.pop(0))
+        if written:
+            rest[0] = rest[0][written:]

@@ -1,13 +1,12 @@
 """A child of the zygote: the guard of one call, the five pipes that lead to it, and what is known of it so far.
 
-What is said on the pipes is told in call_pipes.py. Nothing here waits: the zygote's ends of them are non-blocking.
+What is said on the pipes is told in call_pipes.py. Only handing on a request waits, and only for
+a child that has nothing else to do than to read it.
 """
 
 from __future__ import annotations
 
-import collections
 import os
-import time
 
 import call_pipes as pipes
 import frames
@@ -16,12 +15,11 @@ import workplace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
-READ_SIZE = 1 << 16
-_DRAIN_S = 0.1
 _HEAD = 4
+_READ_SIZE = 1 << 12
 
 
 class Child:
@@ -61,7 +59,7 @@ class Child:
         self.spent: float | None = None
         self.killed_by: str | None = None
         self.has_ended = False
-        self._requests: collections.deque[bytes] = collections.deque()
+        self._requests: list[bytes] = []
         self._said = bytearray()
         self._head = b""
         self._replied = 0
@@ -70,26 +68,25 @@ class Child:
         """Keep a part of the request, to be handed on with the next."""
         self._requests.append(data)
 
-    def push(self) -> bool:
-        """Hand the request on as far as the pipe takes it; False when some of it must wait for room."""
-        while self._requests:
-            data = b"".join(self._requests)
-            self._requests.clear()
-            try:
-                written = os.write(self.request, data)
-            except BlockingIOError:
-                self._requests.append(data)
-                return False
-            except BrokenPipeError:
-                return True
-            if written < len(data):
-                self._requests.append(data[written:])
-        return True
+    def push(self, data: memoryview) -> None:
+        """Hand on what was put before, and then `data`, all of it. A child that is there reads it at once; one that is
+        not any more is no concern of this."""
+        rest = [*(memoryview(part) for part in self._requests), data]
+        self._requests.clear()
+        try:
+            while rest:
+                written = os.writev(self.request, rest)
+                while rest and written >= len(rest[0]):
+                    written -= len(rest.pop(0))
+                if rest:
+                    rest[0] = rest[0][written:]
+        except BrokenPipeError:
+            return
 
-    def completes_reply(self, data: bytes) -> bool:
+    def completes_reply(self, data: memoryview) -> bool:
         """Count the reply's bytes as they pass, its length being the first of them; whether these are the last."""
         was_whole = self._has_whole_reply()
-        self._head += data[: _HEAD - len(self._head)]
+        self._head += bytes(data[: _HEAD - len(self._head)])
         self._replied += len(data)
         return self._has_whole_reply() and not was_whole
 
@@ -101,16 +98,6 @@ class Child:
         data = _read(self.status)
         self._said += data or b""
         return pipes.split_records(self._said), data == b""
-
-    def drain(self) -> Iterator[tuple[int, bytes]]:
-        """What the pipes of an ended call still hold, stream by stream."""
-        yield from self.drain_outputs()
-        yield from _drained(self.value, frames.VALUE)
-
-    def drain_outputs(self) -> Iterator[tuple[int, bytes]]:
-        """What was printed until now."""
-        for descriptor, stream in self.outputs:
-            yield from _drained(descriptor, stream)
 
     def descriptors(self) -> tuple[int, ...]:
         """All that is open for this child."""
@@ -127,7 +114,7 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
             near, far = os.pipe()[::direction]
             ours.append(near)
             theirs.append(far)
-            os.set_blocking(near, False)
+            os.set_blocking(near, direction < 0)
         pid = guard.fork(dict(plan, home=home), theirs, doors, ahead=ahead)
     except OSError:
         _close_all(ours)
@@ -137,19 +124,10 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
     return Child(pid, ours, slot=slot, home=home, ahead=ahead)
 
 
-def _drained(descriptor: int, stream: int) -> Iterator[tuple[int, bytes]]:
-    """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
-    deadline = time.monotonic() + _DRAIN_S
-    data = _read(descriptor)
-    while data:
-        yield stream, data
-        data = _read(descriptor) if time.monotonic() < deadline else None
-
-
 def _read(descriptor: int) -> bytes | None:
     """What is there, ``b""`` at the end, None when there is nothing now."""
     try:
-        return os.read(descriptor, READ_SIZE)
+        return os.read(descriptor, _READ_SIZE)
     except BlockingIOError:
         return None
 

@@ -41,7 +41,7 @@ def end_descendants(*, besides: Container[int] = ()) -> bool:
             return False
         for child in children:
             for pid in watch.tree(child, table):
-                _kill(pid)
+                end_process(pid)
         wait_for(set(children))
 
 
@@ -55,7 +55,8 @@ def wait_for(pids: set[int]) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _kill(pid: int) -> None:
+def end_process(pid: int) -> None:
+    """Kill it, if it is still there and ours."""
     try:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -15,13 +15,14 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 PROTOCOL = 1
 MESSAGE, CHUNK = 1, 2
 REQUEST, STDOUT, STDERR, VALUE, WALLS = 0, 1, 2, 3, 4
 MAX_FRAME = 1 << 20
+BUFFER = MAX_FRAME + (1 << 16)
 
 _HEAD = struct.Struct(">IB")
 _CHUNK_HEAD = struct.Struct(">IBIB")
@@ -39,31 +40,45 @@ def message(kind: str, **fields: Any) -> bytes:
     return _HEAD.pack(len(payload) + 1, MESSAGE) + payload
 
 
+def chunk_head(call: int, stream: int, size: int) -> bytes:
+    """What goes before that many bytes of a call's stream to make them a frame."""
+    return _CHUNK_HEAD.pack(size + 6, CHUNK, call, stream)
+
+
 def chunk(call: int, stream: int, data: bytes) -> bytes:
     """One piece of a call's stream as the bytes of its frame."""
-    return _CHUNK_HEAD.pack(len(data) + 6, CHUNK, call, stream) + data
+    return chunk_head(call, stream, len(data)) + data
 
 
 class Reader:
-    """Bytes in, frames out; keeps what is not a whole frame yet."""
+    """Bytes in, frames out, in one buffer: what a frame carries is a view of it, good until the next `room`."""
 
-    def __init__(self) -> None:
-        self._held = bytearray()
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self._start = self._end = 0
 
-    def feed(self, data: bytes) -> list[tuple[int, Any]]:
-        """The frames that are complete now: ``(MESSAGE, dict)`` or ``(CHUNK, (call, stream, data))``."""
-        self._held += data
-        frames: list[tuple[int, Any]] = []
-        while len(self._held) >= _HEAD.size:
-            length, kind = _HEAD.unpack_from(self._held)
+    def room(self) -> memoryview:
+        """Where the next bytes go; there is always some."""
+        if self._start:
+            held = self._end - self._start
+            self._buffer[:held] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, held
+        return self._buffer[self._end :]
+
+    def took(self, count: int) -> Iterator[tuple[int, Any]]:
+        """That many bytes are there now. The frames that are complete: ``(MESSAGE, dict)`` or
+        ``(CHUNK, (call, stream, data))``."""
+        self._end += count
+        while self._end - self._start >= _HEAD.size:
+            length, kind = _HEAD.unpack_from(self._buffer, self._start)
             if not 1 <= length <= MAX_FRAME:
                 raise FrameError("a frame of %d bytes" % length)
-            if len(self._held) < length + 4:
-                break
-            payload = bytes(self._held[5 : length + 4])
-            del self._held[: length + 4]
-            frames.append((kind, _payload(kind, payload)))
-        return frames
+            end = self._start + 4 + length
+            if end > self._end:
+                return
+            payload = self._buffer[self._start + _HEAD.size : end]
+            self._start = end
+            yield kind, _payload(kind, payload)
 
 
 def read_message(receive: Callable[[int], bytes]) -> dict[str, Any]:
@@ -85,9 +100,9 @@ def _exactly(receive: Callable[[int], bytes], size: int) -> bytes:
     return data
 
 
-def _payload(kind: int, payload: bytes) -> Any:
+def _payload(kind: int, payload: bytes | memoryview) -> Any:
     if kind == MESSAGE:
-        return json.loads(payload.decode("utf-8"))
+        return json.loads(bytes(payload))
     if kind == CHUNK and len(payload) >= _CHUNK.size:
         return (*_CHUNK.unpack_from(payload), payload[_CHUNK.size :])
     raise FrameError("a frame of unknown kind %d" % kind)

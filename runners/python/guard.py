@@ -115,10 +115,10 @@ def _guard(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, a
 
 
 def _listen_for_the_end(pid: int) -> None:
-    """From now on, being told to end is to kill the tool. It may not have a group of its own yet."""
+    """From now on, being told to end, once or again, is to kill the tool. It may not have a group of its own yet."""
 
     def end(*_: object) -> None:
-        os.kill(pid, signal.SIGKILL)
+        ending.end_process(pid)
         ending.end_group(pid)
 
     signal.signal(signal.SIGTERM, end)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Loop:
-    """Descriptors, each with the one thing to call when it can be read from, or written to."""
+    """Descriptors, each with the one thing to call when it can be read from."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -20,11 +20,6 @@ class Loop:
         """Call `ready` whenever there is something to read, or the other end is closed."""
         self._ready[descriptor] = ready
         self._poll.register(descriptor, select.POLLIN)
-
-    def on_writable(self, descriptor: int, ready: Callable[[], None]) -> None:
-        """Call `ready` whenever there is room to write to, or nobody will ever read."""
-        self._ready[descriptor] = ready
-        self._poll.register(descriptor, select.POLLOUT)
 
     def waits_for(self, descriptor: int) -> bool:
         """Whether anything is to be called for it."""

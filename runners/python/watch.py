@@ -76,10 +76,11 @@ def tree(root: int, table: Mapping[int, Process]) -> list[int]:
     below: dict[int, list[int]] = {}
     for pid, process in table.items():
         below.setdefault(process.parent, []).append(pid)
-    found, pending = [], [root]
-    while pending:
+    found: list[int] = []
+    pending = [root]
+    while pending:  # the table was not read at one moment, so it may even have a ring
         pid = pending.pop()
-        if pid in table:
+        if pid in table and pid not in found:
             found.append(pid)
         pending += below.pop(pid, ())
     return found

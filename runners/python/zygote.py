@@ -29,9 +29,11 @@ import ending
 import frames
 import guard
 import measure
+import shelter
 import walls
 import workplace
 from loop import Loop
+from outlet import Outlet
 from slots import Slots
 from watch import Watch
 
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from child import Child
 
 _QUIET_S = 10.0
+_DRAIN_S = 0.1
+_READ_SIZE = 1 << 12
 _YOUNG_CALL_S = 0.003
 _MOST_REFUSED = 3
 _CANNOT_FORK = 71
@@ -56,7 +60,7 @@ class _Waiting:
 
     def __init__(self, said: dict[str, Any]) -> None:
         self.said = said
-        self.requests: list[bytes] = []
+        self.requests: list[memoryview] = []
 
 
 class Zygote:
@@ -66,7 +70,8 @@ class Zygote:
         self._channel = channel
         self._plan = plan
         plan["call"]["around"] = measure.namespaces()
-        self._reader = frames.Reader()
+        self._reader = frames.Reader(shelter.region(frames.BUFFER))
+        self._outlet = Outlet(channel)
         self._descriptors: list[int] = []
         self._loop = Loop()
         self._slots = Slots(are_needed=plan["slots"])
@@ -78,7 +83,6 @@ class Zygote:
         self._spares_wanted = min(1, plan["ahead"])
         self._spares_refused = 0
         self._has_rehearsed = False
-        self._outgoing: list[bytes] = []
         self._last_miss = time.monotonic()
         self._on_message = {
             "call": self._take_call,
@@ -140,11 +144,11 @@ class Zygote:
     # What the engine says
 
     def _hear(self) -> None:
-        data, descriptors = self._channel.receive()
-        if not data:
+        count, descriptors = self._channel.receive(self._reader.room())
+        if not count:
             self._leave()
         self._descriptors += descriptors
-        for kind, content in self._reader.feed(data):
+        for kind, content in self._reader.took(count):
             if kind == frames.CHUNK:
                 id, _, request = content
                 self._take_request(id, request)
@@ -158,12 +162,11 @@ class Zygote:
         else:
             self._assign(child, said)
 
-    def _take_request(self, id: int, data: bytes) -> None:
+    def _take_request(self, id: int, data: memoryview) -> None:
         if id in self._calls:
-            self._calls[id].put(data)
-            self._push(self._calls[id])
+            self._calls[id].push(data)
         elif id in self._queue:
-            self._queue[id].requests.append(data)
+            self._queue[id].requests.append(shelter.keep(data))
 
     def _take_grant(self, said: dict[str, Any]) -> None:
         child = self._calls.get(said["id"])
@@ -223,8 +226,7 @@ class Zygote:
             waiting = self._queue.pop(id)
             self._assign(child, waiting.said)
             for data in waiting.requests:
-                child.put(data)
-            self._push(child)
+                child.push(data)
 
     def _fork(self, *, ahead: bool) -> Child:
         slot = self._slots.take()
@@ -241,9 +243,9 @@ class Zygote:
         child.credit = said["credit"]
         self._calls[said["id"]] = child
         child.put(pipes.assignment(said["limits"]))
-        self._send(frames.message("started", id=said["id"], slot=child.slot, ahead=child.ahead))
+        self._outlet.say(frames.message("started", id=said["id"], slot=child.slot, ahead=child.ahead))
         if child.walls is not None:
-            self._send(frames.chunk(said["id"], frames.WALLS, child.walls))
+            self._outlet.say(frames.chunk(said["id"], frames.WALLS, child.walls))
         self._attend(child)
 
     # A call's bytes
@@ -254,12 +256,6 @@ class Zygote:
         if not self._loop.waits_for(child.value):
             self._carry(child, child.value, frames.VALUE)
 
-    def _push(self, child: Child) -> None:
-        if child.push():
-            self._loop.forget(child.request)
-        elif not self._loop.waits_for(child.request):
-            self._loop.on_writable(child.request, lambda: self._push(child))
-
     def _resume(self, child: Child) -> None:
         for descriptor, stream in child.outputs:
             if not self._loop.waits_for(descriptor):
@@ -269,31 +265,41 @@ class Zygote:
         self._loop.on_readable(descriptor, lambda: self._forward(child, descriptor, stream))
 
     def _forward(self, child: Child, descriptor: int, stream: int) -> None:
-        try:
-            data = os.read(descriptor, children.READ_SIZE)
-        except BlockingIOError:
+        data = self._outlet.read(descriptor)
+        if data is None:
             return
         if not data:
             self._loop.forget(descriptor)
-            return
-        if stream == frames.VALUE:
-            self._pass_reply_on(child, data)
-            return
-        self._send_chunk(child, stream, data)
+        elif child.call is None:
+            self._discard_spare(child)
+        elif stream == frames.VALUE:
+            self._pass_reply_on(child, child.call, data)
+        else:
+            self._pass_output_on(child, child.call, stream, data)
+
+    def _pass_output_on(self, child: Child, call: int, stream: int, data: memoryview) -> None:
+        self._outlet.carry(call, stream, data)
         child.credit -= len(data)
         if child.credit <= 0:
             for paused, _ in child.outputs:
                 self._loop.forget(paused)
 
-    def _pass_reply_on(self, child: Child, data: bytes) -> None:
+    def _pass_reply_on(self, child: Child, call: int, data: memoryview) -> None:
         """What was printed before the reply was whole goes first."""
         is_whole = child.completes_reply(data)
+        self._outlet.carry(call, frames.VALUE, data)
         if is_whole:
-            for stream, printed in child.drain_outputs():
-                self._send_chunk(child, stream, printed)
-        self._send_chunk(child, frames.VALUE, data)
-        if is_whole:
-            self._send(frames.message("returned", id=child.call, cpu_before=child.spent or 0.0))
+            for descriptor, stream in child.outputs:
+                self._drain(call, descriptor, stream)
+            self._outlet.say(frames.message("returned", id=call, cpu_before=child.spent or 0.0))
+
+    def _drain(self, call: int, descriptor: int, stream: int) -> None:
+        """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
+        deadline = time.monotonic() + _DRAIN_S
+        data = self._outlet.read(descriptor)
+        while data:
+            self._outlet.carry(call, stream, data)
+            data = self._outlet.read(descriptor) if time.monotonic() < deadline else None
 
     def _hear_guard(self, child: Child) -> None:
         """The guard's records: the walls it measured, what it took so far, how the tool ended; then its silence."""
@@ -302,7 +308,7 @@ class Zygote:
             if child.walls is None:
                 child.walls = record
                 if child.call is not None:
-                    self._send_chunk(child, frames.WALLS, record)
+                    self._outlet.say(frames.chunk(child.call, frames.WALLS, record))
             elif child.spent is None:
                 child.spent = guard.read_spent(record)
                 self._attend(child)
@@ -319,8 +325,8 @@ class Zygote:
             self._spares_refused += 1
             self._let_die(child)
             return
-        for stream, data in child.drain():
-            self._send_chunk(child, stream, data)
+        for descriptor, stream in (*child.outputs, (child.value, frames.VALUE)):
+            self._drain(child.call, descriptor, stream)
         del self._calls[child.call]
         self._slots.hold(child.slot)
         fields = guard.read_end(record) if record else guard.end_without_record(self._wait(child))
@@ -350,6 +356,12 @@ class Zygote:
         self._kill(child, None)
         self._let_die(child)
 
+    def _discard_spare(self, child: Child) -> None:
+        """It speaks before it has a call: nothing of ours does that."""
+        self._spares.remove(child)
+        self._spares_refused += 1
+        self._discard(child)
+
     def _let_die(self, child: Child) -> None:
         """Close what leads to a child; its slot is free when it is reaped."""
         for descriptor in child.descriptors():
@@ -361,7 +373,7 @@ class Zygote:
             self._dying[child.pid] = child
 
     def _reap(self, wake: int) -> None:
-        if signal.SIGTERM in os.read(wake, children.READ_SIZE):
+        if signal.SIGTERM in os.read(wake, _READ_SIZE):
             self._leave()
         for pid in list(self._dying):
             if os.waitpid(pid, os.WNOHANG)[0]:
@@ -383,24 +395,12 @@ class Zygote:
 
     # What is said to the engine
 
-    def _send_chunk(self, child: Child, stream: int, data: bytes) -> None:
-        assert child.call is not None
-        self._send(frames.chunk(child.call, stream, data))
-
     def _send_ended(self, id: int, fields: dict[str, Any], *, killed_by: str | None) -> None:
-        self._send(frames.message("ended", id=id, killed_by=killed_by, **fields))
-
-    def _send(self, data: bytes) -> None:
-        """Keep it for the end of this turn, when all that was said in it goes out at once."""
-        self._outgoing.append(data)
+        self._outlet.say(frames.message("ended", id=id, killed_by=killed_by, **fields))
 
     def _flush(self) -> None:
-        if not self._outgoing:
-            return
-        data = b"".join(self._outgoing)
-        self._outgoing.clear()
         try:
-            self._channel.send(data)
+            self._outlet.flush()
         except OSError:
             self._leave()
 

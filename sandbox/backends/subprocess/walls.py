@@ -32,7 +32,7 @@ _FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
 _STACK_BYTES: Final = 8 << 20
 _WATCH_INTERVAL_S: Final = 0.05
 _GUARD_PROCESSES: Final = 1
-_BEHIND_THE_GROUP: Final = 1
+_BEHIND_THE_GROUP: Final = 2
 """The control group's limit must be the first that is met, because it counts what it refuses."""
 
 
@@ -123,7 +123,7 @@ def process_limits(policy: Policy, *, is_metered: bool) -> dict[str, JsonValue]:
         "file_size": limits.file_size,
         "cpu": int(limits.cpu) + 1,
         "data": limits.memory + limits.processes * _STACK_BYTES,
-        "processes": limits.processes + _GUARD_PROCESSES + (_BEHIND_THE_GROUP if is_metered else 0),
+        "processes": (limits.processes + _GUARD_PROCESSES) * (_BEHIND_THE_GROUP if is_metered else 1),
     }
 
 

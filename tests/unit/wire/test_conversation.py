@@ -47,6 +47,10 @@ def started(id: int = 1, *, slot: int | None = None) -> bytes:
     return pack_message({"type": "started", "id": id, "slot": slot, "ahead": False})
 
 
+def returned(id: int = 1) -> bytes:
+    return pack_message({"type": "returned", "id": id, "cpu_before": 0.5})
+
+
 def ended(id: int = 1, **fields: object) -> bytes:
     return pack_message(ENDED | {"id": id} | fields)
 
@@ -192,6 +196,10 @@ async def test_a_call_goes_from_started_over_its_bytes_to_ended(talk: Talk) -> N
         started() + ended() + ended(),
         started() + ended() + chunk(b"late"),
         chunk(b"early"),
+        returned(),
+        started() + returned(9),
+        started() + returned() + returned(),
+        started() + ended() + returned(),
         started() + chunk(b"x", id=9),
         started() + chunk(b"x", Stream.REQUEST),
         started() + chunk(b""),
@@ -210,6 +218,10 @@ async def test_a_call_goes_from_started_over_its_bytes_to_ended(talk: Talk) -> N
         "ended twice",
         "bytes after the end",
         "bytes before the start",
+        "returned before it started",
+        "returned for no call",
+        "returned twice",
+        "returned after the end",
         "bytes of no call",
         "a request from a box",
         "no bytes",
@@ -234,6 +246,17 @@ def test_what_is_out_of_order_ends_the_box_and_every_call_in_it(said: bytes) -> 
         assert calls[1].was_lost
 
     out_of_order()
+
+
+@talking
+async def test_who_waits_for_a_reply_is_told_when_it_is_whole_and_by_the_end_at_the_latest(talk: Talk) -> None:
+    calls = [talk.start(), talk.start(), talk.start()]
+    talk.hear(started(1) + started(2) + returned(1) + ended(2))
+    talk.conversation.closed()
+    for call in calls:
+        await call.told
+    assert [call.returned is not None for call in calls] == [True, False, False]
+    assert [call.was_lost for call in calls] == [True, False, True]
 
 
 @talking
@@ -413,6 +436,7 @@ async def test_closing_lets_go_of_every_slot(talk: Talk) -> None:
 messages = st.one_of(
     st.builds(started, st.integers(0, 3), slot=st.none() | st.integers(0, 2)),
     st.builds(ended, st.integers(0, 3)),
+    st.builds(returned, st.integers(0, 3)),
     st.builds(
         lambda data, stream, id: chunk(data, stream, id=id),
         st.binary(max_size=64),

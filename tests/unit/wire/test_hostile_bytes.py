@@ -101,6 +101,7 @@ GOOD: list[dict[str, Any]] = [
     {"type": "hello", "protocol": 1, "python": "3", "implementation": "x", "threads": 1, "failed": {}, "refused": {}},
     {"type": "fault", "layer": "seccomp", "reason": "no"},
     {"type": "started", "id": 1, "slot": None, "ahead": False},
+    {"type": "returned", "id": 1, "cpu_before": 0.01},
     ENDED,
 ]
 

@@ -1,0 +1,60 @@
+"""The way out to the engine: what is said in one turn of the loop goes out at its end, in one piece.
+
+A call's output is read into sheltered memory (see shelter.py) and sent from there. Sending blocks: the engine always
+reads, and while it does not, nothing else here may grow.
+"""
+
+from __future__ import annotations
+
+import os
+
+import frames
+import shelter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Union
+
+    from channel import Channel
+
+    Part = Union[bytes, memoryview]
+
+READ_SIZE = 1 << 16
+_REGION = 1 << 19
+_MOST_PARTS = 512
+
+
+class Outlet:
+    """Gathers, then sends."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._region = shelter.region(_REGION)
+        self._used = 0
+        self._parts: list[Part] = []
+
+    def say(self, message: bytes) -> None:
+        """A whole frame."""
+        self._parts.append(message)
+
+    def read(self, descriptor: int) -> memoryview | None:
+        """What can be read there now, empty at its end, None when there is nothing; good until the next `flush`."""
+        if self._used + READ_SIZE > _REGION or len(self._parts) > _MOST_PARTS:
+            self.flush()
+        room = self._region[self._used : self._used + READ_SIZE]
+        try:
+            count = os.readv(descriptor, [room])
+        except BlockingIOError:
+            return None
+        self._used += count
+        return room[:count]
+
+    def carry(self, call: int, stream: int, data: memoryview) -> None:
+        """Some bytes of a call, as they were read."""
+        self._parts += [frames.chunk_head(call, stream, len(data)), data]
+
+    def flush(self) -> None:
+        """Send everything; OSError when nobody is there any more."""
+        parts, self._parts, self._used = self._parts, [], 0
+        if parts:
+            self._channel.send(parts)
