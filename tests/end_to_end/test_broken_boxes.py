@@ -39,6 +39,7 @@ def tool() -> None:
     print("ready")
     while True: pass
 """
+EVERYTHING: Final = 2 + 2 * 4  # a warden and a zygote; for each call a guard, the tool and two that it left running
 TWO_CALLS: Final = """
 import sys, threading
 from sandbox import Sandbox
@@ -114,8 +115,9 @@ def _assert_nothing_left(engine: subprocess.Popen[str], found: list[psutil.Proce
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_boxes_die_with_their_engine_whatever_runs_in_them(number: signal.Signals) -> None:
     with _engine(TWO_CALLS, STUBBORN) as engine:
-        found = psutil.Process(engine.pid).children(recursive=True)
-        assert len(found) >= 2 + 2 * 4
+        running = psutil.Process(engine.pid)
+        assert wait_until(lambda: len(running.children(recursive=True)) >= EVERYTHING)
+        found = running.children(recursive=True)
         engine.send_signal(number)
         engine.wait()
         _assert_nothing_left(engine, found)
