@@ -1,0 +1,195 @@
+"""A runner without walls, spoken to over its standard input and output, as any program could."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sandbox.wire import frames
+from sandbox.wire.frames import Chunk, FrameReader, Stream
+from sandbox.wire.messages import Ended, Fault, Hello, Reply, Returned, Started, parse_message, parse_reply
+from tests.checkout import ROOT
+
+RUNNER: Final = ROOT / "runners" / "python"
+PATIENCE_SECONDS: Final = 60
+CREDIT: Final = 1 << 20
+
+
+def plain_plan(folder: Path | str, **changes: Any) -> dict[str, Any]:
+    """What the engine says first, where no walls are asked for."""
+    call: dict[str, Any] = {
+        "namespaces": [],
+        "required": [],
+        "user": None,
+        "outside": None,
+        "workplace": None,
+        "folder": str(folder),
+        "landlock": None,
+        "filter": "",
+        "limits": {"open_files": 256, "file_size": 1 << 30, "cpu": 60},
+        "cpus": [],
+        "watch": None,
+    }
+    call.update(changes.pop("call", {}))
+    return {
+        "type": "open",
+        "protocol": frames.PROTOCOL,
+        "preload": [],
+        "ahead": 0,
+        "box": None,
+        "slots": False,
+        "call": call,
+        **changes,
+    }
+
+
+@dataclass
+class Seen:
+    """What came of one call."""
+
+    started: Started | None = None
+    returned: Returned | None = None
+    ended: Ended | None = None
+    streams: dict[Stream, bytearray] = field(default_factory=lambda: {stream: bytearray() for stream in Stream})
+
+    @property
+    def reply(self) -> Reply:
+        """What the tool's process answered."""
+        value = bytes(self.streams[Stream.VALUE])
+        assert int.from_bytes(value[:4], "big") == len(value) - 4
+        return parse_reply(value[4:])
+
+    @property
+    def walls(self) -> dict[str, Any]:
+        """The walls as they were measured."""
+        record: dict[str, Any] = json.loads(self.streams[Stream.WALLS])
+        return record
+
+    @property
+    def stdout(self) -> bytes:
+        return bytes(self.streams[Stream.STDOUT])
+
+
+class Runner:
+    """One runner's process, and the calls it was given."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._reader = FrameReader()
+        self._frames: list[bytes | Chunk] = []
+        self.calls: dict[int, Seen] = {}
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        self.send(frames.pack_message(message))
+
+    def send(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
+
+    def hear(self) -> Hello | Fault:
+        """The runner's answer to being opened."""
+        said = parse_message(_message(self._next()))
+        assert isinstance(said, Hello | Fault)
+        return said
+
+    def call(self, id: int, source: str, *, credit: int = CREDIT, **request: Any) -> None:
+        """Have the function `tool` of this source called."""
+        self.say({"type": "call", "id": id, "credit": credit, "limits": request.pop("limits", {})})
+        self.calls[id] = Seen()
+        asked = {
+            "source": source,
+            "filename": "tool.py",
+            "entry": "tool",
+            "arguments": {},
+            "positional": [],
+            "environment": {"PATH": os.defpath},
+            "value_limit": 1 << 20,
+            **request,
+        }
+        text = json.dumps(asked).encode()
+        self.send(frames.pack_request(id, len(text).to_bytes(8, "big") + text))
+
+    def run(self, source: str, **request: Any) -> Seen:
+        """One call from its start to its end."""
+        id = len(self.calls) + 1
+        self.call(id, source, **request)
+        return self.wait(id)
+
+    def wait(self, id: int) -> Seen:
+        """Take what comes until the call has ended."""
+        while self.calls[id].ended is None:
+            self.take()
+        return self.calls[id]
+
+    def wait_for(self, id: int, stream: Stream, data: bytes) -> None:
+        """Take what comes until these bytes have."""
+        while data not in self.calls[id].streams[stream]:
+            self.take()
+
+    def take(self) -> None:
+        """Note the next thing the runner says of a call."""
+        said = self._next()
+        if isinstance(said, Chunk):
+            self.calls[said.call].streams[said.stream] += said.data
+            return
+        message = parse_message(said)
+        assert not isinstance(message, Hello | Fault)
+        seen = self.calls[message.id]
+        if isinstance(message, Started):
+            seen.started = message
+        elif isinstance(message, Returned):
+            seen.returned = message
+        else:
+            seen.ended = message
+
+    def hang_up(self) -> int:
+        """Close the channel, and wait for the runner's end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(PATIENCE_SECONDS)
+
+    def _next(self) -> bytes | Chunk:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._frames:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))
+            assert ready, "the runner says nothing"
+            data = os.read(self._process.stdout.fileno(), 1 << 16)
+            assert data, "the runner is gone"
+            self._frames += self._reader.feed(data)
+        return self._frames.pop(0)
+
+
+def _message(frame: bytes | Chunk) -> bytes:
+    assert isinstance(frame, bytes)
+    return frame
+
+
+@contextmanager
+def start_runner(plan: Mapping[str, Any], *, python: str = sys.executable) -> Iterator[Runner]:
+    """A runner that has been told its plan; hung up and gone afterwards."""
+    command = [python, "-I", "-S", "-B", str(RUNNER), "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as process:
+        runner = Runner(process)
+        try:
+            runner.say(plan)
+            yield runner
+        finally:
+            try:
+                runner.hang_up()
+            finally:
+                process.kill()
