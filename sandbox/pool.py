@@ -103,6 +103,7 @@ class Pool:
         self._backend = backend
         self._most_memory = most_memory
         self._boxes: dict[BoxKey, list[WarmBox]] = {}
+        self._open_boxes: set[WarmBox] = set()
         self._opening: dict[BoxKey, asyncio.Task[WarmBox]] = {}
         self._closing: set[asyncio.Task[str]] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -153,7 +154,7 @@ class Pool:
         for task in list(self._opening.values()):
             task.cancel()
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
-        for warm in self.boxes:
+        for warm in list(self._open_boxes):
             warm.lent = 0
             self.retire(warm)
         while self._closing:
@@ -209,6 +210,7 @@ class Pool:
         warm = await self._open_with(plan)
         if warm.hello.threads <= 1 or not plan.preload:
             return warm
+        self._open_boxes.discard(warm)
         await asyncio.shield(self._closed(warm.box, warm.conversation))
         return await self._open_with(replace(plan, preload=()), preloaded=False)
 
@@ -224,11 +226,14 @@ class Pool:
         except BaseException as error:
             last_words = await asyncio.shield(self._closed(box, conversation))
             raise _explained(error, policy=plan.policy, last_words=last_words) from None
-        return WarmBox(box, conversation, plan.policy, hello, preloaded, imported=set(plan.preload))
+        warm = WarmBox(box, conversation, plan.policy, hello, preloaded, imported=set(plan.preload))
+        self._open_boxes.add(warm)
+        return warm
 
     def _close_soon(self, warm: WarmBox) -> None:
         if not warm.is_closing:
             warm.is_closing = True
+            self._open_boxes.discard(warm)
             self._closed(warm.box, warm.conversation)
 
     def _closed(self, box: Box, conversation: Conversation) -> asyncio.Task[str]:

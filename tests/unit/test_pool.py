@@ -269,6 +269,16 @@ async def test_a_box_in_use_stays_however_much_memory_is_kept(world: World) -> N
     assert world.open_boxes == 0
 
 
+@pooled()
+async def test_closing_takes_a_box_whose_call_is_not_settled_yet(world: World) -> None:
+    for policy in (POLICY, SINGLE_USE):
+        async with world.lend(policy=policy) as loan:
+            loan.call = loan.warm.conversation.start(b"{}", limits={}, value_limit=1, take=lambda *_: 0)
+        loan.warm.is_retired = True
+    await world.pool.close()
+    assert world.open_boxes == 0
+
+
 # Opening
 
 
