@@ -34,9 +34,10 @@ class Uses:
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """The function returns."""
+    """The function returns; its process may linger until it is killed."""
 
     value: Any
+    lingers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,9 @@ def prints(stdout: str | bytes = b"", *, stderr: str | bytes = b"", without_end:
     return Prints(_bytes(stdout), _bytes(stderr), without_end)
 
 
-def returns(value: Any) -> Step:
-    """Return this value."""
-    return Returns(value)
+def returns(value: Any, *, lingers: bool = False) -> Step:
+    """Return this value; a process that lingers after that is killed, and its caller does not wait for it."""
+    return Returns(value, lingers)
 
 
 def raises(error: BaseException) -> Step:

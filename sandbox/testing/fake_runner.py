@@ -1,7 +1,8 @@
 """A runner in memory: it speaks the real protocol on the event loop and plays scripts instead of running tools.
 
 It keeps to what a real runner promises: `open` is answered by `hello`, every call by `started`, its walls, its output
-as far as that was granted, its reply, and one `ended`. A call waits for a free slot, and for the whole of its request.
+as far as that was granted, its reply and `returned`, and one `ended`. A call waits for a free slot, and for the whole
+of its request.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 from sandbox.ports import Reading
 from sandbox.testing.answers import STEPS, Hangs, LosesBox, Prints, Raises, Returns, Script, Step, Uses
-from sandbox.testing.replies import FakeEnd, end_of, ended, killed, packed
+from sandbox.testing.replies import end_of, ended, killed, packed
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 
@@ -157,7 +158,7 @@ class FakeRunner:
             self._waiting.remove(call)
         if call.task is not None:
             call.task.cancel()
-        self._end(call, FakeEnd(None, killed("engine")))
+        self._end(call, killed("engine"))
 
     def _serve(self) -> None:
         """Start what has all it needs."""
@@ -177,9 +178,9 @@ class FakeRunner:
                 self._use(call, step)
             else:
                 await self._meet(call, step)
-                self._end(call, end_of(step, value_limit=request["value_limit"]))
+                await self._finish(call, step, request["value_limit"])
                 return
-        self._end(call, end_of(Returns(None), value_limit=request["value_limit"]))
+        await self._finish(call, Returns(None), request["value_limit"])
 
     async def _steps(self, call: _Call, request: dict[str, Any]) -> tuple[Step, ...]:
         fake = FakeCall(
@@ -228,11 +229,18 @@ class FakeRunner:
             call.is_stubborn = step.is_stubborn
             await _forever()
 
-    def _end(self, call: _Call, end: FakeEnd) -> None:
+    async def _finish(self, call: _Call, step: Step, value_limit: int) -> None:
+        end = end_of(step, value_limit=value_limit)
         if end.reply is not None:
             self._send(call, Stream.VALUE, packed(end.reply))
+            self._tell(type="returned", id=call.id, cpu_before=0.0)
+        if isinstance(step, Returns) and step.lingers:
+            await _forever()
+        self._end(call, end.fields)
+
+    def _end(self, call: _Call, fields: dict[str, Any]) -> None:
         del self._calls[call.id]
-        self._tell(**ended(call.id, end.fields))
+        self._tell(**ended(call.id, fields))
 
     def _send(self, call: _Call, stream: Stream, data: bytes) -> None:
         for start in range(0, len(data), frames.MAX_CHUNK):

@@ -59,7 +59,7 @@ class Returned(_Said):
 
     type: Literal["returned"]
     id: _Id
-    cpu_before: Annotated[float, Field(ge=0, strict=False)]
+    cpu_before: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Ended(_Said):

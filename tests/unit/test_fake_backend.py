@@ -1,0 +1,220 @@
+"""The fake that users test their programs with: what it answers, what it records, and how it is told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from sandbox import AsyncSandbox, IsolationUnavailable, Outcome, Sandbox, Status
+from sandbox.policy import load
+from sandbox.testing import FakeBackend, crashes, exceeds, exits, hangs, prints, raises, returns, script, uses
+from tests import virtual_time
+
+
+def source(name: str, *parameters: str) -> str:
+    return f"def {name}({', '.join(parameters)}):\n    raise AssertionError('a fake runs nothing')\n"
+
+
+def outcome_of(answer: Any, *, arguments: dict[str, Any] | None = None, **fields: Any) -> Outcome:
+    """What a call of a tool that answers this leads to, in virtual time."""
+
+    async def run() -> Outcome:
+        async with AsyncSandbox(backend=FakeBackend({"tool": answer})) as sandbox:
+            return await sandbox.run(source("tool", *(arguments or {})), arguments, **fields)
+
+    return virtual_time.run(run())
+
+
+def test_the_example_of_its_documentation_holds() -> None:
+    backend = FakeBackend(
+        answers={
+            "word_count": {"words": 6},
+            "double": lambda number: 2 * number,
+            "search": script(prints("looking…\n"), hangs()),
+        }
+    )
+    with Sandbox(backend=backend) as sandbox:
+        assert sandbox.run(source("word_count")).value == {"words": 6}
+        assert sandbox.run(source("double", "number"), {"number": 4}).value == 8
+        outcome = sandbox.run(source("search", "query"), {"query": "x"}, limits={"wall": 0.1})
+    assert outcome.status is Status.TIMEOUT
+    assert outcome.stdout.text == "looking…\n"
+    assert [call.arguments for call in backend.calls] == [{}, {"number": 4}, {"query": "x"}]
+
+
+def test_one_function_may_answer_for_every_tool() -> None:
+    with Sandbox(backend=FakeBackend(lambda name, arguments: [name, arguments])) as sandbox:
+        assert sandbox.run(source("any", "a"), {"a": 1}).value == ["any", {"a": 1}]
+
+
+def test_an_answer_may_take_its_time() -> None:
+    async def answer() -> str:
+        await asyncio.sleep(20)
+        return "late"
+
+    assert outcome_of(answer).value == "late"
+    assert outcome_of(answer, limits={"wall": 10}).status is Status.TIMEOUT
+
+
+def test_an_answer_may_be_a_function_that_gives_a_script() -> None:
+    assert outcome_of(lambda: script(prints("said"), returns(1))).stdout.text == "said"
+    assert outcome_of(lambda: crashes(9)).status is Status.CRASHED
+
+
+def test_a_script_without_an_ending_returns_none() -> None:
+    outcome = outcome_of(script(prints("said")))
+    assert (outcome.status, outcome.value, outcome.stdout.text) == (Status.OK, None, "said")
+
+
+def test_what_an_answer_raises_is_the_tool_s_exception_without_a_frame_of_the_fake() -> None:
+    def answer() -> None:
+        raise KeyError("missing")
+
+    error = outcome_of(answer).error
+    assert error is not None
+    assert (error.type, error.message) == ("KeyError", "'missing'")
+    assert error.traceback is not None
+    assert "in answer" in error.traceback
+    assert "fake_runner" not in error.traceback
+
+
+def test_a_tool_without_an_answer_says_how_to_give_one() -> None:
+    with Sandbox(backend=FakeBackend({})) as sandbox:
+        outcome = sandbox.run(source("unknown"))
+    assert outcome.status is Status.EXCEPTION
+    assert outcome.error is not None
+    assert "FakeBackend(answers={'unknown': …})" in outcome.error.message
+
+
+def test_an_answer_that_is_no_json_is_an_exception() -> None:
+    assert outcome_of(object).status is Status.EXCEPTION
+    assert outcome_of(lambda: float("nan")).status is Status.EXCEPTION
+
+
+@pytest.mark.parametrize(("code", "told", "said"), [(None, 0, ""), (4, 4, ""), ("bye", 1, "bye\n")])
+def test_an_answer_may_exit_as_a_tool_does(code: Any, told: int, said: str) -> None:
+    outcome = outcome_of(lambda: sys.exit(code))
+    assert (outcome.status, outcome.evidence["exit_code"], outcome.stderr.text) == (Status.EXITED, told, said)
+
+
+@pytest.mark.parametrize("silently", [False, True])
+def test_an_exit_may_be_told_or_silent(silently: bool) -> None:
+    outcome = outcome_of(exits(5, silently=silently))
+    assert (outcome.status, outcome.evidence) == (Status.EXITED, {"exit_code": 5})
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        ("memory", Status.MEMORY),
+        ("cpu", Status.LIMIT),
+        ("processes", Status.LIMIT),
+        ("disk", Status.LIMIT),
+        ("inodes", Status.LIMIT),
+        ("open_files", Status.LIMIT),
+        ("file_size", Status.LIMIT),
+    ],
+)
+def test_every_limit_can_be_met(limit: Any, status: Status) -> None:
+    outcome = outcome_of(exceeds(limit))
+    assert (outcome.status, outcome.limit_name) == (status, limit)
+
+
+def test_a_memory_error_is_the_memory_limit() -> None:
+    assert outcome_of(raises(MemoryError())).status is Status.MEMORY
+
+
+def test_a_value_is_held_to_its_limit() -> None:
+    outcome = outcome_of(lambda: "x" * 2000, limits={"value": 1000})
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "value")
+
+
+def test_what_a_call_used_can_be_told() -> None:
+    outcome = outcome_of(script(uses(cpu_s=1.5, memory_peak_bytes=1 << 20, processes_peak=3), returns(1)))
+    assert (outcome.usage.cpu_s, outcome.usage.memory_peak_bytes, outcome.usage.processes_peak) == (1.5, 1 << 20, 3)
+
+
+def test_processor_time_over_the_limit_ends_the_call() -> None:
+    outcome = outcome_of(script(uses(cpu_s=31), hangs()))
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "cpu")
+
+
+def test_nobody_waits_for_a_process_that_lingers_after_its_value() -> None:
+    async def run() -> None:
+        backend = FakeBackend({"tool": returns(7, lingers=True)})
+        async with AsyncSandbox(backend=backend) as sandbox:
+            begun = asyncio.get_running_loop().time()
+            assert (await sandbox.run(source("tool"))).value == 7
+            assert asyncio.get_running_loop().time() == begun
+            await asyncio.sleep(1)
+            assert (await sandbox.run(source("tool"))).timing.path == "warm"
+        assert backend.open_boxes == ()
+
+    virtual_time.run(run())
+
+
+def test_a_single_use_box_with_a_lingering_process_is_closed_with_the_engine() -> None:
+    async def run() -> None:
+        backend = FakeBackend({"tool": returns(7, lingers=True)})
+        policy = load("default")
+        reuse = policy.reuse.model_validate({"mode": "never"})
+        async with AsyncSandbox(backend=backend, policy=policy.model_copy(update={"reuse": reuse})) as sandbox:
+            assert (await sandbox.run(source("tool"))).value == 7
+        assert backend.open_boxes == ()
+
+    virtual_time.run(run())
+
+
+def test_a_call_is_recorded_as_its_box_got_it() -> None:
+    backend = FakeBackend({"tool": 1})
+    with Sandbox(backend=backend) as sandbox:
+        sandbox.run(source("tool", "a"), {"a": [1]}, env={"OWN": "x"}, limits={"open_files": 5}, call_id="c1")
+    (call,) = backend.calls
+    assert (call.name, call.arguments, call.limits) == ("tool", {"a": [1]}, {"open_files": 5})
+    assert (call.environment["OWN"], call.environment["SANDBOX_CALL_ID"]) == ("x", "c1")
+    assert "a fake runs nothing" in call.source
+
+
+def test_arguments_that_do_not_fit_never_reach_a_box() -> None:
+    backend = FakeBackend({"tool": 1})
+    with Sandbox(backend=backend) as sandbox:
+        assert sandbox.run(source("tool", "a: int"), {"a": "x"}).status is Status.INVALID
+    assert (backend.calls, backend.boxes) == ([], [])
+
+
+def test_a_receipt_says_that_all_of_it_is_a_fake() -> None:
+    receipt = outcome_of(1).receipt
+    assert receipt is not None
+    assert receipt.backend == "fake"
+    assert all(state.in_force and "fake" in state.detail for state in receipt.layers.values())
+    assert any("nothing is isolated" in note for note in receipt.notes)
+
+
+def test_a_layer_that_is_missing_and_required_refuses_every_call() -> None:
+    backend = FakeBackend({"tool": 1}, missing=["seccomp"])
+    with Sandbox(backend=backend) as sandbox:
+        with pytest.raises(IsolationUnavailable) as refusal:
+            sandbox.run(source("tool"))
+        assert refusal.value.missing == ("seccomp",)
+        receipt = sandbox.run(source("tool"), policy="trusted").receipt
+    assert receipt is not None
+    assert not receipt.layers["seccomp"].in_force
+    assert len(backend.calls) == 1
+
+
+def test_a_layer_that_nobody_knows_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="no layer 'moat'"):
+        FakeBackend(missing=["moat"])
+
+
+def test_every_shipped_policy_runs_on_the_fake() -> None:
+    from sandbox.policy import shipped
+
+    for policy in shipped():
+        outcome = outcome_of(1, policy=policy)
+        assert outcome.receipt is not None
+        assert outcome.receipt.policy.name == policy
+        assert outcome.receipt.isolation.value == load(policy).isolation.minimum.value
