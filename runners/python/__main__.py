@@ -53,6 +53,7 @@ def main(argument: str) -> int:
 
 def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> NoReturn:
     _step_aside()
+    sys.path += plan.get("packages", ())
     _, failed = zygote.preload(plan["preload"])
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
