@@ -24,7 +24,8 @@ from weakref import WeakSet
 from sandbox.admission import Admission
 from sandbox.backends.base import Backend, BoxPlan
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
-from sandbox.calls.request import build_request, lowered_limits, preloadable
+from sandbox.calls.replies import aside_when_large
+from sandbox.calls.request import box_environment, build_request, lowered_limits, preloadable
 from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import OnOutput, Watcher
 from sandbox.environments import Environment, bare_environment
@@ -92,7 +93,8 @@ class _Call:
 
     def plan(self, *, is_plain: bool) -> BoxPlan:
         preload = tuple(preloadable(self.tool))
-        return BoxPlan(self.box_policy, self.environment, preload=preload, is_plain=is_plain)
+        variables = box_environment(self.box_policy)
+        return BoxPlan(self.box_policy, self.environment, preload=preload, environment=variables, is_plain=is_plain)
 
     @property
     def accepts_plain(self) -> bool:
@@ -246,7 +248,10 @@ async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput |
     call.clock.mark("ended")
     if ending.was_lost and watcher.call.started is None and ending.stopped_for is None:
         raise _NeverStarted(str(loan.warm.conversation.loss))
-    return _outcome(loan, call, watcher, ending)
+    verdict = judge(ending)
+    size = len(ending.value)
+    shaped_value = await aside_when_large(lambda: _shaped_value(verdict, call.policy.output.shown), size=size)
+    return _outcome(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
 
 
 def _box_policy(granted: Policy, policy: Policy) -> Policy:
@@ -298,9 +303,10 @@ def _invalid(call: _Call, problems: list[Problem]) -> Outcome:
     )
 
 
-def _outcome(loan: Loan, call: _Call, watcher: Watcher, ending: Ending) -> Outcome:
+def _outcome(
+    loan: Loan, call: _Call, watcher: Watcher, ending: Ending, *, verdict: Verdict, shaped_value: Shaped
+) -> Outcome:
     """Everything that was seen, as one document."""
-    verdict = judge(ending)
     is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
     receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
     shown = call.policy.output.shown
@@ -310,7 +316,7 @@ def _outcome(loan: Loan, call: _Call, watcher: Watcher, ending: Ending) -> Outco
         error=verdict.error,
         stdout=watcher.stdout.shape(STDOUT_TYPE, budget=shown),
         stderr=watcher.stderr.shape(STDERR_TYPE, budget=shown),
-        shaped_value=_shaped_value(verdict, shown),
+        shaped_value=shaped_value,
         usage=_usage(ending, watcher.call.returned),
         limit_name=verdict.limit_name,
         evidence=verdict.evidence,

@@ -81,10 +81,14 @@ class WarmBox:
             self.conversation.preload(new)
 
     def _add_slots(self, count: int) -> None:
-        slots = self.box.add_slots(count)
-        if slots:
-            self.slots += len(slots)
-            self.conversation.lend_slots(slots)
+        """A box that dies takes its slots along, perhaps before the end of its channel is heard here."""
+        try:
+            slots = self.box.add_slots(count)
+            if slots:
+                self.slots += len(slots)
+                self.conversation.lend_slots(slots)
+        except OSError as error:
+            self.conversation.abandon(f"the box has no place for calls any more: {error}")
 
 
 @dataclass(slots=True)
@@ -222,7 +226,9 @@ class Pool:
         try:
             refuse_weaker(box.protection, policy=plan.policy)
             async with asyncio.timeout(_OPENING_S):
-                hello = await conversation.open(box.walls, preload=plan.preload, ahead=ahead)
+                hello = await conversation.open(
+                    box.walls, preload=plan.preload, environment=plan.environment, ahead=ahead
+                )
         except BaseException as error:
             last_words = await asyncio.shield(self._closed(box, conversation))
             raise _explained(error, policy=plan.policy, last_words=last_words) from None

@@ -53,6 +53,8 @@ def main(argument: str) -> int:
 
 def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> NoReturn:
     _step_aside()
+    os.environ.clear()
+    os.environ.update(plan.get("environment", {}))
     sys.path += plan.get("packages", ())
     _, failed = zygote.preload(plan["preload"])
     walls = plan["call"]

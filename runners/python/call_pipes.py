@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import struct
@@ -22,18 +21,27 @@ if TYPE_CHECKING:
 
 REQUEST, STATUS, VALUE = 3, 4, 5
 _FIRST_FREE = 6
-_OUT_OF_THE_WAY = 128
 _RECORD = struct.Struct(">I")
 _ASSIGNMENT = struct.Struct(">Q")
 
 
 def arrange(pipes: Sequence[int]) -> None:
     """The pipes at their numbers, and nothing else open: no descriptor of the zygote reaches the tool."""
-    high = [fcntl.fcntl(end, fcntl.F_DUPFD, _OUT_OF_THE_WAY) for end in pipes]
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for end, number in zip(high, (REQUEST, 1, 2, VALUE, STATUS)):
+    for end, number in zip(pipes, (REQUEST, 1, 2, VALUE, STATUS)):
         os.dup2(end, number, number in (1, 2))
     walls.close_from(_FIRST_FREE)
+
+
+def keep_numbers_free() -> None:
+    """Take the numbers of a call's pipes, so that none of the zygote's own descriptors has one; 0 stays empty input."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, *range(3, _FIRST_FREE)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(null, number, False)
+    if null >= _FIRST_FREE:
+        os.close(null)
 
 
 def assignment(limits: dict[str, int]) -> bytes:

@@ -49,7 +49,7 @@ def wait_for(pids: set[int]) -> None:
     """Reap these children as they end, for a while."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        pids = {pid for pid in pids if not _is_reaped(pid)}
+        pids = {pid for pid in pids if not is_reaped(pid)}
         if not pids:
             return
         time.sleep(_PAUSE_S)
@@ -63,7 +63,8 @@ def end_process(pid: int) -> None:
         return
 
 
-def _is_reaped(pid: int) -> bool:
+def is_reaped(pid: int) -> bool:
+    """Whether that child is gone now, or was before."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -23,6 +23,7 @@ import signal
 
 import call_pipes as pipes
 import ending
+import measure
 import tool
 import walls
 import workplace
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-_BROKEN = 70
+_BROKEN, _FAULT = 70, 69
 
 
 def fork(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, ahead: bool) -> int:
@@ -93,14 +94,15 @@ def _guard(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, a
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     try:
-        landlock = walls.put_up(plan)
+        tool.limit(plan)
+        _describe_walls(plan, walls.put_up(plan))
     except walls.WallFault as fault:
         _remove_workplace(plan)
         pipes.tell({"fault": {"layer": fault.layer, "reason": fault.reason}})
-        os._exit(tool.FAULT)
+        os._exit(_FAULT)
     pid = os.fork()
     if pid == 0:
-        tool.run(plan, landlock, ahead=ahead)
+        tool.run(plan, ahead=ahead)
     if not is_first(plan):
         _listen_for_the_end(pid)
     for descriptor in (0, 1, 2, pipes.REQUEST, pipes.VALUE):
@@ -112,6 +114,15 @@ def _guard(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, a
     cpu = everything.ru_utime + everything.ru_stime
     pipes.tell(dict(_ending(status), cpu_s=round(cpu, 6), max_rss=spent.ru_maxrss * 1024, **room))
     os._exit(0)
+
+
+def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> None:
+    """Tell the zygote what was measured, unless a wall that is required was not found."""
+    found = measure.walls(plan, landlock)
+    missing = measure.missing(found, plan["required"])
+    if missing:
+        raise walls.WallFault(missing[0], "asked for, but not in force when measured")
+    pipes.tell({"walls": found})
 
 
 def _listen_for_the_end(pid: int) -> None:

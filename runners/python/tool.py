@@ -10,7 +10,6 @@ import time
 
 import call
 import call_pipes as pipes
-import measure
 import walls
 import workplace
 
@@ -18,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-FAULT = 69
 _HIGH, _BELOW_THE_LIMIT = 1024, 4
 _LIMITS = {
     "open_files": resource.RLIMIT_NOFILE,
@@ -29,22 +27,26 @@ _LIMITS = {
 }
 
 
-def run(plan: dict[str, Any], landlock: dict[str, object] | None, *, ahead: bool) -> NoReturn:
-    """Become the tool's process, wait for the call, run it; this is where it ends as well."""
-    os.setsid()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-    walls.die_with_parent(signal.SIGKILL)
-    walls.own_its_files()
-    _raise_oom_score()
-    if plan["cpus"]:
-        os.sched_setaffinity(0, plan["cpus"])
+def limit(plan: dict[str, Any]) -> None:
+    """The limits that count per process. The guard takes them on itself, for what it forks to have them."""
     _limit(plan["limits"], held=_data_bytes())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if plan["cpus"]:
+        os.sched_setaffinity(0, plan["cpus"])
+
+
+def run(plan: dict[str, Any], *, ahead: bool) -> NoReturn:
+    """Become the tool's process, wait for the call, run it; this is where it ends as well. Every fork makes the pages
+    that are written to after it anew, so what can be done before, once for the guard and the tool, is."""
+    os.setsid()
+    if not plan["namespaces"]:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        walls.die_with_parent(signal.SIGKILL)
+    walls.own_its_files()
     value = _move_up(pipes.VALUE)
     if ahead:
         call.rehearse()
-    _describe_walls(plan, landlock)
     streams = call.open_streams()
     pipes.tell({"cpu_s": round(time.process_time(), 6)})
     os.close(pipes.STATUS)
@@ -72,28 +74,6 @@ def _move_up(descriptor: int) -> int:
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, most - _BELOW_THE_LIMIT)
     os.close(descriptor)
     return moved
-
-
-def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> None:
-    """Tell the zygote what was measured, or end here when a wall that is required was not found."""
-    found = measure.walls(plan, landlock)
-    missing = measure.missing(found, plan["required"])
-    if missing:
-        pipes.tell({"fault": {"layer": missing[0], "reason": "asked for, but not in force when measured"}})
-        os._exit(FAULT)
-    pipes.tell({"walls": found})
-
-
-def _raise_oom_score() -> None:
-    """When memory runs out the tool goes, not its guard."""
-    try:
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    except OSError:
-        return
-    try:
-        os.write(descriptor, b"800")
-    finally:
-        os.close(descriptor)
 
 
 def _data_bytes() -> int:

@@ -45,6 +45,7 @@ def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
         _attempt("workplace", workplace.enter, plan["home"])
         return None
     kinds = plan["namespaces"]
+    _raise_oom_score()
     _attempt("user_namespace", _become_the_user, plan)
     die_with_parent(signal.SIGKILL if "pid" in kinds else signal.SIGTERM)
     if "mount" in kinds:
@@ -53,6 +54,8 @@ def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
         _attempt("workplace", workplace.enter, plan["home"])
     if "network" in kinds:
         _attempt("network_namespace", loopback.raise_loopback)
+    if "user" in kinds:
+        _bound_what_users_share()
     if "uts" in kinds:
         _attempt("uts_namespace", _name_the_host, b"sandbox")
     _attempt("no_new_privs", calls.prctl, _PR_SET_NO_NEW_PRIVS, 1)
@@ -62,6 +65,20 @@ def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
     if plan["filter"]:
         _attempt("seccomp", seccomp.install, plan["filter"])
     return report
+
+
+def _raise_oom_score() -> None:
+    """When the host runs out of memory, a call goes before the host's own programs."""
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, b"800")
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def adopt_orphans() -> None:
@@ -120,6 +137,20 @@ def _mount_workplace(plan: dict[str, Any]) -> None:
     workplace.furnish(wanted["path"])
     if "pid" in plan["namespaces"]:
         mounts.proc()
+
+
+def _bound_what_users_share() -> None:
+    """The kernel counts inotify instances per user, over all namespaces: one call must not take them from others."""
+    try:
+        descriptor = os.open("/proc/sys/user/max_inotify_instances", os.O_WRONLY)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, b"8")
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def _name_the_host(name: bytes) -> None:

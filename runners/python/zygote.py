@@ -95,6 +95,7 @@ class Zygote:
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
+        pipes.keep_numbers_free()
         wake, wake_write = os.pipe()
         for end in (wake, wake_write):
             os.set_blocking(end, False)
@@ -367,7 +368,7 @@ class Zygote:
         for descriptor in child.descriptors():
             self._loop.forget(descriptor)
             os.close(descriptor)
-        if child.has_ended:
+        if child.has_ended or ending.is_reaped(child.pid):
             self._slots.vacate(child.slot)
         else:
             self._dying[child.pid] = child

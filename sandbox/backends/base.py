@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -60,6 +60,8 @@ class BoxPlan:
     policy: Policy
     interpreter: Interpreter
     preload: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that every call in it has."""
     is_plain: bool = False
     """Without namespaces: limits and filters only, for policies that accept it on hosts that have no more."""
 

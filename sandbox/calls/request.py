@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from sandbox.policy import Policy
@@ -14,6 +15,8 @@ from sandbox.tools import ParameterKind, Tool
 
 _PROCESS_LIMITS: Final = ("open_files", "file_size")
 _THREAD_HINTS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_DEFAULTS: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
+_TRUTHS: Final = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 _NEVER_PRELOADED: Final = frozenset(
     {"antigravity", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"}
 )
@@ -48,19 +51,19 @@ def preloadable(tool: Tool) -> list[str]:
     return sorted(name for name in (names & sys.stdlib_module_names) - _NEVER_PRELOADED if not name.startswith("_"))
 
 
+def box_environment(policy: Policy) -> dict[str, str]:
+    """The variables that all calls of a box have: what is always so, and the truth about the box's size."""
+    cpus = str(min(policy.limits.cpus, _machine_cpus()))
+    return {**_DEFAULTS, **_TRUTHS, "PYTHON_CPU_COUNT": cpus, **dict.fromkeys(_THREAD_HINTS, cpus)}
+
+
+@cache
+def _machine_cpus() -> int:
+    return os.cpu_count() or 1
+
+
 def _variables(spec: CallSpec, tool: Tool, policy: Policy) -> dict[str, str]:
     """The tool's whole environment: nothing of the host's, then the call's, then the engine's own truths."""
-    cpus = str(min(policy.limits.cpus, os.cpu_count() or 1))
-    return {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": "/work",
-        "TMPDIR": "/tmp",
-        "LANG": "C.UTF-8",
-        **spec.env,
-        "NO_COLOR": "1",
-        "PYTHONUNBUFFERED": "1",
-        "PYTHON_CPU_COUNT": cpus,
-        **dict.fromkeys(_THREAD_HINTS, cpus),
-        "SANDBOX_CALL_ID": spec.call_id,
-        "SANDBOX_TOOL": tool.name,
-    }
+    every = box_environment(policy)
+    own = {"SANDBOX_CALL_ID": spec.call_id, "SANDBOX_TOOL": tool.name}
+    return {**every, **spec.env, **{name: every[name] for name in every if name not in _DEFAULTS}, **own}

@@ -97,10 +97,18 @@ class Conversation:
         """How many calls are under way."""
         return len(self._calls)
 
-    async def open(self, walls: Mapping[str, JsonValue], *, preload: Sequence[str], ahead: int) -> Hello:
+    async def open(
+        self,
+        walls: Mapping[str, JsonValue],
+        *,
+        preload: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        ahead: int = 0,
+    ) -> Hello:
         """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
         self._carrier.listen(self)
-        opening = {"type": "open", "protocol": frames.PROTOCOL, "preload": list(preload), "ahead": ahead, **walls}
+        told = {"preload": list(preload), "environment": dict(environment or {}), "ahead": ahead}
+        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
         self._carrier.send(frames.pack_message(opening))
         return await self._hello
 

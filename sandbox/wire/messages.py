@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from sandbox.errors import ProtocolError
@@ -89,10 +89,10 @@ class Failure(_Said):
 
 
 class ValueReply(_Said):
-    """The function returned."""
+    """The function returned. The parser made the value, so it is JSON: a second look would cost more than the first."""
 
     kind: Literal["value"]
-    value: JsonValue
+    value: Annotated[JsonValue, SkipValidation]
     warnings: list[str]
 
 

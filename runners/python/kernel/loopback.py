@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import _socket as socket  # half a millisecond in place of three: the public module is for programs that do more
-import ctypes
+import fcntl
 import os
 import struct
 
-from kernel import calls
-
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x1 | 0x40
+_SWITCH_ON = struct.pack("=16sH22x", b"lo", _IFF_UP_RUNNING)
 
 
 def raise_loopback() -> None:
     """Switch on `lo`, so that 127.0.0.1 answers to this box alone."""
-    request = ctypes.create_string_buffer(struct.pack("=16sH", b"lo", _IFF_UP_RUNNING), 40)
     probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        calls.check(calls.libc.ioctl(probe.fileno(), ctypes.c_ulong(_SIOCSIFFLAGS), request), "ioctl SIOCSIFFLAGS")
+        fcntl.ioctl(probe.fileno(), _SIOCSIFFLAGS, _SWITCH_ON)
     finally:
         probe.close()
 
