@@ -15,7 +15,7 @@ from sandbox.environments import bare_environment
 from sandbox.errors import BackendUnavailable, BoxLost, EngineClosed, IsolationUnavailable
 from sandbox.policy import Layer, Policy, ReuseMode, load
 from sandbox.pool import BoxKey, Loan, Pool, WarmBox
-from sandbox.testing import FakeBackend, FakeBox
+from sandbox.testing import FakeBackend, FakeBox, hangs
 from tests import virtual_time
 
 POLICY = load("default")
@@ -25,6 +25,7 @@ def policy_with(**reuse: Any) -> Policy:
     return POLICY.model_copy(update={"reuse": POLICY.reuse.model_copy(update=reuse)})
 
 
+REQUEST = b'{"entry":"tool","arguments":{},"source":"","environment":{},"value_limit":1}'
 SINGLE_USE = policy_with(mode=ReuseMode.NEVER)
 
 
@@ -269,14 +270,26 @@ async def test_a_box_in_use_stays_however_much_memory_is_kept(world: World) -> N
     assert world.open_boxes == 0
 
 
-@pooled()
+@pooled(answers={"tool": hangs()})
 async def test_closing_takes_a_box_whose_call_is_not_settled_yet(world: World) -> None:
     for policy in (POLICY, SINGLE_USE):
         async with world.lend(policy=policy) as loan:
-            loan.call = loan.warm.conversation.start(b"{}", limits={}, value_limit=1, take=lambda *_: 0)
+            loan.call = loan.warm.conversation.start(REQUEST, limits={}, value_limit=1, take=lambda *_: 0)
         loan.warm.is_retired = True
     await world.pool.close()
     assert world.open_boxes == 0
+
+
+@pooled()
+async def test_a_box_without_a_place_for_the_call_is_lost_not_an_error(world: World) -> None:
+    def no_place(count: int) -> list[Any]:
+        raise FileNotFoundError("its control group is gone")
+
+    await world.lend_once()
+    world.box().add_slots = no_place  # type: ignore[method-assign]
+    async with world.lend(), world.lend() as loan:
+        assert "no place for calls" in str(loan.warm.conversation.loss)
+    assert (await world.lend_once()).path == "cold"
 
 
 # Opening

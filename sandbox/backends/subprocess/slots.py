@@ -76,8 +76,8 @@ class GroupSlot:
             cpu_s=None if now.cpu_s is None else round(now.cpu_s - (before.cpu_s or 0.0), 6),
             memory_peak_bytes=now.memory_peak_bytes,
             processes_peak=None if now.processes_peak is None else max(now.processes_peak - GUARD_PROCESSES, 1),
-            out_of_memory_kills=now.out_of_memory_kills - before.out_of_memory_kills,
-            refused_forks=now.refused_forks - before.refused_forks,
+            out_of_memory_kills=max(now.out_of_memory_kills - before.out_of_memory_kills, 0),
+            refused_forks=max(now.refused_forks - before.refused_forks, 0),
         )
 
     def renew(self) -> bool:
