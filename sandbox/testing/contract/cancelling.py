@@ -33,7 +33,7 @@ class Running:
 
     async def _run(self, sandbox: AsyncSandbox) -> None:
         async with aclosing(sandbox.stream(HANG, {"text": "running"})) as events:
-            await until_printed(events, "running")
+            await until_printed(events, "running\n")
             self._has_begun.set()
             async for _ in events:
                 continue

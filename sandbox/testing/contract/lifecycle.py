@@ -68,7 +68,7 @@ async def check_a_lost_box_is_told_and_the_next_call_works(subject: Subject) -> 
     for lose in subject.losses:
         async with subject.engine() as engine:
             async with aclosing(engine.sandbox.stream(HANG, {"text": "running"})) as events:
-                await until_printed(events, "running")
+                await until_printed(events, "running\n")
                 lose(engine.boxes[0])
                 outcome = [event async for event in events][-1]
             _told_as_lost(outcome)

@@ -102,7 +102,7 @@ async def check_a_slow_reader_misses_nothing(subject: Subject) -> None:
 async def check_leaving_a_stream_ends_its_call(subject: Subject) -> None:
     async with subject.engine(concurrency=1) as engine:
         async with aclosing(engine.sandbox.stream(HANG, {"text": "here"})) as events:
-            await until_printed(events, "here")
+            await until_printed(events, "here\n")
         expect.ok(await engine.sandbox.run(SPEAK, {"lines": 1}))
 
 
