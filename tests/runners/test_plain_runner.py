@@ -1,0 +1,294 @@
+"""The whole runner without walls, in every Python it is made for: what the engine says and hears is the same in all."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import pytest
+
+from sandbox.wire.frames import Stream
+from sandbox.wire.messages import ExceptionReply, ExitedReply, Fault, Hello, TooLargeReply, ValueReply
+from tests.checkout import ROOT
+from tests.runners.interpreters import interpreters
+from tests.runners.plain_runner import Runner, plain_plan, start_runner
+
+pytestmark = pytest.mark.slow
+
+LIVELY: Final = "import os, time\ndef tool():\n    print(os.getpid(), flush=True)\n    time.sleep(600)\n"
+
+
+@pytest.fixture(params=interpreters())
+def python(request: pytest.FixtureRequest) -> str:
+    return interpreters()[request.param]
+
+
+@pytest.fixture
+def runner(python: str, tmp_path: Path) -> Iterator[Runner]:
+    with start_runner(plain_plan(tmp_path), python=python) as runner:
+        hello = runner.hear()
+        assert isinstance(hello, Hello)
+        assert (hello.protocol, hello.threads, hello.failed, hello.refused) == (1, 1, {}, {})
+        yield runner
+    assert list(tmp_path.iterdir()) == []
+
+
+def _value(reply: Any) -> Any:
+    assert isinstance(reply, ValueReply), reply
+    return reply.value
+
+
+def test_a_call_is_started_measured_answered_and_ended(runner: Runner) -> None:
+    source = "def tool(a, b):\n    print('hello')\n    return {'sum': a + b}\n"
+    seen = runner.run(source, arguments={"a": 1, "b": 2})
+    assert (seen.started, seen.returned, seen.ended) != (None, None, None)
+    assert _value(seen.reply) == {"sum": 3}
+    assert seen.stdout == b"hello\n"
+    assert seen.ended is not None
+    assert (seen.ended.exit_code, seen.ended.signal, seen.ended.killed_by) == (0, None, None)
+    assert seen.ended.cpu_s is not None
+    walls = seen.walls["walls"]
+    assert (walls["namespaces"], walls["workplace"], walls["landlock"]) == ([], None, None)
+    assert walls["limits"]["open_files"] == 256
+
+
+def test_every_way_a_call_can_end_is_told(runner: Runner) -> None:
+    raised = runner.run("def tool():\n    raise ValueError('said')\n").reply
+    assert isinstance(raised, ExceptionReply)
+    assert (raised.error.type, raised.error.message) == ("ValueError", "said")
+    left = runner.run("import sys\ndef tool():\n    sys.exit('bye')\n")
+    assert (left.reply, bytes(left.streams[Stream.STDERR])) == (ExitedReply(kind="exited", code=1), b"bye\n")
+    large = runner.run("def tool():\n    return 'x' * 1000\n", value_limit=100).reply
+    assert isinstance(large, TooLargeReply)
+    ended = runner.run("import os\ndef tool():\n    os._exit(7)\n").ended
+    assert (ended and ended.exit_code, ended and ended.signal) == (7, None)
+    ended = runner.run("import os\ndef tool():\n    os.kill(os.getpid(), 9)\n").ended
+    assert (ended and ended.exit_code, ended and ended.signal) == (None, 9)
+
+
+def test_an_exception_shows_the_lines_of_a_tool_that_is_gone(runner: Runner) -> None:
+    source = "import os\ndef tool():\n    os.unlink(__file__)\n    raise ValueError('lost')  # here\n"
+    reply = runner.run(source).reply
+    assert isinstance(reply, ExceptionReply)
+    assert "raise ValueError('lost')" in reply.error.traceback
+
+
+HOSTILE_ENDINGS: Final = {
+    "it exits with what cannot be shown": "class E:\n    def __str__(self): raise KeyError\n    __repr__ = __str__\n"
+    "def tool():\n    raise SystemExit(E())\n",
+    "it exits with a number that is none": "class I(int):\n    __index__ = __int__ = __repr__ = None\n"
+    "def tool():\n    raise SystemExit(I(1))\n",
+    "it lies about its code": "class S(SystemExit):\n    code = property(lambda self: 1 / 0)\n"
+    "def tool():\n    raise S(1)\n",
+    "it deletes its streams": "import sys\ndef tool():\n    del sys.stdout, sys.stderr\n    raise SystemExit(1)\n",
+    "its streams raise": "import sys\nclass F:\n    def flush(self): raise SystemExit\n    write = flush\n"
+    "def tool():\n    sys.stdout = sys.stderr = F()\n    raise SystemExit('x')\n",
+}
+
+
+@pytest.mark.parametrize("source", HOSTILE_ENDINGS.values(), ids=HOSTILE_ENDINGS)
+def test_an_exit_is_told_whatever_the_tool_left_behind(source: str, tmp_path: Path) -> None:
+    with start_runner(plain_plan(tmp_path)) as runner:
+        runner.hear()
+        assert runner.run(source).reply == ExitedReply(kind="exited", code=1)
+
+
+def test_a_value_of_a_raised_recursion_limit_is_noted_and_not_followed(runner: Runner) -> None:
+    source = (
+        "import sys\ndef tool():\n    sys.setrecursionlimit(10**6)\n    value = []\n"
+        "    for _ in range(10**5): value = [value]\n    return value\n"
+    )
+    reply = runner.run(source).reply
+    assert isinstance(reply, ValueReply)
+    assert reply.warnings == ["the value nests deeper than 198; what is below is left out"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "async def tool():\n    return [1]\n",
+        "def tool():\n    yield 1\n",
+        "async def tool():\n    yield 1\n",
+        "class Anything(list):\n    def __getattr__(self, name): return self\ndef tool():\n    return Anything([1])\n",
+    ],
+    ids=["a coroutine", "a generator", "an asynchronous generator", "what has every attribute"],
+)
+def test_what_a_function_returns_is_finished(runner: Runner, source: str) -> None:
+    assert _value(runner.run(source).reply) == [1]
+
+
+def test_a_call_has_a_folder_and_an_environment_of_its_own(runner: Runner, tmp_path: Path) -> None:
+    source = (
+        "import os, tempfile\ndef tool():\n    open('left', 'w').close()\n"
+        "    return [os.getcwd(), dict(os.environ), tempfile.mkstemp()[1], os.stat('.').st_mode & 0o777]\n"
+    )
+    first, second = (_value(runner.run(source, environment={"A": "1"}).reply) for _ in range(2))
+    assert first[0] != second[0]
+    assert Path(first[0]).parent == tmp_path
+    assert first[1] == {"A": "1", "HOME": first[0], "TMPDIR": f"{first[0]}/.tmp"}
+    assert (Path(first[2]).parent, first[3]) == (Path(first[0], ".tmp"), 0o700)
+
+
+def test_two_calls_run_at_once(runner: Runner, tmp_path: Path) -> None:
+    meeting = tmp_path / "meeting"
+    os.mkfifo(meeting)
+    runner.call(1, "def tool(path):\n    return open(path).read()\n", arguments={"path": str(meeting)})
+    runner.call(2, "def tool(path):\n    open(path, 'w').write('met')\n", arguments={"path": str(meeting)})
+    assert [_value(runner.wait(id).reply) for id in (1, 2)] == ["met", None]
+    meeting.unlink()
+
+
+def test_what_was_printed_before_a_kill_arrives(runner: Runner) -> None:
+    runner.call(1, LIVELY)
+    runner.wait_for(1, Stream.STDOUT, b"\n")
+    runner.say({"type": "kill", "id": 1})
+    ended = runner.wait(1).ended
+    assert ended is not None
+    assert (ended.signal, ended.killed_by) == (signal.SIGKILL, "engine")
+    assert not psutil.pid_exists(int(runner.calls[1].stdout))
+
+
+def test_a_kill_of_a_call_that_has_ended_changes_nothing(runner: Runner) -> None:
+    runner.run("def tool(): pass\n")
+    runner.say({"type": "kill", "id": 1})
+    assert _value(runner.run("def tool():\n    return 1\n").reply) == 1
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_everything_ends_when_the_channel_closes(python: str, ahead: int, tmp_path: Path) -> None:
+    with start_runner(plain_plan(tmp_path, ahead=ahead), python=python) as runner:
+        runner.hear()
+        runner.call(1, "import os\nos.fork()\n" + LIVELY)
+        runner.wait_for(1, Stream.STDOUT, b"\n")
+        below = psutil.Process(runner.pid).children(recursive=True)
+        assert runner.hang_up() == 0
+    assert [process for process in below if process.is_running()] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_everything_ends_when_the_runner_is_told_to_end(python: str, tmp_path: Path) -> None:
+    with start_runner(plain_plan(tmp_path, ahead=1), python=python) as runner:
+        runner.hear()
+        runner.call(1, LIVELY)
+        runner.wait_for(1, Stream.STDOUT, b"\n")
+        below = psutil.Process(runner.pid).children(recursive=True)
+        os.kill(runner.pid, signal.SIGTERM)
+        psutil.wait_procs(below, timeout=30)
+    assert [process for process in below if process.is_running()] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+ESCAPES: Final = {
+    "a child that stays": "    if not os.fork(): time.sleep(600)\n",
+    "a session of its own": "    if not os.fork():\n        os.setsid()\n        if not os.fork(): time.sleep(600)\n",
+    "the guard is killed": "    if not os.fork():\n        os.setsid()\n        time.sleep(600)\n"
+    "    os.kill(os.getppid(), 9)\n",
+    "signals are ignored": "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    if not os.fork(): time.sleep(600)\n",
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+def test_nothing_that_a_tool_started_outlives_it(runner: Runner, escape: str) -> None:
+    ended = runner.run("import os, signal, time\ndef tool():\n" + escape).ended
+    assert ended is not None
+    _, alive = psutil.wait_procs(psutil.Process(runner.pid).children(recursive=True), timeout=30)
+    assert alive == []
+
+
+def test_a_folder_is_removed_whatever_the_tool_made_of_it(runner: Runner, tmp_path: Path) -> None:
+    source = (
+        "import os\ndef tool(outside):\n    os.symlink(outside, 'link')\n    os.mkdir('closed')\n"
+        "    open('closed/file', 'w').close()\n    os.chmod('closed', 0)\n    os.mkfifo('fifo')\n"
+        "    for _ in range(3000):\n        os.mkdir('d')\n        os.chdir('d')\n"
+    )
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    runner.run(source, arguments={"outside": str(outside)})
+    assert [path.name for path in tmp_path.iterdir()] == ["outside"]
+    assert (outside / "kept").exists()
+    (outside / "kept").unlink()
+    outside.rmdir()
+
+
+def test_what_is_preloaded_is_there_and_its_threads_are_counted(python: str, tmp_path: Path) -> None:
+    (tmp_path / "threaded.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    (tmp_path / "frames.py").write_text("ours = True\n")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    modules = ["threaded", "frames", "broken", "nowhere"]
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    with start_runner(plain_plan(folder, packages=[str(tmp_path)], preload=modules), python=python) as runner:
+        hello = runner.hear()
+        assert isinstance(hello, Hello)
+        assert hello.threads == 2
+        assert hello.failed == {
+            "broken": "ZeroDivisionError: division by zero",
+            "nowhere": "ModuleNotFoundError: No module named 'nowhere'",
+        }
+
+
+def test_a_tool_meets_nothing_of_the_runner(runner: Runner) -> None:
+    source = (
+        "import sys, os\n"
+        "def tool(ours):\n"
+        "    import __main__\n"
+        "    known = [name for name in ours if name in sys.modules]\n"
+        "    left = [name for name in vars(__main__) if not name.startswith('__')]\n"
+        "    return known + left + [path for path in sys.path if 'runners' in path]\n"
+    )
+    runner_folder = ROOT / "runners" / "python"
+    ours = [path.stem for path in runner_folder.iterdir() if path.stem != "__main__" and not path.name.startswith("_")]
+    assert len(ours) > 10
+    assert _value(runner.run(source, arguments={"ours": ours}, filename="asked.py").reply) == []
+
+
+def test_a_tool_holds_no_descriptors_but_its_own(runner: Runner) -> None:
+    source = "import os\ndef tool():\n    return sorted(map(int, os.listdir('/proc/self/fd')))\n"
+    assert _value(runner.run(source).reply) == [0, 1, 2, 3, 252]
+
+
+def test_a_wall_that_is_required_and_missing_ends_the_call_before_it_runs(tmp_path: Path) -> None:
+    required = {"required": ["rlimits", "pid_namespace", "seccomp"]}
+    with start_runner(plain_plan(tmp_path, call=required)) as runner:
+        runner.hear()
+        seen = runner.run("def tool():\n    print('ran')\n")
+        assert seen.walls["fault"]["layer"] == "pid_namespace"
+        assert (seen.stdout, bytes(seen.streams[Stream.VALUE]), seen.returned) == (b"", b"", None)
+
+
+def test_a_folder_that_cannot_be_made_is_a_fault(tmp_path: Path) -> None:
+    with start_runner(plain_plan(tmp_path / "nowhere")) as runner:
+        runner.hear()
+        assert runner.run("def tool(): pass\n").walls["fault"]["layer"] == "workplace"
+
+
+def test_a_runner_of_another_protocol_says_so(tmp_path: Path) -> None:
+    with start_runner(plain_plan(tmp_path, protocol=99)) as runner:
+        fault = runner.hear()
+        assert isinstance(fault, Fault)
+        assert fault.layer == "protocol"
+
+
+def test_output_waits_for_a_reader_that_grants_it(runner: Runner) -> None:
+    runner.call(1, "def tool():\n    print('x' * 10_000_000)\n", credit=1000)
+    granted = 1000
+    while runner.calls[1].ended is None:
+        runner.take()
+        printed = len(runner.calls[1].stdout)
+        if printed >= granted:
+            assert printed < granted + (1 << 17)
+            runner.say({"type": "grant", "id": 1, "bytes": 3_000_000})
+            granted += 3_000_000
+    assert len(runner.calls[1].stdout) == 10_000_001
+
+
+def test_a_request_larger_than_any_pipe_arrives_whole(runner: Runner) -> None:
+    text = "x" * 5_000_000
+    assert _value(runner.run("def tool(text):\n    return len(text)\n", arguments={"text": text}).reply) == 5_000_000
