@@ -128,10 +128,19 @@ def opened_with(data: bytes) -> Coroutine[Any, Any, object]:
     async def opening() -> object:
         wire = Wire()
         conversation = Conversation(wire)
-        answer = asyncio.create_task(conversation.open({"box": {}}, preload=("json",), ahead=3))
+        opening_box = conversation.open({"box": {}}, preload=("json",), environment={"LANG": "C"}, ahead=3)
+        answer = asyncio.create_task(opening_box)
         await asyncio.sleep(0)
-        opened = {"type": "open", "protocol": 1, "preload": ["json"], "ahead": 3, "box": {}}
-        assert wire.said == [opened]
+        assert wire.said == [
+            {
+                "type": "open",
+                "protocol": 1,
+                "preload": ["json"],
+                "environment": {"LANG": "C"},
+                "ahead": 3,
+                "box": {},
+            }
+        ]
         conversation.received(data)
         return await answer
 
