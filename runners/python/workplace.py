@@ -42,6 +42,9 @@ def furnish(path: str) -> None:
 def remove(path: str) -> None:
     """Remove the folder with all that is in it; what cannot be removed stays. Nobody may be writing there any more."""
     try:
+        if os.path.islink(path):
+            os.unlink(path)
+            return
         pending = [path]
         while pending:
             folder = pending.pop()

@@ -1,14 +1,15 @@
-"""A runner without walls, spoken to over its standard input and output, as any program could."""
+"""A runner without walls, spoken to over its standard input and output, as any program could, or over a socket."""
 
 from __future__ import annotations
 
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,8 +83,9 @@ class Seen:
 class Runner:
     """One runner's process, and the calls it was given."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket | None) -> None:
         self._process = process
+        self._channel = channel
         self._reader = FrameReader()
         self._frames: list[bytes | Chunk] = []
         self.calls: dict[int, Seen] = {}
@@ -95,7 +97,12 @@ class Runner:
     def say(self, message: Mapping[str, Any]) -> None:
         self.send(frames.pack_message(message))
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Bytes for the runner; only a socket carries descriptors."""
+        if self._channel is not None:
+            sent = socket.send_fds(self._channel, [data[:1]], descriptors)
+            self._channel.sendall(data[sent:])
+            return
         assert self._process.stdin is not None
         self._process.stdin.write(data)
         self._process.stdin.flush()
@@ -158,17 +165,23 @@ class Runner:
 
     def hang_up(self) -> int:
         """Close the channel, and wait for the runner's end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        hung_up = self._process.stdin if self._channel is None else self._channel
+        assert hung_up is not None
+        hung_up.close()
         return self._process.wait(PATIENCE_SECONDS)
 
+    def kill(self) -> None:
+        """For a test that failed."""
+        self._process.kill()
+
     def _next(self) -> bytes | Chunk:
-        assert self._process.stdout is not None
+        heard = self._process.stdout if self._channel is None else self._channel
+        assert heard is not None
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._frames:
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))
+            ready, _, _ = select.select([heard], [], [], max(0, deadline - time.monotonic()))
             assert ready, "the runner says nothing"
-            data = os.read(self._process.stdout.fileno(), 1 << 16)
+            data = os.read(heard.fileno(), 1 << 16)
             assert data, "the runner is gone"
             self._frames += self._reader.feed(data)
         return self._frames.pop(0)
@@ -184,12 +197,23 @@ def start_runner(plan: Mapping[str, Any], *, python: str = sys.executable) -> It
     """A runner that has been told its plan; hung up and gone afterwards."""
     command = [python, "-I", "-S", "-B", str(RUNNER), "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as process:
-        runner = Runner(process)
-        try:
-            runner.say(plan)
-            yield runner
-        finally:
-            try:
-                runner.hang_up()
-            finally:
-                process.kill()
+        yield from _told(Runner(process, None), plan)
+
+
+@contextmanager
+def start_runner_on_a_socket(plan: Mapping[str, Any]) -> Iterator[Runner]:
+    """The same on a channel that can hand over descriptors."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-I", "-S", "-B", str(RUNNER), str(theirs.fileno())]
+    with ours, theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd="/") as process:
+        theirs.close()
+        yield from _told(Runner(process, ours), plan)
+
+
+def _told(runner: Runner, plan: Mapping[str, Any]) -> Iterator[Runner]:
+    try:
+        runner.say(plan)
+        yield runner
+        runner.hang_up()
+    finally:
+        runner.kill()

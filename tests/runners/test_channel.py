@@ -1,0 +1,85 @@
+"""A channel carries every byte, and descriptors where it can, to a reader that may be slow."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from channel import SocketChannel, open_channel
+from tests.runners.plain_runner import RUNNER
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[SocketChannel, socket.socket]]:
+    theirs, ours = socket.socketpair()
+    with ours:
+        channel = open_channel(str(theirs.detach()))
+        assert isinstance(channel, SocketChannel)
+        yield channel, ours
+        os.close(channel.fileno())
+        channel._socket.detach()
+
+
+def test_what_arrives_is_put_where_it_was_asked_for(pair: tuple[SocketChannel, socket.socket]) -> None:
+    channel, engine = pair
+    engine.sendall(b"firstrest")
+    room = bytearray(100)
+    assert channel.read(5) == b"first"
+    assert (channel.receive(memoryview(room)), bytes(room[:4])) == ((4, []), b"rest")
+    engine.shutdown(socket.SHUT_WR)
+    assert channel.receive(memoryview(room)) == (0, [])
+
+
+def test_descriptors_arrive_and_are_not_inherited(pair: tuple[SocketChannel, socket.socket]) -> None:
+    channel, engine = pair
+    near, far = os.pipe()
+    socket.send_fds(engine, [b"x"], [far, far])
+    os.close(far)
+    count, arrived = channel.receive(memoryview(bytearray(10)))
+    assert (count, len(arrived), [os.get_inheritable(number) for number in arrived]) == (1, 2, [False, False])
+    for number in arrived:
+        os.write(number, b".")
+        os.close(number)
+    assert os.read(near, 9) == b".."
+    os.close(near)
+
+
+def test_everything_is_sent_to_a_slow_reader(pair: tuple[SocketChannel, socket.socket]) -> None:
+    channel, engine = pair
+    parts = [b"", b"a" * 3_000_000, memoryview(b"b" * 1000), *([b"c"] * 5000), b""]
+    sender = threading.Thread(target=channel.send, args=(parts,))
+    sender.start()
+    received = bytearray()
+    while len(received) < 3_006_000:
+        received += engine.recv(100_000)
+    sender.join()
+    assert received == b"".join(parts)
+
+
+_PIPES: Final = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import channel
+pipes = channel.open_channel("-")
+print("printed")
+os.write(1, b"written")
+os.system("echo shouted")
+assert sys.stdin.read() == ""
+room = memoryview(bytearray(100))
+count, _ = pipes.receive(room)
+pipes.send([b"<", room[:count], b">"])
+"""
+
+
+@pytest.mark.slow
+def test_nothing_printed_reaches_a_channel_of_pipes() -> None:
+    command = [sys.executable, "-I", "-S", "-c", _PIPES, RUNNER]
+    answer = subprocess.run(command, input=b"asked", stdout=subprocess.PIPE, check=True)
+    assert answer.stdout == b"<asked>"

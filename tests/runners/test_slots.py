@@ -1,0 +1,137 @@
+"""Every call gets a slot of its own, entered before anything else, and a slot serves nobody while it is in use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sandbox.wire import frames
+from sandbox.wire.frames import Stream
+from slots import Slots
+from tests.runners.plain_runner import Runner, plain_plan, start_runner_on_a_socket
+
+IDLE = "import time\ndef tool():\n    print('here', flush=True)\n    time.sleep(600)\n"
+
+
+@contextmanager
+def _doors(count: int) -> Iterator[list[tuple[int, int]]]:
+    pairs = [os.pipe() for _ in range(count)]
+    try:
+        yield pairs
+    finally:
+        for number in (number for pair in pairs for number in pair):
+            try:
+                os.close(number)
+            except OSError:
+                continue
+
+
+def test_slots_are_taken_in_the_order_in_which_they_came() -> None:
+    slots = Slots(are_needed=True)
+    assert not slots.has_room
+    for slot in (7, 8):
+        slots.add(slot, [])
+    assert (slots.take(), slots.take(), slots.has_room) == (7, 8, False)
+
+
+def test_no_slots_are_needed_where_there_are_none() -> None:
+    slots = Slots(are_needed=False)
+    assert (slots.has_room, slots.take(), slots.doors(None)) == (True, None, ())
+    slots.hold(None)
+    slots.vacate(None)
+    assert slots.has_room
+
+
+@pytest.mark.parametrize("reaped_first", [True, False])
+def test_a_slot_is_free_when_its_child_is_reaped_and_it_was_read(reaped_first: bool) -> None:
+    slots = Slots(are_needed=True)
+    slots.add(7, [])
+    slots.take()
+    slots.hold(7)
+    if reaped_first:
+        slots.vacate(7)
+    else:
+        slots.release(7, retire=False)
+    assert not slots.has_room
+    if reaped_first:
+        slots.release(7, retire=False)
+    else:
+        slots.vacate(7)
+    assert (slots.has_room, slots.take(), slots.has_room) == (True, 7, False)
+
+
+def test_a_slot_of_a_child_that_got_no_call_is_free_when_it_is_reaped() -> None:
+    slots = Slots(are_needed=True)
+    slots.add(7, [])
+    slots.take()
+    slots.vacate(7)
+    assert slots.take() == 7
+
+
+def test_a_retired_slot_is_closed_and_never_taken_again() -> None:
+    slots = Slots(are_needed=True)
+    with _doors(1) as [(near, far)]:
+        slots.add(7, [far])
+        slots.take()
+        slots.hold(7)
+        slots.release(7, retire=True)
+        slots.vacate(7)
+        assert os.read(near, 1) == b""
+    assert not slots.has_room
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    with start_runner_on_a_socket(plain_plan(tmp_path, slots=True)) as runner:
+        runner.hear()
+        yield runner
+
+
+def _lend(runner: Runner, slot: int, doors: list[int]) -> None:
+    """The descriptors go with the first byte of the message, well before its last."""
+    runner.send(frames.pack_message({"type": "slots", "slots": [[slot, len(doors)]]}), doors)
+    for door in doors:
+        os.close(door)
+
+
+@pytest.mark.slow
+def test_a_call_waits_for_a_slot_and_enters_it_by_every_door(runner: Runner) -> None:
+    with _doors(2) as [(first, first_far), (second, second_far)]:
+        runner.call(1, "def tool():\n    return 1\n")
+        _lend(runner, 7, [first_far, second_far])
+        started = runner.wait(1).started
+        assert (started and started.slot, os.read(first, 9), os.read(second, 9)) == (7, b"0", b"0")
+
+
+@pytest.mark.slow
+def test_a_slot_is_used_again_only_when_it_is_released(runner: Runner) -> None:
+    with _doors(1) as [(near, far)]:
+        _lend(runner, 7, [far])
+        runner.run("def tool(): pass\n")
+        runner.call(2, "def tool(): pass\n")
+        runner.call(3, "def tool(): pass\n")
+        runner.say({"type": "kill", "id": 3})
+        ended = runner.wait(3).ended
+        assert (ended and ended.killed_by, runner.calls[2].started) == ("engine", None)
+        runner.say({"type": "release", "slot": 7, "retire": False})
+        started = runner.wait(2).started
+        assert (started and started.slot, os.read(near, 9)) == (7, b"00")
+        runner.say({"type": "release", "slot": 7, "retire": True})
+        assert os.read(near, 9) == b""
+
+
+@pytest.mark.slow
+def test_a_tool_has_no_door_open(runner: Runner) -> None:
+    with _doors(1) as [(near, far)]:
+        _lend(runner, 7, [far])
+        runner.call(1, IDLE)
+        runner.wait_for(1, Stream.STDOUT, b"here")
+        runner.say({"type": "release", "slot": 7, "retire": True})
+        assert os.read(near, 9) == b"0"
+        assert os.read(near, 9) == b""
+        runner.say({"type": "kill", "id": 1})
+        runner.wait(1)
