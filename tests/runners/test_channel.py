@@ -53,7 +53,7 @@ def test_descriptors_arrive_and_are_not_inherited(pair: tuple[SocketChannel, soc
 
 def test_everything_is_sent_to_a_slow_reader(pair: tuple[SocketChannel, socket.socket]) -> None:
     channel, engine = pair
-    parts = [b"", b"a" * 3_000_000, memoryview(b"b" * 1000), *([b"c"] * 5000), b""]
+    parts: list[bytes | memoryview] = [b"", b"a" * 3_000_000, memoryview(b"b" * 1000), *([b"c"] * 5000), b""]
     sender = threading.Thread(target=channel.send, args=(parts,))
     sender.start()
     received = bytearray()
@@ -80,6 +80,6 @@ pipes.send([b"<", room[:count], b">"])
 
 @pytest.mark.slow
 def test_nothing_printed_reaches_a_channel_of_pipes() -> None:
-    command = [sys.executable, "-I", "-S", "-c", _PIPES, RUNNER]
+    command = [sys.executable, "-I", "-S", "-c", _PIPES, str(RUNNER)]
     answer = subprocess.run(command, input=b"asked", stdout=subprocess.PIPE, check=True)
     assert answer.stdout == b"<asked>"

@@ -105,7 +105,7 @@ def test_the_number_of_an_operating_system_error_is_told() -> None:
     assert [described(error).errno for error in (OSError("x"), OSError("7", "x"), OSError(1 << 70, "x"))] == [None] * 3
 
 
-@pytest.mark.parametrize("text", ["x" * 10_000_000, "line\n" * 2_000_000, "\ud800" * 5_000, "\0" * 100_000])
+@pytest.mark.parametrize("text", ["x" * 10_000_000, "line\n" * 200_000, "\ud800" * 5_000, "\0" * 100_000])
 def test_a_long_message_keeps_both_ends(text: str) -> None:
     error = described(ValueError("first " + text + " last")).error
     assert (error.message.startswith("first "), error.message.endswith(" last")) == (True, True)

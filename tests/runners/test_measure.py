@@ -65,6 +65,6 @@ def test_only_namespaces_that_differ_from_those_around_are_in_force() -> None:
 
 def test_landlock_that_does_not_bite_is_not_in_force(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    plan = {"namespaces": [], "workplace": None, "around": {}}
+    plan: dict[str, Any] = {"namespaces": [], "workplace": None, "around": {}}
     assert measure.walls(plan, {"abi": 1})["landlock"] is None
     assert os.listdir(tmp_path) == []
