@@ -59,18 +59,30 @@ def printable(text: str) -> str:
 
 def portable(value: Json) -> Json:
     """The value itself if every JSON reader accepts it, otherwise a copy in which what none would take is replaced."""
-    return value if _is_portable(value) else _replaced(value, depth=0)
+    return portable_json(value)[0]
 
 
-def _is_portable(value: Json) -> bool:
+def portable_json(value: Json) -> tuple[Json, bytes]:
+    """The portable value, and its JSON without spaces."""
+    text = _strict_json(value)
+    if text is not None:
+        return value, text
+    fit = _replaced(value, depth=0)
+    return fit, _strict_json(fit) or b""
+
+
+def _strict_json(value: Json) -> bytes | None:
+    """The value's JSON, or None when it is not portable."""
     nested = value
     for _ in range(_ROOM_AROUND):  # pydantic counts from the outermost document that will hold the value
         nested = [nested]
     try:
         text = pydantic_core.to_json(nested, inf_nan_mode="constants")
+        if (b"NaN" in text or b"Infinity" in text) and text != pydantic_core.to_json(nested, inf_nan_mode="null"):
+            return None
     except ValueError:
-        return False
-    return b"NaN" not in text and b"Infinity" not in text  # a false alarm inside a string costs a copy, nothing else
+        return None
+    return text[_ROOM_AROUND:-_ROOM_AROUND]
 
 
 def _replaced(value: object, *, depth: int) -> Json:

@@ -24,22 +24,13 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from sandbox.errors import ProtocolError
+from sandbox.calls.replies import MOST_PARTS, Answer, TooManyParts, Unreadable, is_sent, read_answer
 from sandbox.outcome import Failure, Status
 from sandbox.policy import Limits, format_bytes, format_seconds
 from sandbox.ports import Reading
-from sandbox.wire.messages import (
-    Ended,
-    ExceptionReply,
-    ExitedReply,
-    Reply,
-    TooLargeReply,
-    ValueReply,
-    parse_reply,
-)
+from sandbox.wire.messages import Ended, ExceptionReply, ExitedReply, TooLargeReply, ValueReply
 
-_HEAD_BYTES: Final = 4
-_EXIT_CODES: Final = {ValueReply: 0, ExceptionReply: 0, TooLargeReply: 0, ExitedReply: 1}
+_EXIT_CODES: Final = {ValueReply: 0, ExceptionReply: 0, TooLargeReply: 0, TooManyParts: 0, ExitedReply: 1}
 """What a runner's child exits with after each reply."""
 _NO_MORE_THREADS: Final = ("RuntimeError", "can't start new thread")
 """How `threading` says that the kernel refused one; it has no errno."""
@@ -69,8 +60,8 @@ class Ending:
     stopped_for: Stop | None = None
     was_lost: bool = False
     value_overflowed: bool = False
-    reply: Reply | None = None
-    """The reply, where it has been read already."""
+    answer: Answer | None = None
+    """What the reply says, where it has been read already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +85,6 @@ def judge(ending: Ending) -> Verdict:
             evidence = {**facts, **verdict.evidence}
             return Verdict(verdict.status, verdict.error, verdict.value, verdict.limit_name, evidence, verdict.warnings)
     raise AssertionError("the last view always has an answer")
-
-
-def read_reply(value: bytes) -> Reply:
-    """What a tool's process replied; raises `ProtocolError` when it cannot be read."""
-    size = int.from_bytes(value[:_HEAD_BYTES], "big")
-    return parse_reply(value[_HEAD_BYTES : _HEAD_BYTES + size])
 
 
 def _facts(ending: Ending) -> dict[str, JsonValue]:
@@ -145,16 +130,15 @@ def _by_the_kernel(ending: Ending) -> Verdict | None:
 
 def _ended_after_a_reply(ending: Ending) -> bool:
     """Whether there is a reply, and nothing outside speaks against it yet."""
-    return len(ending.value) > _HEAD_BYTES and ending.ended.signal is None
+    return is_sent(ending.value) and ending.ended.signal is None
 
 
 def _by_its_reply(ending: Ending) -> Verdict | None:
     if not _ended_after_a_reply(ending):
         return None
-    try:
-        reply = ending.reply or read_reply(ending.value)
-    except ProtocolError as error:
-        return _unreadable(ending, error)
+    reply = ending.answer or read_answer(ending.value)
+    if isinstance(reply, Unreadable):
+        return _unreadable(ending, reply)
     if ending.ended.exit_code not in (None, _EXIT_CODES[type(reply)]):
         return None
     if isinstance(reply, ValueReply):
@@ -162,6 +146,9 @@ def _by_its_reply(ending: Ending) -> Verdict | None:
     if isinstance(reply, TooLargeReply):
         limit = ending.limits.value
         return _limit("value", f"its value is larger than {format_bytes(limit)}", limit, measured=reply.bytes)
+    if isinstance(reply, TooManyParts):
+        message = f"its value has {reply.parts} parts, more than the {MOST_PARTS} that are read"
+        return _limit("value", message, MOST_PARTS, measured=reply.parts)
     if isinstance(reply, ExitedReply):
         return _exited(reply.code)
     return _raised(ending, reply)
@@ -171,11 +158,11 @@ def _warnings(reply: ValueReply) -> tuple[str, ...]:
     return tuple(text[:_LONGEST_WARNING] for text in reply.warnings[:_MOST_WARNINGS])
 
 
-def _unreadable(ending: Ending, error: ProtocolError) -> Verdict | None:
+def _unreadable(ending: Ending, reply: Unreadable) -> Verdict | None:
     """Something was written where the reply goes: by a tool that forged it, or that was killed while writing it."""
     if ending.was_lost or ending.ended.exit_code:
         return None
-    return Verdict(Status.EXCEPTION, Failure(type="UnreadableReply", message=str(error)[:500]))
+    return Verdict(Status.EXCEPTION, Failure(type="UnreadableReply", message=reply.reason[:500]))
 
 
 def _raised(ending: Ending, reply: ExceptionReply) -> Verdict:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
-from sandbox.calls.verdict import Ending, Stop, read_reply
-from sandbox.errors import ProtocolError
+from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
+from sandbox.calls.verdict import Ending, Stop
 from sandbox.outputs.capture import Capture
 from sandbox.policy import Excess, Policy
 from sandbox.pool import WarmBox
@@ -95,39 +95,44 @@ class Watcher:
         """See the call to its end; a cancelled caller's call is killed first."""
         try:
             await asyncio.shield(self.call.told)
-            reply = None if self.call.ended.done() else self._answer()
-            if reply is None:
+            if not self.call.ended.done():
+                self._after(_LINGER_S, self._end_lingering)
+            answer = await self._read()
+            is_enough = self._is_enough(answer)
+            if not is_enough:
                 await asyncio.shield(self.call.ended)
         except asyncio.CancelledError:
             self._stop(Stop.CANCELLED)
             await _settled(self.call.ended)
             raise
         return Ending(
-            ended=_NOT_YET if reply is not None or self._has_lingered else self.call.ended.result(),
+            ended=_NOT_YET if is_enough or self._has_lingered else self.call.ended.result(),
             value=bytes(self.call.value),
             limits=self._policy.limits,
             reading=self.reading,
             wall_s=time.monotonic() - self._begun,
-            stopped_for=None if reply is not None else self._stopped_for,
+            stopped_for=None if is_enough else self._stopped_for,
             was_lost=self.call.was_lost,
             value_overflowed=self.call.value_overflowed,
-            reply=reply,
+            answer=answer,
         )
 
-    def _answer(self) -> ValueReply | None:
-        """The value, when it is there and all that the outcome tells can be read from outside: then nobody has to wait
-        for the end of a process that has nothing more to say. It gets a moment to go by itself, and is killed then."""
-        self._after(_LINGER_S, self._end_lingering)
-        if self.call.slot is None or self._stopped_for is not None or self.call.value_overflowed:
+    async def _read(self) -> Answer | None:
+        """What the tool's process replied, if it did."""
+        value = self.call.value
+        if not is_sent(value):
             return None
-        try:
-            reply = read_reply(bytes(self.call.value))
-        except ProtocolError:
-            return None
-        if not isinstance(reply, ValueReply):
-            return None
+        return await aside_when_large(lambda: read_answer(bytes(value)), size=len(value))
+
+    def _is_enough(self, answer: Answer | None) -> bool:
+        """Whether there is a value, and all else that the outcome tells can be read from outside: then nobody has to
+        wait for the end of a process that has nothing more to say. It gets a moment to go by itself, and is killed."""
+        if self.call.ended.done() or self.call.slot is None or self._stopped_for is not None:
+            return False
+        if self.call.value_overflowed or not isinstance(answer, ValueReply):
+            return False
         self.reading = self.call.slot.read()
-        return None if self.reading.out_of_memory_kills else reply
+        return not self.reading.out_of_memory_kills
 
     def _end_lingering(self) -> None:
         self._has_lingered = True

@@ -17,11 +17,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sandbox.outcome import Json, Shaped, portable
+from sandbox.outcome import Json, Shaped, portable_json
 from sandbox.outputs.cuts import Cut, Ends, prefix, prefix_of_lines, suffix, suffix_of_lines
 
 STDOUT_TYPE: Final = "execution_result"
 STDERR_TYPE: Final = "error_message"
+_LONG_BYTES: Final = 256 << 10
 
 
 def execution_result(ends: Ends, budget: int) -> Cut:
@@ -78,9 +79,15 @@ def value_type(value: Json) -> str:
 
 
 def shape_value(value: Json, *, budget: int) -> Shaped:
-    """The value as text: a string as it is, anything else as JSON."""
-    text = value if isinstance(value, str) else json.dumps(portable(value), ensure_ascii=False)
+    """The value as text: a string as it is, anything else as JSON, without spaces when it is long."""
+    text = value if isinstance(value, str) else _json_text(value)
     return shape(text, output_type=value_type(value), budget=budget)
+
+
+def _json_text(value: Json) -> str:
+    """Spaces are for eyes: in a long text few are shown, and writing it again with them takes ten times as long."""
+    fit, compact = portable_json(value)
+    return compact.decode() if len(compact) > _LONG_BYTES else json.dumps(fit, ensure_ascii=False)
 
 
 def shape(text: str, *, output_type: str, budget: int) -> Shaped:

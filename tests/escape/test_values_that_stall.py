@@ -13,32 +13,71 @@ from typing import Final
 
 import pytest
 
-from sandbox import AsyncSandbox
+from sandbox import AsyncSandbox, Outcome, Status
 
-MANY: Final = """
-def tool(count: int, kind: str) -> object:
-    return [{"lists": [], "dicts": {}, "numbers": 1}[kind]] * count
+TOOL: Final = """
+KINDS = {
+    "lists": lambda count: [[]] * count,
+    "dicts": lambda count: [{}] * count,
+    "numbers": lambda count: [1] * count,
+    "lists in lists": lambda count: [[[[[]]]]] * (count // 6),
+    "names": lambda count: {f"{number:x}": number for number in range(count - 1)},
+    "long names": lambda count: {f"a name of a field, {number}": None for number in range(count)},
+    "fractions": lambda count: [1.2345678e-10] * count,
+    "long numbers": lambda count: [10**400] * (count // 404),
+    "texts": lambda count: ["x"] * count,
+    "quotes": lambda count: ['"' * 8] * count,
+    "commas": lambda count: "," * count,
+    "half a text": lambda count: ["NaN" + "[" * count, {}],
+}
+
+def tool(kind: str, count: int) -> object:
+    return KINDS[kind](count)
 """
-COUNTS: Final = {"lists": 2_700_000, "dicts": 2_700_000, "numbers": 4_000_000}
+_MIB: Final = 1 << 20
+MANY: Final = {"lists": 2_700_000, "dicts": 2_700_000, "numbers": 4_000_000, "texts": 2_000_000}
+MOST: Final = {"lists": 124_000, "dicts": 124_000, "numbers": 249_000, "lists in lists": 249_000, "names": 249_000}
+FULL: Final = {
+    "long names": 200_000,
+    "fractions": 249_000,
+    "long numbers": 8 * _MIB - 10_000,
+    "texts": 249_000,
+    "quotes": 249_000,
+    "commas": 8 * _MIB - 10_000,
+    "half a text": 8 * _MIB - 10_000,
+}
 _LONGEST_PAUSE_S: Final = 0.5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", COUNTS)
-def test_a_large_value_does_not_keep_the_engine_from_its_other_calls(kind: str) -> None:
-    assert asyncio.run(_longest_pause(kind)) < _LONGEST_PAUSE_S
+@pytest.mark.parametrize("kind", MANY)
+def test_a_value_of_too_many_parts_is_refused_and_holds_nobody_up(kind: str) -> None:
+    outcome, pause = asyncio.run(_watched(kind, MANY[kind]))
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "value"), outcome.error
+    assert "parts" in str(outcome.error)
+    assert outcome.evidence == {"limit": 250_000, "measured": outcome.evidence["measured"]}
+    assert pause < _LONGEST_PAUSE_S
 
 
-async def _longest_pause(kind: str) -> float:
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "count"), [*MOST.items(), *FULL.items()])
+def test_the_largest_values_are_returned_and_hold_nobody_up(kind: str, count: int) -> None:
+    outcome, pause = asyncio.run(_watched(kind, count))
+    assert outcome.status is Status.OK, outcome.error
+    assert pause < _LONGEST_PAUSE_S
+
+
+async def _watched(kind: str, count: int) -> tuple[Outcome, float]:
+    """The outcome, and the longest time for which the engine's loop stood still meanwhile."""
     pauses: list[float] = []
     async with AsyncSandbox() as engine:
-        await engine.run(MANY, {"count": 1, "kind": kind})
+        await engine.run(TOOL, {"kind": kind, "count": 10_000})
         beating = asyncio.create_task(_beat(pauses))
-        await engine.run(MANY, {"count": COUNTS[kind], "kind": kind})
+        outcome = await engine.run(TOOL, {"kind": kind, "count": count})
         beating.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await beating
-    return max(pauses)
+    return outcome, max(pauses)
 
 
 async def _beat(pauses: list[float]) -> None:
