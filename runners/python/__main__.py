@@ -1,7 +1,8 @@
 """The runner: the program that runs inside a box, in somebody else's interpreter.
 
-Started as ``python -I -S -B <this folder> CHANNEL``. CHANNEL is the number of an inherited unix socket, or ``-`` for
-standard input and output. Standard library only, for Python 3.8 and later.
+Started as ``python -I -S -B <this folder> CHANNEL [GROUP…]``. CHANNEL is the number of an inherited unix socket, or
+``-`` for standard input and output; each GROUP is a control group's folder that goes when the box goes. Standard
+library only, for Python 3.8 and later.
 
     engine → runner   open                        once, first: the walls, what to preload, where packages are
                       call, CHUNK request…        one call; kill, grant (more output wanted)
@@ -26,6 +27,7 @@ import sys
 import channel as channels
 import frames
 import zygote
+from leftovers import remove_groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,10 +36,14 @@ if TYPE_CHECKING:
     from channel import Channel
 
 
-def main(argument: str) -> int:
+def main(argument: str, *groups: str) -> int:
     """Open the box, then serve it. Everything of ours is loaded by now: the box does not show this folder."""
     channel = channels.open_channel(argument)
-    plan = frames.read_message(channel.read)
+    try:
+        plan = frames.read_message(channel.read)
+    except (frames.FrameError, OSError):
+        remove_groups(groups)
+        return 1
     if plan["protocol"] != frames.PROTOCOL:
         return _fault(channel, "protocol", "this runner speaks protocol %d" % frames.PROTOCOL)
     refused: dict[str, str] = {}
@@ -45,7 +51,7 @@ def main(argument: str) -> int:
         import warden
 
         try:
-            refused = warden.open_box(dict(plan["box"], channel=channel.fileno()))
+            refused = warden.open_box(plan["box"], channel=channel.fileno(), groups=groups)
         except warden.BoxFault as fault:
             return _fault(channel, fault.layer, fault.reason)
     return _serve(channel, plan, refused)
@@ -97,4 +103,4 @@ def _fault(channel: Channel, layer: str, reason: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

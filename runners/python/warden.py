@@ -20,6 +20,7 @@ import select
 import signal
 
 from kernel import calls, capabilities, clone, mounts, seccomp
+from leftovers import remove_groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class BoxFault(Exception):
         self.reason = reason
 
 
-def open_box(plan: dict[str, Any]) -> dict[str, str]:
+def open_box(plan: dict[str, Any], *, channel: int, groups: Sequence[str]) -> dict[str, str]:
     """Return, in the zygote only, what the box's own walls turned out to be; the warden never returns."""
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
@@ -48,7 +49,11 @@ def open_box(plan: dict[str, Any]) -> dict[str, str]:
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
-    pid, namespaces, refused = _fork(plan["namespaces"])
+    try:
+        pid, namespaces, refused = _fork(plan["namespaces"])
+    except OSError:
+        remove_groups(groups)
+        raise
     if pid == 0:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -57,7 +62,7 @@ def open_box(plan: dict[str, Any]) -> dict[str, str]:
             os.close(descriptor)
         os.open(os.devnull, os.O_RDONLY)
         return _move_in(plan, namespaces, refused)
-    return _watch(pid, wake_read, plan["channel"], plan.get("groups", ()))
+    return _watch(pid, wake_read, channel, groups)
 
 
 def _fork(wanted: list[str]) -> tuple[int, list[str], dict[str, str]]:
@@ -85,7 +90,7 @@ def _watch(pid: int, wake: int, channel: int, groups: Sequence[str]) -> NoReturn
         else:
             done, code = os.waitpid(pid, os.WNOHANG)
             status = code if done else None
-    _remove(groups)
+    remove_groups(groups)
     os._exit(os.WTERMSIG(status) + 128 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
@@ -93,18 +98,10 @@ def _was_told_to_end(wake: int, ready: dict[int, int]) -> bool:
     return wake in ready and signal.SIGTERM in os.read(wake, 64)
 
 
-def _remove(groups: Sequence[str]) -> None:
-    """Remove control groups, children first; the engine may have been quicker."""
-    for group in groups:
-        for folder, _, _ in sorted(os.walk(group), reverse=True):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                pass
-
-
 def _move_in(plan: dict[str, Any], namespaces: list[str], refused: dict[str, str]) -> dict[str, str]:
     """Put up the box's own walls, in the order in which each is still permitted to put up the next."""
+    for door in plan["doors"]:
+        _attempt("cgroup", _enter, door)
     os.setsid()
     os.umask(0o077)
     layers = {kind + "_namespace": reason for kind, reason in refused.items()}
@@ -129,6 +126,12 @@ def _attempt(layer: str, build: Callable[..., None], *args: Any) -> None:
         build(*args)
     except OSError as error:
         raise BoxFault(layer, "%s: %s" % (build.__name__.strip("_"), error)) from error
+
+
+def _enter(door: str) -> None:
+    """Into a control group, before the host's files are out of sight. The warden stays out: it removes them."""
+    with open(door, "w") as group:
+        group.write("0")
 
 
 def _become(user: Sequence[int]) -> None:

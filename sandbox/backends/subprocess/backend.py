@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from sandbox.backends.base import Backend, BoxPlan, Protection
 from sandbox.backends.subprocess import groups
@@ -28,6 +29,9 @@ from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Layer, NetworkMode, Policy, Strength, format_bytes
 from sandbox.resources import folder
+
+_LEAST_FOR_A_ZYGOTE: Final = 64 << 20
+_ATTEMPTS: Final = 10
 
 
 class SubprocessBackend(Backend):
@@ -50,18 +54,19 @@ class SubprocessBackend(Backend):
         )
         caller = current_caller()
         user = box_user(caller)
-        group = self._new_group(plan.policy)
-        zygote = group.below("zygote") if group else None
+        group = self._next_group(plan.policy)
+        places = [str(place) for place in group.folders] if group else []
         try:
-            process, channel = spawn(plan.interpreter.python, runner_folder(), group=zygote)
+            process, channel = spawn(plan.interpreter.python, runner_folder(), groups=places)
         except OSError as error:
             raise BackendUnavailable(f"the interpreter {plan.interpreter.python} does not start: {error}") from None
-        places = [str(place) for place in group.folders] if group else []
+        zygote = self._create(group, plan.policy) if group else None
+        doors = zygote.doors() if zygote else []
         return SubprocessBox(
             process,
             channel,
             walls={
-                "box": box_walls(plan, tree, caller=caller, user=user, groups=places),
+                "box": box_walls(plan, tree, caller=caller, user=user, doors=doors),
                 "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
                 "slots": group is not None,
             },
@@ -76,23 +81,32 @@ class SubprocessBackend(Backend):
                 return
             await asyncio.sleep(0.02)
 
-    def _new_group(self, policy: Policy) -> Group | None:
-        """A group for one box, with one inside it for its zygote."""
+    def _next_group(self, policy: Policy) -> Group | None:
+        """The group for one box, not made yet: whoever makes it must have told the warden, which removes it."""
         if not isinstance(self._hierarchies, Hierarchies):
             return None
         if self._owner is None:
             groups.remove_orphans(self._hierarchies)
             self._owner = Group(self._hierarchies, f"{groups.owner_name()}-{id(self):x}")
-            self._owner.create(passes_on=True)
         self._boxes += 1
         is_free = policy.limits.cpus >= (os.cpu_count() or 1)
         hierarchies = self._hierarchies.without_quota() if is_free else self._hierarchies
-        box = Group(hierarchies, f"{self._owner.path}/{self._boxes}")
-        box.create(passes_on=True)
-        zygote = box.below("zygote")
-        zygote.create()
-        zygote.limit(policy.limits)
-        return box
+        return Group(hierarchies, f"{self._owner.path}/{self._boxes}")
+
+    def _create(self, box: Group, policy: Policy) -> Group:
+        """Make a box's group, and in it one for its zygote. The warden of our last box removes the folder that ours are
+        in; it may be doing that right now."""
+        for _ in range(_ATTEMPTS):
+            try:
+                box.above().create(passes_on=True)
+                box.create(passes_on=True)
+            except FileNotFoundError:
+                continue
+            zygote = box.below("zygote")
+            zygote.create()
+            zygote.limit(policy.limits.model_copy(update={"memory": max(policy.limits.memory, _LEAST_FOR_A_ZYGOTE)}))
+            return zygote
+        raise BackendUnavailable("a control group could not be made: its parent vanishes again and again")
 
     def _protection(self, plan: BoxPlan, *, user: int, measured: Mapping[str, int] | None) -> Protection:
         caller = current_caller()

@@ -131,13 +131,13 @@ class SubprocessBox(Box):
         self._process.stderr.close()
 
 
-def spawn(python: Path, runner: Path, *, group: Group | None) -> tuple[subprocess.Popen[bytes], SocketChannel]:
-    """Start a runner in its control group, not yet spoken to. Must be called on the event loop's own thread, because
+def spawn(python: Path, runner: Path, *, groups: Sequence[str]) -> tuple[subprocess.Popen[bytes], SocketChannel]:
+    """Start a runner, not yet spoken to. Must be called on the event loop's own thread, because
     the kernel ties the warden's life to the thread that started it."""
     ours, theirs = socket.socketpair()
     try:
         process = subprocess.Popen(
-            [python, "-I", "-S", "-B", runner, str(theirs.fileno())],
+            [python, "-I", "-S", "-B", runner, str(theirs.fileno()), *groups],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -151,8 +151,6 @@ def spawn(python: Path, runner: Path, *, group: Group | None) -> tuple[subproces
         raise
     finally:
         theirs.close()
-    if group is not None:
-        group.enter(process.pid)
     return process, SocketChannel(ours)
 
 

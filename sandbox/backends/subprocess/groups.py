@@ -193,6 +193,10 @@ class Group:
         """A group inside this one."""
         return Group(self.hierarchies, f"{self.path}/{name}")
 
+    def above(self) -> Group:
+        """The group this one is in."""
+        return Group(self.hierarchies, self.path.rpartition("/")[0])
+
     def folder(self, controller: str) -> Path:
         """Where the controller keeps its files of this group."""
         return self.hierarchies.parents[controller] / self.path
@@ -211,10 +215,10 @@ class Group:
                 wanted = " ".join(f"+{name}" for name in ("memory", "pids", "cpu") if name in offered)
                 (folder / "cgroup.subtree_control").write_text(wanted)
 
-    def enter(self, pid: int) -> None:
-        """Move a process in."""
-        for folder in self.folders:
-            (folder / "cgroup.procs").write_text(str(pid))
+    def doors(self) -> list[str]:
+        """The files that a process writes "0" into to enter; one with a single thread, as every process of ours has."""
+        name = "tasks" if self.hierarchies.version == 1 else "cgroup.procs"
+        return [str(folder / name) for folder in self.folders]
 
     def limit(self, limits: Limits) -> None:
         """Put the limits of one call on it."""

@@ -65,8 +65,7 @@ class GroupSlot:
         A child has one thread. Moving that alone (`tasks`, which only version 1 has for us) spares the kernel the lock
         over all threads of the machine, which can take it 10 ms.
         """
-        name = "tasks" if self._group.hierarchies.version == 1 else "cgroup.procs"
-        return [os.open(folder / name, os.O_WRONLY | os.O_CLOEXEC) for folder in self._group.folders]
+        return [os.open(door, os.O_WRONLY | os.O_CLOEXEC) for door in self._group.doors()]
 
     def read(self) -> Reading:
         """What has been used since the last `renew`."""
