@@ -7,9 +7,11 @@ methods, the same engine and the same behaviour, and a `Sandbox` may be used fro
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping
-from contextlib import aclosing
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -25,6 +27,7 @@ from sandbox.streaming import Event, stream_call
 
 Result = TypeVar("Result")
 _MOST_SOURCE_FILE: Final = 6 << 20
+_GRACE_S: Final = 5.0
 
 
 class AsyncSandbox:
@@ -122,7 +125,7 @@ class Sandbox:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox", daemon=True)
         self._thread.start()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what the collector ends may need it while its thread has it
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -149,7 +152,7 @@ class Sandbox:
                 except StopAsyncIteration:
                     return
         finally:
-            self._wait(events.aclose())
+            self._leave(events)
 
     def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
         """Run one tool with many arguments; see `AsyncSandbox.map`."""
@@ -165,23 +168,48 @@ class Sandbox:
             if self._is_closed:
                 return
             self._is_closed = True
-        asyncio.run_coroutine_threadsafe(self._inner.close(), self._loop).result()
+            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        ending.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run it on the background loop. A KeyboardInterrupt here cancels it there, and goes on when it has ended."""
-        if self._is_closed:
-            work.close()
-            raise EngineClosed("the engine is closed", remedy="open a new one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._begin(work)
         try:
             return future.result()
         except BaseException:
             if future.cancel():
                 asyncio.run_coroutine_threadsafe(_end_of(work), self._loop).result()
             raise
+
+    def _begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Hand it to the background loop; what was handed over before `close` has an end."""
+        with self._lock:
+            if not self._is_closed:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise EngineClosed("the engine is closed", remedy="open a new one")
+
+    def _leave(self, events: AsyncGenerator[Event]) -> None:
+        """End a stream. One that nobody holds any more is ended by the collector, at any time and in any thread: in
+        ours nothing can be waited for, and once we are closed, or that thread is gone, nothing is left to end."""
+        if self._is_closed or not self._thread.is_alive() or sys.is_finalizing():
+            return
+        if threading.current_thread() is self._thread:
+            asyncio.run_coroutine_threadsafe(events.aclose(), self._loop)
+            return
+        with suppress(EngineClosed):
+            self._wait(events.aclose())
+
+    async def _end(self) -> None:
+        """Close the engine, and end what still waits for something of it."""
+        await self._inner.close()
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        if waiting:
+            await asyncio.wait(waiting, timeout=_GRACE_S)
+        await self._loop.shutdown_asyncgens()
 
 
 def _read_file(path: Path) -> bytes:

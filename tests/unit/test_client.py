@@ -1,0 +1,137 @@
+"""A stream that is left unfinished holds nobody up, whenever and wherever it is found to be."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+
+from sandbox import EngineClosed, Printed, Sandbox
+from sandbox.streaming import Event
+from sandbox.testing import FakeBackend, hangs, prints, script
+
+TOOL: Final = "def tool(hang: bool):\n    pass\n"
+PATIENCE_S: Final = 10.0
+LEFT: Final = """
+from sandbox import Sandbox
+from sandbox.testing import FakeBackend, hangs, prints, script
+
+sandbox = Sandbox(backend=FakeBackend({"tool": script(prints("here"), hangs())}))
+stream = sandbox.stream("def tool():\\n    pass\\n")
+print(next(stream).text, flush=True)
+"""
+FORK: Final = """
+import os
+child = os.fork()
+if child == 0:
+    stream.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def _sandbox() -> Sandbox:
+    """One call at a time, so that a second one is answered only after the first has ended."""
+    return Sandbox(
+        backend=FakeBackend({"tool": lambda hang: script(prints("a\n"), hangs()) if hang else 1}), concurrency=1
+    )
+
+
+def _begun(sandbox: Sandbox) -> Iterator[Event]:
+    stream = sandbox.stream(TOOL, {"hang": True})
+    assert isinstance(next(stream), Printed)
+    return stream
+
+
+@contextmanager
+def _collected_only_when_told() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _drop(stream: Iterator[Event]) -> None:
+    """Let go of it so that only the collector can find it."""
+    ring: list[object] = [stream]
+    ring.append(ring)
+
+
+def _done_on(sandbox: Sandbox, work: Callable[[], object]) -> bool:
+    """Whether the sandbox's own thread has done the work soon."""
+    done = threading.Event()
+
+    def work_and_tell() -> None:
+        work()
+        done.set()
+
+    sandbox._loop.call_soon_threadsafe(work_and_tell)
+    return done.wait(PATIENCE_S)
+
+
+def test_a_stream_collected_on_the_sandboxs_own_thread_ends_its_call_and_nothing_waits_for_it() -> None:
+    with _sandbox() as sandbox, _collected_only_when_told():
+        _drop(_begun(sandbox))
+        assert _done_on(sandbox, gc.collect)
+        assert sandbox.run(TOOL, {"hang": False}).value == 1
+
+
+def test_a_stream_closed_on_the_sandboxs_own_thread_ends_its_call() -> None:
+    with _sandbox() as sandbox:
+        stream = sandbox.stream(TOOL, {"hang": True})
+        next(stream)
+        assert _done_on(sandbox, stream.close)
+        assert sandbox.run(TOOL, {"hang": False}).value == 1
+
+
+@pytest.mark.parametrize("is_collected", [False, True])
+def test_a_stream_that_outlives_its_sandbox_ends_in_silence(is_collected: bool) -> None:
+    with _collected_only_when_told():
+        with _sandbox() as sandbox:
+            stream = _begun(sandbox)
+        if is_collected:
+            _drop(stream)
+        del stream  # an exception here would be a warning, and warnings are errors
+        gc.collect()
+
+
+def test_a_stream_that_is_read_after_its_sandbox_was_closed_says_so_once() -> None:
+    with _sandbox() as sandbox:
+        stream = _begun(sandbox)
+    with pytest.raises(EngineClosed) as caught:
+        next(stream)
+    assert caught.value.__context__ is None
+    assert list(stream) == []
+
+
+def test_whoever_waits_for_a_stream_learns_that_the_sandbox_was_closed() -> None:
+    sandbox, ends = _sandbox(), []
+    stream = _begun(sandbox)
+
+    def read() -> None:
+        try:
+            next(stream)
+        except EngineClosed as error:
+            ends.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    sandbox.close()
+    reader.join(PATIENCE_S)
+    assert (reader.is_alive(), len(ends)) == (False, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["", FORK])
+def test_a_program_that_ends_or_forks_in_the_middle_of_a_stream_ends(ending: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", LEFT + ending]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "here\n", "")
