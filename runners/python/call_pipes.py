@@ -33,9 +33,11 @@ def arrange(pipes: Sequence[int]) -> None:
 
 
 def keep_numbers_free() -> None:
-    """Take the numbers of a call's pipes, so that none of the zygote's own descriptors has one; 0 stays empty input."""
+    """Take the numbers of a call's pipes that are free, so that none of the zygote's own descriptors gets one. Input is
+    the box's own empty one."""
     null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, *range(3, _FIRST_FREE)):
+    os.dup2(null, 0, False)
+    for number in range(REQUEST, _FIRST_FREE):
         try:
             os.fstat(number)
         except OSError:
