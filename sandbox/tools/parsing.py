@@ -3,14 +3,21 @@
 `ast.parse` answers bad text not only with SyntaxError: nesting ends in RecursionError or MemoryError, and odd literals
 in ValueError or OverflowError. All of them are the text's fault. What it would warn about (an escape such as `\\d`) is
 for the author, who sees it when running the file; the engine's own terminal and its `-W error` stay out of it.
+
+Before 3.13 all threads count the depth of their trees in one place. When the garbage collector runs in the middle of
+one, and with it Python code that lets another thread parse, both counts are wrong and a good text ends in SystemError.
+Our own threads take turns, those of the program around us do not: the text is then parsed again without the collector.
 """
 
 from __future__ import annotations
 
 import ast
+import gc
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
-from typing import Final
+from typing import Final, Literal, overload
 
 from sandbox.errors import SourceError
 from sandbox.tools.excerpt import excerpt, printable
@@ -26,7 +33,7 @@ def parse_module(text: str) -> ast.Module:
     """The syntax tree of a source text."""
     refuse_costly(text)
     try:
-        return _parse_quietly(text)
+        return _parse_quietly(text, mode="exec")
     except SyntaxError as error:
         raise _syntax_fault(text, error) from None
     except (RecursionError, MemoryError):
@@ -38,17 +45,34 @@ def parse_module(text: str) -> ast.Module:
 def parse_expression(text: str) -> ast.expr | None:
     """The syntax tree of an annotation, or None when it is not an expression."""
     try:
-        with _filters, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(f"({text}\n)", mode="eval").body
+        return _parse_quietly(f"({text}\n)", mode="eval").body
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError, SystemError):
         return None
 
 
-def _parse_quietly(text: str) -> ast.Module:
+@overload
+def _parse_quietly(text: str, *, mode: Literal["exec"]) -> ast.Module: ...
+@overload
+def _parse_quietly(text: str, *, mode: Literal["eval"]) -> ast.Expression: ...
+def _parse_quietly(text: str, *, mode: str) -> ast.AST:
     with _filters, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text, filename="<tool>")
+        try:
+            return ast.parse(text, filename="<tool>", mode=mode)
+        except SystemError:
+            with _no_collector():
+                return ast.parse(text, filename="<tool>", mode=mode)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _syntax_fault(text: str, error: SyntaxError) -> SourceError:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import gc
+import sys
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -16,6 +21,7 @@ from sandbox.tools.parse_cost import MAX_TOKENS, count_tokens
 
 TOOL = "def greet(): pass\n"
 MANY = 100_000
+ROUNDS = 90
 MOST = MAX_TOKENS - 50
 
 BOMBS = {
@@ -87,6 +93,57 @@ def test_a_bomb_is_defused_on_a_thread_too() -> None:
 def test_nesting_beyond_the_parser_is_refused_as_nesting(name: str) -> None:
     with pytest.raises(SourceError, match="nested too deeply"):
         read_tool(TOOL + BOMBS[name])
+
+
+@pytest.mark.slow
+def test_a_good_source_is_read_while_other_threads_parse_and_the_collector_runs(
+    restless_collector: None,
+) -> None:
+    is_over = threading.Event()
+    others = [threading.Thread(target=_parse_until, args=(is_over,)) for _ in range(3)]
+    answers: list[bool] = []
+    readers = [threading.Thread(target=lambda each=each: answers.extend(_read_many(each))) for each in range(4)]
+    for thread in [*others, *readers]:
+        thread.start()
+    for thread in readers:
+        thread.join()
+    is_over.set()
+    for thread in others:
+        thread.join()
+    assert answers == [True] * (len(readers) * ROUNDS)
+
+
+def _parse_until(is_over: threading.Event) -> None:
+    """What any program around the engine may do."""
+    while not is_over.is_set():
+        with contextlib.suppress(SystemError, RecursionError):
+            ast.parse(f"x = {'-' * 800}1")
+
+
+def _read_many(reader: int) -> list[bool]:
+    """Deep sources and shallow ones, none read before; a wrong one is still refused for what is wrong with it."""
+    depths = [500, 1, 90]
+    sources = [f"# {reader} {each}\ndef tool(a: int):\n    return {'-' * depths[each % 3]}a" for each in range(ROUNDS)]
+    return [read_tool(source).parameters[0].name == "a" for source in sources]
+
+
+@pytest.fixture
+def restless_collector() -> Iterator[None]:
+    """The collector runs often, and lets other threads run in its middle."""
+
+    def give_way(*_: object) -> None:
+        sum(range(50))
+
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.append(give_way)
+    gc.set_threshold(50)
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(give_way)
 
 
 def test_too_many_statements_are_refused_before_parsing() -> None:
