@@ -237,7 +237,7 @@ class Engine:
 
 async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput | None) -> Outcome:
     if loan.warm.conversation.loss is not None:
-        raise _NeverStarted(str(loan.warm.conversation.loss))
+        raise _NeverStarted(_last_seen(loan.warm))
     watcher = Watcher(loan.warm, policy=call.policy, on_output=on_output)
     loan.call = watcher.start(
         request,
@@ -247,11 +247,17 @@ async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput |
     ending = await watcher.watch()
     call.clock.mark("ended")
     if ending.was_lost and watcher.call.started is None and ending.stopped_for is None:
-        raise _NeverStarted(str(loan.warm.conversation.loss))
+        raise _NeverStarted(_last_seen(loan.warm))
     verdict = judge(ending)
     size = len(ending.value)
     shaped_value = await aside_when_large(lambda: _shaped_value(verdict, call.policy.output.shown), size=size)
     return _outcome(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
+
+
+def _last_seen(warm: WarmBox) -> str:
+    """Why a box is gone, with what its runner last wrote."""
+    said = warm.box.last_words()
+    return f"{warm.conversation.loss}; its runner said: {said[-500:]}" if said else str(warm.conversation.loss)
 
 
 def _box_policy(granted: Policy, policy: Policy) -> Policy:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 def main(argument: str, *groups: str) -> int:
     """Open the box, then serve it. Everything of ours is loaded by now: the box does not show this folder."""
     channel = channels.open_channel(argument)
+    if groups and groups[0].startswith("@"):
+        return _resume(channel, groups[0])
     try:
         plan = frames.read_message(channel.read)
     except (frames.FrameError, OSError):
@@ -51,9 +53,20 @@ def main(argument: str, *groups: str) -> int:
         import warden
 
         try:
-            refused = warden.open_box(plan["box"], channel=channel.fileno(), groups=groups)
+            refused = warden.open_box(plan, channel=channel.fileno(), groups=groups)
         except warden.BoxFault as fault:
             return _fault(channel, fault.layer, fault.reason)
+    return _serve(channel, plan, refused)
+
+
+def _resume(channel: Channel, told: str) -> int:
+    """Go on where the same program stopped to start again, inside of its box (see warden.py)."""
+    import warden
+
+    try:
+        plan, refused = warden.resume(told)
+    except warden.BoxFault as fault:
+        return _fault(channel, fault.layer, fault.reason)
     return _serve(channel, plan, refused)
 
 

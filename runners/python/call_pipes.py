@@ -36,7 +36,8 @@ def keep_numbers_free() -> None:
     """Take the numbers of a call's pipes that are free, so that none of the zygote's own descriptors gets one. Input is
     the box's own empty one."""
     null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0, False)
+    if null:
+        os.dup2(null, 0, False)
     for number in range(REQUEST, _FIRST_FREE):
         try:
             os.fstat(number)

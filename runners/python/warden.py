@@ -15,6 +15,7 @@ up its user id and its privileges. No byte of foreign code has run until then.
 from __future__ import annotations
 
 import binascii
+import json
 import os
 import select
 import signal
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _STAGE = "/tmp"
+RESUMED = "@"
 
 
 class BoxFault(Exception):
@@ -40,8 +42,9 @@ class BoxFault(Exception):
         self.reason = reason
 
 
-def open_box(plan: dict[str, Any], *, channel: int, groups: Sequence[str]) -> dict[str, str]:
+def open_box(whole: dict[str, Any], *, channel: int, groups: Sequence[str]) -> dict[str, str]:
     """Return, in the zygote only, what the box's own walls turned out to be; the warden never returns."""
+    plan = whole["box"]
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -61,7 +64,7 @@ def open_box(plan: dict[str, Any], *, channel: int, groups: Sequence[str]) -> di
         for descriptor in (wake_read, wake_write, 0):
             os.close(descriptor)
         os.open(os.devnull, os.O_RDONLY)
-        return _move_in(plan, namespaces, refused)
+        return _move_in(whole, namespaces, refused, channel)
     return _watch(pid, wake_read, channel, groups)
 
 
@@ -98,8 +101,9 @@ def _was_told_to_end(wake: int, ready: dict[int, int]) -> bool:
     return wake in ready and signal.SIGTERM in os.read(wake, 64)
 
 
-def _move_in(plan: dict[str, Any], namespaces: list[str], refused: dict[str, str]) -> dict[str, str]:
+def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, str], channel: int) -> dict[str, str]:
     """Put up the box's own walls, in the order in which each is still permitted to put up the next."""
+    plan = whole["box"]
     for door in plan["doors"]:
         _attempt("cgroup", _enter, door)
     os.setsid()
@@ -112,13 +116,44 @@ def _move_in(plan: dict[str, Any], namespaces: list[str], refused: dict[str, str
         _attempt("mount_namespace", _build_tree, plan)
     if plan["identity"] != user and "user" not in namespaces:
         _attempt("own_uid", _become, user)
+    if plan["again"]:
+        _start_again(whole, layers, channel)
+    settle_in(plan)
+    return layers
+
+
+def _start_again(whole: dict[str, Any], layers: dict[str, str], channel: int) -> NoReturn:
+    """Where the box's user owns the interpreter's file, /proc/self/exe must not lead to it by way of the host's own
+    mount, where nothing stands before a change of its mode: run it anew from the box's read-only tree."""
+    told = os.memfd_create("plan", 0)
+    os.write(told, json.dumps({"plan": whole, "refused": layers}).encode())
+    os.set_inheritable(channel, True)
+    python, runner = whole["box"]["again"]
+    arguments = [python, "-I", "-S", "-B", runner, str(channel), RESUMED + str(told)]
+    try:
+        os.execv(python, arguments)
+    except OSError as error:
+        raise BoxFault("mount_namespace", "exec %s: %s" % (python, error)) from error
+
+
+def resume(told: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The plan, and what was refused, for a zygote that was started again; the rest of the walls is up then."""
+    descriptor = int(told[len(RESUMED) :])
+    with open(descriptor, "rb") as file:
+        file.seek(0)
+        content = json.loads(file.read())
+    settle_in(content["plan"]["box"])
+    return content["plan"], content["refused"]
+
+
+def settle_in(plan: dict[str, Any]) -> None:
+    """The walls that need no privilege, and take away all there is."""
     calls.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     calls.prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _attempt("capabilities", capabilities.drop_all)
     calls.prctl(_PR_SET_DUMPABLE, 0)
     if plan["filter"]:
         _attempt("seccomp", seccomp.install, binascii.a2b_base64(plan["filter"]))
-    return layers
 
 
 def _attempt(layer: str, build: Callable[..., None], *args: Any) -> None:

@@ -90,6 +90,10 @@ class Box(ABC):
     def add_slots(self, count: int) -> Sequence[Slot]:
         """New slots for calls; none where the backend does not meter calls one by one."""
 
+    def last_words(self) -> str:
+        """What its runner last wrote for people to read."""
+        return ""
+
     @abstractmethod
     def memory_bytes(self) -> int:
         """The memory it holds now, about; for deciding what to keep warm."""

@@ -10,9 +10,9 @@ Pure functions of values. The order in which causes are looked at is the whole p
 So inside and outside never contradict each other unseen: a reply counts only where nothing outside says otherwise. A
 process that replied and was then ended by a signal, or with a code that does not go with its reply, did not end as it
 says. A *value* ends the call, though: what its process does after it has given one is neither waited for nor part of
-the call (see `watching`), so the outside is asked for what it says until then. Nobody gains more by forging a value than
-by returning it. What a tool survived (a refused fork, a
-child killed for its memory) is told in the evidence and does not change the status.
+the call (see `watching`), so the outside is asked for what it says until then. Nobody gains more by forging a value
+than by returning it. What a tool survived (a refused fork, a child killed for its memory) is told in the evidence and
+does not change the status.
 """
 
 from __future__ import annotations

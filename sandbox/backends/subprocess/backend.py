@@ -23,8 +23,8 @@ from sandbox.backends.base import Backend, BoxPlan, Protection
 from sandbox.backends.subprocess import groups
 from sandbox.backends.subprocess.box import SubprocessBox, spawn
 from sandbox.backends.subprocess.groups import Group, Hierarchies
-from sandbox.backends.subprocess.tree import build_tree
-from sandbox.backends.subprocess.walls import box_user, box_walls, call_walls, current_caller
+from sandbox.backends.subprocess.tree import RUNNER, build_tree
+from sandbox.backends.subprocess.walls import Caller, box_user, box_walls, call_walls, current_caller
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Layer, NetworkMode, Policy, Strength, format_bytes
@@ -46,27 +46,31 @@ class SubprocessBackend(Backend):
 
     async def open(self, plan: BoxPlan) -> SubprocessBox:
         _refuse_what_cannot_be(plan.policy)
+        caller = current_caller()
+        python = plan.interpreter.python
+        is_ours = not caller.is_root and not plan.is_plain and _may_be_changed(python, caller)
         tree = build_tree(
             folders=plan.interpreter.folders,
             hidden=plan.interpreter.hidden,
             readable=plan.policy.filesystem.readable,
             reaches_network=plan.policy.network.mode is not NetworkMode.NONE,
+            started_again=(python, runner_folder()) if is_ours else None,
         )
-        caller = current_caller()
         user = box_user(caller)
         group = self._next_group(plan.policy)
         places = [str(place) for place in group.folders] if group else []
         try:
-            process, channel = spawn(plan.interpreter.python, runner_folder(), groups=places)
+            process, channel = spawn(python, runner_folder(), groups=places)
         except OSError as error:
-            raise BackendUnavailable(f"the interpreter {plan.interpreter.python} does not start: {error}") from None
+            raise BackendUnavailable(f"the interpreter {python} does not start: {error}") from None
         zygote = self._create(group, plan.policy) if group else None
         doors = zygote.doors() if zygote else []
+        again = (str(python), RUNNER) if is_ours else ()
         return SubprocessBox(
             process,
             channel,
             walls={
-                "box": box_walls(plan, tree, caller=caller, user=user, doors=doors),
+                "box": box_walls(plan, tree, caller=caller, user=user, doors=doors, again=again),
                 "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
                 "slots": group is not None,
             },
@@ -164,6 +168,11 @@ def _refuse_what_cannot_be(policy: Policy) -> None:
             missing=("egress filter",),
             remedy="use a policy with network.mode 'none', or 'host' for code you trust",
         )
+
+
+def _may_be_changed(python: Path, caller: Caller) -> bool:
+    """Whether a box that runs as us could change the interpreter's own file, would it find it."""
+    return python.stat().st_uid == caller.uid or os.access(python, os.W_OK)
 
 
 @cache

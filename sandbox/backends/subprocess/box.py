@@ -89,6 +89,12 @@ class SubprocessBox(Box):
             return sum(process.memory_info().rss for process in (warden, *warden.children(recursive=True)))
         return 0
 
+    def last_words(self) -> str:
+        assert self._process.stderr is not None
+        if not self._process.stderr.closed:
+            self._read_stderr()
+        return self._last_words.decode("utf-8", "replace")
+
     async def close(self) -> str:
         self._channel.close()
         assert self._process.stdin is not None

@@ -44,6 +44,7 @@ class _Names:
     swap: str
     swap_includes_memory: bool
     usage: str
+    sockets: str | None
     quota: str
     quota_text: str
 
@@ -54,6 +55,7 @@ _NAMES: Final = {
         swap="memory.memsw.limit_in_bytes",
         swap_includes_memory=True,
         usage="memory.usage_in_bytes",
+        sockets="memory.kmem.tcp.limit_in_bytes",  # and of UDP, whatever it is called; only counted once it is set
         quota="cpu.cfs_quota_us",
         quota_text="{}",
     ),
@@ -62,6 +64,7 @@ _NAMES: Final = {
         swap="memory.swap.max",
         swap_includes_memory=False,
         usage="memory.current",
+        sockets=None,  # counted with the rest
         quota="cpu.max",
         quota_text="{} {}",
     ),
@@ -227,6 +230,9 @@ class Group:
         _write(self.folder("memory") / names.memory, str(memory))
         with suppress(OSError):  # no swap is accounted for on this kernel
             _write(self.folder("memory") / names.swap, str(memory) if names.swap_includes_memory else "0")
+        if names.sockets:
+            with suppress(OSError):  # a kernel without it
+                _write(self.folder("memory") / names.sockets, str(memory))
         _write(self.folder("pids") / "pids.max", str(processes))
         if "cpu" in self.hierarchies.parents:
             _write(self.folder("cpu") / names.quota, names.quota_text.format(limits.cpus * _PERIOD_US, _PERIOD_US))

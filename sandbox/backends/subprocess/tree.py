@@ -20,6 +20,8 @@ from pydantic import JsonValue
 from sandbox.errors import BackendUnavailable
 
 WORKPLACE: Final = "/work"
+RUNNER: Final = "/runner"
+"""Where a box shows the runner, if it does."""
 TOOL_USER: Final = (1000, 1000)
 
 _READ_ONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
@@ -89,9 +91,15 @@ class Tree:
 
 
 def build_tree(
-    *, folders: Sequence[Path], hidden: Sequence[Path], readable: Iterable[str], reaches_network: bool
+    *,
+    folders: Sequence[Path],
+    hidden: Sequence[Path],
+    readable: Iterable[str],
+    reaches_network: bool,
+    started_again: tuple[Path, Path] | None = None,
 ) -> Tree:
-    """The tree for one interpreter; raises `BackendUnavailable` when it lies where the box has its own files."""
+    """The tree for one interpreter, with the interpreter itself and its runner where it is `started_again` in the box;
+    raises `BackendUnavailable` when it lies where the box has its own files."""
     links = dict(_LINKS)
     shown: list[str] = []
     for path in _SYSTEM + (_NAMES_OF_THE_NETWORK if reaches_network else ()):
@@ -108,9 +116,15 @@ def build_tree(
         if not os.path.exists(path):
             raise BackendUnavailable(f"the policy shows {path}, which is not there", remedy="mend filesystem.readable")
         shown.append(path)
+    binds = [(os.path.realpath(path), path, _FILES) for path in _outermost(shown)]
+    if started_again is not None:
+        python, runner = started_again
+        binds.append((str(runner), RUNNER, _FILES))
+        if not any(str(python).startswith(f"{path}/") for _, path, _ in binds):
+            binds.append((str(python), str(python), _FILES))
     devices = [(f"/dev/{name}", f"/dev/{name}", _DEVICE) for name in _DEVICES]
     return Tree(
-        binds=(*((os.path.realpath(path), path, _FILES) for path in _outermost(shown)), *devices),
+        binds=(*binds, *devices),
         links=links,
         files=_TEXTS,
         folders=(WORKPLACE, "/proc"),

@@ -67,7 +67,9 @@ def namespaces(policy: Policy) -> list[str]:
     return [kind for kind in NAMESPACES if kind not in shared]
 
 
-def box_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, doors: Sequence[str]) -> dict[str, JsonValue]:
+def box_walls(
+    plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, doors: Sequence[str], again: Sequence[str]
+) -> dict[str, JsonValue]:
     """The outer ring."""
     group = user if caller.is_root else caller.gid
     kinds = [kind for kind in namespaces(plan.policy) if kind != "user" or not caller.is_root]
@@ -78,6 +80,7 @@ def box_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, doors: Se
         "user": [user, group],
         "filter": _filter("runner", Sockets.INTERNET),
         "doors": list(doors),
+        "again": list(again) if again and not plan.is_plain else None,
     }
 
 
