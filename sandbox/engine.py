@@ -31,7 +31,7 @@ from sandbox.calls.watching import OnOutput, Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.errors import BoxLost, EngineClosed, EnvironmentUnavailable, IsolationUnavailable
 from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, ToolName, Usage
-from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, shape_value
+from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_value
 from sandbox.policy import Limits, Policy, Strength, load, tighten
 from sandbox.pool import BoxKey, Loan, Pool, WarmBox
 from sandbox.spec import CallSpec
@@ -48,7 +48,6 @@ _REPLY_OVERHEAD: Final = 1 << 16
 _ATTEMPTS: Final = 2
 _MOST_RECEIPTS: Final = 64
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
-_NOTHING: Final = Shaped(text="", type="json_data", characters=0, shown=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class _Call:
         return BoxKey(self.environment.key, self.box_policy.digest, self.spec.tenant, is_plain)
 
     def plan(self, *, is_plain: bool) -> BoxPlan:
-        preload = tuple(preloadable(self.tool))
+        preload = preloadable(self.tool)
         variables = box_environment(self.box_policy)
         return BoxPlan(self.box_policy, self.environment, preload=preload, environment=variables, is_plain=is_plain)
 
@@ -262,6 +261,8 @@ def _last_seen(warm: WarmBox) -> str:
 
 def _box_policy(granted: Policy, policy: Policy) -> Policy:
     """The granted policy, lowered only where that shapes the box."""
+    if policy is granted:
+        return granted
     lowered = {name: getattr(policy.limits, name) for name in _BOX_LIMITS}
     if all(getattr(granted.limits, name) == value for name, value in lowered.items()):
         return granted
@@ -298,9 +299,9 @@ def _invalid(call: _Call, problems: list[Problem]) -> Outcome:
         status=Status.INVALID,
         error=Failure(type="InvalidArguments", message="; ".join(lines)[:4000]),
         problems=tuple(problems),
-        stdout=_NOTHING.model_copy(update={"type": STDOUT_TYPE}),
-        stderr=_NOTHING.model_copy(update={"type": STDERR_TYPE}),
-        shaped_value=_NOTHING,
+        stdout=nothing(STDOUT_TYPE),
+        stderr=nothing(STDERR_TYPE),
+        shaped_value=nothing("json_data"),
         usage=Usage(wall_s=0.0),
         tool=ToolName(name=call.tool.name),
         timing=Timing(queue_ms=0, environment_ms=0, box_ms=0, run_ms=0, total_ms=total, path="cold"),
@@ -361,7 +362,7 @@ def _must_be_walled(ending: Ending) -> bool:
 
 
 def _shaped_value(verdict: Verdict, shown: int) -> Shaped:
-    return shape_value(verdict.value, budget=shown) if verdict.status is Status.OK else _NOTHING
+    return shape_value(verdict.value, budget=shown) if verdict.status is Status.OK else nothing("json_data")
 
 
 def _usage(ending: Ending, returned: Returned | None) -> Usage:

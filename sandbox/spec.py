@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import uuid
+import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -51,7 +51,7 @@ class CallSpec(BaseModel):
     )
     tenant: Annotated[str, Field(max_length=256)] = ""
     call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(
-        default_factory=lambda: uuid.uuid4().hex
+        default_factory=lambda: secrets.token_hex(16)
     )
     trace_id: Annotated[str, Field(max_length=256)] | None = None
 

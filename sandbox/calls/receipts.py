@@ -7,6 +7,7 @@ its walls, or describes fewer than the policy requires, gives no outcome at all.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -176,8 +177,15 @@ def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> d
     if walls.workplace is not None:
         found["disk"] = LimitState(value=walls.workplace.bytes, enforced_by="private tmpfs")
         found["inodes"] = LimitState(value=walls.workplace.inodes, enforced_by="private tmpfs")
-    found["cpus"] = LimitState(value=walls.cpus, enforced_by="affinity")
+    found.setdefault("cpus", _shown_cpus(walls))
     return found
+
+
+def _shown_cpus(walls: Walls) -> LimitState:
+    """The processors a call sees where nothing counts the time it has on them."""
+    is_all = walls.cpus >= (os.cpu_count() or 1)
+    keeper = "all the machine has" if is_all else "a hint: affinity, which a tool can change"
+    return LimitState(value=walls.cpus, enforced_by=keeper)
 
 
 def is_at_least(receipt: Receipt, minimum: Strength) -> bool:

@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from sandbox.policy import Policy
@@ -17,6 +18,7 @@ _PROCESS_LIMITS: Final = ("open_files", "file_size")
 _THREAD_HINTS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEFAULTS: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
 _TRUTHS: Final = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+_ASYNC: Final = frozenset({"asyncio"})
 _NEVER_PRELOADED: Final = frozenset(
     {"antigravity", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"}
 )
@@ -45,16 +47,26 @@ def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, int]:
     return lowered
 
 
-def preloadable(tool: Tool) -> list[str]:
+def preloadable(tool: Tool) -> tuple[str, ...]:
     """The modules of the standard library that the tool imports: importing them has no effects worth a wall."""
-    names = set(tool.imports) | ({"asyncio"} if tool.is_async else set())
-    return sorted(name for name in (names & sys.stdlib_module_names) - _NEVER_PRELOADED if not name.startswith("_"))
+    return _preloadable(tool.imports | _ASYNC if tool.is_async else tool.imports)
 
 
-def box_environment(policy: Policy) -> dict[str, str]:
+@lru_cache(maxsize=1024)
+def _preloadable(imports: frozenset[str]) -> tuple[str, ...]:
+    known = (imports & sys.stdlib_module_names) - _NEVER_PRELOADED
+    return tuple(sorted(name for name in known if not name.startswith("_")))
+
+
+def box_environment(policy: Policy) -> Mapping[str, str]:
     """The variables that all calls of a box have: what is always so, and the truth about the box's size."""
-    cpus = str(min(policy.limits.cpus, _machine_cpus()))
-    return {**_DEFAULTS, **_TRUTHS, "PYTHON_CPU_COUNT": cpus, **dict.fromkeys(_THREAD_HINTS, cpus)}
+    return _environment(min(policy.limits.cpus, _machine_cpus()))
+
+
+@lru_cache(maxsize=64)
+def _environment(cpus: int) -> Mapping[str, str]:
+    hints = dict.fromkeys(("PYTHON_CPU_COUNT", *_THREAD_HINTS), str(cpus))
+    return MappingProxyType({**_DEFAULTS, **_TRUTHS, **hints})
 
 
 @cache

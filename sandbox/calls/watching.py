@@ -94,13 +94,13 @@ class Watcher:
     async def watch(self) -> Ending:
         """See the call to its end; a cancelled caller's call is killed first."""
         try:
-            await asyncio.shield(self.call.told)
+            await self.call.told
             if not self.call.ended.done():
                 self._after(_LINGER_S, self._end_lingering)
             answer = await self._read()
             is_enough = self._is_enough(answer)
             if not is_enough:
-                await asyncio.shield(self.call.ended)
+                self._settle(await asyncio.shield(self.call.ended))
         except asyncio.CancelledError:
             self._stop(Stop.CANCELLED)
             await _settled(self.call.ended)
@@ -139,8 +139,8 @@ class Watcher:
         self._warm.conversation.kill(self.call)
         self._after(_GRACE_S, self._give_up)
 
-    def _settle(self, _: asyncio.Future[Ended]) -> None:
-        """The call is gone: nothing is left to watch, and its slot can be used again."""
+    def _settle(self, _: object) -> None:
+        """The call is gone: nothing is left to watch, and its slot can be used again. Whoever learns of it first."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -171,7 +171,7 @@ class Watcher:
 
     def _stop(self, why: Stop) -> None:
         """Kill the call; the first reason is the one that counts."""
-        if self._stopped_for is not None or self.call.told.done():
+        if self._stopped_for is not None or self.call.has_told:
             return
         self._stopped_for = why
         self._warm.conversation.kill(self.call)

@@ -19,7 +19,7 @@ from typing import Final
 
 from sandbox.outcome import Shaped
 from sandbox.outputs.cuts import Ends, prefix
-from sandbox.outputs.shaping import STDOUT_TYPE, shape_ends
+from sandbox.outputs.shaping import STDOUT_TYPE, nothing, shape_ends
 
 _SLICE: Final = 64 * 1024
 _BROKEN: Final = "\ufffd"
@@ -66,6 +66,8 @@ class Capture:
 
     def shape(self, output_type: str, *, budget: int) -> Shaped:
         """The stream fitted into the budget, or into `shown` if that is less."""
+        if not self._bytes:
+            return nothing(output_type)
         return shape_ends(self._ends(), output_type=output_type, budget=min(budget, self._shown))
 
     def _take(self, data: bytes) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from sandbox.outcome import Json, Shaped, portable_json
@@ -76,6 +77,12 @@ def default_budget(output_type: str) -> int:
 def value_type(value: Json) -> str:
     """The output type of a value whose tool declares none."""
     return "execution_result" if isinstance(value, str) else "json_data"
+
+
+@cache
+def nothing(output_type: str) -> Shaped:
+    """What is shown of an output that is empty."""
+    return Shaped(text="", type=output_type, characters=0, shown=0)
 
 
 def shape_value(value: Json, *, budget: int) -> Shaped:

@@ -77,6 +77,11 @@ class RunningCall:
     was_lost: bool = False
     value_overflowed: bool = False
 
+    @property
+    def has_told(self) -> bool:
+        """Whether all that it says of itself is there; an end without a word is that too."""
+        return self.returned is not None or self.ended.done()
+
 
 class Conversation:
     """One box's channel; made on, and used from, one event loop."""

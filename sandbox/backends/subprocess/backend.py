@@ -74,7 +74,7 @@ class SubprocessBackend(Backend):
                 "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
                 "slots": group is not None,
             },
-            protection=self._protection(plan, user=user, measured=zygote.in_force() if zygote else None),
+            protection=self._protection(plan, user=user, group=zygote),
             group=group,
             limits=plan.policy.limits,
         )
@@ -112,8 +112,9 @@ class SubprocessBackend(Backend):
             return zygote
         raise BackendUnavailable("a control group could not be made: its parent vanishes again and again")
 
-    def _protection(self, plan: BoxPlan, *, user: int, measured: Mapping[str, int] | None) -> Protection:
+    def _protection(self, plan: BoxPlan, *, user: int, group: Group | None) -> Protection:
         caller = current_caller()
+        measured = group.in_force() if group else None
         return Protection(
             backend=self.name,
             isolation=Isolation.PROCESS,
@@ -124,7 +125,7 @@ class SubprocessBackend(Backend):
                     detail=f"uid {user} is this box's alone" if caller.is_root else "the engine is not root",
                 ),
             },
-            limits=_outer_limits(plan.policy, measured),
+            limits=_outer_limits(plan.policy, group),
             network=plan.policy.network.mode.value,
             user=str(user),
         )
@@ -136,19 +137,30 @@ class SubprocessBackend(Backend):
         return LayerState(in_force=True, detail=f"version {self._hierarchies.version}; read back: {limits}")
 
 
-def _outer_limits(policy: Policy, measured: Mapping[str, int] | None) -> dict[str, LimitState]:
+def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:
     """The limits that are enforced from outside of the call's processes, and by what."""
     limits = policy.limits
-    found = measured or {"memory": limits.memory, "processes": limits.processes}
-    by_group = "control group" if measured else "watch over the call's processes"
+    found = group.in_force() if group else {"memory": limits.memory, "processes": limits.processes}
+    by_group = "control group" if group else "watch over the call's processes"
+    quota = group.quota_cpus() if group else None
     return {
         "wall": LimitState(value=limits.wall, enforced_by="the engine's clock"),
         "cpu": LimitState(value=limits.cpu, enforced_by=by_group),
-        "memory": LimitState(value=found["memory"], enforced_by=by_group),
-        "processes": LimitState(value=found["processes"], enforced_by="control group" if measured else "rlimit"),
+        "memory": LimitState(value=found["memory"], enforced_by=_memory_keeper(group)),
+        "processes": LimitState(value=found["processes"], enforced_by="control group" if group else "rlimit"),
         "output": LimitState(value=limits.output, enforced_by="the engine"),
         "value": LimitState(value=limits.value, enforced_by="the engine"),
-    }
+    } | ({} if quota is None else {"cpus": LimitState(value=quota, enforced_by="control group quota")})
+
+
+def _memory_keeper(group: Group | None) -> str:
+    """What keeps to the limit of memory, and which memory it does not see."""
+    if group is None:
+        return "watch over the call's processes; not socket buffers or unmapped memfds"
+    if not group.limits_sockets():
+        return "control group; not socket buffers"
+    is_apart = group.hierarchies.version == 1
+    return "control group; as much again in socket buffers" if is_apart else "control group"
 
 
 def _refuse_what_cannot_be(policy: Policy) -> None:

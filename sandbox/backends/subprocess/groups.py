@@ -55,7 +55,7 @@ _NAMES: Final = {
         swap="memory.memsw.limit_in_bytes",
         swap_includes_memory=True,
         usage="memory.usage_in_bytes",
-        sockets="memory.kmem.tcp.limit_in_bytes",  # and of UDP, whatever it is called; only counted once it is set
+        sockets="memory.kmem.tcp.limit_in_bytes",  # of UDP too; an account of its own, kept only where it is limited
         quota="cpu.cfs_quota_us",
         quota_text="{}",
     ),
@@ -231,17 +231,30 @@ class Group:
         with suppress(OSError):  # no swap is accounted for on this kernel
             _write(self.folder("memory") / names.swap, str(memory) if names.swap_includes_memory else "0")
         if names.sockets:
-            with suppress(OSError):  # a kernel without it
-                _write(self.folder("memory") / names.sockets, str(memory))
+            with suppress(OSError):  # this kernel has no such account
+                _write(self.folder("memory") / names.sockets, str(limits.memory))
         _write(self.folder("pids") / "pids.max", str(processes))
         if "cpu" in self.hierarchies.parents:
-            _write(self.folder("cpu") / names.quota, names.quota_text.format(limits.cpus * _PERIOD_US, _PERIOD_US))
+            with suppress(OSError):  # version 2 may pass on everything but this controller
+                _write(self.folder("cpu") / names.quota, names.quota_text.format(limits.cpus * _PERIOD_US, _PERIOD_US))
 
     def in_force(self) -> dict[str, int]:
         """The limits as the kernel has them, read back, without the guard's share."""
         memory = (self.folder("memory") / _NAMES[self.hierarchies.version].memory).read_text()
         processes = (self.folder("pids") / "pids.max").read_text()
         return {"memory": int(memory) - _GUARD_BYTES, "processes": int(processes) - GUARD_PROCESSES}
+
+    def quota_cpus(self) -> int | None:
+        """How many processors' time it may use, read back; None without a quota."""
+        name = _NAMES[self.hierarchies.version].quota
+        microseconds = _number(self.folder("cpu") / name) if "cpu" in self.hierarchies.parents else None
+        return None if microseconds is None else microseconds // _PERIOD_US
+
+    def limits_sockets(self) -> bool:
+        """Whether socket buffers are limited as well, read back."""
+        name = _NAMES[self.hierarchies.version].sockets
+        limit = 0 if name is None else _number(self.folder("memory") / name)
+        return limit is not None and limit <= self.in_force()["memory"]
 
     def memory_bytes(self) -> int:
         """What it and the groups below it hold now."""
@@ -254,6 +267,15 @@ class Group:
         """Kill what is in it and remove it; False while something in it is still dying."""
         gone = [remove(folder) for folder in self.folders]
         return all(gone)
+
+
+def _number(path: Path) -> int | None:
+    """The number that a file begins with; None where there is no such file, or a word for "no limit" in it."""
+    try:
+        first = path.read_text().split()[0]
+    except OSError:
+        return None
+    return int(first) if first.isdigit() else None
 
 
 def _write(path: Path, text: str) -> None:

@@ -89,8 +89,8 @@ def test_limits_that_shape_the_box_are_not_the_call_s() -> None:
 
 def test_only_what_the_standard_library_imports_without_effects_is_preloaded() -> None:
     source = "import json, csv, antigravity, tkinter, _thread, numpy, own\n\ndef tool():\n    pass\n"
-    assert preloadable(read_tool(source)) == ["csv", "json"]
+    assert preloadable(read_tool(source)) == ("csv", "json")
 
 
 def test_an_async_tool_has_its_loop_preloaded() -> None:
-    assert preloadable(read_tool("async def tool():\n    pass\n")) == ["asyncio"]
+    assert preloadable(read_tool("async def tool():\n    pass\n")) == ("asyncio",)
