@@ -89,13 +89,9 @@ def open_streams() -> list[Any]:
 
 
 def _enter_environment(environment: dict[str, str]) -> None:
-    """Change what is different: most of it is the same for every call of a box, and the zygote has it already."""
-    for name in [name for name in os.environ if name not in environment]:
-        del os.environ[name]
-    for name, text in environment.items():
-        if os.environ.get(name) != text:
-            os.environ[name] = text
-    count = environment.get("PYTHON_CPU_COUNT")
+    """Add this call's variables to those that every call of the box has, which the zygote set."""
+    os.environ.update(environment)
+    count = os.environ.get("PYTHON_CPU_COUNT")
     if count:
         os.cpu_count = lambda: int(count)
 
@@ -133,8 +129,9 @@ def _load(source: str, path: str) -> ModuleType:
     import types
 
     data = source.encode("utf-8", "surrogatepass")
-    with open(path, "wb") as file:
-        file.write(data)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.write(file, data)
+    os.close(file)
     name = _module_name(path)
     linecache.cache[path] = (lambda: source,)  # its form for lines that are had on demand
     module = types.ModuleType(name)

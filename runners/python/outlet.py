@@ -32,10 +32,17 @@ class Outlet:
         self._region = shelter.region(_REGION)
         self._used = 0
         self._parts: list[Part] = []
+        self.is_urgent = False
 
-    def say(self, message: bytes) -> None:
-        """A whole frame."""
+    @property
+    def holds(self) -> bool:
+        """Whether something is still to be sent."""
+        return bool(self._parts)
+
+    def say(self, message: bytes, *, urgent: bool = True) -> None:
+        """A whole frame. What nobody waits for goes out with what comes next, or when there is time."""
         self._parts.append(message)
+        self.is_urgent = self.is_urgent or urgent
 
     def read(self, descriptor: int) -> memoryview | None:
         """What can be read there now, empty at its end, None when there is nothing; good until the next `flush`."""
@@ -52,9 +59,10 @@ class Outlet:
     def carry(self, call: int, stream: int, data: memoryview) -> None:
         """Some bytes of a call, as they were read."""
         self._parts += [frames.chunk_head(call, stream, len(data)), data]
+        self.is_urgent = True
 
     def flush(self) -> None:
         """Send everything; OSError when nobody is there any more."""
-        parts, self._parts, self._used = self._parts, [], 0
+        parts, self._parts, self._used, self.is_urgent = self._parts, [], 0, False
         if parts:
             self._channel.send(parts)

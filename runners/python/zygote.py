@@ -107,15 +107,19 @@ class Zygote:
         self._loop.on_readable(wake, lambda: self._reap(wake))
         self._loop.on_readable(self._channel.fileno(), self._hear)
         while True:
-            if not self._loop.turn(self._patience()):
+            is_idle = not self._loop.turn(self._patience())
+            if is_idle or self._outlet.is_urgent:
+                self._flush()
+            if is_idle:
                 self._use_idle_time()
-            self._flush()
             if self._calls and self._watch.is_on:
                 self._kill_those_over_a_limit()
 
     # Waiting, and what to do with the time
 
     def _patience(self) -> float | None:
+        if self._outlet.holds:
+            return _YOUNG_CALL_S
         if self._wants_spare() or not self._has_rehearsed:
             return _YOUNG_CALL_S if self._calls else 0
         if self._calls and self._watch.is_on:
@@ -244,9 +248,11 @@ class Zygote:
         child.credit = said["credit"]
         self._calls[said["id"]] = child
         child.put(pipes.assignment(said["limits"]))
-        self._outlet.say(frames.message("started", id=said["id"], slot=child.slot, ahead=child.ahead))
+        self._outlet.say(
+            frames.message("started", id=said["id"], slot=child.slot, ahead=child.ahead), urgent=not child.ahead
+        )
         if child.walls is not None:
-            self._outlet.say(frames.chunk(said["id"], frames.WALLS, child.walls))
+            self._outlet.say(frames.chunk(said["id"], frames.WALLS, child.walls), urgent=False)
         self._attend(child)
 
     # A call's bytes

@@ -75,7 +75,7 @@ def _machine_cpus() -> int:
 
 
 def _variables(spec: CallSpec, tool: Tool, policy: Policy) -> dict[str, str]:
-    """The tool's whole environment: nothing of the host's, then the call's, then the engine's own truths."""
-    every = box_environment(policy)
-    own = {"SANDBOX_CALL_ID": spec.call_id, "SANDBOX_TOOL": tool.name}
-    return {**every, **spec.env, **{name: every[name] for name in every if name not in _DEFAULTS}, **own}
+    """What a call's environment has beside its box's: nothing of the host's, and nothing that would hide the truth."""
+    fixed = box_environment(policy)
+    asked = {name: text for name, text in spec.env.items() if name in _DEFAULTS or name not in fixed}
+    return {**asked, "SANDBOX_CALL_ID": spec.call_id, "SANDBOX_TOOL": tool.name}

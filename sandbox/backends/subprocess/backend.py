@@ -32,6 +32,8 @@ from sandbox.resources import folder
 
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
+_WATCHED_MEMORY: Final = "watch over the call's processes; not socket buffers or unmapped memfds"
+_WATCHED_CPU: Final = "watch over the call's processes; not what is gone, and below the policy's each by itself"
 
 
 class SubprocessBackend(Backend):
@@ -141,11 +143,10 @@ def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:
     """The limits that are enforced from outside of the call's processes, and by what."""
     limits = policy.limits
     found = group.in_force() if group else {"memory": limits.memory, "processes": limits.processes}
-    by_group = "control group" if group else "watch over the call's processes"
     quota = group.quota_cpus() if group else None
     return {
         "wall": LimitState(value=limits.wall, enforced_by="the engine's clock"),
-        "cpu": LimitState(value=limits.cpu, enforced_by=by_group),
+        "cpu": LimitState(value=limits.cpu, enforced_by="control group" if group else _WATCHED_CPU),
         "memory": LimitState(value=found["memory"], enforced_by=_memory_keeper(group)),
         "processes": LimitState(value=found["processes"], enforced_by="control group" if group else "rlimit"),
         "output": LimitState(value=limits.output, enforced_by="the engine"),
@@ -156,7 +157,7 @@ def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:
 def _memory_keeper(group: Group | None) -> str:
     """What keeps to the limit of memory, and which memory it does not see."""
     if group is None:
-        return "watch over the call's processes; not socket buffers or unmapped memfds"
+        return _WATCHED_MEMORY
     if not group.limits_sockets():
         return "control group; not socket buffers"
     is_apart = group.hierarchies.version == 1

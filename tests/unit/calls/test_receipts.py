@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
 from sandbox.errors import IsolationUnavailable, ProtocolError
-from sandbox.outcome import Isolation, Receipt
+from sandbox.outcome import Isolation, LimitState, Receipt
 from sandbox.policy import Layer, Policy, Strength, load
 from sandbox.testing.claims import claimed_protection, claimed_walls
 
@@ -173,6 +174,20 @@ def test_limits_are_what_was_measured_where_that_is_less() -> None:
     receipt = receipt_of(measured(limits=limits, workplace={"bytes": 5, "inodes": 6, "read_only_root": True}, cpus=1))
     found = {name: receipt.limits[name].value for name in ("open_files", "disk", "inodes", "cpus")}
     assert found == {"open_files": 7, "disk": 5, "inodes": 6, "cpus": 1}
+
+
+def test_a_limit_of_processors_is_a_hint_where_nothing_counts_the_time_on_them() -> None:
+    machine = os.cpu_count() or 1
+    assert receipt_of(measured(cpus=0)).limits["cpus"].enforced_by == "a hint: affinity, which a tool can change"
+    assert receipt_of(measured(cpus=machine)).limits["cpus"].enforced_by == "all the machine has"
+
+
+def test_a_quota_that_the_box_has_is_what_limits_its_processors() -> None:
+    quota = LimitState(value=2, enforced_by="control group quota")
+    found = read_walls(record(measured(cpus=7)), policy=requiring())
+    boxed = replace(claimed_protection(POLICY, missing=()), limits={"cpus": quota})
+    receipt = build_receipt(boxed, found, policy=POLICY, environment_key="key", limits={"cpus": 1})
+    assert receipt.limits["cpus"] == LimitState(value=1, enforced_by="control group quota")
 
 
 def test_a_box_without_a_workplace_claims_no_limit_of_disk() -> None:

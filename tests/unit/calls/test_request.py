@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.calls.request import build_request, lowered_limits, preloadable
+from sandbox.calls.request import box_environment, build_request, lowered_limits, preloadable
 from sandbox.policy import Policy, load
 from sandbox.spec import CallSpec
 from sandbox.tools import read_tool
@@ -46,26 +46,31 @@ def test_positional_only_parameters_are_named_in_their_order() -> None:
     assert request_of("def tool(a):\n    pass\n")["positional"] == []
 
 
+def environment_of(**fields: Any) -> dict[str, str]:
+    """What the tool has: its box's variables, and over them its call's."""
+    return {**box_environment(POLICY), **request_of(**fields)["environment"]}
+
+
 def test_nothing_of_the_host_s_environment_is_in_the_tool_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "secret")
     monkeypatch.setenv("PATH", "/host/bin")
-    environment = request_of()["environment"]
+    environment = environment_of()
     assert "SECRET_OF_THE_HOST" not in environment
     assert "/host/bin" not in environment["PATH"]
 
 
 def test_the_call_s_variables_replace_the_usual_ones() -> None:
-    environment = request_of(env={"LANG": "de_DE.UTF-8", "OWN": "1"})["environment"]
+    environment = environment_of(env={"LANG": "de_DE.UTF-8", "OWN": "1"})
     assert (environment["LANG"], environment["OWN"], environment["HOME"]) == ("de_DE.UTF-8", "1", "/work")
 
 
 @pytest.mark.parametrize("name", ["PYTHON_CPU_COUNT", "OMP_NUM_THREADS", "SANDBOX_CALL_ID", "SANDBOX_TOOL"])
 def test_the_call_s_variables_do_not_replace_what_the_engine_knows(name: str) -> None:
-    assert request_of(env={name: "forged"})["environment"][name] != "forged"
+    assert environment_of(env={name: "forged"})[name] != "forged"
 
 
 def test_a_tool_knows_who_it_is_and_what_it_may_use() -> None:
-    environment = request_of(call_id="call-1")["environment"]
+    environment = environment_of(call_id="call-1")
     assert (environment["SANDBOX_CALL_ID"], environment["SANDBOX_TOOL"]) == ("call-1", "tool")
     assert 1 <= int(environment["PYTHON_CPU_COUNT"]) <= POLICY.limits.cpus
 
