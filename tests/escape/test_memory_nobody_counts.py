@@ -124,7 +124,7 @@ KINDS: Final[dict[str, tuple[str, dict[str, int]]]] = {
 def test_memory_outside_of_processes_is_limited_too(kind: str, sandbox: Sandbox) -> None:
     source, args = KINDS[kind]
     outcome = sandbox.run(source, args, limits={"memory": LIMIT})
-    assert _is_limited(outcome.status, outcome.value), f"held {outcome.value >> 20} MiB"
+    assert _is_limited(outcome.status, outcome.value), f"held {outcome.value} bytes"
 
 
 @pytest.mark.slow
