@@ -26,6 +26,7 @@ import sys
 
 import channel as channels
 import frames
+import preloading
 import zygote
 from leftovers import remove_groups
 
@@ -75,7 +76,7 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     os.environ.clear()
     os.environ.update(plan.get("environment", {}))
     sys.path += plan.get("packages", ())
-    _, failed = zygote.preload(plan["preload"])
+    _, failed = preloading.preload(plan["preload"])
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
     walls["filter"] = binascii.a2b_base64(walls["filter"])
@@ -84,7 +85,7 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
         protocol=frames.PROTOCOL,
         python=sys.version.split()[0],
         implementation=sys.implementation.name,
-        threads=_threads(),
+        threads=preloading.threads(),
         failed=failed,
         refused=refused,
     )
@@ -101,13 +102,6 @@ def _step_aside() -> None:
         if os.path.abspath(getattr(module, "__file__", None) or os.sep).startswith(here + os.sep):
             del sys.modules[name]
     sys.modules["__main__"] = type(sys)("__main__")
-
-
-def _threads() -> int:
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        return 1
 
 
 def _fault(channel: Channel, layer: str, reason: str) -> int:

@@ -45,15 +45,16 @@ _REHEARSAL: dict[str, Any] = {
 }
 
 
-def run(request: dict[str, Any], streams: list[Any], descriptor: int) -> NoReturn:
+def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     """Run the call and end the process."""
     own = os.getpid()
+    streams: list[Any] = [sys.stdout, sys.stderr]
     _enter_environment(request["environment"])
     _reseed()
     reply = _outcome(request)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
-    for stream in (*streams, getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
+    for stream in (*streams, vars(sys).get("stdout"), vars(sys).get("stderr")):
         try:
             stream.flush()
         except BaseException:
@@ -75,8 +76,9 @@ def rehearse() -> None:
         pass
 
 
-def open_streams() -> list[Any]:
-    """Text streams that keep nothing back: what was printed before a kill is not lost. Those that can be written to."""
+def open_streams() -> None:
+    """Text streams that keep nothing back: what was printed before a kill is not lost. The zygote makes them, for every
+    call to find: they are bound to numbers, and its own children have their own pipes there."""
     stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), "utf-8", "replace")
     outputs: list[Any] = [io.FileIO(number, "w") for number in (1, 2)]
     streams: list[Any] = [
@@ -85,7 +87,6 @@ def open_streams() -> list[Any]:
     for name, stream in zip(("stdin", "stdout", "stderr"), (stdin, *streams)):
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
-    return streams
 
 
 def _enter_environment(environment: dict[str, str]) -> None:
@@ -121,6 +122,7 @@ def _outcome(request: dict[str, Any]) -> dict[str, Any]:
     except SystemExit as stop:
         return _exited(stop)
     except BaseException as error:
+        _remember_source(request["source"], path)
         return failure.describe(error, path, max_message=_MAX_MESSAGE, max_traceback=_MAX_TRACEBACK)
 
 
@@ -139,6 +141,11 @@ def _load(source: str, path: str) -> ModuleType:
     sys.modules[name] = module
     exec(compile(data, path, "exec", dont_inherit=True), module.__dict__)
     return module
+
+
+def _remember_source(source: str, path: str) -> None:
+    """What tracebacks show of the file from now on, whatever the tool made of it, or if no file can be opened."""
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
 
 
 def _module_name(path: str) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+_READ_SIZE = 1 << 16
+_OF_PRIVILEGES = ("NoNewPrivs", "Seccomp", "Seccomp_filters", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 _NAMESPACES = {
     "user": "user",
     "mount": "mnt",
@@ -39,26 +41,16 @@ def namespaces() -> dict[str, str]:
     return found
 
 
-def status() -> dict[str, list[str]]:
-    """The lines of /proc/self/status that tell of privileges."""
-    wanted = {
-        "NoNewPrivs",
-        "Seccomp",
-        "Seccomp_filters",
-        "CapInh",
-        "CapPrm",
-        "CapEff",
-        "CapBnd",
-        "CapAmb",
-        "Uid",
-        "Gid",
-    }
-    try:
-        with open("/proc/self/status") as lines:
-            parts = [line.partition(":") for line in lines]
-    except OSError:
-        return {}
-    return {name: value.split() for name, _, value in parts if name in wanted}
+def status() -> dict[str, str]:
+    """What /proc/self/status tells of privileges. It has sixty lines, so only those that are wanted are looked for."""
+    text = _read("/proc/self/status")
+    found = {}
+    for name in _OF_PRIVILEGES:
+        start = text.find("\n%s:\t" % name)
+        if start >= 0:
+            start += len(name) + 3
+            found[name] = text[start : text.index("\n", start)]
+    return found
 
 
 def walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> dict[str, Any]:
@@ -67,9 +59,9 @@ def walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> dict[str,
     now = status()
     return {
         "namespaces": [kind for kind in inside if inside[kind] != plan["around"].get(kind)],
-        "no_new_privs": now.get("NoNewPrivs") == ["1"],
-        "seccomp_filters": int(now.get("Seccomp_filters", now.get("Seccomp", ["0"]))[0]),
-        "capabilities": {name: now[name][0] for name in now if name.startswith("Cap")},
+        "no_new_privs": now.get("NoNewPrivs") == "1",
+        "seccomp_filters": int(now.get("Seccomp_filters", now.get("Seccomp", "0"))),
+        "capabilities": {name: now[name] for name in now if name.startswith("Cap")},
         "uid": os.getuid(),
         "gid": os.getgid(),
         "landlock": landlock if landlock and _is_landlocked() else None,
@@ -120,11 +112,21 @@ def _cpus() -> int:
 
 
 def _interfaces() -> list[str] | None:
+    """Those there are: a line for each, after two of headings."""
+    text = _read("/proc/net/dev")
+    return sorted(line.partition(":")[0].strip() for line in text.splitlines()[2:]) if text else None
+
+
+def _read(path: str) -> str:
+    """A file of /proc, in one read as the kernel makes it; empty where there is none."""
     try:
-        with open("/proc/net/dev") as table:
-            return sorted(line.split(":")[0].strip() for line in table.readlines()[2:])
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
-        return None
+        return ""
+    try:
+        return os.read(descriptor, _READ_SIZE).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
 
 
 def _workplace(plan: dict[str, Any]) -> dict[str, Any] | None:

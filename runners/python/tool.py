@@ -47,14 +47,13 @@ def run(plan: dict[str, Any], *, ahead: bool) -> NoReturn:
     value = _move_up(pipes.VALUE)
     if ahead:
         call.rehearse()
-    streams = call.open_streams()
     pipes.tell({"cpu_s": round(time.process_time(), 6)})
     os.close(pipes.STATUS)
     limits, request = pipes.receive()
     _limit(limits, held=0)
     if plan["home"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
-    call.run(request, streams, value)
+    call.run(request, value)
 
 
 def _limit(limits: dict[str, int], *, held: int) -> None:

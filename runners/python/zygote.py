@@ -6,8 +6,7 @@ child.py); the zygote moves their bytes to and from the channel and looks into n
 therefore speak for itself only.
 
 Children are forked ahead while there is nothing else to do: already walled, their pages touched by a dry run, each used
-for one call and then gone. How many follows demand: one more whenever a call found none, one fewer after a quiet time,
-never more than the engine allowed.
+for one call and then gone (see spares.py).
 
 The engine limits how much of a call's output may be under way (`grant`): past that its pipes are left alone, so that a
 fast tool waits for a slow reader and nothing grows. Writing to the channel blocks: the engine always reads.
@@ -15,11 +14,8 @@ fast tool waits for a slow reader and nothing grows. Writing to the channel bloc
 
 from __future__ import annotations
 
-import collections
-import gc
 import os
 import signal
-import sys
 import time
 
 import call
@@ -34,7 +30,9 @@ import walls
 import workplace
 from loop import Loop
 from outlet import Outlet
+from preloading import keep_as_is, preload
 from slots import Slots
+from spares import QUIET_S, Spares
 from watch import Watch
 
 TYPE_CHECKING = False
@@ -45,11 +43,9 @@ if TYPE_CHECKING:
     from channel import Channel
     from child import Child
 
-_QUIET_S = 10.0
 _DRAIN_S = 0.1
 _READ_SIZE = 1 << 12
 _YOUNG_CALL_S = 0.003
-_MOST_REFUSED = 3
 _CANNOT_FORK = 71
 
 
@@ -78,12 +74,9 @@ class Zygote:
         self._watch = Watch(plan["call"]["watch"])
         self._calls: dict[int, Child] = {}
         self._queue: dict[int, _Waiting] = {}
-        self._spares: collections.deque[Child] = collections.deque()
+        self._spares = Spares(most=plan["ahead"])
         self._dying: dict[int, Child] = {}
-        self._spares_wanted = min(1, plan["ahead"])
-        self._spares_refused = 0
         self._has_rehearsed = False
-        self._last_miss = time.monotonic()
         self._on_message = {
             "call": self._take_call,
             "grant": self._take_grant,
@@ -96,6 +89,7 @@ class Zygote:
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
         pipes.keep_numbers_free()
+        call.open_streams()
         wake, wake_write = os.pipe()
         for end in (wake, wake_write):
             os.set_blocking(end, False)
@@ -124,23 +118,19 @@ class Zygote:
             return _YOUNG_CALL_S if self._calls else 0
         if self._calls and self._watch.is_on:
             return self._watch.interval
-        return _QUIET_S if self._spares and self._spares_wanted > 1 else None
+        return QUIET_S if self._spares.may_become_fewer else None
 
     def _wants_spare(self) -> bool:
-        are_too_few = len(self._spares) < self._spares_wanted
-        return are_too_few and self._spares_refused < _MOST_REFUSED and self._slots.has_room
+        return self._spares.are_too_few and self._slots.has_room
 
     def _use_idle_time(self) -> None:
-        now = time.monotonic()
         if not self._has_rehearsed:
             self._rehearse()
         elif self._wants_spare():
-            self._spares.append(self._fork(ahead=True))
-        elif self._spares_wanted > 1 and now - self._last_miss > _QUIET_S:
-            self._spares_wanted -= 1
-            self._last_miss = now
-            while len(self._spares) > self._spares_wanted:
-                self._discard(self._spares.pop())
+            self._spares.add(self._fork(ahead=True))
+        else:
+            for child in self._spares.unwanted():
+                self._discard(child)
 
     def _kill_those_over_a_limit(self) -> None:
         for child, limit in self._watch.over(self._calls.values(), now=time.monotonic()):
@@ -191,8 +181,8 @@ class Zygote:
 
     def _take_preload(self, said: dict[str, Any]) -> None:
         new, _ = preload(said["modules"])
-        while new and self._spares:
-            self._discard(self._spares.popleft())
+        for child in self._spares.give_up() if new else ():
+            self._discard(child)
 
     def _take_slots(self, said: dict[str, Any]) -> None:
         """Descriptors come with the first byte of a message, which may come long before its last."""
@@ -210,17 +200,13 @@ class Zygote:
         self._has_rehearsed = True
         call.rehearse()
         measure.walls(dict(self._plan["call"], workplace=None), None)
-        gc.collect()
-        gc.freeze()
+        keep_as_is()
 
     # From a call to its child
 
     def _next_child(self) -> Child | None:
-        if self._spares:
-            return self._spares.popleft()
-        self._last_miss = time.monotonic()
-        self._spares_wanted = min(self._spares_wanted + 1, self._plan["ahead"])
-        return self._fork(ahead=False) if self._slots.has_room else None
+        spare = self._spares.take()
+        return self._fork(ahead=False) if spare is None and self._slots.has_room else spare
 
     def _serve_queue(self) -> None:
         while self._queue and (self._spares or self._slots.has_room):
@@ -328,8 +314,7 @@ class Zygote:
     def _end(self, child: Child, record: bytes | None) -> None:
         """Everything of the call is dead: pass on what its pipes still hold, then say how it ended."""
         if child.call is None:
-            self._spares.remove(child)
-            self._spares_refused += 1
+            self._spares.lose(child)
             self._let_die(child)
             return
         for descriptor, stream in (*child.outputs, (child.value, frames.VALUE)):
@@ -365,8 +350,7 @@ class Zygote:
 
     def _discard_spare(self, child: Child) -> None:
         """It speaks before it has a call: nothing of ours does that."""
-        self._spares.remove(child)
-        self._spares_refused += 1
+        self._spares.lose(child)
         self._discard(child)
 
     def _let_die(self, child: Child) -> None:
@@ -410,20 +394,3 @@ class Zygote:
             self._outlet.flush()
         except OSError:
             self._leave()
-
-
-def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Import what calls will need, once for all; the new ones, and those that failed, which is for a call to report."""
-    new: list[str] = []
-    failed: dict[str, str] = {}
-    for name in modules:
-        if name in sys.modules:
-            continue
-        try:
-            __import__(name)
-            new.append(name)
-        except BaseException as error:
-            failed[name] = "%s: %s" % (type(error).__name__, str(error)[:200])
-    gc.collect()
-    gc.freeze()
-    return new, failed
