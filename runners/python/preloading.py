@@ -1,0 +1,37 @@
+"""Importing what calls will need, once for all of them, and leaving what is there as it is for their forks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+
+def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Import these; the new ones, and those that failed, which is for a call to report."""
+    new: list[str] = []
+    failed: dict[str, str] = {}
+    for name in modules:
+        if name in sys.modules:
+            continue
+        try:
+            __import__(name)
+            new.append(name)
+        except BaseException as error:
+            failed[name] = "%s: %s" % (type(error).__name__, str(error)[:200])
+    keep_as_is()
+    return new, failed
+
+
+def keep_as_is() -> None:
+    """Let no collection write to what is there now: each page that is written to after a fork is copied."""
+    gc.collect()
+    gc.freeze()
+
+
+def threads() -> int:
+    """How many there are; only a process with one can be forked safely."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 1

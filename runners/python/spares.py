@@ -1,0 +1,77 @@
+"""Children forked ahead, and how many of them are worth having.
+
+Demand tells: one more whenever a call found none, one fewer after a quiet time, never more than the engine allowed and,
+if it allowed any, never none. When they die before they have a call, something is wrong with this place, and after a
+few of them no more are made: a call that forks its own child will say what it is.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from child import Child
+
+QUIET_S = 10.0
+_MOST_LOST = 3
+
+
+class Spares:
+    """The children that wait for a call, oldest first."""
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._wanted = min(1, most)
+        self._lost = 0
+        self._last_change = time.monotonic()
+        self._children: collections.deque[Child] = collections.deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._children)
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(self._children)
+
+    @property
+    def are_too_few(self) -> bool:
+        """Whether another should be forked when there is time."""
+        return len(self._children) < self._wanted and self._lost < _MOST_LOST
+
+    @property
+    def may_become_fewer(self) -> bool:
+        """Whether a quiet time would change anything."""
+        return self._wanted > 1 and bool(self._children)
+
+    def add(self, child: Child) -> None:
+        """One more is waiting."""
+        self._children.append(child)
+
+    def take(self) -> Child | None:
+        """The one that has waited longest; a call that finds none is noted."""
+        if self._children:
+            return self._children.popleft()
+        self._wanted = min(self._wanted + 1, self._most)
+        self._last_change = time.monotonic()
+        return None
+
+    def lose(self, child: Child) -> None:
+        """It ended, or spoke, before it had a call."""
+        self._children.remove(child)
+        self._lost += 1
+
+    def unwanted(self) -> list[Child]:
+        """After a quiet time, those that are too many now; not ours any more."""
+        if self._wanted <= 1 or time.monotonic() - self._last_change <= QUIET_S:
+            return []
+        self._wanted -= 1
+        self._last_change = time.monotonic()
+        return [self._children.pop() for _ in range(len(self._children) - self._wanted)]
+
+    def give_up(self) -> list[Child]:
+        """All of them; not ours any more."""
+        children, self._children = list(self._children), collections.deque()
+        return children
