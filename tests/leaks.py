@@ -27,8 +27,6 @@ from typing import Final, Literal
 import psutil
 import pytest
 
-from tests.provision import is_in_ci
-
 Traces = dict[str, str]  # what identifies a trace → what to call it
 Look = Callable[[], Traces]
 Scope = Literal["function", "module", "session"]
@@ -81,22 +79,25 @@ def mounts() -> Traces:
 
 
 def cgroups() -> Traces:
-    """The engine's cgroups. Outside CI, where other engines may be at work, those in use are not held to be ours."""
+    """The cgroups of engines that are ours, or dead; another engine at work on this machine has its own."""
     found: Traces = {}
     for directory, names, _ in os.walk(_CGROUPS):
         for name in [name for name in names if name.startswith("sandbox-")]:
             names.remove(name)
-            path = Path(directory, name)
-            if is_in_ci() or not _is_in_use(path):
+            owner = name.split("-")[1]
+            if not owner.isdigit() or not _is_a_stranger(int(owner)):
+                path = Path(directory, name)
                 found[str(path)] = f"cgroup {path}"
     return found
 
 
-def _is_in_use(cgroup: Path) -> bool:
+def _is_a_stranger(pid: int) -> bool:
+    """Whether that process is alive and does not descend from this one."""
     try:
-        return any(members.read_text().strip() for members in cgroup.rglob("cgroup.procs"))
-    except OSError:
-        return True
+        lineage = [pid, *(parent.pid for parent in psutil.Process(pid).parents())]
+    except psutil.NoSuchProcess:
+        return False
+    return os.getpid() not in lineage
 
 
 def temporary_directories() -> Traces:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from typing import Any, Final
@@ -37,13 +38,17 @@ def sandbox(*words: object, env: dict[str, str] | None = None, **options: Any) -
 
 
 def start(*words: object) -> subprocess.Popen[str]:
-    """Start one command line, to be read and signalled while it runs."""
-    return subprocess.Popen(
-        [*COMMAND, *map(str, words)],
-        cwd=ROOT,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
+    """Start one command line, to be read and signalled while it runs; it hears hangups, also where we do not (nohup)."""
+    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(
+            [*COMMAND, *map(str, words)],
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+    finally:
+        signal.signal(signal.SIGHUP, ours)
