@@ -1,0 +1,113 @@
+"""Engines to attack: one of whoever runs the tests, and one of a user that owns nothing here.
+
+As root a box has a user of its own and the kernel's control groups; without root it runs as the engine's own user, and
+usually without groups, so other walls have to hold. An attack that matters is therefore tried on both, by asking for
+the fixture `engine`. Both answer the same question with the same code, `answer`; the second in a process of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from sandbox import Outcome, Sandbox
+from tests.unprivileged import AS_NOBODY
+
+Call = dict[str, Any]
+
+
+class Asked(Protocol):
+    """Answers, for a call that is under way meanwhile, or None, and a call: what the first printed, and the outcome."""
+
+    def __call__(self, first: Call | None, then: Call) -> tuple[str, Outcome]: ...
+
+
+class Engine:
+    """What an attack needs of an engine."""
+
+    def __init__(self, ask: Asked) -> None:
+        self._ask = ask
+
+    def run(self, source: str, args: dict[str, Any] | None = None, **fields: Any) -> Outcome:
+        """The outcome of one call."""
+        return self._ask(None, call(source, args, **fields))[1]
+
+    def value(self, source: str, args: dict[str, Any] | None = None, **fields: Any) -> Any:
+        """What one call returned; an attack that breaks by itself proves nothing."""
+        outcome = self.run(source, args, **fields)
+        assert outcome.status == "ok", outcome.error
+        return outcome.value
+
+    def run_beside(self, first: Call, then: Call) -> tuple[str, Outcome]:
+        """The outcome of a call that ran while `first`, having printed something, went on; and what that printed. They
+        are in one box, which is where a neighbour is nearest."""
+        said, outcome = self._ask(first, then)
+        assert outcome.timing.path == "warm", "it ran in another box: this test can tell nothing"
+        return said, outcome
+
+
+def call(source: str, args: dict[str, Any] | None = None, **fields: Any) -> Call:
+    """One call as a value."""
+    return {"source": source, "args": args or {}, **fields}
+
+
+def answer(engine: Sandbox, first: Call | None, then: Call) -> tuple[str, Outcome]:
+    """See `Asked`. Its source is also the other process's."""
+    if first is None:
+        return "", engine.run(**then)
+    with closing(engine.stream(**first)) as events:
+        printed = getattr(next(events), "text", "")
+        return printed, engine.run(**then)
+
+
+@contextmanager
+def engine_of_ours() -> Iterator[Engine]:
+    """An engine in this process."""
+    with Sandbox() as sandbox:
+        yield _warm(Engine(lambda first, then: answer(sandbox, first, then)))
+
+
+def _warm(engine: Engine) -> Engine:
+    """Open its box now, so that no test pays for it."""
+    engine.value("def tool() -> None: ...")
+    return engine
+
+
+_SCRIPT: Final = f"""
+from __future__ import annotations
+import json, sys
+from contextlib import closing
+from sandbox import Sandbox
+
+{inspect.getsource(answer)}
+
+with Sandbox() as engine:
+    for line in sys.stdin:
+        said, outcome = answer(engine, *json.loads(line))
+        print(json.dumps([said, outcome.to_json()]), flush=True)
+"""
+
+
+@contextmanager
+def engine_without_root(python: Path) -> Iterator[Engine]:
+    """An engine in a process of its own, as nobody."""
+    command = [str(python), "-I", "-c", _SCRIPT]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd="/", **pipes, **AS_NOBODY) as process:
+        yield _warm(Engine(lambda first, then: _ask(process, first, then)))
+
+
+def _ask(process: subprocess.Popen[str], first: Call | None, then: Call) -> tuple[str, Outcome]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([first, then]) + "\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    assert line, "the engine without root has ended; why is on standard error"
+    said, outcome = json.loads(line)
+    return said, Outcome.model_validate_json(outcome)
