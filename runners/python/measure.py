@@ -53,6 +53,12 @@ def status() -> dict[str, str]:
     return found
 
 
+def data_bytes() -> int:
+    """What the kernel counts as this process's data, which is not a call's that is forked from it."""
+    sizes = _read("/proc/self/statm").split()
+    return int(sizes[5]) * resource.getpagesize() if sizes else 0
+
+
 def walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> dict[str, Any]:
     """Everything the receipt says about the inside of this call."""
     inside = namespaces()

@@ -29,7 +29,7 @@ _LIMITS = {
 
 def limit(plan: dict[str, Any]) -> None:
     """The limits that count per process. The guard takes them on itself, for what it forks to have them."""
-    _limit(plan["limits"], held=_data_bytes())
+    _limit(plan["limits"], held=plan["held"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if plan["cpus"]:
         os.sched_setaffinity(0, plan["cpus"])
@@ -73,12 +73,3 @@ def _move_up(descriptor: int) -> int:
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, most - _BELOW_THE_LIMIT)
     os.close(descriptor)
     return moved
-
-
-def _data_bytes() -> int:
-    """What the kernel counts as data of the interpreter."""
-    try:
-        with open("/proc/self/statm") as sizes:
-            return int(sizes.read().split()[5]) * resource.getpagesize()
-    except OSError:
-        return 0

@@ -47,6 +47,7 @@ _DRAIN_S = 0.1
 _READ_SIZE = 1 << 12
 _YOUNG_CALL_S = 0.003
 _CANNOT_FORK = 71
+_REHEARSALS = 3
 
 
 class _Waiting:
@@ -66,6 +67,7 @@ class Zygote:
         self._channel = channel
         self._plan = plan
         plan["call"]["around"] = measure.namespaces()
+        plan["call"]["held"] = measure.data_bytes()
         self._reader = frames.Reader(shelter.region(frames.BUFFER))
         self._outlet = Outlet(channel)
         self._descriptors: list[int] = []
@@ -181,6 +183,7 @@ class Zygote:
 
     def _take_preload(self, said: dict[str, Any]) -> None:
         new, _ = preload(said["modules"])
+        self._plan["call"]["held"] = measure.data_bytes()
         for child in self._spares.give_up() if new else ():
             self._discard(child)
 
@@ -198,8 +201,9 @@ class Zygote:
     def _rehearse(self) -> None:
         """Do once what every child does, so that none has to make, or to make its own, what can be shared."""
         self._has_rehearsed = True
-        call.rehearse()
-        measure.walls(dict(self._plan["call"], workplace=None), None)
+        for _ in range(_REHEARSALS):  # the interpreter rewrites code that runs again and again
+            call.rehearse()
+            measure.walls(dict(self._plan["call"], workplace=None), None)
         keep_as_is()
 
     # From a call to its child
