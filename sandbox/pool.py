@@ -61,9 +61,10 @@ class WarmBox:
         return not self.is_retired and self.conversation.loss is None and self.lent < self.box.capacity
 
     def ensure_slots(self) -> None:
-        """As many slots as calls are under way, and some for the children forked ahead."""
-        wanted = min(self.lent, self.box.capacity) + self.policy.reuse.ahead + _SPARE_SLOTS
-        missing = wanted - self.slots
+        """As many slots as calls are under way, and some for the children forked ahead; those only once the box's first
+        call, which would wait for them, is on its way."""
+        more = self.policy.reuse.ahead + _SPARE_SLOTS if self.slots else 0
+        missing = min(self.lent, self.box.capacity) + more - self.slots
         if missing > 0:
             self._add_slots(missing)
 
@@ -138,6 +139,8 @@ class Pool:
         warm.idle_since = asyncio.get_running_loop().time()
         if warm.is_retired or warm.conversation.loss is not None:
             self.retire(warm)
+        else:
+            warm.ensure_slots()
 
     def retire(self, warm: WarmBox) -> None:
         """Lend it no more; it is closed as soon as nobody uses it."""

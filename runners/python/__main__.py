@@ -1,8 +1,8 @@
 """The runner: the program that runs inside a box, in somebody else's interpreter.
 
-Started as ``python -I -S -B <this folder> CHANNEL [GROUP…]``. CHANNEL is the number of an inherited unix socket, or
-``-`` for standard input and output; each GROUP is a control group's folder that goes when the box goes. Standard
-library only, for Python 3.8 and later.
+Started as ``python -I -S -B <this file> CHANNEL [GROUP…]``; naming the folder works too, but Python then loads first
+what runs folders. CHANNEL is the number of an inherited unix socket, or ``-`` for standard input and output; each GROUP
+is a control group's folder that goes when the box goes. Standard library only, for Python 3.8 and later.
 
     engine → runner   open                        once, first: the walls, what to preload, where packages are
                       call, CHUNK request…        one call; kill, grant (more output wanted)
@@ -18,96 +18,11 @@ code that was preloaded shares this process and could say anything. Foreign code
 a child that holds five pipes of its own (guard.py), and neither this folder nor its modules can be imported by then.
 """
 
-from __future__ import annotations
-
-import binascii
 import os
 import sys
 
-import channel as channels
-import frames
-import preloading
-import zygote
-from leftovers import remove_groups
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
-    from channel import Channel
-
-
-def main(argument: str, *groups: str) -> int:
-    """Open the box, then serve it. Everything of ours is loaded by now: the box does not show this folder."""
-    channel = channels.open_channel(argument)
-    if groups and groups[0].startswith("@"):
-        return _resume(channel, groups[0])
-    try:
-        plan = frames.read_message(channel.read)
-    except (frames.FrameError, OSError):
-        remove_groups(groups)
-        return 1
-    if plan["protocol"] != frames.PROTOCOL:
-        return _fault(channel, "protocol", "this runner speaks protocol %d" % frames.PROTOCOL)
-    refused: dict[str, str] = {}
-    if plan["box"]:
-        import warden
-
-        try:
-            refused = warden.open_box(plan, channel=channel.fileno(), groups=groups)
-        except warden.BoxFault as fault:
-            return _fault(channel, fault.layer, fault.reason)
-    return _serve(channel, plan, refused)
-
-
-def _resume(channel: Channel, told: str) -> int:
-    """Go on where the same program stopped to start again, inside of its box (see warden.py)."""
-    import warden
-
-    try:
-        plan, refused = warden.resume(told)
-    except warden.BoxFault as fault:
-        return _fault(channel, fault.layer, fault.reason)
-    return _serve(channel, plan, refused)
-
-
-def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> NoReturn:
-    _step_aside()
-    os.environ.clear()
-    os.environ.update(plan.get("environment", {}))
-    sys.path += plan.get("packages", ())
-    _, failed = preloading.preload(plan["preload"])
-    walls = plan["call"]
-    walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
-    walls["filter"] = binascii.a2b_base64(walls["filter"])
-    hello = frames.message(
-        "hello",
-        protocol=frames.PROTOCOL,
-        python=sys.version.split()[0],
-        implementation=sys.implementation.name,
-        threads=preloading.threads(),
-        failed=failed,
-        refused=refused,
-    )
-    channel.send([hello])
-    zygote.Zygote(channel, plan).run()
-
-
-def _step_aside() -> None:
-    """Nothing foreign finds our modules: it may have some of the same names. They stay alive in each other's hands."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
-    sys.argv[:] = [""]
-    for name, module in list(sys.modules.items()):
-        if os.path.abspath(getattr(module, "__file__", None) or os.sep).startswith(here + os.sep):
-            del sys.modules[name]
-    sys.modules["__main__"] = type(sys)("__main__")
-
-
-def _fault(channel: Channel, layer: str, reason: str) -> int:
-    channel.send([frames.message("fault", layer=layer, reason=reason)])
-    return 69
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import runner
+
+    sys.exit(runner.main(*sys.argv[1:]))

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import io
 import json
-import linecache
 import os
 import sys
 
@@ -69,7 +68,8 @@ def rehearse() -> None:
     request = json.loads(json.dumps(_REHEARSAL))
     _encoded(_outcome(request))
     sys.modules.pop("rehearse", None)
-    linecache.cache.clear()
+    if "linecache" in sys.modules:
+        sys.modules["linecache"].cache.clear()
     try:
         os.unlink(request["filename"])
     except OSError:
@@ -135,7 +135,8 @@ def _load(source: str, path: str) -> ModuleType:
     os.write(file, data)
     os.close(file)
     name = _module_name(path)
-    linecache.cache[path] = (lambda: source,)  # its form for lines that are had on demand
+    if "linecache" in sys.modules:
+        sys.modules["linecache"].cache[path] = (lambda: source,)  # its form for lines that are had on demand
     module = types.ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module
@@ -145,6 +146,8 @@ def _load(source: str, path: str) -> ModuleType:
 
 def _remember_source(source: str, path: str) -> None:
     """What tracebacks show of the file from now on, whatever the tool made of it, or if no file can be opened."""
+    import linecache
+
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
 
 

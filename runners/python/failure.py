@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
-
 from values import type_name
 
 TYPE_CHECKING = False
@@ -33,6 +31,8 @@ def _errno(error: BaseException) -> int | None:
 
 def _text(error: BaseException, path: str) -> str:
     """The traceback without our frames above the tool's own, which are all there are of a syntax error."""
+    import traceback  # with all that it needs it takes longer to load than most calls
+
     found = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     pending: list[Any] = [found]

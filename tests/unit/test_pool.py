@@ -287,7 +287,7 @@ async def test_a_box_without_a_place_for_the_call_is_lost_not_an_error(world: Wo
 
     await world.lend_once()
     world.box().add_slots = no_place  # type: ignore[method-assign]
-    async with world.lend(), world.lend() as loan:
+    async with world.lend() as loan:
         assert "no place for calls" in str(loan.warm.conversation.loss)
     assert (await world.lend_once()).path == "cold"
 

@@ -67,7 +67,7 @@ class SubprocessBackend(Backend):
             raise BackendUnavailable(f"the interpreter {python} does not start: {error}") from None
         zygote = self._create(group, plan.policy) if group else None
         doors = zygote.doors() if zygote else []
-        again = (str(python), RUNNER) if is_ours else ()
+        again = (str(python), f"{RUNNER}/__main__.py") if is_ours else ()
         return SubprocessBox(
             process,
             channel,

@@ -143,7 +143,7 @@ def spawn(python: Path, runner: Path, *, groups: Sequence[str]) -> tuple[subproc
     ours, theirs = socket.socketpair()
     try:
         process = subprocess.Popen(
-            [python, "-I", "-S", "-B", runner, str(theirs.fileno()), *groups],
+            [python, "-I", "-S", "-B", runner / "__main__.py", str(theirs.fileno()), *groups],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
