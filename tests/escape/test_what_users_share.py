@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from sandbox import Finished, Printed, Sandbox
+from tests.escape.engines import Engine, call
 from tests.unprivileged import AS_NOBODY
 
 HOLD_INOTIFY: Final = """
@@ -60,6 +61,75 @@ def test_a_call_leaves_the_engines_user_its_inotify_instances(unprivileged_pytho
         cwd="/", capture_output=True, text=True, timeout=60, check=False, **AS_NOBODY,
     )  # fmt: skip
     assert int(answer.stdout) >= 0, answer.stderr
+
+
+TAKE: Final = """
+import ctypes, os, signal, socket, time
+
+libc = ctypes.CDLL(None, use_errno=True)
+held = []
+
+def queue_a_signal() -> bool:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    return libc.sigqueue(os.getpid(), signal.SIGRTMIN, None) == 0
+
+def make_a_timer() -> bool:
+    return libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0
+
+def send_descriptors() -> bool:
+    ends, sent = socket.socketpair(), os.open("/dev/null", os.O_RDONLY)
+    held.append(ends)
+    try:
+        socket.send_fds(ends[0], [b"x"], [sent] * 100)
+    except OSError:
+        return False
+    finally:
+        os.close(sent)
+    return True
+
+def tool(what: str, all_of_it: bool) -> int:
+    taken = 0
+    while globals()[what]() and taken < (10**6 if all_of_it else 1):
+        taken += 1
+    print("holding", taken, flush=True)
+    if all_of_it:
+        time.sleep(20)
+    return taken
+"""
+SHARED: Final = ("queue_a_signal", "make_a_timer", "send_descriptors")
+_HOLDS: Final = {"wall": 5}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", SHARED)
+def test_a_call_leaves_its_neighbours_what_the_kernel_counts_per_user(what: str, engine: Engine) -> None:
+    """Signals that wait, and timers, which need one each; and descriptors on their way through a socket."""
+    greedy = call(TAKE, {"what": what, "all_of_it": True}, limits=_HOLDS)
+    said, neighbour = engine.run_beside(greedy, call(TAKE, {"what": what, "all_of_it": False}))
+    assert said.startswith("holding")
+    assert neighbour.value == 1
+
+
+_QUEUE_FROM_OUTSIDE: Final = f"""
+import sys
+from sandbox import Sandbox
+with Sandbox() as engine:
+    events = engine.stream(sys.argv[1], {{"what": "queue_a_signal", "all_of_it": True}}, limits={_HOLDS})
+    next(events)
+    outside = {{}}
+    exec(sys.argv[1], outside)
+    print(outside["queue_a_signal"]())
+    events.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_call_leaves_the_engines_user_its_signals(unprivileged_python: Path) -> None:
+    answer = subprocess.run(
+        [unprivileged_python, "-I", "-c", _QUEUE_FROM_OUTSIDE, TAKE],
+        cwd="/", capture_output=True, text=True, timeout=60, check=False, **AS_NOBODY,
+    )  # fmt: skip
+    assert answer.stdout == "True\n", answer.stderr
 
 
 LOCK: Final = """

@@ -1,0 +1,130 @@
+"""Attack: give oneself more: higher limits, a higher priority, another scheduler, survival when memory runs out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.escape.attempts import ATTEMPT
+from tests.escape.engines import Engine
+
+LIMITS: Final = (
+    "NOFILE",
+    "FSIZE",
+    "CPU",
+    "DATA",
+    "NPROC",
+    "CORE",
+    "MEMLOCK",
+    "MSGQUEUE",
+    "NICE",
+    "RTPRIO",
+    "SIGPENDING",
+)
+RAISE: Final = f"""{ATTEMPT}
+import resource, subprocess
+
+def ways(limit: int, soft: int, hard: int) -> dict:
+    more = resource.RLIM_INFINITY
+    return {{
+        "one more": lambda: resource.setrlimit(limit, (soft, hard + 1)),
+        "soft above hard": lambda: resource.setrlimit(limit, (hard + 1, hard)),
+        "no limit": lambda: resource.setrlimit(limit, (more, more)),
+        "by the guard": lambda: resource.prlimit(1, limit, (soft, hard + 1)),
+        "by prlimit": lambda: resource.prlimit(0, limit, (more, more)),
+    }}
+
+def tool(names: list) -> list:
+    gained = []
+    for name in names:
+        limit = getattr(resource, "RLIMIT_" + name)
+        soft, hard = resource.getrlimit(limit)
+        if hard == resource.RLIM_INFINITY:
+            gained.append(name + " is none")
+            continue
+        for way, act in ways(limit, soft, hard).items():
+            try:
+                act()
+            except (OSError, ValueError):
+                continue
+            if resource.getrlimit(limit)[1] > hard or resource.prlimit(1, limit)[1] > hard:
+                gained.append(name + " " + way)
+    return gained
+"""
+
+
+def test_no_limit_can_be_raised(engine: Engine) -> None:
+    assert engine.value(RAISE, {"names": LIMITS}) == []
+
+
+INHERITED: Final = """
+import os, resource, subprocess
+
+def tool(names: list) -> bool:
+    own = [resource.getrlimit(getattr(resource, "RLIMIT_" + name)) for name in names]
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        theirs = [resource.getrlimit(getattr(resource, "RLIMIT_" + name)) for name in names]
+        os.write(write, b"same" if theirs == own else b"other")
+        os._exit(0)
+    shell = subprocess.run(["sh", "-c", "ulimit -Hn; ulimit -Hf"], capture_output=True, text=True).stdout.split()
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return os.read(read, 10) == b"same" and int(shell[0]) == files
+"""
+
+
+def test_limits_hold_for_what_a_tool_starts(engine: Engine) -> None:
+    assert engine.value(INHERITED, {"names": LIMITS}) is True
+
+
+PRIORITY: Final = f"""{ATTEMPT}
+def ioprio(kind: int) -> None:
+    if libc.syscall({{"x86_64": 251, "aarch64": 30}}[os.uname().machine], 1, 0, kind << 13) < 0:
+        raise OSError(ctypes.get_errno(), "")
+
+def tool() -> list:
+    ways = {{
+        "nice": lambda: os.nice(-5),
+        "priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, -20),
+        "first in, first out": lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50)),
+        "round robin": lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1)),
+        "disk in real time": lambda: ioprio(1),
+    }}
+    return [name for name, way in ways.items() if attempt(way) == "done"]
+"""
+
+
+def test_no_priority_above_others_can_be_taken(engine: Engine) -> None:
+    assert engine.value(PRIORITY) == []
+
+
+LAST_TO_GO: Final = f"""{ATTEMPT}
+def spare(score: str) -> None:
+    with open("/proc/self/oom_score_adj", "w") as own:
+        own.write(score)
+
+def tool() -> list:
+    before = int(open("/proc/self/oom_score_adj").read())
+    for score in ("-1000", "-1", "0", "1", str(before - 1)):
+        attempt(spare, score)
+    return [before, int(open("/proc/self/oom_score_adj").read())]
+"""
+
+
+@pytest.mark.root
+def test_a_tool_cannot_make_itself_the_last_to_go_when_the_host_runs_out_of_memory(ours: Engine) -> None:
+    """It shall go before the host's own programs. Root can make that the least that a process may say of itself."""
+    before, after = ours.value(LAST_TO_GO)
+    assert after >= before
+
+
+def test_a_tool_goes_before_the_hosts_programs_when_memory_runs_out(engine: Engine) -> None:
+    """Unless, where the engine is not root, it says otherwise itself."""
+    assert engine.value(LAST_TO_GO)[0] > int(Path("/proc/self/oom_score_adj").read_text())
+
+
+def test_a_tool_cannot_go_after_the_engine(engine: Engine) -> None:
+    assert engine.value(LAST_TO_GO)[1] >= int(Path("/proc/self/oom_score_adj").read_text())
