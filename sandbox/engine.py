@@ -23,6 +23,7 @@ from weakref import WeakSet
 
 from sandbox.admission import Admission
 from sandbox.backends.base import Backend, BoxPlan
+from sandbox.backends.remedies import missing_walls
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
 from sandbox.calls.replies import aside_when_large
 from sandbox.calls.request import box_environment, build_request, lowered_limits, preloadable
@@ -245,6 +246,9 @@ async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput |
     )
     ending = await watcher.watch()
     call.clock.mark("ended")
+    fault = loan.warm.conversation.fault
+    if fault is not None and watcher.call.started is None:
+        raise missing_walls([fault.layer], policy=call.policy, reason=fault.reason)
     if ending.was_lost and watcher.call.started is None and ending.stopped_for is None:
         raise _NeverStarted(_last_seen(loan.warm))
     verdict = judge(ending)

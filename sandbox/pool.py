@@ -23,6 +23,7 @@ from sandbox.wire.conversation import Conversation, RunningCall, WallFault
 from sandbox.wire.messages import Hello
 
 _SPARE_SLOTS: Final = 2
+_WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
 _SWEEP_S: Final = 1.0
 _OPENING_S: Final = 60.0
 
@@ -232,6 +233,8 @@ class Pool:
                 hello = await conversation.open(
                     box.walls, preload=plan.preload, environment=plan.environment, ahead=ahead
                 )
+            if not plan.is_plain:
+                _refuse_without_walls(hello, policy=plan.policy)
         except BaseException as error:
             last_words = await asyncio.shield(self._closed(box, conversation))
             raise _explained(error, policy=plan.policy, last_words=last_words) from None
@@ -274,6 +277,13 @@ async def _close(box: Box, conversation: Conversation) -> str:
     last_words = await box.close()
     conversation.close()
     return last_words
+
+
+def _refuse_without_walls(hello: Hello, *, policy: Policy) -> None:
+    """A box that was to be walled and is not must not pass for one, whatever its policy requires."""
+    missing: list[str] = [layer for layer in _WALLS if layer in hello.refused]
+    if missing:
+        raise missing_walls(missing, policy=policy, reason=hello.refused[missing[0]])
 
 
 def _explained(error: BaseException, *, policy: Policy, last_words: str) -> BaseException:

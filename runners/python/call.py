@@ -15,6 +15,7 @@ function has returned.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -33,6 +34,7 @@ _MAX_MESSAGE = 4096
 _ENOUGH_FRAMES = 2000
 _MAX_EXIT_CODE = 1 << 31
 _HEAD = 4
+_FIRST_OF_TOOL = 3
 _REHEARSAL: dict[str, Any] = {
     "source": "def rehearse(text: str) -> dict:\n    return {'text': text.upper(), 'n': [1, 2.5, None, True]}\n",
     "filename": "rehearse.py",
@@ -50,7 +52,7 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     streams: list[Any] = [sys.stdout, sys.stderr]
     _enter_environment(request["environment"])
     _reseed()
-    reply = _outcome(request)
+    reply = _outcome(request, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
     for stream in (*streams, vars(sys).get("stdout"), vars(sys).get("stderr")):
@@ -66,7 +68,7 @@ def rehearse() -> None:
     """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then. Where
     nothing can be written, what an exception takes is rehearsed instead."""
     request = json.loads(json.dumps(_REHEARSAL))
-    _encoded(_outcome(request))
+    _encoded(_outcome(request, _FIRST_OF_TOOL))
     sys.modules.pop("rehearse", None)
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache.clear()
@@ -112,7 +114,7 @@ def _reseed() -> None:
         numpy.random.seed()
 
 
-def _outcome(request: dict[str, Any]) -> dict[str, Any]:
+def _outcome(request: dict[str, Any], descriptor: int) -> dict[str, Any]:
     path = os.path.join(os.getcwd(), request["filename"])
     try:
         function = getattr(_load(request["source"], path), request["entry"])
@@ -122,8 +124,9 @@ def _outcome(request: dict[str, Any]) -> dict[str, Any]:
     except SystemExit as stop:
         return _exited(stop)
     except BaseException as error:
-        _remember_source(request["source"], path)
-        return failure.describe(error, path, max_message=_MAX_MESSAGE, max_traceback=_MAX_TRACEBACK)
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            os.closerange(_FIRST_OF_TOOL, descriptor)  # the call is over, and to tell of it takes some
+        return failure.describe(error, path, request["source"], max_message=_MAX_MESSAGE, max_traceback=_MAX_TRACEBACK)
 
 
 def _load(source: str, path: str) -> ModuleType:
@@ -142,13 +145,6 @@ def _load(source: str, path: str) -> ModuleType:
     sys.modules[name] = module
     exec(compile(data, path, "exec", dont_inherit=True), module.__dict__)
     return module
-
-
-def _remember_source(source: str, path: str) -> None:
-    """What tracebacks show of the file from now on, whatever the tool made of it, or if no file can be opened."""
-    import linecache
-
-    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
 
 
 def _module_name(path: str) -> str:

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def describe(error: BaseException, path: str, *, max_message: int, max_traceback: int) -> dict[str, Any]:
+def describe(error: BaseException, path: str, source: str, *, max_message: int, max_traceback: int) -> dict[str, Any]:
     """The reply for an exception of any kind, however hostile its class; texts are bounded, keeping their ends."""
     return {
         "kind": "exception",
         "error": {
             "type": type_name(type(error)),
             "message": _cut(_guarded(lambda: str(error)), max_message),
-            "traceback": _cut(_guarded(lambda: _text(error, path)), max_traceback),
+            "traceback": _cut(_guarded(lambda: _text(error, path, source)), max_traceback),
         },
         "memory": issubclass(type(error), MemoryError),
         "errno": _errno(error),
@@ -29,10 +29,13 @@ def _errno(error: BaseException) -> int | None:
     return number if type(number) is int and 0 <= number < 4096 else None
 
 
-def _text(error: BaseException, path: str) -> str:
+def _text(error: BaseException, path: str, source: str) -> str:
     """The traceback without our frames above the tool's own, which are all there are of a syntax error."""
+    import linecache
     import traceback  # with all that it needs it takes longer to load than most calls
 
+    # What is shown of the file, whatever the tool made of it, or if no file can be opened any more.
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     found = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     pending: list[Any] = [found]

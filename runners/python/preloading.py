@@ -6,6 +6,15 @@ import gc
 import os
 import sys
 
+import call
+import measure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_REHEARSALS = 3
+
 
 def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
     """Import these; the new ones, and those that failed, which is for a call to report."""
@@ -21,6 +30,15 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
             failed[name] = "%s: %s" % (type(error).__name__, str(error)[:200])
     keep_as_is()
     return new, failed
+
+
+def rehearse(plan: dict[str, Any]) -> None:
+    """Do what every child does, so that none has to make, or to make its own, what can be shared. More than once,
+    because the interpreter rewrites code that runs again and again."""
+    for _ in range(_REHEARSALS):
+        call.rehearse()
+        measure.walls(dict(plan, workplace=None), None)
+    keep_as_is()
 
 
 def keep_as_is() -> None:

@@ -80,10 +80,25 @@ def _step_aside() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
     sys.argv[:] = [""]
+    getattr(sys, "orig_argv", []).clear()
+    _forget_arguments()
     for name, module in list(sys.modules.items()):
         if os.path.abspath(getattr(module, "__file__", None) or os.sep).startswith(here + os.sep):
             del sys.modules[name]
     sys.modules["__main__"] = type(sys)("__main__")
+
+
+def _forget_arguments() -> None:
+    """/proc shows every process in the box what this one was started with: where we are installed, and our groups."""
+    try:
+        with open("/proc/self/stat") as file:
+            start, end = (int(place) for place in file.read().rpartition(")")[2].split()[45:47])
+    except (OSError, ValueError):
+        return
+    if 0 < start < end:
+        import ctypes
+
+        ctypes.memset(start, 0, end - start)
 
 
 def _fault(channel: Channel, layer: str, reason: str) -> int:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _HIGH, _BELOW_THE_LIMIT = 1024, 4
+# Waiting signals, timers and message queues are counted per user and namespace. A core of one byte is none, and unlike
+# none at all, it is not handed to a program of the host's either.
+_ALWAYS = {"RLIMIT_CORE": 1, "RLIMIT_SIGPENDING": 256, "RLIMIT_MSGQUEUE": 819200}
 _LIMITS = {
     "open_files": resource.RLIMIT_NOFILE,
     "file_size": resource.RLIMIT_FSIZE,
@@ -30,7 +33,9 @@ _LIMITS = {
 def limit(plan: dict[str, Any]) -> None:
     """The limits that count per process. The guard takes them on itself, for what it forks to have them."""
     _limit(plan["limits"], held=plan["held"])
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, value in _ALWAYS.items():
+        if hasattr(resource, kind):
+            resource.setrlimit(getattr(resource, kind), (value, value))
     if plan["cpus"]:
         os.sched_setaffinity(0, plan["cpus"])
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 
+import frames
 import workplace
 
 IS_LINUX = sys.platform == "linux"
@@ -39,13 +40,19 @@ def fork(namespaces: Sequence[str]) -> int:
     return clone.fork(namespaces) if namespaces else os.fork()
 
 
+def fault(namespaces: Sequence[str], error: OSError) -> bytes:
+    """What is said when no child can be forked: which kind of namespace is not to be had, if that is why."""
+    refused = clone.refused(namespaces) if namespaces else {}
+    layer, reason = next(iter(refused.items()), ("processes", str(error)))
+    return frames.message("fault", layer=layer + "_namespace" if refused else layer, reason=reason)
+
+
 def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
     """All walls of the plan around this process; what Landlock restricts, if it does. `WallFault` names what failed."""
     if not IS_LINUX:
         _attempt("workplace", workplace.enter, plan["home"])
         return None
     kinds = plan["namespaces"]
-    _raise_oom_score()
     _attempt("user_namespace", _become_the_user, plan)
     die_with_parent(signal.SIGKILL if "pid" in kinds else signal.SIGTERM)
     if "mount" in kinds:
@@ -60,25 +67,11 @@ def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
         _attempt("uts_namespace", _name_the_host, b"sandbox")
     _attempt("no_new_privs", calls.prctl, _PR_SET_NO_NEW_PRIVS, 1)
     calls.prctl(_PR_SET_DUMPABLE, 0)
-    report: dict[str, object] | None = _attempt("landlock", _restrict_files, plan["landlock"])
+    report: dict[str, object] | None = _attempt("landlock", _restrict_files, plan["landlock"], plan["home"])
     _attempt("capabilities", capabilities.drop_all)
     if plan["filter"]:
         _attempt("seccomp", seccomp.install, plan["filter"])
     return report
-
-
-def _raise_oom_score() -> None:
-    """When the host runs out of memory, a call goes before the host's own programs."""
-    try:
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    except OSError:
-        return
-    try:
-        os.write(descriptor, b"800")
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
 
 
 def adopt_orphans() -> None:
@@ -157,10 +150,11 @@ def _name_the_host(name: bytes) -> None:
     calls.check(calls.libc.sethostname(name, len(name)), "sethostname")
 
 
-def _restrict_files(wanted: dict[str, Any] | None) -> dict[str, object] | None:
+def _restrict_files(wanted: dict[str, Any] | None, home: str | None) -> dict[str, object] | None:
+    """To what the plan names, and to a folder that was made for this call alone."""
     if not wanted:
         return None
     rules = [(path, landlock.READ_EXECUTE) for path in wanted["execute"]]
-    rules += [(path, landlock.READ_WRITE) for path in wanted["write"]]
+    rules += [(path, landlock.READ_WRITE) for path in (*wanted["write"], *([home] if home else ()))]
     report = landlock.restrict(rules, network=wanted["network"])
     return report if report["abi"] else None

@@ -20,6 +20,9 @@ import os
 import select
 import signal
 
+import ending
+import walls
+import workplace
 from kernel import calls, capabilities, clone, mounts, seccomp
 from leftovers import remove_groups
 
@@ -52,6 +55,8 @@ def open_box(whole: dict[str, Any], *, channel: int, groups: Sequence[str]) -> d
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
+    if "pid" not in plan["namespaces"]:
+        walls.adopt_orphans()
     try:
         pid, namespaces, refused = _fork(plan["namespaces"])
     except OSError:
@@ -65,7 +70,13 @@ def open_box(whole: dict[str, Any], *, channel: int, groups: Sequence[str]) -> d
             os.close(descriptor)
         os.open(os.devnull, os.O_RDONLY)
         return _move_in(whole, namespaces, refused, channel)
-    return _watch(pid, wake_read, channel, groups)
+    os.close(channel)
+    status = _watch(pid, wake_read)
+    if "pid" not in namespaces:
+        ending.end_descendants()
+        workplace.remove_left(whole["call"], os.getpid())
+    remove_groups(groups)
+    os._exit(os.WTERMSIG(status) + 128 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
 def _fork(wanted: list[str]) -> tuple[int, list[str], dict[str, str]]:
@@ -78,9 +89,8 @@ def _fork(wanted: list[str]) -> tuple[int, list[str], dict[str, str]]:
         return clone.fork(granted), granted, refused
 
 
-def _watch(pid: int, wake: int, channel: int, groups: Sequence[str]) -> NoReturn:
-    """Wait for the zygote's end or our owner's, then leave nothing behind."""
-    os.close(channel)
+def _watch(pid: int, wake: int) -> int:
+    """Wait for the zygote's end or our owner's; how the zygote ended."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(wake, select.POLLIN)
@@ -93,8 +103,7 @@ def _watch(pid: int, wake: int, channel: int, groups: Sequence[str]) -> NoReturn
         else:
             done, code = os.waitpid(pid, os.WNOHANG)
             status = code if done else None
-    remove_groups(groups)
-    os._exit(os.WTERMSIG(status) + 128 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+    return status
 
 
 def _was_told_to_end(wake: int, ready: dict[int, int]) -> bool:
@@ -106,6 +115,7 @@ def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, st
     plan = whole["box"]
     for door in plan["doors"]:
         _attempt("cgroup", _enter, door)
+    _raise_oom_score()
     os.setsid()
     os.umask(0o077)
     layers = {kind + "_namespace": reason for kind, reason in refused.items()}
@@ -116,7 +126,7 @@ def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, st
         _attempt("mount_namespace", _build_tree, plan)
     if plan["identity"] != user and "user" not in namespaces:
         _attempt("own_uid", _become, user)
-    if plan["again"]:
+    if plan["again"] and "mount" in namespaces:
         _start_again(whole, layers, channel)
     settle_in(plan)
     return layers
@@ -161,6 +171,20 @@ def _attempt(layer: str, build: Callable[..., None], *args: Any) -> None:
         build(*args)
     except OSError as error:
         raise BoxFault(layer, "%s: %s" % (build.__name__.strip("_"), error)) from error
+
+
+def _raise_oom_score() -> None:
+    """When memory runs out, boxes go before the host's own programs; what root sets, a tool cannot lower."""
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, b"800")
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def _enter(door: str) -> None:

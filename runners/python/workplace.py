@@ -22,7 +22,24 @@ def choose(plan: dict[str, Any]) -> str | None:
     """A new folder's path for a call that gets no tmpfs; not made yet."""
     if "mount" in plan["namespaces"]:
         return None
-    return os.path.join(str(plan.get("folder") or "/tmp"), PREFIX + os.urandom(8).hex())
+    return os.path.join(parent(plan), prefix(os.getppid()) + os.urandom(8).hex())
+
+
+def parent(plan: dict[str, Any]) -> str:
+    """Where such folders are made."""
+    return str(plan.get("folder") or "/tmp")
+
+
+def prefix(warden: int) -> str:
+    """How the names of a box's folders begin, so that its warden can find those that are left."""
+    return "%s%d-" % (PREFIX, warden)
+
+
+def remove_left(plan: dict[str, Any], warden: int) -> None:
+    """Remove what a box left, all of its processes being gone."""
+    for name in os.listdir(parent(plan)):
+        if name.startswith(prefix(warden)):
+            remove(os.path.join(parent(plan), name))
 
 
 def enter(path: str) -> None:

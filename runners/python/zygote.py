@@ -18,7 +18,6 @@ import os
 import signal
 import time
 
-import call
 import call_pipes as pipes
 import child as children
 import ending
@@ -28,9 +27,10 @@ import measure
 import shelter
 import walls
 import workplace
+from call import open_streams
 from loop import Loop
 from outlet import Outlet
-from preloading import keep_as_is, preload
+from preloading import preload, rehearse
 from slots import Slots
 from spares import QUIET_S, Spares
 from watch import Watch
@@ -47,7 +47,6 @@ _DRAIN_S = 0.1
 _READ_SIZE = 1 << 12
 _YOUNG_CALL_S = 0.003
 _CANNOT_FORK = 71
-_REHEARSALS = 3
 
 
 class _Waiting:
@@ -91,7 +90,7 @@ class Zygote:
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
         pipes.keep_numbers_free()
-        call.open_streams()
+        open_streams()
         wake, wake_write = os.pipe()
         for end in (wake, wake_write):
             os.set_blocking(end, False)
@@ -127,7 +126,8 @@ class Zygote:
 
     def _use_idle_time(self) -> None:
         if not self._has_rehearsed:
-            self._rehearse()
+            self._has_rehearsed = True
+            rehearse(self._plan["call"])
         elif self._wants_spare():
             self._spares.add(self._fork(ahead=True))
         else:
@@ -198,14 +198,6 @@ class Zygote:
         self._slots.release(said["slot"], retire=said["retire"])
         self._serve_queue()
 
-    def _rehearse(self) -> None:
-        """Do once what every child does, so that none has to make, or to make its own, what can be shared."""
-        self._has_rehearsed = True
-        for _ in range(_REHEARSALS):  # the interpreter rewrites code that runs again and again
-            call.rehearse()
-            measure.walls(dict(self._plan["call"], workplace=None), None)
-        keep_as_is()
-
     # From a call to its child
 
     def _next_child(self) -> Child | None:
@@ -228,7 +220,8 @@ class Zygote:
         try:
             child = children.fork(self._plan["call"], slot=slot, doors=self._slots.doors(slot), ahead=ahead)
         except OSError as error:
-            os.write(2, ("fork: %s\n" % error).encode())
+            self._outlet.say(walls.fault(self._plan["call"]["namespaces"], error))
+            self._flush()
             os._exit(_CANNOT_FORK)
         self._loop.on_readable(child.status, lambda: self._hear_guard(child))
         return child
@@ -336,8 +329,6 @@ class Zygote:
         child.has_ended = True
         if not guard.is_first(self._plan["call"]):
             ending.end_descendants(besides=self._guards())
-        if child.home:
-            workplace.remove(child.home)
         return status, spent
 
     # The ends of children
@@ -363,16 +354,22 @@ class Zygote:
             self._loop.forget(descriptor)
             os.close(descriptor)
         if child.has_ended or ending.is_reaped(child.pid):
-            self._slots.vacate(child.slot)
+            self._bury(child)
         else:
             self._dying[child.pid] = child
+
+    def _bury(self, child: Child) -> None:
+        """It is reaped: its slot is free, and its folder, whose last part its guard may not remove, can go."""
+        self._slots.vacate(child.slot)
+        if child.home:
+            workplace.remove(child.home)
 
     def _reap(self, wake: int) -> None:
         if signal.SIGTERM in os.read(wake, _READ_SIZE):
             self._leave()
         for pid in list(self._dying):
             if os.waitpid(pid, os.WNOHANG)[0]:
-                self._slots.vacate(self._dying.pop(pid).slot)
+                self._bury(self._dying.pop(pid))
         self._serve_queue()
 
     def _guards(self) -> set[int]:

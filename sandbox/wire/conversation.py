@@ -95,6 +95,8 @@ class Conversation:
         self._taken_slots: set[int] = set()
         self._next_id = 1
         self.loss: BoxLost | None = None
+        self.fault: WallFault | None = None
+        """The wall that could not be put up, where that is why the box is lost."""
         self.on_loss: Callable[[], None] | None = None
 
     @property
@@ -208,10 +210,10 @@ class Conversation:
             self._take_returned(said)
         elif isinstance(said, Ended):
             self._take_ended(said)
-        elif self._hello.done():
-            raise ProtocolError(f"a box said {said.type} twice")
         elif isinstance(said, Fault):
             self._lose(WallFault(said.layer, said.reason))
+        elif self._hello.done():
+            raise ProtocolError(f"a box said {said.type} twice")
         elif said.protocol != frames.PROTOCOL:
             raise ProtocolError(f"the runner speaks protocol {said.protocol}, the engine {frames.PROTOCOL}")
         else:
@@ -287,6 +289,7 @@ class Conversation:
         if self.loss is not None:
             return
         self.loss = reason if isinstance(reason, BoxLost) else BoxLost(str(reason))
+        self.fault = reason if isinstance(reason, WallFault) else None
         if not self._hello.done():
             self._hello.set_exception(reason)
             self._hello.exception()  # it may be that nobody waits for it yet

@@ -38,7 +38,7 @@ def sandbox(*words: object, env: dict[str, str] | None = None, **options: Any) -
 
 
 def start(*words: object) -> subprocess.Popen[str]:
-    """Start one command line, to be read and signalled while it runs; it hears hangups, also where we do not (nohup)."""
+    """Start one command line, to be read and signalled while it runs. It hears hangups, also where we do not."""
     ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         return subprocess.Popen(

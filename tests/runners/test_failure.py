@@ -24,9 +24,9 @@ def raised_by(source: str, path: str = PATH) -> BaseException:
     raise AssertionError("nothing was raised")
 
 
-def described(error: BaseException, path: str = PATH) -> ExceptionReply:
+def described(error: BaseException, path: str = PATH, source: str = "") -> ExceptionReply:
     """The description as the engine reads it."""
-    told = failure.describe(error, path, max_message=MESSAGE, max_traceback=TRACEBACK)
+    told = failure.describe(error, path, source, max_message=MESSAGE, max_traceback=TRACEBACK)
     reply = parse_reply(json.dumps(told).encode("ascii"))
     assert isinstance(reply, ExceptionReply)
     assert len(reply.error.message) <= MESSAGE + 100
@@ -48,8 +48,9 @@ def test_frames_below_the_tool_stay() -> None:
 
 def test_the_lines_of_the_tool_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "tool.py"
-    path.write_text("text = 'a'\nint(text)\n")
-    assert "int(text)" in described(raised_by(path.read_text(), str(path)), str(path)).error.traceback
+    path.write_text("another = 'file'\nby = 'now'\n")
+    source = "text = 'a'\nint(text)\n"
+    assert "int(text)" in described(raised_by(source, str(path)), str(path), source).error.traceback
 
 
 def test_a_syntax_error_shows_its_place_and_none_of_our_frames() -> None:

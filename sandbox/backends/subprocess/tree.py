@@ -26,7 +26,8 @@ TOOL_USER: Final = (1000, 1000)
 
 _READ_ONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _FILES: Final = _READ_ONLY | _NOSUID | _NODEV
-_DEVICE: Final = _NOSUID | _NOEXEC
+_DEVICE: Final = _READ_ONLY | _NOSUID | _NOEXEC
+"""Devices can be written to all the same; their files' times and modes, which are the host's, stay as they are."""
 
 _SYSTEM: Final = (
     "/usr/bin",

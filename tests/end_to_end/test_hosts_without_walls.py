@@ -1,0 +1,127 @@
+"""A host that forbids user namespaces: policies that need walls are refused, those that do not get limits and filters.
+
+Such a host is made here: a namespace of the test's own whose limit of further ones is set to zero, as an administrator
+would for the whole machine with `sysctl user.max_user_namespaces=0`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.unprivileged import AS_NOBODY
+
+pytestmark = pytest.mark.slow
+
+_SCRIPT: Final = r"""
+import ctypes, json, os, sys
+uid, gid = os.geteuid(), os.getegid()
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x10000000) == 0, os.strerror(ctypes.get_errno())
+for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)
+with open("/proc/sys/user/max_user_namespaces", "w") as file:
+    file.write("0")
+
+from sandbox import IsolationUnavailable, Sandbox
+
+SOURCE = '''
+import os, socket
+
+def tool(way: str) -> object:
+    print("printed")
+    if way == "loop":
+        while True:
+            pass
+    if way == "inet":
+        return socket.socket(socket.AF_INET).fileno()
+    if way == "orphan":
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                open("alive", "w").close()
+                while True:
+                    pass
+            os._exit(0)
+        os.wait()
+    return [os.getcwd(), sorted(os.environ), os.path.exists("/etc/shadow") and os.access("/etc/shadow", os.R_OK)]
+'''
+found = {}
+with Sandbox() as sandbox:
+    try:
+        sandbox.run(SOURCE, {"way": "tell"})
+    except IsolationUnavailable as refusal:
+        found["default"] = [list(refusal.missing), refusal.remedy]
+    sandbox.prepare(SOURCE, policy=sys.argv[1])
+    for way in ("tell", "inet", "orphan", "loop"):
+        outcome = sandbox.run(SOURCE, {"way": way}, policy=sys.argv[1], limits={"wall": 2})
+        found[way] = json.loads(outcome.to_json())
+print(json.dumps(found))
+"""
+_POLICY: Final = """
+description = "What is accepted where there are no walls."
+
+[isolation]
+minimum = "plain"
+require = []
+"""
+
+
+@pytest.fixture(scope="module")
+def found(unprivileged_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What happened there."""
+    policy = unprivileged_python.parents[1] / "no_walls.toml"
+    policy.write_text(_POLICY)
+    policy.chmod(0o644)
+    answer = subprocess.run(
+        [unprivileged_python, "-I", "-c", _SCRIPT, policy],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **AS_NOBODY,
+    )
+    assert answer.returncode == 0, answer.stderr
+    told: dict[str, Any] = json.loads(answer.stdout)
+    return told
+
+
+def test_a_policy_that_requires_walls_is_refused_with_the_remedy(found: dict[str, Any]) -> None:
+    missing, remedy = found["default"]
+    assert missing[0] == "user_namespace"
+    assert "user.max_user_namespaces" in remedy
+
+
+def test_a_policy_that_accepts_it_runs_and_the_receipt_says_how(found: dict[str, Any]) -> None:
+    outcome = found["tell"]
+    assert outcome["status"] == "ok", outcome["error"]
+    receipt = outcome["receipt"]
+    assert receipt["isolation"] == "plain"
+    assert not receipt["layers"]["pid_namespace"]["in_force"]
+    assert receipt["layers"]["seccomp"]["in_force"]
+    assert receipt["layers"]["no_new_privs"]["in_force"]
+    assert any("plain" in note for note in receipt["notes"])
+
+
+def test_the_tool_still_has_a_folder_and_an_environment_of_its_own(found: dict[str, Any]) -> None:
+    folder, names, reads_secrets = found["tell"]["value"]
+    assert "/sandbox-" in folder
+    assert not Path(folder).exists()
+    assert "SANDBOX_CALL_ID" in names
+    assert "USER" not in names
+    assert reads_secrets is False
+
+
+def test_without_a_network_of_its_own_it_has_no_network_sockets(found: dict[str, Any]) -> None:
+    assert found["inet"]["status"] == "exception", found["inet"]
+
+
+def test_time_runs_out_and_everything_is_killed(found: dict[str, Any]) -> None:
+    assert (found["loop"]["status"], found["loop"]["stdout"]["text"]) == ("timeout", "printed\n")
+    assert found["orphan"]["status"] == "ok", found["orphan"]
