@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import os
+import signal
 import sys
 
 import channel as channels
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 def main(argument: str, *groups: str) -> int:
     """Open the box, then serve it. Everything of ours is loaded by now: the box does not show this folder."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # what the engine's own thread holds back is no concern of ours
     channel = channels.open_channel(argument)
     if groups and groups[0].startswith("@"):
         return _resume(channel, groups[0])

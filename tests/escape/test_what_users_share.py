@@ -97,7 +97,8 @@ def test_a_call_leaves_its_neighbours_what_the_kernel_counts_per_user(what: str,
 
 
 _QUEUE_FROM_OUTSIDE: Final = f"""
-import sys
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])  # in all threads, before there are others
 from sandbox import Sandbox
 with Sandbox() as engine:
     events = engine.stream(sys.argv[1], {{"what": "queue_a_signal", "all_of_it": True}}, limits={_HOLDS})
