@@ -62,7 +62,8 @@ def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
     if "network" in kinds:
         _attempt("network_namespace", loopback.raise_loopback)
     if "user" in kinds:
-        _bound_what_users_share()
+        # Counted per user, over all namespaces: one call must not take them from others.
+        tell_kernel("/proc/sys/user/max_inotify_instances", "8")
     if "uts" in kinds:
         _attempt("uts_namespace", _name_the_host, b"sandbox")
     _attempt("no_new_privs", calls.prctl, _PR_SET_NO_NEW_PRIVS, 1)
@@ -132,14 +133,14 @@ def _mount_workplace(plan: dict[str, Any]) -> None:
         mounts.proc()
 
 
-def _bound_what_users_share() -> None:
-    """The kernel counts inotify instances per user, over all namespaces: one call must not take them from others."""
+def tell_kernel(path: str, text: str) -> None:
+    """Write to a file of /proc, where it is there and may be written to."""
     try:
-        descriptor = os.open("/proc/sys/user/max_inotify_instances", os.O_WRONLY)
+        descriptor = os.open(path, os.O_WRONLY)
     except OSError:
         return
     try:
-        os.write(descriptor, b"8")
+        os.write(descriptor, text.encode())
     except OSError:
         pass
     finally:

@@ -115,7 +115,8 @@ def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, st
     plan = whole["box"]
     for door in plan["doors"]:
         _attempt("cgroup", _enter, door)
-    _raise_oom_score()
+    # When memory runs out, boxes go before the host's own programs; what root sets, a tool cannot lower.
+    walls.tell_kernel("/proc/self/oom_score_adj", "800")
     os.setsid()
     os.umask(0o077)
     layers = {kind + "_namespace": reason for kind, reason in refused.items()}
@@ -171,20 +172,6 @@ def _attempt(layer: str, build: Callable[..., None], *args: Any) -> None:
         build(*args)
     except OSError as error:
         raise BoxFault(layer, "%s: %s" % (build.__name__.strip("_"), error)) from error
-
-
-def _raise_oom_score() -> None:
-    """When memory runs out, boxes go before the host's own programs; what root sets, a tool cannot lower."""
-    try:
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    except OSError:
-        return
-    try:
-        os.write(descriptor, b"800")
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
 
 
 def _enter(door: str) -> None:

@@ -24,25 +24,12 @@ from sandbox.pool import WarmBox
 from sandbox.ports import Reading
 from sandbox.wire.conversation import RunningCall
 from sandbox.wire.frames import Stream
-from sandbox.wire.messages import Ended, ValueReply
+from sandbox.wire.messages import NO_END, Ended, ValueReply
 
 _GRACE_S: Final = 2.0
 _LINGER_S: Final = 0.25
 _BURST_S: Final = 0.25
 _LEAST_CPU_CHECK_S: Final = 0.02
-
-
-_NOT_YET: Final = Ended(
-    type="ended",
-    id=0,
-    exit_code=None,
-    signal=None,
-    cpu_s=None,
-    max_rss=None,
-    bytes_free=None,
-    inodes_free=None,
-    killed_by=None,
-)
 
 
 class OnOutput(Protocol):
@@ -106,7 +93,7 @@ class Watcher:
             await _settled(self.call.ended)
             raise
         return Ending(
-            ended=_NOT_YET if is_enough or self._has_lingered else self.call.ended.result(),
+            ended=NO_END if is_enough or self._has_lingered else self.call.ended.result(),
             value=bytes(self.call.value),
             limits=self._policy.limits,
             reading=self.reading,

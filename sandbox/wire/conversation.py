@@ -25,23 +25,12 @@ from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, Slot
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
-from sandbox.wire.messages import Ended, Fault, Hello, Returned, Started, parse_message
+from sandbox.wire.messages import NO_END, Ended, Fault, Hello, Returned, Started, parse_message
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
-_LOST = Ended(
-    type="ended",
-    id=0,
-    exit_code=None,
-    signal=None,
-    cpu_s=None,
-    max_rss=None,
-    bytes_free=None,
-    inodes_free=None,
-    killed_by=None,
-)
 
 
 Result = TypeVar("Result")
@@ -295,7 +284,7 @@ class Conversation:
             self._hello.exception()  # it may be that nobody waits for it yet
         for call in list(self._calls.values()):
             call.was_lost = True
-            _finish(call.ended, _LOST)
+            _finish(call.ended, NO_END)
             _finish(call.told, None)
         self._calls.clear()
         if self.on_loss is not None:

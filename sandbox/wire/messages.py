@@ -6,7 +6,7 @@ Each direction is a closed set told apart by `type`; an unknown type, a missing,
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -75,6 +75,19 @@ class Ended(_Said):
     inodes_free: _Count | None
     killed_by: Literal["engine", "memory", "cpu", "processes"] | None
 
+
+NO_END: Final = Ended(
+    type="ended",
+    id=0,
+    exit_code=None,
+    signal=None,
+    cpu_s=None,
+    max_rss=None,
+    bytes_free=None,
+    inodes_free=None,
+    killed_by=None,
+)
+"""Nothing is known of a call's end: it was lost, or is not over yet."""
 
 FromBox = Annotated[Hello | Fault | Started | Returned | Ended, Field(discriminator="type")]
 _FROM_BOX: TypeAdapter[Hello | Fault | Started | Returned | Ended] = TypeAdapter(FromBox)
