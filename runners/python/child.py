@@ -32,6 +32,7 @@ class Child:
         "_said",
         "ahead",
         "call",
+        "cpu",
         "credit",
         "has_ended",
         "home",
@@ -55,6 +56,7 @@ class Child:
         self.outputs = ((stdout, frames.STDOUT), (stderr, frames.STDERR))
         self.call: int | None = None
         self.credit = 0
+        self.cpu: int | None = None
         self.walls: bytes | None = None
         self.spent: float | None = None
         self.killed_by: str | None = None

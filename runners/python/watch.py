@@ -51,8 +51,12 @@ class Watch:
             return []
         self._next_look = now + self.interval
         table = read_processes()
-        found = [(child, passed(usage(child.pid, table), self._limits)) for child in children]
+        found = [(child, passed(usage(child.pid, table), self._of(child))) for child in children]
         return [(child, limit) for child, limit in found if limit]
+
+    def _of(self, child: Child) -> dict[str, Any]:
+        """The limits of a call, which may ask for less processor time than its box gives."""
+        return self._limits if child.cpu is None else dict(self._limits, cpu=child.cpu)
 
 
 def passed(used: Mapping[str, float], limits: Mapping[str, float]) -> str | None:

@@ -229,6 +229,7 @@ class Zygote:
     def _assign(self, child: Child, said: dict[str, Any]) -> None:
         child.call = said["id"]
         child.credit = said["credit"]
+        child.cpu = said["limits"].get("cpu")
         self._calls[said["id"]] = child
         child.put(pipes.assignment(said["limits"]))
         self._outlet.say(

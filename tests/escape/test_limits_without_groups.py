@@ -33,7 +33,7 @@ def tool(seconds: float, unseen: bool) -> float:
 """
 
 
-WATCHED: Final = "watch over the call's processes; not what is gone, and below the policy's each by itself"
+WATCHED: Final = "watch over the call's processes; not those that are gone and that nobody waited for"
 HINT: Final = "a hint: affinity, which a tool can change"
 
 
@@ -45,7 +45,8 @@ def test_processor_time_of_short_lived_processes_counts_or_the_receipt_says_it_d
     args = {"seconds": 4.0, "unseen": unseen}
     outcome = run_without_root(unprivileged_python, SHORT_LIVED, args, limits={"cpu": 1.0})
     keeper = outcome["receipt"]["limits"]["cpu"]["enforced_by"]
-    assert keeper == WATCHED or (outcome["status"], outcome["limit_name"]) == ("limit", "cpu"), keeper
+    is_told = unseen and keeper == WATCHED
+    assert is_told or (outcome["status"], outcome["limit_name"]) == ("limit", "cpu"), keeper
 
 
 WIDEN: Final = """

@@ -33,7 +33,7 @@ from sandbox.resources import folder
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
 _WATCHED_MEMORY: Final = "watch over the call's processes; not socket buffers or unmapped memfds"
-_WATCHED_CPU: Final = "watch over the call's processes; not what is gone, and below the policy's each by itself"
+_WATCHED_CPU: Final = "watch over the call's processes; not those that are gone and that nobody waited for"
 
 
 class SubprocessBackend(Backend):
