@@ -21,6 +21,7 @@ from tests.provision import ROOT
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _GRACE_SECONDS: Final = 3.0
+_TESTED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def _start(command: list[str]) -> int:
         return child
     try:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in _TESTED:  # whoever started us in the background may have had us ignore them
+            signal.signal(number, signal.SIG_DFL)
         os.chdir(ROOT)
         os.execv(command[0], command)
     finally:
