@@ -65,10 +65,10 @@ class SubprocessBackend(Backend):
             process, channel = spawn(python, runner_folder(), groups=places)
         except OSError as error:
             raise BackendUnavailable(f"the interpreter {python} does not start: {error}") from None
-        zygote = self._create(group, plan.policy) if group else None
+        zygote = group.below("zygote") if group else None
         doors = zygote.doors() if zygote else []
         again = (str(python), f"{RUNNER}/__main__.py") if is_ours else ()
-        return SubprocessBox(
+        box = SubprocessBox(
             process,
             channel,
             walls={
@@ -76,10 +76,20 @@ class SubprocessBackend(Backend):
                 "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
                 "slots": group is not None,
             },
-            protection=self._protection(plan, user=user, group=zygote),
             group=group,
             limits=plan.policy.limits,
         )
+        try:
+            if group is not None:
+                self._create(group, plan.policy)
+            box.protection = self._protection(plan, user=user, group=zygote)
+        except OSError as error:
+            await asyncio.shield(box.close())
+            raise BackendUnavailable(f"the control group of a box could not be made: {error}") from None
+        except BackendUnavailable:
+            await asyncio.shield(box.close())
+            raise
+        return box
 
     async def close(self) -> None:
         for _ in range(100):
@@ -99,19 +109,22 @@ class SubprocessBackend(Backend):
         hierarchies = self._hierarchies.without_quota() if is_free else self._hierarchies
         return Group(hierarchies, f"{self._owner.path}/{self._boxes}")
 
-    def _create(self, box: Group, policy: Policy) -> Group:
+    def _create(self, box: Group, policy: Policy) -> None:
         """Make a box's group, and in it one for its zygote. The warden of our last box removes the folder that ours are
         in; it may be doing that right now."""
         for _ in range(_ATTEMPTS):
             try:
                 box.above().create(passes_on=True)
                 box.create(passes_on=True)
-            except FileNotFoundError:
+            except (
+                FileNotFoundError,
+                FileExistsError,
+            ):  # it was there when it was made, and gone when it was looked at
                 continue
             zygote = box.below("zygote")
             zygote.create()
             zygote.limit(policy.limits.model_copy(update={"memory": max(policy.limits.memory, _LEAST_FOR_A_ZYGOTE)}))
-            return zygote
+            return
         raise BackendUnavailable("a control group could not be made: its parent vanishes again and again")
 
     def _protection(self, plan: BoxPlan, *, user: int, group: Group | None) -> Protection:

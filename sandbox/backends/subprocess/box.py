@@ -15,7 +15,7 @@ from typing import Final
 import psutil
 from pydantic import JsonValue
 
-from sandbox.backends.base import Box, Protection
+from sandbox.backends.base import Box
 from sandbox.backends.subprocess.groups import Group
 from sandbox.backends.subprocess.slots import GroupSlot
 from sandbox.backends.subprocess.socket_channel import SocketChannel
@@ -29,7 +29,7 @@ _WARDEN_ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
 
 
 class SubprocessBox(Box):
-    """Made by `spawn`; gone when `close` returns."""
+    """Around what `spawn` started; its maker says what protects it, and it is gone when `close` returns."""
 
     capacity = _CAPACITY
 
@@ -39,7 +39,6 @@ class SubprocessBox(Box):
         channel: SocketChannel,
         *,
         walls: Mapping[str, JsonValue],
-        protection: Protection,
         group: Group | None,
         limits: Limits,
     ) -> None:
@@ -50,7 +49,6 @@ class SubprocessBox(Box):
         self._limits = limits
         self._next_slot = 0
         self._last_words = b""
-        self.protection = protection
         self._watch_stderr()
 
     @property
