@@ -1,10 +1,11 @@
 """The guard: the first process of a call's own namespaces, between the zygote and the process that runs the tool.
 
 It puts up the call's walls, forks the tool's process, waits for it, kills and reaps whatever the tool left running, and
-tells the zygote in one record how the tool ended and what it used. The tool cannot touch it: the kernel shields the
-first process of a pid namespace from signals of its own kind, and it is not dumpable, so nothing may trace it or read
-its memory. That is why the tool is not itself the first process: it would be shielded from its own `SIGKILL`, and its
-end could only be guessed at.
+tells the zygote in one record how the tool ended and what it used. The kernel shields the first process of a pid
+namespace from signals of its own kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor
+read its memory. (It has the same user, so the tool may lower its limits: that ends the tool's own call, and no other.)
+That is why the tool is not itself the first process: it would be shielded from its own `SIGKILL`, and its end could
+only be guessed at.
 
 Three records go to the zygote, each a length and a JSON object: the walls, measured after the last of them is up and
 before any foreign code runs; what it took to get so far; and the end. A wall that could not be put up is the first

@@ -1,8 +1,8 @@
 """Receipts: what really stood between a call and the host.
 
-Two sources, neither of them the request: what the backend knows of the box from outside, and what the call's own
-process read back from the kernel once its last wall was up, before a line of the tool ran. A box that does not describe
-its walls, or describes fewer than the policy requires, gives no outcome at all.
+Two sources, neither of them the request: what the backend knows of the box from outside, and what the call's guard read
+back from the kernel once its last wall was up, before it forked the process that runs the tool. A box that does not
+describe its walls, or describes fewer than the policy requires, gives no outcome at all.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _socket as socket  # half a millisecond in place of three: the public module is for programs that do more
 import fcntl
-import os
 import struct
 
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x1 | 0x40
@@ -18,14 +17,3 @@ def raise_loopback() -> None:
         fcntl.ioctl(probe.fileno(), _SIOCSIFFLAGS, _SWITCH_ON)
     finally:
         probe.close()
-
-
-def interfaces() -> list[str]:
-    """The names of the network interfaces there are here."""
-    with open("/proc/net/dev") as table:
-        return sorted(line.split(":")[0].strip() for line in table.readlines()[2:])
-
-
-def is_shared_with(outside: str) -> bool:
-    """Whether we are still in the network namespace `outside` names (as read from its link in /proc)."""
-    return os.readlink("/proc/self/ns/net") == outside
