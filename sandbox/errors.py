@@ -8,6 +8,11 @@ part, or that we were asked for something that cannot be done::
     │   └── SourceError           the tool's text cannot be read as a tool (line and column)       exit 2
     ├── PolicyError               a policy is wrong, unknown, or grants less than was asked        exit 2
     ├── EnvironmentUnavailable    what the tool requires cannot be provided                        exit 4
+    │   ├── RequirementRefused    a requirement is malformed, or not one the policy allows         exit 4
+    │   ├── ResolutionFailed      no set of packages fits all the requirements                     exit 4
+    │   ├── IndexUnavailable      the package index does not answer as one: try again later        exit 4
+    │   ├── BuildFailed           the packages are known but could not be installed                exit 4
+    │   └── EnvironmentTampered   what is in the store is not what was built                       exit 4
     ├── BackendUnavailable        no box can be opened here at all                                 exit 5
     │   └── IsolationUnavailable  a box could, but not with the walls the policy requires          exit 5
     ├── BoxLost                   the box went away for a reason that is not the call's            exit 5
@@ -31,6 +36,8 @@ class SandboxError(Exception):
     """The root: catch this to catch everything the engine raises on purpose."""
 
     exit_code: ClassVar[int] = 5
+    retryable: ClassVar[bool] = False
+    """Whether the same call may succeed a little later, with nothing changed here."""
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(message)
@@ -68,6 +75,28 @@ class EnvironmentUnavailable(SandboxError):
     """What the tool requires to be installed cannot be provided."""
 
     exit_code = 4
+
+
+class RequirementRefused(EnvironmentUnavailable):
+    """Some of the requirements are malformed or not allowed; the message names each. Nothing was resolved."""
+
+
+class ResolutionFailed(EnvironmentUnavailable):
+    """The requirements are well-formed, and no set of packages satisfies them all."""
+
+
+class IndexUnavailable(EnvironmentUnavailable):
+    """A package index is down, slow, or answers with something else than packages."""
+
+    retryable = True
+
+
+class BuildFailed(EnvironmentUnavailable):
+    """The packages were resolved but could not be made into an environment."""
+
+
+class EnvironmentTampered(EnvironmentUnavailable):
+    """An environment or a package of the store differs from what was published."""
 
 
 class BackendUnavailable(SandboxError):
