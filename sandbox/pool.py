@@ -135,6 +135,22 @@ class Pool:
             else:
                 loan.call.ended.add_done_callback(lambda _: self._take_back(warm))
 
+    @asynccontextmanager
+    async def alone(self, plan: BoxPlan) -> AsyncIterator[Loan]:
+        """A box for one call, shared with nobody; it is gone, and not just going, when this ends."""
+        if self._is_closed:
+            raise EngineClosed("the engine is closed", remedy="open a new one")
+        warm = await self._open(plan)
+        warm.is_retired = True
+        warm.lent += 1
+        try:
+            warm.ensure_slots()
+            yield Loan(warm, "cold")
+        finally:
+            warm.is_closing = True
+            self._open_boxes.discard(warm)
+            await asyncio.shield(self._closed(warm.box, warm.conversation))
+
     def _take_back(self, warm: WarmBox) -> None:
         warm.lent -= 1
         warm.idle_since = asyncio.get_running_loop().time()

@@ -4,7 +4,7 @@ Started as ``python -I -S -B <this file> CHANNEL [GROUP…]``; naming the folder
 what runs folders. CHANNEL is the number of an inherited unix socket, or ``-`` for standard input and output; each GROUP
 is a control group's folder that goes when the box goes. Standard library only, for Python 3.8 and later.
 
-    engine → runner   open                        once, first: the walls, what to preload, where packages are
+    engine → runner   open                        once, first: the walls, what to preload, what is installed
                       call, CHUNK request…        one call; kill, grant (more output wanted)
                       slots, release, preload     control groups to put calls into; modules worth importing ahead
     runner → engine   hello | fault               the box is up and this is what it is, or which wall failed

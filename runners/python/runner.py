@@ -9,6 +9,7 @@ import sys
 
 import channel as channels
 import frames
+import installed
 import preloading
 import zygote
 from leftovers import remove_groups
@@ -59,7 +60,8 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     _step_aside()
     os.environ.clear()
     os.environ.update(plan.get("environment", {}))
-    sys.path += plan.get("packages", ())
+    if plan.get("installed"):
+        installed.enter(*plan["installed"])
     _, failed = preloading.preload(plan["preload"])
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]

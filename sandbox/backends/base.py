@@ -10,13 +10,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from pydantic import JsonValue
 
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
 from sandbox.ports import Receiver, Slot
+
+ENVIRONMENT: Final = "/environment"
+"""Where every box shows what is installed for its interpreter, wherever the host keeps it."""
+GATEWAY: Final = "/gateway"
+"""Where a box that may reach package indexes finds the socket behind which they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Something of the host that a box sees at a place of its own; with `is_writable`, what it writes there stays."""
+
+    source: Path
+    target: str
+    is_writable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,14 @@ class Interpreter(Protocol):
     def hidden(self) -> Sequence[Path]:
         """Folders below those that are not shown."""
 
+    @property
+    def installed(self) -> Path | None:
+        """The folder with what is installed for it, shown at `ENVIRONMENT`; None where nothing is."""
+
+    @property
+    def site(self) -> str:
+        """Where in that folder its packages are."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoxPlan:
@@ -64,6 +86,27 @@ class BoxPlan:
     """The variables that every call in it has."""
     is_plain: bool = False
     """Without namespaces: limits and filters only, for policies that accept it on hosts that have no more."""
+    shown: tuple[Shown, ...] = ()
+    """What else it sees of the host."""
+    gateway: Path | None = None
+    """The socket behind which package indexes are: all of the network there is for a policy of mode `index`."""
+
+    def places(self) -> tuple[Shown, ...]:
+        """All that is shown at a place of its own."""
+        installed, gateway = self.interpreter.installed, self.gateway
+        return (
+            *([Shown(installed, ENVIRONMENT)] if installed else ()),
+            *([Shown(gateway, GATEWAY)] if gateway else ()),
+            *self.shown,
+        )
+
+    @property
+    def prefix(self) -> str | None:
+        """Where its runner finds what is installed; in the plain form a box has no places of its own."""
+        installed = self.interpreter.installed
+        if installed is None:
+            return None
+        return str(installed) if self.is_plain else ENVIRONMENT
 
 
 class Box(ABC):

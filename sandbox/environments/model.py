@@ -18,3 +18,9 @@ class Environment:
     """Host folders the interpreter reads: its prefix and its standard library."""
     hidden: tuple[Path, ...]
     """Folders below those that belong to the host's own packages and are not shown."""
+    installed: Path | None = None
+    """The folder of what was installed for it; the bare environment has none."""
+    site: str = ""
+    """Where in that folder the packages are, such as `lib/python3.11/site-packages`."""
+    modules: frozenset[str] = frozenset()
+    """The names that can be imported from there."""

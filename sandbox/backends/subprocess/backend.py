@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from pydantic import JsonValue
+
 from sandbox.backends.base import Backend, BoxPlan, Protection
 from sandbox.backends.subprocess import groups
 from sandbox.backends.subprocess.box import SubprocessBox, spawn
@@ -47,7 +49,7 @@ class SubprocessBackend(Backend):
         self._boxes = 0
 
     async def open(self, plan: BoxPlan) -> SubprocessBox:
-        _refuse_what_cannot_be(plan.policy)
+        _refuse_what_cannot_be(plan)
         caller = current_caller()
         python = plan.interpreter.python
         is_ours = not caller.is_root and not plan.is_plain and _may_be_changed(python, caller)
@@ -55,7 +57,8 @@ class SubprocessBackend(Backend):
             folders=plan.interpreter.folders,
             hidden=plan.interpreter.hidden,
             readable=plan.policy.filesystem.readable,
-            reaches_network=plan.policy.network.mode is not NetworkMode.NONE,
+            reaches_network=plan.policy.network.mode is NetworkMode.HOST,
+            places=plan.places(),
             started_again=(python, runner_folder()) if is_ours else None,
         )
         user = box_user(caller)
@@ -75,6 +78,7 @@ class SubprocessBackend(Backend):
                 "box": box_walls(plan, tree, caller=caller, user=user, doors=doors, again=again),
                 "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
                 "slots": group is not None,
+                "installed": _installed(plan),
             },
             group=group,
             limits=plan.policy.limits,
@@ -177,7 +181,13 @@ def _memory_keeper(group: Group | None) -> str:
     return "control group; as much again in socket buffers" if is_apart else "control group"
 
 
-def _refuse_what_cannot_be(policy: Policy) -> None:
+def _installed(plan: BoxPlan) -> JsonValue:
+    """Where the runner finds what is installed: the environment's prefix, and its packages below it."""
+    return None if plan.prefix is None else [plan.prefix, f"{plan.prefix}/{plan.interpreter.site}"]
+
+
+def _refuse_what_cannot_be(plan: BoxPlan) -> None:
+    policy = plan.policy
     if sys.platform != "linux":
         raise BackendUnavailable("the subprocess backend needs Linux", remedy="use the container backend")
     if policy.isolation.minimum > Strength.PROCESS:
@@ -187,7 +197,8 @@ def _refuse_what_cannot_be(policy: Policy) -> None:
             missing=(policy.isolation.minimum.value,),
             remedy="use a backend that is stronger, or another policy",
         )
-    if policy.network.mode in (NetworkMode.PUBLIC, NetworkMode.INDEX):
+    is_filtered = policy.network.mode is NetworkMode.INDEX and plan.gateway is not None and not plan.is_plain
+    if policy.network.mode in (NetworkMode.PUBLIC, NetworkMode.INDEX) and not is_filtered:
         raise IsolationUnavailable(
             f"policy '{policy.name}' lets tools reach {policy.network.mode.value} addresses only, "
             "and nothing on this host can filter them",

@@ -1,8 +1,9 @@
-"""The tree of files a box sees: the interpreter, the system's libraries and programs, a few devices, and nothing else.
+"""The tree of files a box sees: the interpreter with what is installed for it, the system's libraries and programs, a
+few devices, and nothing else.
 
-All of it is read-only. The only places a tool can write to are a private tmpfs per call, `/work`, to which `/tmp` and
-`/dev/shm` lead. The host's home folders, secrets under `/etc`, sockets and other processes are not hidden here: they
-were never put in.
+All of it is read-only, but for the one folder that a box which builds something is given. The only places a tool can
+write to are a private tmpfs per call, `/work`, to which `/tmp` and `/dev/shm` lead. The host's home folders, secrets
+under `/etc`, sockets and other processes are not hidden here: they were never put in.
 
 Pure functions of the host's layout: what there is goes in, what is to be mounted comes out, and a test can look at it.
 """
@@ -17,6 +18,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from sandbox.backends.base import Shown
 from sandbox.errors import BackendUnavailable
 
 WORKPLACE: Final = "/work"
@@ -97,6 +99,7 @@ def build_tree(
     hidden: Sequence[Path],
     readable: Iterable[str],
     reaches_network: bool,
+    places: Sequence[Shown] = (),
     started_again: tuple[Path, Path] | None = None,
 ) -> Tree:
     """The tree for one interpreter, with the interpreter itself and its runner where it is `started_again` in the box;
@@ -123,6 +126,7 @@ def build_tree(
         binds.append((str(runner), RUNNER, _FILES))
         if not any(str(python).startswith(f"{path}/") for _, path, _ in binds):
             binds.append((str(python), str(python), _FILES))
+    binds += [(os.path.realpath(each.source), each.target, _flags(each)) for each in places]
     devices = [(f"/dev/{name}", f"/dev/{name}", _DEVICE) for name in _DEVICES]
     return Tree(
         binds=(*binds, *devices),
@@ -131,6 +135,10 @@ def build_tree(
         folders=(WORKPLACE, "/proc"),
         masks=tuple(str(path) for path in hidden),
     )
+
+
+def _flags(shown: Shown) -> int:
+    return _FILES & ~_READ_ONLY if shown.is_writable else _FILES
 
 
 def _refuse_ours(path: str, *, what: str) -> None:

@@ -96,7 +96,7 @@ def call_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, is_meter
         "outside": [user, group],
         "workplace": None if plan.is_plain else {"path": WORKPLACE, "size": limits.disk, "inodes": limits.inodes},
         "folder": tempfile.gettempdir(),
-        "landlock": _landlock(tree, is_plain=plan.is_plain, reaches_network=reaches_network),
+        "landlock": _landlock(plan, tree, reaches_network=reaches_network),
         "filter": _filter("tool", Sockets.UNIX if plan.is_plain and not reaches_network else Sockets.INTERNET),
         "limits": process_limits(policy, is_metered=is_metered),
         "cpus": [*choose_cpus(limits.cpus)],
@@ -104,11 +104,12 @@ def call_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, is_meter
     }
 
 
-def _landlock(tree: Tree, *, is_plain: bool, reaches_network: bool) -> dict[str, JsonValue]:
+def _landlock(plan: BoxPlan, tree: Tree, *, reaches_network: bool) -> dict[str, JsonValue]:
     """In a box, all of its tree can be read. In the plain form the tree is the host's, so only what a box would show;
     there the call's own folder is added by the guard that makes it."""
-    if not is_plain:
-        return {"execute": ["/"], "write": [WORKPLACE, "/dev", "/proc"], "network": True}
+    if not plan.is_plain:
+        places = [shown.target for shown in plan.places() if shown.is_writable]
+        return {"execute": ["/"], "write": [WORKPLACE, "/dev", "/proc", *places], "network": True}
     shown = sorted({source for source, _, _ in tree.binds})
     return {"execute": [*shown, "/proc"], "write": ["/dev"], "network": reaches_network}
 

@@ -1,0 +1,94 @@
+"""Jobs of the engine's own, each one call in a box of its own: how environments get built.
+
+A job is a call like any other: the same walls, limits and verdict. It differs in who wrote the program (we did), in
+what its box sees beside the interpreter, and in that its box is gone before the job is over: what a job leaves in its
+folder is looked at by the engine, and nothing may change it under its eyes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+from sandbox.backends.base import BoxPlan, Shown
+from sandbox.calls.receipts import read_walls
+from sandbox.calls.request import box_environment, build_request
+from sandbox.calls.verdict import judge
+from sandbox.calls.watching import Watcher
+from sandbox.environments.workshop import BUILD, Job, JobEnd
+from sandbox.outcome import Status
+from sandbox.outputs.shaping import STDERR_TYPE
+from sandbox.policy import ReuseMode
+from sandbox.pool import Loan, Pool
+from sandbox.resources import folder
+from sandbox.spec import CallSpec
+from sandbox.tools import Tool, read_tool
+from sandbox.wire.frames import Stream
+
+_SAID: Final = 16384
+
+
+class BoxWorkshop:
+    """Runs jobs in boxes of the pool's backend."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def run(self, job: Job) -> JobEnd:
+        """Run it to its end; nothing of it runs any more when this returns."""
+        tool = _program(job.program)
+        spec = CallSpec(source=tool.text, policy=job.policy, tenant=job.tenant)
+        request = build_request(spec, tool, job.arguments, job.policy)
+        async with self._pool.alone(_plan(job)) as loan:
+            return await _end_of(job, loan, request)
+
+
+async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
+    watcher = Watcher(loan.warm, policy=job.policy, on_output=_Lines(job.on_line) if job.on_line else None)
+    loan.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
+    ending = await watcher.watch()
+    verdict = judge(ending)
+    said = watcher.stderr.shape(STDERR_TYPE, budget=_SAID).text
+    if verdict.status is Status.OK:
+        read_walls(bytes(watcher.call.walls), policy=job.policy)
+        return JobEnd(value=verdict.value, said=said)
+    if loan.warm.conversation.fault is not None:
+        return JobEnd(problem=str(loan.warm.conversation.fault), said=said)
+    limit = f" ({verdict.limit_name})" if verdict.limit_name else ""
+    message = verdict.error.message if verdict.error else ""
+    return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", said=said)
+
+
+def _plan(job: Job) -> BoxPlan:
+    """A box for one call, with the places the job is to see."""
+    reuse = job.policy.reuse.model_copy(update={"mode": ReuseMode.NEVER})
+    shown = [Shown(source, target) for target, source in job.readable.items()]
+    if job.folder is not None:
+        shown.append(Shown(job.folder, BUILD, is_writable=True))
+    policy = job.policy.model_copy(update={"reuse": reuse})
+    variables = box_environment(policy)
+    return BoxPlan(policy, job.interpreter, environment=variables, shown=tuple(shown), gateway=job.gateway)
+
+
+@cache
+def _program(name: str) -> Tool:
+    path = folder("runners") / "builder" / f"{name}.py"
+    return read_tool(path.read_bytes(), filename=path.name, entry=name)
+
+
+class _Lines:
+    """Tells each whole line of stdout once; what is taken is granted at once."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._rest = b""
+
+    def __call__(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None:
+        grant(len(data))
+        if stream is not Stream.STDOUT:
+            return
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-_SAID:]
+        for line in lines:
+            self._tell(line.decode("utf-8", "replace")[:1000])

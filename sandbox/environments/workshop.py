@@ -1,0 +1,58 @@
+"""The port through which an environment's building borrows a box: this package knows what is done in it, not how boxes
+are opened.
+
+A job is one call of a program of ours (a file of `runners/builder`) with all the walls and limits that any call has:
+what it reads and unpacks was written by strangers. Only what it leaves in its folder comes out, and whoever takes that
+trusts none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from pydantic import JsonValue
+
+from sandbox.environments.model import Environment
+from sandbox.policy import Policy
+
+BUILD: Final = "/build"
+"""Where a job sees its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One program to run in a box."""
+
+    program: str
+    """The name of its file, and of its function."""
+    arguments: Mapping[str, JsonValue]
+    policy: Policy
+    interpreter: Environment
+    folder: Path | None = None
+    """What it may write to, at `BUILD`."""
+    readable: Mapping[str, Path] = field(default_factory=dict)
+    """What else it sees: a place in the box, and what is shown there."""
+    gateway: Path | None = None
+    tenant: str = ""
+    on_line: Callable[[str], None] | None = None
+    """Told each line that it prints, as it comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How it went: its value, or why there is none."""
+
+    value: JsonValue = None
+    problem: str | None = None
+    said: str = ""
+    """The end of what it wrote to stderr."""
+
+
+class Workshop(Protocol):
+    """Whoever can open boxes."""
+
+    async def run(self, job: Job) -> JobEnd:
+        """Run it to its end; the box is gone, and nothing runs in it any more, when this returns."""
