@@ -25,6 +25,14 @@ _BY_THE_ENGINE: Final = {
     "output_rate": "the engine, which takes no more",
     "arguments": "the engine, before anything runs",
 }
+_BY_BUILDS: Final = {
+    "verify": "the engine, against the environment's manifest",
+    "build_time": "the engine's clock",
+    "build_memory": "the box that builds",
+    "build_disk": "the box that builds",
+    "packages": "the engine, when it reads the lock",
+    "preload": "the box, before the first call",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +83,7 @@ def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
             "minimum": f"boxes here are walled by: {receipt.isolation.value}",
             "require": "the engine, which reads every wall back before a tool runs",
         },
-        "output": dict.fromkeys(("shown", "over"), "the engine"),
-        "reuse": dict.fromkeys(("mode", "idle", "ahead"), "the engine"),
+        "environment": _BY_BUILDS,
     }
     return {
         name: [

@@ -20,10 +20,12 @@ from sandbox.policy.model import (
     Strength,
 )
 from sandbox.policy.quantities import Bytes, Seconds, format_bytes, format_seconds
+from sandbox.policy.supply import Environments, Supply
 from sandbox.policy.tighten import tighten, widenings
 
 __all__ = [
     "Bytes",
+    "Environments",
     "Excess",
     "Filesystem",
     "Isolation",
@@ -37,6 +39,7 @@ __all__ = [
     "ReuseMode",
     "Seconds",
     "Strength",
+    "Supply",
     "format_bytes",
     "format_seconds",
     "load",

@@ -20,6 +20,7 @@ _LONGEST_QUOTE: Final = 80
 _WORDS: Final = {
     "missing": "is missing",
     "string_type": "must be text",
+    "bool_type": "must be true or false",
     "tuple_type": "must be a list",
     "model_type": "must be a section with keys of its own",
 }

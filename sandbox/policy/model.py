@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
 import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from sandbox.policy.quantities import KIB, MIB, Bytes, Count, CountOrZero, Seconds, Unit, format_bytes, format_seconds
+from sandbox.policy.paths import readable_path, sorted_once
+from sandbox.policy.quantities import MIB, Bytes, Count, CountOrZero, Seconds
 from sandbox.policy.ranks import Rank
+from sandbox.policy.section import Section
+from sandbox.policy.supply import Environments, Supply
 
 MOST_READABLE: Final = 64
 MOST_AHEAD: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-NEVER_READABLE: Final = ("/proc", "/sys", "/dev", "/run", "/var/run")
 
 
 class NetworkMode(Rank):
@@ -98,39 +99,6 @@ def _in_order(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     return tuple(layer for layer in Layer if layer in layers)
 
 
-def _sorted_once(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(set(paths)))
-
-
-def _readable_path(path: str) -> str:
-    """Refuse what is not one plain place, and what would hand the host's processes, devices or sockets to a tool."""
-    if not path.isprintable():
-        raise ValueError(f"{path[:80]!r} holds characters that cannot be printed")
-    if len(path) > 4 * KIB:
-        raise ValueError(f"{path[:80]!r}… is longer than a path can be")
-    if not path.startswith("/"):
-        raise ValueError(f"{path!r} must be an absolute path")
-    if ".." in path.split("/"):
-        raise ValueError(f"{path!r} must not contain '..'")
-    plain = "/" + posixpath.normpath(path).lstrip("/")
-    if path != plain:
-        raise ValueError(f"{path!r} must be written as {plain!r}")
-    _refuse_sensitive(path)
-    return path
-
-
-def _refuse_sensitive(path: str) -> None:
-    if path == "/":
-        raise ValueError("'/' would show the whole host")
-    for hidden in NEVER_READABLE:
-        if is_within(path, parent=hidden) or is_within(hidden, parent=path):
-            raise ValueError(f"{path!r} would show {hidden}: the host's processes, devices or sockets")
-
-
-def is_within(path: str, *, parent: str) -> bool:
-    return path == parent or path.startswith(parent + "/")
-
-
 def _plain_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(
@@ -143,22 +111,6 @@ def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must say who should choose this policy, and for what")
     return text
-
-
-class Section(BaseModel):
-    """One part of a policy: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def spelled(self, key: str) -> str:
-        """The value of a field as people write it: `30 s`, `512 MiB`, `seccomp, rlimits`."""
-        value = getattr(self, key)
-        metadata = type(self).model_fields[key].metadata
-        if Unit.BYTES in metadata:
-            return format_bytes(value)
-        if Unit.SECONDS in metadata:
-            return format_seconds(value)
-        return (", ".join(value) or "nothing") if isinstance(value, tuple) else str(value)
 
 
 class Limits(Section):
@@ -192,8 +144,8 @@ class Network(Section):
 class Filesystem(Section):
     """What of the host's files a box sees, beside its interpreter and environment."""
 
-    readable: Annotated[tuple[Annotated[str, AfterValidator(_readable_path)], ...], AfterValidator(_sorted_once)] = (
-        Field(default=(), max_length=MOST_READABLE, description="paths of the host shown at the same place, read-only")
+    readable: Annotated[tuple[Annotated[str, AfterValidator(readable_path)], ...], AfterValidator(sorted_once)] = Field(
+        default=(), max_length=MOST_READABLE, description="paths of the host shown at the same place, read-only"
     )
 
 
@@ -241,6 +193,8 @@ class Policy(Section):
     network: Network = Network()
     filesystem: Filesystem = Filesystem()
     isolation: Isolation = Isolation()
+    environment: Environments = Environments()
+    supply: Supply = Supply()
     output: Output = Output()
     reuse: Reuse = Reuse()
 

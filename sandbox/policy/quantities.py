@@ -42,6 +42,7 @@ _SECOND_UNITS: Final = {
     "m": Decimal(60),
     "min": Decimal(60),
     "h": Decimal(3600),
+    "d": Decimal(86400),
 }
 _SIZES: Final = {name.lower(): Decimal(size) for name, size in _BYTE_UNITS.items()}
 
@@ -71,17 +72,18 @@ def parse_bytes(value: object) -> int:
 
 def parse_seconds(value: object) -> float:
     """A number or a text such as `2m` as seconds; `ValueError` says what is expected instead."""
-    if isinstance(value, str):
-        value = float(
-            _scaled(value, units=_SECOND_UNITS, bare="s", expected='a duration such as "30s", "2m" or "500ms"')
-        )
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError('must be a number of seconds, or a duration such as "30s"')
-    if not value > 0:  # so that NaN is refused too
+    seconds = _seconds(value)
+    if not seconds > 0:  # so that NaN is refused too
         raise ValueError('must be longer than zero seconds: no value means "unlimited"')
-    if value > MOST_SECONDS:
-        raise ValueError(f"must be finite, and at most {MOST_SECONDS} seconds (one year)")
-    return float(value)
+    return seconds
+
+
+def parse_seconds_or_zero(value: object) -> float:
+    """Seconds as in `parse_seconds`, or zero, for a wait that may be none."""
+    seconds = _seconds(value)
+    if not seconds >= 0:
+        raise ValueError("must not be less than zero seconds")
+    return seconds or 0.0  # so that minus zero is zero
 
 
 def parse_count(value: object) -> int:
@@ -102,6 +104,7 @@ def parse_count_or_zero(value: object) -> int:
 
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Unit.BYTES]
 Seconds = Annotated[float, BeforeValidator(parse_seconds), Unit.SECONDS]
+SecondsOrZero = Annotated[float, BeforeValidator(parse_seconds_or_zero), Unit.SECONDS]
 Count = Annotated[int, BeforeValidator(parse_count)]
 CountOrZero = Annotated[int, BeforeValidator(parse_count_or_zero)]
 
@@ -115,14 +118,25 @@ def format_bytes(value: int) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """Exact, in the largest unit that divides it at least twice: `500 ms`, `30 s`, `60 s`, `2 min`, `90 min`."""
+    """Exact, in the largest unit that divides it at least twice: `500 ms`, `30 s`, `60 s`, `90 min`, `7 d`."""
     exact = Decimal(repr(float(value)))
-    for unit, size in (("h", 3600), ("min", 60)):
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if exact >= 2 * size and exact % size == 0:
             return f"{_plain(exact / size)} {unit}"
     if 0 < exact < 1:
         return f"{_plain(exact * 1000)} ms"
     return f"{_plain(exact)} s"
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, str):
+        expected = 'a duration such as "30s", "2m" or "500ms"'
+        value = float(_scaled(value, units=_SECOND_UNITS, bare="s", expected=expected))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError('must be a number of seconds, or a duration such as "30s"')
+    if abs(value) > MOST_SECONDS:
+        raise ValueError(f"must be finite, and at most {MOST_SECONDS} seconds (one year)")
+    return float(value)
 
 
 def _count(value: object) -> int:

@@ -13,7 +13,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from sandbox.policy.complaints import complaints, refusal
-from sandbox.policy.model import Limits, Policy, Section, is_within
+from sandbox.policy.model import Limits, Policy
+from sandbox.policy.paths import is_within
+from sandbox.policy.section import Section
 
 _Rule = Callable[[Section, Section, str, str], list[str]]
 
@@ -72,6 +74,33 @@ def _within(granted: Section, asked: Section, key: str, name: str) -> list[str]:
     return [f"{path} is not within what is granted by '{name}'" for path in outside]
 
 
+def _some_of(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    others = [item for item in getattr(asked, key) if item not in getattr(granted, key)]
+    return [f"{item} is not among what is granted by '{name}'" for item in others]
+
+
+def _some_of_any(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    """A list that admits what it holds, or anything when it is empty."""
+    if not getattr(granted, key):
+        return []
+    if not getattr(asked, key):
+        return [f"{asked.spelled(key)} is more than those granted by '{name}'"]
+    return _some_of(granted, asked, key, name)
+
+
+def _some_of_in_order(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    """A list whose first items come before the others, and that stands for something else when it is empty."""
+    before, after = getattr(granted, key), getattr(asked, key)
+    if before == after:
+        return []
+    if not before or not after:
+        return [f"{asked.spelled(key)} instead of {granted.spelled(key)} granted by '{name}'"]
+    others = _some_of(granted, asked, key, name)
+    if others or after == tuple(item for item in before if item in after):
+        return others
+    return [f"is not in the order granted by '{name}'"]
+
+
 _RULES: Final[Mapping[str, _Rule]] = {
     "limits.wall": _at_most,
     "limits.cpu": _at_most,
@@ -90,6 +119,22 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "filesystem.readable": _within,
     "isolation.minimum": _at_least,
     "isolation.require": _all_of,
+    "environment.verify": _at_least,
+    "environment.build_time": _at_most,
+    "environment.build_memory": _at_most,
+    "environment.build_disk": _at_most,
+    "environment.packages": _at_most,
+    "environment.preload": _at_most,
+    "supply.offline": _at_least,
+    "supply.sdists": _at_most,
+    "supply.direct_references": _at_most,
+    "supply.require_hashes": _at_least,
+    "supply.prereleases": _at_most,
+    "supply.exclude_newer": _at_least,
+    "supply.allow": _some_of_any,
+    "supply.deny": _all_of,
+    "supply.indexes": _some_of_in_order,
+    "supply.wheelhouse": _some_of,
     "output.shown": _at_most,
     "output.over": _at_least,
     "reuse.mode": _at_least,

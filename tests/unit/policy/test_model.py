@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 import sandbox.policy.model
 from sandbox.policy import Filesystem, Isolation, Layer, Limits, NetworkMode, Policy, ReuseMode, Strength
-from sandbox.policy.model import MOST_READABLE, Network, Output, Reuse
+from sandbox.policy.model import MOST_READABLE, Reuse
 from sandbox.policy.quantities import MIB
 
 PLAIN = Policy(name="plain", description="for tests")
@@ -44,7 +44,7 @@ def test_a_policy_cannot_be_changed() -> None:
         PLAIN.limits.wall = 60.0  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("part", [Policy, Limits, Network, Filesystem, Isolation, Output, Reuse])
+@pytest.mark.parametrize("part", [Policy, *map(type, PLAIN.sections().values())])
 def test_an_unknown_key_is_refused_everywhere(part: type[BaseModel]) -> None:
     with pytest.raises(ValidationError, match="surprise"):
         part.model_validate({"name": "x", "description": "y", "surprise": 1} if part is Policy else {"surprise": 1})
@@ -140,6 +140,11 @@ def test_values_are_spelled_as_people_write_them() -> None:
     assert PLAIN.limits.spelled("processes") == "64"
     assert PLAIN.network.spelled("mode") == "none"
     assert PLAIN.filesystem.spelled("readable") == "nothing"
+    assert PLAIN.environment.spelled("verify") == "false"
+    assert PLAIN.supply.spelled("exclude_newer") == "0 s"
+    assert PLAIN.supply.spelled("allow") == "any"
+    assert PLAIN.supply.spelled("deny") == "nothing"
+    assert PLAIN.supply.spelled("indexes") == "the machine's own"
     assert PLAIN.isolation.spelled("require").startswith("user_namespace, mount_namespace")
 
 

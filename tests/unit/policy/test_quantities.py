@@ -21,6 +21,7 @@ from sandbox.policy.quantities import (
     parse_count,
     parse_count_or_zero,
     parse_seconds,
+    parse_seconds_or_zero,
 )
 
 ODD = [
@@ -169,10 +170,26 @@ def test_a_size_is_written_in_the_unit_with_the_smallest_number(size: int, text:
         (120, "2 min"),
         (3600, "60 min"),
         (7200, "2 h"),
+        (86400, "24 h"),
+        (7 * 86400, "7 d"),
     ],
 )
 def test_a_duration_is_written_in_the_largest_unit_that_divides_it(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [(0, 0.0), ("0", 0.0), ("0s", 0.0), (-0.0, 0.0), ("7d", 604800.0), (1, 1.0)]
+)
+def test_a_wait_may_be_none(written: object, seconds: float) -> None:
+    assert parse_seconds_or_zero(written) == seconds
+    assert str(parse_seconds_or_zero(written)) == str(seconds)
+
+
+@pytest.mark.parametrize("written", [*ODD, -1, -0.001, float("nan"), float("inf"), -(10**400), "366d"])
+def test_what_is_no_wait_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="must"):
+        parse_seconds_or_zero(written)
 
 
 @given(st.integers(min_value=1, max_value=MOST_BYTES))

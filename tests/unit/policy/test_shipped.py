@@ -37,6 +37,16 @@ def test_strict_is_default_tightened_but_for_the_user_namespace_a_container_lack
     assert (strict.isolation.minimum, strict.reuse.mode, strict.output.over) == (Strength.CONTAINER, "never", "kill")
 
 
+@pytest.mark.parametrize("name", shipped())
+def test_no_shipped_policy_takes_more_from_strangers_than_default(name: str) -> None:
+    assert load(name).supply == load("default").supply
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_only_strict_checks_every_file_of_an_environment_each_time(name: str) -> None:
+    assert load(name).environment.verify is (name == "strict")
+
+
 def test_offline_is_default_without_a_network() -> None:
     offline = load("offline")
     assert offline.network.mode is NetworkMode.NONE

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sandbox.errors import PolicyError
 from sandbox.policy import Limits, Policy, tighten, widenings
-from sandbox.policy.model import Section
 from sandbox.policy.quantities import MIB
+from sandbox.policy.section import Section
 from sandbox.policy.tighten import _RULES
 
 GRANTED = Policy(name="granted", description="for tests")
@@ -127,11 +127,20 @@ def test_a_policy_is_no_wider_than_itself() -> None:
 def test_the_strictest_of_everything_is_no_widening() -> None:
     asked = policy(
         isolation={"minimum": "machine", "require": [*GRANTED.isolation.require, "landlock"]},
+        environment={
+            "verify": True,
+            "build_time": 1,
+            "build_memory": 1,
+            "build_disk": 1,
+            "packages": 1,
+            "preload": False,
+        },
+        supply={"offline": True, "exclude_newer": "7d", "allow": ["numpy"], "deny": ["pandas"]},
         output={"shown": 10, "over": "kill"},
         reuse={"mode": "never", "idle": 1, "ahead": 0},
     )
     assert widenings(GRANTED, asked) == []
-    assert len(widenings(asked, GRANTED)) == 7
+    assert len(widenings(asked, GRANTED)) == 17
 
 
 @pytest.mark.parametrize(
@@ -141,6 +150,15 @@ def test_the_strictest_of_everything_is_no_widening() -> None:
         ("network", "mode", "public", "public is more than none granted by 'granted'"),
         ("filesystem", "readable", ["/opt/data"], "/opt/data is not within what is granted by 'granted'"),
         ("isolation", "minimum", "plain", "plain is weaker than process demanded by 'granted'"),
+        ("environment", "build_time", "1h", "60 min is more than 15 min granted by 'granted'"),
+        ("environment", "build_memory", "8GiB", "8 GiB is more than 4 GiB granted by 'granted'"),
+        ("environment", "packages", 501, "501 is more than 500 granted by 'granted'"),
+        ("supply", "sdists", True, "true is more than false granted by 'granted'"),
+        ("supply", "direct_references", True, "true is more than false granted by 'granted'"),
+        ("supply", "require_hashes", False, "false is weaker than true demanded by 'granted'"),
+        ("supply", "prereleases", True, "true is more than false granted by 'granted'"),
+        ("supply", "indexes", ["https://a.b"], "https://a.b instead of the machine's own granted by 'granted'"),
+        ("supply", "wheelhouse", ["/wheels"], "/wheels is not among what is granted by 'granted'"),
         ("output", "shown", "2MiB", "2 MiB is more than 1 MiB granted by 'granted'"),
         ("reuse", "idle", "10m", "10 min is more than 5 min granted by 'granted'"),
         ("reuse", "ahead", 3, "3 is more than 2 granted by 'granted'"),
@@ -160,12 +178,65 @@ def test_each_widening_is_named(section: str, key: str, value: object, complaint
             {"isolation": {"require": ["seccomp"]}},
             "isolation.require: leaves out landlock, rlimits demanded by 'asked'",
         ),
+        ({"environment": {"verify": True}}, {}, "environment.verify: false is weaker than true demanded by 'asked'"),
+        ({"environment": {"preload": False}}, {}, "environment.preload: true is more than false granted by 'asked'"),
+        ({"supply": {"offline": True}}, {}, "supply.offline: false is weaker than true demanded by 'asked'"),
+        ({"supply": {"exclude_newer": "7d"}}, {}, "supply.exclude_newer: 0 s is weaker than 7 d demanded by 'asked'"),
+        ({"supply": {"allow": ["numpy"]}}, {}, "supply.allow: any is more than those granted by 'asked'"),
+        (
+            {"supply": {"allow": ["numpy"]}},
+            {"supply": {"allow": ["numpy", "pandas"]}},
+            "supply.allow: pandas is not among what is granted by 'asked'",
+        ),
+        (
+            {"supply": {"deny": ["a", "b"]}},
+            {"supply": {"deny": ["B"]}},
+            "supply.deny: leaves out a demanded by 'asked'",
+        ),
+        (
+            {"supply": {"indexes": ["https://a.b"]}},
+            {},
+            "supply.indexes: the machine's own instead of https://a.b granted by 'asked'",
+        ),
+        (
+            {"supply": {"indexes": ["https://a.b", "https://c.d"]}},
+            {"supply": {"indexes": ["https://a.b", "https://e.f"]}},
+            "supply.indexes: https://e.f is not among what is granted by 'asked'",
+        ),
+        (
+            {"supply": {"indexes": ["https://a.b", "https://c.d"]}},
+            {"supply": {"indexes": ["https://c.d", "https://a.b"]}},
+            "supply.indexes: is not in the order granted by 'asked'",
+        ),
     ],
 )
 def test_a_demand_cannot_be_dropped(
     granted: dict[str, Mapping[str, object]], asked: dict[str, Mapping[str, object]], complaint: str
 ) -> None:
     assert widenings(policy(**granted), policy(**asked)) == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("granted", "asked"),
+    [
+        ({"allow": ["numpy", "pandas"]}, {"allow": ["Pandas"]}),
+        ({}, {"allow": ["numpy"]}),
+        ({"deny": ["numpy"]}, {"deny": ["pandas", "NumPy"]}),
+        ({"exclude_newer": "7d"}, {"exclude_newer": "8d"}),
+        ({"indexes": ["https://a.b", "https://c.d", "https://e.f"]}, {"indexes": ["https://a.b/", "https://e.f"]}),
+        ({"wheelhouse": ["/a", "/b"]}, {"wheelhouse": ["/b"]}),
+        ({"wheelhouse": ["/a"]}, {}),
+    ],
+)
+def test_fewer_packages_from_fewer_places_are_no_widening(
+    granted: Mapping[str, object], asked: Mapping[str, object]
+) -> None:
+    assert widenings(policy(supply=granted), policy(supply=asked)) == []
+
+
+def test_a_call_cannot_bring_supplies_of_its_own() -> None:
+    with pytest.raises(PolicyError, match="there is no such key"):
+        tighten(GRANTED, {"supply.offline": True})
 
 
 def test_a_folder_within_a_readable_one_is_no_widening_but_its_neighbour_is() -> None:
