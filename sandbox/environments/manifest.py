@@ -1,0 +1,42 @@
+"""A manifest: what an environment was made from, and what it consists of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from sandbox.environments.lock import Lock
+
+ENVIRONMENT_FORMAT: Final = 1
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Manifest(BaseModel):
+    """What is written down of an environment, beside the list of its files."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = ENVIRONMENT_FORMAT
+    key: Digest
+    lock: Lock
+    interpreter: dict[str, str]
+    """What the interpreter says of itself, as far as it is part of the key, and where it is."""
+    created: AwareDatetime
+    builder: str
+    """The digest of what built it."""
+    files: Digest
+    """The digest of the list of files."""
+    trees: tuple[Digest, ...]
+    """The keys of the package trees it was linked from."""
+    modules: tuple[str, ...]
+    """What can be imported from it, at the top level."""
+    pth: bool
+    """Whether packages run code of theirs whenever the interpreter starts."""
+    bytes_total: Annotated[int, Field(ge=0)]
+    """What it would take up alone."""
+    bytes_own: Annotated[int, Field(ge=0)]
+    """What of that it shares with no other environment."""
+    copied: bool = False
+    """Whether its files are copies, not links into package trees."""

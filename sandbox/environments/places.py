@@ -1,0 +1,102 @@
+"""Where a store is, whose it is, and who may enter it.
+
+The store belongs to one user, who can change every environment in it: an engine refuses one that belongs to somebody
+else or that others may write to. A box may run as another user and is shown single folders of the store, so with a
+root engine the folders on the way to those can be passed (0711), though not listed; every other engine's boxes run as
+its own user, and its store is closed (0700). Locks, failures and logs are closed always: who could open a lock file
+could also hold it forever.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from sandbox.errors import EnvironmentUnavailable
+
+CLOSED: Final = 0o700
+READ_ONLY: Final = 0o555
+_SHOWN: Final = 0o711
+
+
+def default_root(variables: Mapping[str, str] | None = None) -> Path:
+    """`$SANDBOX_STORE`, or `sandbox` where this user's caches are."""
+    given = os.environ if variables is None else variables
+    if chosen := given.get("SANDBOX_STORE"):
+        return Path(chosen).absolute()
+    caches = given.get("XDG_CACHE_HOME", "")
+    return (Path(caches) if os.path.isabs(caches) else Path.home() / ".cache") / "sandbox"
+
+
+def passable() -> int:
+    """The mode of folders on the way to what a box may be shown."""
+    return _SHOWN if os.geteuid() == 0 else CLOSED
+
+
+def make_root(root: Path) -> None:
+    """Make the store's own folder if it is not there; refuse one that others could change."""
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(root, passable())
+        status = root.stat()
+    except OSError as error:
+        raise EnvironmentUnavailable(
+            f"the store {root} cannot be made: {error.strerror}", remedy="name another folder in SANDBOX_STORE"
+        ) from error
+    if status.st_uid != os.geteuid():
+        raise EnvironmentUnavailable(
+            f"the store {root} belongs to user {status.st_uid}, who could change what is in it",
+            remedy="name a folder of your own in SANDBOX_STORE",
+        )
+    if stat.S_IMODE(status.st_mode) & 0o022:
+        raise EnvironmentUnavailable(f"others may write to the store {root}", remedy=f"chmod go-w {root}")
+
+
+def make_folder(folder: Path, mode: int) -> None:
+    """Make it with exactly that mode, whatever the umask; one that is there stays as it is."""
+    try:
+        folder.mkdir(mode=mode)
+    except FileExistsError:
+        return
+    folder.chmod(mode)
+
+
+def take_name(aside: Path, place: Path) -> bool:
+    """Rename, unless something has that name already."""
+    try:
+        aside.rename(place)
+    except OSError:
+        if os.path.lexists(place):
+            return False
+        raise
+    return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it, however closed its folders are."""
+    if path.is_dir() and not path.is_symlink():
+        if os.geteuid() != 0:
+            _open_folders(path)
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _open_folders(folder: Path) -> None:
+    """Give ourselves the right to remove what is in them."""
+    folder.chmod(CLOSED)
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                path.chmod(CLOSED)
+
+
+def close_folders(folder: Path) -> None:
+    """Take the right to write away, from the folder itself and all below."""
+    for parent, _, _ in os.walk(folder):
+        os.chmod(parent, READ_ONLY)
