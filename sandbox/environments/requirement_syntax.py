@@ -83,7 +83,9 @@ def read(item: object, *, direct_references: bool) -> Wanted:
 def shown(item: object) -> str:
     """An item as a message may quote it: short, on one line, without what may be a password."""
     if isinstance(item, Mapping):
-        item = item["name"] if isinstance(item.get("name"), str) else "an object"
+        item = item.get("name")
+        if not isinstance(item, str):
+            return "an object"
     if not isinstance(item, str):
         return f"a value of type {type(item).__name__}"
     if len(item) > LONGEST:
