@@ -19,10 +19,13 @@ from typing import Any, Final, Self, TypeVar
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend
 from sandbox.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
+from sandbox.environments import Environment
+from sandbox.environments.lock import Lock
+from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.policy import Policy
-from sandbox.spec import CallSpec, call_spec
+from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec
 from sandbox.streaming import Event, stream_call
 
 Result = TypeVar("Result")
@@ -33,7 +36,8 @@ _GRACE_S: Final = 5.0
 class AsyncSandbox:
     """An engine to run tools with; close it, or use it in an `async with`.
 
-    `backend` is a name or a `Backend`, `policy` what calls run under that name none.
+    `backend` is a name or a `Backend`, `policy` what calls run under that name none. Environments are kept in the
+    folder `store`; `offline` asks no package index for them; `on_progress` is told how building them goes.
     """
 
     def __init__(
@@ -43,12 +47,21 @@ class AsyncSandbox:
         policy: str | Policy = "default",
         concurrency: int = DEFAULT_CONCURRENCY,
         warm_memory: int = DEFAULT_WARM_MEMORY,
+        store: str | Path | None = None,
+        offline: bool = False,
+        on_progress: OnProgress = nobody,
     ) -> None:
         if concurrency < 1 or warm_memory < 0:
             raise SpecError("concurrency is at least 1, and warm_memory not negative")
         self._backend = backend
         self._policy = policy
-        self._settings = Settings(concurrency=concurrency, warm_memory=warm_memory)
+        self._settings = Settings(
+            concurrency=concurrency,
+            warm_memory=warm_memory,
+            store=None if store is None else Path(store),
+            is_offline=offline,
+            on_progress=on_progress,
+        )
         self._engine: Engine | None = None
         self._is_closed = False
 
@@ -61,7 +74,7 @@ class AsyncSandbox:
 
     async def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
         """Run one call. `source` is a tool's text or the path of its file; `fields` are those of `CallSpec`:
-        entry, policy, limits, env, tenant, filename, call_id, trace_id."""
+        entry, requirements, policy, limits, env, tenant, filename, call_id, trace_id."""
         return await self._opened().run(self._spec(source, args, fields))
 
     async def stream(
@@ -88,6 +101,17 @@ class AsyncSandbox:
         """Have the environment and a warm box for this tool ready before its first call."""
         await self._opened().prepare(self._spec(source, None, fields))
 
+    async def lock(self, source: str | bytes | Path | None = None, *, refresh: bool = False, **fields: Any) -> Lock:
+        """What a tool's requirements come to, package by package. `fields`: requirements, requires_python, policy,
+        tenant, filename. What was found before is told again, unless `refresh` asks the indexes."""
+        return await self._opened().lock(self._environment(source, fields), refresh=refresh)
+
+    async def build(
+        self, source: str | bytes | Path | None = None, *, lock: Lock | None = None, **fields: Any
+    ) -> Environment:
+        """Have an environment in the store; of a `lock`, if one is given. `fields` are those of `lock`."""
+        return await self._opened().build(self._environment(source, fields), lock=lock)
+
     async def close(self) -> None:
         """End every call and close every box."""
         self._is_closed = True
@@ -102,12 +126,11 @@ class AsyncSandbox:
             self._engine = Engine(backend, self._settings)
         return self._engine
 
+    def _environment(self, source: str | bytes | Path | None, fields: Mapping[str, Any]) -> EnvironmentSpec:
+        return environment_spec({"policy": self._policy, **fields, **_text_of(source)})
+
     def _spec(self, source: str | bytes | Path, args: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> CallSpec:
-        given = {"policy": self._policy, **fields, "source": source, "args": args}
-        if isinstance(source, Path):
-            given["source"] = _read_file(source)
-            given.setdefault("filename", source.name)
-        return call_spec(given)
+        return call_spec({"policy": self._policy, **_text_of(source), **fields, "args": args})
 
 
 class Sandbox:
@@ -120,8 +143,19 @@ class Sandbox:
         policy: str | Policy = "default",
         concurrency: int = DEFAULT_CONCURRENCY,
         warm_memory: int = DEFAULT_WARM_MEMORY,
+        store: str | Path | None = None,
+        offline: bool = False,
+        on_progress: OnProgress = nobody,
     ) -> None:
-        self._inner = AsyncSandbox(backend=backend, policy=policy, concurrency=concurrency, warm_memory=warm_memory)
+        self._inner = AsyncSandbox(
+            backend=backend,
+            policy=policy,
+            concurrency=concurrency,
+            warm_memory=warm_memory,
+            store=store,
+            offline=offline,
+            on_progress=on_progress,
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox", daemon=True)
         self._thread.start()
@@ -161,6 +195,16 @@ class Sandbox:
     def prepare(self, source: str | bytes | Path, **fields: Any) -> None:
         """Have a warm box for this tool ready; see `AsyncSandbox.prepare`."""
         self._wait(self._inner.prepare(source, **fields))
+
+    def lock(self, source: str | bytes | Path | None = None, *, refresh: bool = False, **fields: Any) -> Lock:
+        """What a tool's requirements come to; see `AsyncSandbox.lock`."""
+        return self._wait(self._inner.lock(source, refresh=refresh, **fields))
+
+    def build(
+        self, source: str | bytes | Path | None = None, *, lock: Lock | None = None, **fields: Any
+    ) -> Environment:
+        """Have an environment in the store; see `AsyncSandbox.build`."""
+        return self._wait(self._inner.build(source, lock=lock, **fields))
 
     def close(self) -> None:
         """End every call, close every box, and end the background thread."""
@@ -210,6 +254,11 @@ class Sandbox:
         if waiting:
             await asyncio.wait(waiting, timeout=_GRACE_S)
         await self._loop.shutdown_asyncgens()
+
+
+def _text_of(source: str | bytes | Path | None) -> dict[str, Any]:
+    """The fields that a source comes to: a file's own name goes with its text."""
+    return {"source": _read_file(source), "filename": source.name} if isinstance(source, Path) else {"source": source}
 
 
 def _read_file(path: Path) -> bytes:

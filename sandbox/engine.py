@@ -17,8 +17,9 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 from sandbox.admission import Admission
@@ -30,14 +31,19 @@ from sandbox.calls.request import box_environment, build_request, lowered_limits
 from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import OnOutput, Watcher
 from sandbox.environments import Environment, bare_environment
-from sandbox.errors import BoxLost, EngineClosed, EnvironmentUnavailable, IsolationUnavailable
+from sandbox.environments.lock import Lock
+from sandbox.environments.progress import OnProgress, nobody
+from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable
 from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, ToolName, Usage
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_value
 from sandbox.policy import Limits, Policy, Strength, load, tighten
 from sandbox.pool import BoxKey, Loan, Pool, WarmBox
-from sandbox.spec import CallSpec
+from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.tools import Binding, Tool, bind, read_tool
 from sandbox.wire.messages import Returned
+
+if TYPE_CHECKING:
+    from sandbox.environments.provider import Needs, Provider
 
 Result = TypeVar("Result")
 
@@ -59,6 +65,12 @@ class Settings:
     """Calls that run at once; more wait for their turn."""
     warm_memory: int = DEFAULT_WARM_MEMORY
     """Bytes of memory that boxes kept warm may hold together."""
+    store: Path | None = None
+    """Where environments are kept; none: the user's own cache folder."""
+    is_offline: bool = False
+    """No package index is asked, whatever policies allow."""
+    on_progress: OnProgress = nobody
+    """Told how the building of environments goes."""
 
 
 @dataclass(slots=True)
@@ -92,9 +104,14 @@ class _Call:
         return BoxKey(self.environment.key, self.box_policy.digest, self.spec.tenant, is_plain)
 
     def plan(self, *, is_plain: bool) -> BoxPlan:
-        preload = preloadable(self.tool)
-        variables = box_environment(self.box_policy)
-        return BoxPlan(self.box_policy, self.environment, preload=preload, environment=variables, is_plain=is_plain)
+        plan = BoxPlan(self.box_policy, self.environment, preload=self.preload, is_plain=is_plain)
+        return replace(plan, environment=box_environment(self.box_policy, prefix=plan.prefix))
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """What its tool imports, as far as that is worth importing ahead of its calls."""
+        is_wanted = self.policy.environment.preload
+        return preloadable(self.tool, installed=self.environment.modules if is_wanted else frozenset())
 
     @property
     def accepts_plain(self) -> bool:
@@ -117,6 +134,8 @@ class Engine:
         self._policies: dict[str, Policy] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._settings = settings
+        self._provider: Provider | None = None
         self._is_closed = False
         self._lacks_walls = False
 
@@ -133,6 +152,7 @@ class Engine:
             problems = _problems(binding, call.policy.limits)
             if problems:
                 return _invalid(call, problems)
+            call = await self._equipped(call)
             async with self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
                 return await self._run_in_a_box(call, binding.arguments, on_output)
@@ -140,12 +160,27 @@ class Engine:
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a warm box for such calls ready."""
         async with self._under_way():
-            call = self._read(spec)
+            call = await self._equipped(self._read(spec))
             await self._as_walled_as_can_be(call, lambda: self._warm_up(call))
+
+    async def lock(self, spec: EnvironmentSpec, *, refresh: bool = False) -> Lock:
+        """What the requirements come to; asked of the indexes again with `refresh`."""
+        async with self._under_way():
+            return (await self.provider.lock(self._needs(spec), refresh=refresh)).lock
+
+    async def build(self, spec: EnvironmentSpec, *, lock: Lock | None = None) -> Environment:
+        """Have the environment in the store: of the requirements, or of a lock that they came to before."""
+        async with self._under_way():
+            return await self.provider.provide(self._needs(spec), lock=lock)
+
+    def _needs(self, spec: EnvironmentSpec) -> Needs:
+        """What that asks for, with what the source of a tool asks for itself."""
+        tool = read_tool(spec.source, filename=spec.filename) if spec.source is not None else None
+        return _needs(tool, spec, policy=self._granted(spec), is_copied=self._lacks_walls)
 
     async def _warm_up(self, call: _Call) -> None:
         async with self._lend(call) as loan:
-            loan.warm.preload(preloadable(call.tool))
+            loan.warm.preload(call.preload)
 
     async def close(self) -> None:
         """End every call and close every box; nothing is left behind."""
@@ -157,6 +192,8 @@ class Engine:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._pool.close()
         await self._backend.close()
+        if self._provider is not None:
+            self._provider.close()
 
     @asynccontextmanager
     async def _under_way(self) -> AsyncIterator[None]:
@@ -186,9 +223,35 @@ class Engine:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
         granted = self._granted(spec)
         policy = tighten(granted, spec.limits)
-        return _Call(spec, tool, policy, _box_policy(granted, policy), _environment(tool), clock)
+        return _Call(spec, tool, policy, _box_policy(granted, policy), bare_environment(), clock)
 
-    def _granted(self, spec: CallSpec) -> Policy:
+    async def _equipped(self, call: _Call) -> _Call:
+        """The call with the environment that its tool requires."""
+        if call.tool.requirements or call.spec.requirements or call.tool.requires_python:
+            is_copied = self._lacks_walls and call.accepts_plain
+            needs = _needs(call.tool, call.spec, policy=call.policy, is_copied=is_copied)
+            environment = self.provider.known(needs) or await self.provider.provide(needs)
+            call = replace(call, environment=environment)
+        call.clock.mark("equipped")
+        return call
+
+    @property
+    def provider(self) -> Provider:
+        """Where environments come from; made when the first tool requires anything."""
+        if self._provider is None:
+            from sandbox.calls.workshop import BoxWorkshop
+            from sandbox.environments.provider import Provider
+
+            settings = self._settings
+            self._provider = Provider(
+                BoxWorkshop(self._pool),
+                store=settings.store,
+                is_offline=settings.is_offline,
+                on_progress=settings.on_progress,
+            )
+        return self._provider
+
+    def _granted(self, spec: CallSpec | EnvironmentSpec) -> Policy:
         """The policy as its operator wrote it, read once."""
         if isinstance(spec.policy, Policy):
             return spec.policy
@@ -231,7 +294,7 @@ class Engine:
                 if not is_clean:
                     loan.warm.is_retired = True
             if is_clean:
-                loan.warm.preload(preloadable(call.tool))
+                loan.warm.preload(call.preload)
             return outcome
 
 
@@ -257,6 +320,20 @@ async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput |
     return _outcome(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
 
 
+def _needs(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy, is_copied: bool) -> Needs:
+    """What a tool asks for, and what is asked for beside it."""
+    from sandbox.environments.provider import Needs
+
+    named = spec.requires_python if isinstance(spec, EnvironmentSpec) else None
+    return Needs(
+        requirements=(*(tool.requirements if tool else ()), *spec.requirements),
+        requires_python=named or (tool.requires_python if tool else None),
+        policy=policy,
+        tenant=spec.tenant,
+        is_copied=is_copied,
+    )
+
+
 def _last_seen(warm: WarmBox) -> str:
     """Why a box is gone, with what its runner last wrote."""
     said = warm.box.last_words()
@@ -271,15 +348,6 @@ def _box_policy(granted: Policy, policy: Policy) -> Policy:
     if all(getattr(granted.limits, name) == value for name, value in lowered.items()):
         return granted
     return granted.model_copy(update={"limits": granted.limits.model_copy(update=lowered)})
-
-
-def _environment(tool: Tool) -> Environment:
-    if tool.requirements:
-        raise EnvironmentUnavailable(
-            f"tool '{tool.name}' requires {', '.join(tool.requirements)[:200]}; only the standard library is available",
-            remedy="remove the requirements from its `# /// script` block, or use what Python ships",
-        )
-    return bare_environment()
 
 
 def _problems(binding: Binding, limits: Limits) -> list[Problem]:
@@ -386,8 +454,8 @@ def _timing(loan: Loan, call: _Call, watcher: Watcher) -> Timing:
     clock, started = call.clock, watcher.call.started
     clock.mark("done")
     return Timing(
-        queue_ms=clock.milliseconds(None, "admitted"),
-        environment_ms=0.0,
+        queue_ms=clock.milliseconds("equipped", "admitted"),
+        environment_ms=clock.milliseconds(None, "equipped"),
         box_ms=clock.milliseconds("admitted", "boxed"),
         run_ms=clock.milliseconds("boxed", "ended"),
         total_ms=clock.milliseconds(None, "done"),

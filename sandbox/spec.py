@@ -44,6 +44,8 @@ class CallSpec(BaseModel):
     filename: _Name = "tool.py"
     entry: _Name | None = None
     args: Annotated[dict[str, Any], SkipValidation] = Field(default_factory=dict)
+    requirements: tuple[str | dict[str, str], ...] = ()
+    """What is installed for the tool, beside what its source asks for itself."""
     policy: _Name | Policy = "default"
     limits: dict[str, Any] = Field(default_factory=dict)
     env: dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_variable_text)]] = Field(
@@ -54,6 +56,27 @@ class CallSpec(BaseModel):
         default_factory=lambda: secrets.token_hex(16)
     )
     trace_id: Annotated[str, Field(max_length=256)] | None = None
+
+
+class EnvironmentSpec(BaseModel):
+    """An environment without a call: what a tool's source asks for, and what is asked for beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str | bytes | None = None
+    filename: _Name = "tool.py"
+    requirements: tuple[str | dict[str, str], ...] = ()
+    requires_python: _Name | None = None
+    policy: _Name | Policy = "default"
+    tenant: Annotated[str, Field(max_length=256)] = ""
+
+
+def environment_spec(fields: Mapping[str, Any]) -> EnvironmentSpec:
+    """The spec of these fields; raises `SpecError` that says which of them is wrong."""
+    try:
+        return EnvironmentSpec.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        raise SpecError("; ".join(_complaints(error))) from None
 
 
 def call_spec(fields: Mapping[str, Any]) -> CallSpec:

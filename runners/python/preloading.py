@@ -1,4 +1,9 @@
-"""Importing what calls will need, once for all of them, and leaving what is there as it is for their forks."""
+"""Importing what calls will need, once for all of them, and leaving what is there as it is for their forks.
+
+A process with threads cannot be forked safely, and libraries for arithmetic start theirs when they are imported, as
+many as they are told. So while we import for others they are told one, which is none beside the one that there is. A
+call that imports such a library by itself is told the truth.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 _REHEARSALS = 3
+_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
 def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
     """Import these; the new ones, and those that failed, which is for a call to report."""
     new: list[str] = []
     failed: dict[str, str] = {}
+    told = dict(os.environ)
+    os.environ.update(dict.fromkeys(_POOLS, "1"))
     for name in modules:
         if name in sys.modules:
             continue
@@ -28,8 +36,18 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
             new.append(name)
         except BaseException as error:
             failed[name] = "%s: %s" % (type(error).__name__, str(error)[:200])
+    _restore(told)
     keep_as_is()
     return new, failed
+
+
+def _restore(told: dict[str, str]) -> None:
+    """What the pools are told is as it was; other variables are as an import left them, as they would be in a call."""
+    for name in _POOLS:
+        if name in told:
+            os.environ[name] = told[name]
+        else:
+            os.environ.pop(name, None)
 
 
 def rehearse(plan: dict[str, Any]) -> None:

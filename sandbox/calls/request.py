@@ -47,26 +47,28 @@ def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, int]:
     return lowered
 
 
-def preloadable(tool: Tool) -> tuple[str, ...]:
-    """The modules of the standard library that the tool imports: importing them has no effects worth a wall."""
-    return _preloadable(tool.imports | _ASYNC if tool.is_async else tool.imports)
+def preloadable(tool: Tool, *, installed: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """What the tool imports of the standard library and of its environment, to be imported once for all calls."""
+    return _preloadable(tool.imports | _ASYNC if tool.is_async else tool.imports, installed)
 
 
 @lru_cache(maxsize=1024)
-def _preloadable(imports: frozenset[str]) -> tuple[str, ...]:
+def _preloadable(imports: frozenset[str], installed: frozenset[str]) -> tuple[str, ...]:
     known = (imports & sys.stdlib_module_names) - _NEVER_PRELOADED
-    return tuple(sorted(name for name in known if not name.startswith("_")))
+    return tuple(sorted(name for name in known | (imports & installed) if not name.startswith("_")))
 
 
-def box_environment(policy: Policy) -> Mapping[str, str]:
-    """The variables that all calls of a box have: what is always so, and the truth about the box's size."""
-    return _environment(min(policy.limits.cpus, _machine_cpus()))
+def box_environment(policy: Policy, *, prefix: str | None = None) -> Mapping[str, str]:
+    """The variables that all calls of a box have: what is always so, and the truth about the box's size; with the
+    programs of the environment whose `prefix` this is, if there is one."""
+    return _environment(min(policy.limits.cpus, _machine_cpus()), prefix)
 
 
 @lru_cache(maxsize=64)
-def _environment(cpus: int) -> Mapping[str, str]:
+def _environment(cpus: int, prefix: str | None) -> Mapping[str, str]:
     hints = dict.fromkeys(("PYTHON_CPU_COUNT", *_THREAD_HINTS), str(cpus))
-    return MappingProxyType({**_DEFAULTS, **_TRUTHS, **hints})
+    own = {"VIRTUAL_ENV": prefix, "PATH": f"{prefix}/bin:{_DEFAULTS['PATH']}"} if prefix else {}
+    return MappingProxyType({**_DEFAULTS, **_TRUTHS, **hints, **own})
 
 
 @cache

@@ -1,0 +1,216 @@
+"""From a lock to an environment in the store.
+
+    wheels        what is missing is downloaded by the engine: bytes, checked against the lock
+    job           a box without any network unpacks each missing wheel into a folder of its own and compiles it
+    trees         the box is gone: what it left is verified, made the engine's own, and published, one tree per wheel
+    environment   a skeleton with hard links into the trees, published by rename
+
+A kill at any moment leaves the store as it was, with a folder under `building/` that a later prune removes. Trees that
+were published by then are found by the next attempt: no wheel is unpacked twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from sandbox.environments.building_folder import BuildingFolder
+from sandbox.environments.indexes import IndexSettings
+from sandbox.environments.interpreters import HostInterpreter
+from sandbox.environments.key import tree_key
+from sandbox.environments.lock import LockedPackage
+from sandbox.environments.manifest import Manifest
+from sandbox.environments.model import Environment
+from sandbox.environments.progress import OnProgress, Progress
+from sandbox.environments.resolving import Resolution
+from sandbox.environments.skeleton import make_skeleton, site_folder
+from sandbox.environments.stock import Stock, StoredFile, list_digest, take_stock
+from sandbox.environments.store import CONTENT, Store, StoredEnvironment
+from sandbox.environments.trees import TreeReport, adopt_tree, link_tree, load_tree, publish_tree
+from sandbox.environments.wheels import fetch_wheels
+from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop
+from sandbox.errors import BuildFailed
+from sandbox.policy import Policy
+
+ENVIRONMENT: Final = "/environment"
+"""Where a box sees an environment; bytecode and scripts name it."""
+_MOST_SAID: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One environment to build."""
+
+    key: str
+    resolution: Resolution
+    interpreter: HostInterpreter
+    settings: IndexSettings
+    policy: Policy
+    """The build's own: no network, and limits of its own."""
+    environment: Environment
+    """The interpreter alone."""
+    builder_digest: str
+    uv: Path
+    tenant: str = ""
+    is_copied: bool = False
+    """With copies instead of links, for boxes that could write to what they see."""
+
+    @property
+    def packages(self) -> tuple[LockedPackage, ...]:
+        """What is installed."""
+        return self.resolution.lock.packages
+
+    def tree_key(self, package: LockedPackage) -> str:
+        """What the package's tree is called."""
+        return tree_key(package, self.interpreter.tag, self.builder_digest)
+
+
+async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgress) -> StoredEnvironment:
+    """Make the environment and publish it; raises `BuildFailed` or `IndexUnavailable`. Called under the key's lock."""
+    with store.new_building_folder() as building:
+        trees = await asyncio.to_thread(_known_trees, plan, store)
+        missing = [package for package in plan.packages if package.name not in trees]
+        await asyncio.to_thread(_make_skeleton, plan, building, store)
+        if missing:
+            trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
+        tell(Progress("publish", f"{len(plan.packages)} packages", len(plan.packages), len(plan.packages)))
+        return await asyncio.to_thread(_assemble, plan, trees, building, store)
+
+
+def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
+    """The trees that the store has, by the names of their packages."""
+    found = {package.name: load_tree(store, plan.tree_key(package)) for package in plan.packages}
+    return {name: tree for name, tree in found.items() if tree is not None}
+
+
+def _make_skeleton(plan: Plan, building: BuildingFolder, store: Store) -> None:
+    make_skeleton(plan.interpreter, kept_in=store.root / "skeletons", folder=building.folder / CONTENT)
+
+
+async def _make_trees(
+    plan: Plan,
+    missing: Sequence[LockedPackage],
+    *,
+    building: BuildingFolder,
+    store: Store,
+    workshop: Workshop,
+    tell: OnProgress,
+) -> dict[str, TreeReport]:
+    wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, tell)
+    tell(Progress("unpack", f"{len(missing)} packages", 0, len(missing)))
+    unpacked = await asyncio.to_thread(_open_folder, building.folder / "unpacked")
+    end = await workshop.run(_job(plan, missing, building, unpacked, tell))
+    _refuse_failed(end)
+    return await asyncio.to_thread(_adopt, plan, missing, unpacked, wheels, store)
+
+
+def _fetch(
+    plan: Plan, missing: Sequence[LockedPackage], building: BuildingFolder, store: Store, tell: OnProgress
+) -> Mapping[str, Path]:
+    """The wheels, side by side in a folder that the box can be shown."""
+
+    def on_progress(name: str, done: int, total: int | None) -> None:
+        tell(Progress("download", name, done, total))
+
+    origins = plan.resolution.origins
+    wheels = fetch_wheels(missing, settings=plan.settings, origins=origins, store=store.wheels, on_progress=on_progress)
+    shown = building.folder / "wheels"
+    shown.mkdir(mode=0o755)
+    for path in wheels.values():
+        os.link(path, shown / path.name)
+    return wheels
+
+
+def _open_folder(folder: Path) -> Path:
+    """A folder that the box's user can write to; nobody else comes by the folder above it."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+def _job(
+    plan: Plan, missing: Sequence[LockedPackage], building: BuildingFolder, unpacked: Path, tell: OnProgress
+) -> Job:
+    site = site_folder(plan.interpreter)
+    done = iter(range(1, len(missing) + 1))
+    skeleton = Environment(
+        **{name: getattr(plan.environment, name) for name in ("key", "lock_digest", "python", "version")},
+        folders=plan.environment.folders,
+        hidden=plan.environment.hidden,
+        installed=building.folder / CONTENT,
+        site=site,
+    )
+    return Job(
+        program="unpack",
+        arguments={
+            "packages": [[package.name, f"{package.name}=={package.version}"] for package in missing],
+            "folder": BUILD,
+            "seen_at": f"{ENVIRONMENT}/{site}",
+            "workers": plan.policy.limits.cpus,
+        },
+        policy=plan.policy,
+        interpreter=skeleton,
+        folder=unpacked,
+        readable={"/uv": plan.uv, "/wheels": building.folder / "wheels"},
+        tenant=plan.tenant,
+        on_line=lambda name: tell(Progress("unpack", name, next(done, len(missing)), len(missing))),
+    )
+
+
+def _refuse_failed(end: JobEnd) -> None:
+    if end.problem is not None or not isinstance(end.value, dict):
+        raise BuildFailed(f"the wheels could not be unpacked: {end.problem} {end.said[-_MOST_SAID:]}".rstrip())
+    failed = end.value.get("failed")
+    if failed and isinstance(failed, dict):
+        said = "; ".join(f"{name}: {' '.join(str(text).split())[-_MOST_SAID:]}" for name, text in failed.items())
+        raise BuildFailed(f"the wheels could not be unpacked: {said}")
+
+
+def _adopt(
+    plan: Plan, missing: Sequence[LockedPackage], unpacked: Path, wheels: Mapping[str, Path], store: Store
+) -> dict[str, TreeReport]:
+    """What the box left, verified and published; nothing that runs can reach it any more."""
+    made = {}
+    for package in missing:
+        report = adopt_tree(unpacked / package.name, wheel=package, archive=wheels[package.sha256])
+        made[package.name] = publish_tree(store, report, plan.tree_key(package))
+    return made
+
+
+def _assemble(plan: Plan, trees: Mapping[str, TreeReport], building: BuildingFolder, store: Store) -> StoredEnvironment:
+    content = building.folder / CONTENT
+    linked: list[StoredFile] = []
+    for package in plan.packages:
+        site = content / site_folder(plan.interpreter)
+        linked += link_tree(trees[package.name], site, content / "bin", copy=plan.is_copied).files
+    stock = take_stock(content, known=linked)
+    return store.publish(building, _manifest(plan, trees, stock), files=stock.files)
+
+
+def _manifest(plan: Plan, trees: Mapping[str, TreeReport], stock: Stock) -> Manifest:
+    facts = [tree.facts for tree in trees.values()]
+    interpreter = plan.interpreter
+    return Manifest(
+        key=plan.key,
+        lock=plan.resolution.lock,
+        interpreter={
+            "python": str(interpreter.python),
+            "version": interpreter.version,
+            "tag": interpreter.tag,
+            "digest": interpreter.digest,
+        },
+        created=datetime.now(UTC),
+        builder=plan.builder_digest,
+        files=list_digest(stock.files),
+        trees=tuple(plan.tree_key(package) for package in plan.packages),
+        modules=tuple(sorted({module for fact in facts for module in fact.modules})),
+        pth=any(fact.has_path_files for fact in facts),
+        bytes_total=stock.bytes_total,
+        bytes_own=stock.bytes_own,
+        copied=plan.is_copied,
+    )

@@ -1,0 +1,292 @@
+"""Environments for an engine: what a call requires goes in, an environment that is there to be used comes out.
+
+    requirements → lock       remembered, or resolved in a box
+    lock → key → store        found, or built once however many ask: in this process one task per question, between
+                              processes a lock on the key
+    in use                    held from then on until the engine ends: nothing that prunes the store takes it away
+
+What was provided once is known by the question alone, so a warm call pays for a dictionary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sandbox.environments.bare import bare_environment
+from sandbox.environments.building import Plan, build
+from sandbox.environments.holds import InUse, Owner
+from sandbox.environments.indexes import IndexSettings, read_index_settings, settings_for
+from sandbox.environments.interpreters import HostInterpreter, own_interpreter, pick_interpreter
+from sandbox.environments.key import environment_key
+from sandbox.environments.lock import Lock
+from sandbox.environments.model import Environment
+from sandbox.environments.progress import OnProgress, Progress, nobody
+from sandbox.environments.requirements import SupplyRules, read_requirements
+from sandbox.environments.resolving import Question, Resolution, remembered, resolve
+from sandbox.environments.skeleton import site_folder
+from sandbox.environments.store import Store, StoredEnvironment
+from sandbox.environments.workshop import Workshop
+from sandbox.errors import BuildFailed, EnvironmentUnavailable
+from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
+from sandbox.resources import folder
+
+Result = TypeVar("Result")
+_PATIENCE_S: Final = 3600.0
+_BELIEVED_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one call asks of its environment."""
+
+    requirements: tuple[str | Mapping[str, str], ...]
+    requires_python: str | None
+    policy: Policy
+    tenant: str = ""
+    is_copied: bool = False
+    """For boxes that could write to what they see: nothing there is shared with other environments."""
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """Equal for needs that the same environment meets."""
+        asked = tuple(each if isinstance(each, str) else tuple(sorted(each.items())) for each in self.requirements)
+        return asked, self.requires_python, self.policy.digest, self.tenant, self.is_copied
+
+
+class Provider:
+    """All environments of one engine; used from its event loop."""
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        *,
+        store: Path | None = None,
+        is_offline: bool = False,
+        on_progress: OnProgress = nobody,
+    ) -> None:
+        self.store = Store(store)
+        self._workshop = workshop
+        self._is_offline = is_offline
+        self._tell = on_progress
+        self._known: dict[tuple[object, ...], Environment] = {}
+        self._under_way: dict[tuple[object, ...], asyncio.Task[Any]] = {}
+        self._in_use: dict[str, InUse] = {}
+        self._builds = asyncio.Semaphore(max(os.cpu_count() or 1, 2))
+
+    def known(self, needs: Needs) -> Environment | None:
+        """The environment that was provided for equal needs before, unless each box's must be looked at again."""
+        if needs.policy.environment.verify and needs.policy.reuse.mode is ReuseMode.NEVER:
+            return None
+        return self._known.get(needs.question)
+
+    async def provide(self, needs: Needs, *, lock: Lock | None = None) -> Environment:
+        """Find or build it; of a lock that is given, whatever the requirements come to now. Raises
+        `EnvironmentUnavailable` and its kinds."""
+        interpreter = await asyncio.to_thread(pick_interpreter, needs.requires_python)
+        if lock is not None:
+            return await self._locked(needs, interpreter, _given(lock, interpreter))
+        if not needs.requirements:
+            environment = bare(interpreter)
+        else:
+            environment = await self._once(("env", needs.question), lambda: self._provide(needs, interpreter))
+        self._known[needs.question] = environment
+        return environment
+
+    async def lock(self, needs: Needs, *, refresh: bool = False) -> Resolution:
+        """What the requirements come to."""
+        interpreter = await asyncio.to_thread(pick_interpreter, needs.requires_python)
+        question = self._question(needs, interpreter)
+        return await self._once(("lock", question.digest), lambda: self._resolve(needs, question, refresh=refresh))
+
+    def close(self) -> None:
+        """Let go of what is in use."""
+        for hold in self._in_use.values():
+            hold.release()
+        self._in_use.clear()
+
+    async def _provide(self, needs: Needs, interpreter: HostInterpreter) -> Environment:
+        question = self._question(needs, interpreter)
+        resolution = await self._once(("lock", question.digest), lambda: self._resolve(needs, question, refresh=False))
+        return await self._locked(needs, interpreter, resolution)
+
+    async def _locked(self, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Environment:
+        """The environment that a lock comes to."""
+        if not resolution.lock.packages:
+            return bare(interpreter)
+        made_by = builder_digest() + ("-copied" if needs.is_copied else "")
+        key = environment_key(resolution.lock, interpreter.digest, builder_digest=made_by)
+        plan = self._plan(key, needs, interpreter, resolution)
+        stored = await self._found_or_built(plan)
+        if needs.policy.environment.verify:
+            await asyncio.to_thread(self._verify, plan.key)
+        return _environment(stored, plan)
+
+    async def _resolve(self, needs: Needs, question: Question, *, refresh: bool) -> Resolution:
+        found = None if refresh else await asyncio.to_thread(remembered, self.store, question)
+        if found is not None:
+            return found
+        self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
+        async with self._builds:
+            return await resolve(
+                question,
+                store=self.store,
+                workshop=self._workshop,
+                uv=uv_program(),
+                policy=_job_policy(needs.policy, NetworkMode.INDEX),
+                environment=bare(question.interpreter),
+            )
+
+    def _question(self, needs: Needs, interpreter: HostInterpreter) -> Question:
+        supply = needs.policy.supply
+        rules = SupplyRules(frozenset(supply.allow), frozenset(supply.deny), supply.direct_references)
+        return Question(
+            requirements=read_requirements(needs.requirements, supply=rules),
+            interpreter=interpreter,
+            supply=supply,
+            settings=self._settings(needs.policy),
+            most_packages=needs.policy.environment.packages,
+            tenant=needs.tenant,
+        )
+
+    def _settings(self, policy: Policy) -> IndexSettings:
+        machine = read_index_settings(os.environ, home=Path.home())
+        settings = settings_for(policy.supply.indexes, machine, wheelhouse=policy.supply.wheelhouse)
+        return replace(settings, offline=settings.offline or self._is_offline or policy.supply.offline)
+
+    def _plan(self, key: str, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Plan:
+        return Plan(
+            key=key,
+            resolution=resolution,
+            interpreter=interpreter,
+            settings=self._settings(needs.policy),
+            policy=_job_policy(needs.policy, NetworkMode.NONE),
+            environment=bare(interpreter),
+            builder_digest=builder_digest(),
+            uv=uv_program(),
+            tenant=needs.tenant,
+            is_copied=needs.is_copied,
+        )
+
+    async def _found_or_built(self, plan: Plan) -> StoredEnvironment:
+        """The environment, in use from now on, so that it is neither pruned nor half there."""
+        found = self._taken(plan.key)
+        if found is not None:
+            return found
+        self._refuse_failed(plan.key)
+        async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=self._tell_waiting):
+            found = self._taken(plan.key)
+            if found is not None:
+                return found
+            self._refuse_failed(plan.key)
+            await self._build(plan)
+            found = self._taken(plan.key)
+        if found is None:
+            raise BuildFailed(f"environment {plan.key[:12]} vanished from the store as soon as it was built")
+        return found
+
+    async def _build(self, plan: Plan) -> None:
+        async with self._builds:
+            try:
+                await build(plan, store=self.store, workshop=self._workshop, tell=self._tell)
+            except BuildFailed as error:
+                self.store.remember_failure(plan.key, reason=error.message, ttl_s=_BELIEVED_S)
+                raise
+
+    def _tell_waiting(self, owner: Owner | None) -> None:
+        self._tell(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
+
+    def _refuse_failed(self, key: str) -> None:
+        failure = self.store.failure(key)
+        if failure is not None:
+            raise BuildFailed(failure.reason, remedy=f"it failed a moment ago; try again in {_BELIEVED_S:.0f} s")
+
+    def _taken(self, key: str) -> StoredEnvironment | None:
+        """The environment, if it is in the store; nobody prunes it from now on until this engine ends."""
+        if key not in self._in_use:
+            hold = self.store.use(key)
+            if hold is None:
+                return None
+            self._in_use[key] = hold
+        return self.store.find(key)
+
+    def _verify(self, key: str) -> None:
+        self.store.verify(key).raise_if_tampered()
+
+    async def _once(self, question: tuple[object, ...], work: Callable[[], Awaitable[Result]]) -> Result:
+        """However many ask the same, one finds out; it goes on while anybody waits for it."""
+        task = self._under_way.get(question)
+        if task is None:
+            task = asyncio.ensure_future(work())
+            self._under_way[question] = task
+            task.add_done_callback(lambda _: self._under_way.pop(question, None))
+        result: Result = await asyncio.shield(task)
+        return result
+
+
+def bare(interpreter: HostInterpreter) -> Environment:
+    """An interpreter with its standard library and nothing else."""
+    if interpreter == own_interpreter():
+        return bare_environment()
+    return Environment(
+        key=interpreter.digest,
+        lock_digest=bare_environment().lock_digest,
+        python=interpreter.python,
+        version=interpreter.version,
+        folders=interpreter.folders,
+        hidden=interpreter.hidden,
+    )
+
+
+def _given(lock: Lock, interpreter: HostInterpreter) -> Resolution:
+    """A lock that somebody brought: it must be for this interpreter, and says nothing of where its wheels are."""
+    if lock.interpreter != interpreter.tag:
+        raise EnvironmentUnavailable(
+            f"the lock is for {lock.interpreter}, and the interpreter here is {interpreter.tag}",
+            remedy="lock again on this machine",
+        )
+    return Resolution(lock=lock)
+
+
+def _environment(stored: StoredEnvironment, plan: Plan) -> Environment:
+    return replace(
+        plan.environment,
+        key=plan.key,
+        lock_digest=plan.resolution.lock.digest,
+        installed=stored.folder,
+        site=site_folder(plan.interpreter),
+        modules=frozenset(stored.manifest.modules),
+    )
+
+
+def _job_policy(policy: Policy, mode: NetworkMode) -> Policy:
+    """What a build's boxes may do: the shipped policy for builds, as far as this policy lets environments cost."""
+    granted, costs = load("packages"), policy.environment
+    limits = granted.limits.model_copy(
+        update={"wall": costs.build_time, "memory": costs.build_memory, "cpu": costs.build_time * granted.limits.cpus}
+    )
+    return granted.model_copy(update={"limits": limits, "network": Network(mode=mode)})
+
+
+@cache
+def uv_program() -> Path:
+    """The resolver and installer itself."""
+    import uv
+
+    return Path(os.path.realpath(uv.find_uv_bin()))
+
+
+@cache
+def builder_digest() -> str:
+    """Exactly what builds environments here: a change of it makes new environments, and leaves the old ones alone."""
+    from importlib.metadata import version
+
+    programs = sorted((folder("runners") / "builder").glob("*.py"))
+    parts = [version("uv"), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in programs)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
