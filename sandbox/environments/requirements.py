@@ -37,12 +37,16 @@ class SupplyRules:
     deny: frozenset[str] = frozenset()
     direct_references: bool = False
 
+    def __post_init__(self) -> None:
+        for field in ("allow", "deny"):
+            object.__setattr__(self, field, frozenset(map(canonicalize_name, getattr(self, field))))
+
     def refusal(self, name: str) -> str | None:
         """Why no package of that name is taken, be it asked for by a tool or by another package."""
         name = canonicalize_name(name)
-        if name in map(canonicalize_name, self.deny):
+        if name in self.deny:
             return f"'{name}' is denied by the policy"
-        if self.allow and name not in map(canonicalize_name, self.allow):
+        if self.allow and name not in self.allow:
             return f"'{name}' is not among the packages that the policy allows"
         return None
 
