@@ -7,19 +7,23 @@ folder is looked at by the engine, and nothing may change it under its eyes.
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from sandbox.backends.base import BoxPlan, Shown
 from sandbox.calls.receipts import read_walls
 from sandbox.calls.request import box_environment, build_request
-from sandbox.calls.verdict import judge
+from sandbox.calls.verdict import Ending, judge
 from sandbox.calls.watching import Watcher
 from sandbox.environments.workshop import BUILD, Job, JobEnd
 from sandbox.outcome import Status
 from sandbox.outputs.shaping import STDERR_TYPE
-from sandbox.policy import ReuseMode
+from sandbox.policy import ReuseMode, format_bytes
 from sandbox.pool import Loan, Pool
 from sandbox.resources import folder
 from sandbox.spec import CallSpec
@@ -27,6 +31,7 @@ from sandbox.tools import Tool, read_tool
 from sandbox.wire.frames import Stream
 
 _SAID: Final = 16384
+_LOOK_S: Final = 0.5
 
 
 class BoxWorkshop:
@@ -37,7 +42,7 @@ class BoxWorkshop:
 
     async def run(self, job: Job) -> JobEnd:
         """Run it to its end; nothing of it runs any more when this returns."""
-        tool = _program(job.program)
+        tool = _program(job.program, job.entry)
         spec = CallSpec(source=tool.text, policy=job.policy, tenant=job.tenant)
         request = build_request(spec, tool, job.arguments, job.policy)
         async with self._pool.alone(_plan(job)) as loan:
@@ -47,7 +52,9 @@ class BoxWorkshop:
 async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
     watcher = Watcher(loan.warm, policy=job.policy, on_output=_Lines(job.on_line) if job.on_line else None)
     loan.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
-    ending = await watcher.watch()
+    ending = await _within_disk(job, asyncio.ensure_future(watcher.watch()))
+    if ending is None:
+        return JobEnd(problem=f"limit (disk): it left more than {format_bytes(job.disk or 0)}")
     verdict = judge(ending)
     said = watcher.stderr.shape(STDERR_TYPE, budget=_SAID).text
     if verdict.status is Status.OK:
@@ -58,6 +65,31 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
     limit = f" ({verdict.limit_name})" if verdict.limit_name else ""
     message = verdict.error.message if verdict.error else ""
     return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", said=said)
+
+
+async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | None:
+    """Its end; None if it was ended because of what it left in its folder, which no control of the kernel counts."""
+    try:
+        while not (await asyncio.wait({watching}, timeout=_LOOK_S))[0]:
+            if job.folder is None or job.disk is None:
+                continue
+            if await asyncio.to_thread(_bytes_in, job.folder) > job.disk:
+                return None
+        return watching.result()
+    finally:
+        if not watching.done():
+            watching.cancel()
+            await asyncio.wait({watching})
+
+
+def _bytes_in(folder: Path) -> int:
+    """What is allocated below it, about: it changes while it is counted."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return total
 
 
 def _plan(job: Job) -> BoxPlan:
@@ -72,9 +104,9 @@ def _plan(job: Job) -> BoxPlan:
 
 
 @cache
-def _program(name: str) -> Tool:
+def _program(name: str, entry: str) -> Tool:
     path = folder("runners") / "builder" / f"{name}.py"
-    return read_tool(path.read_bytes(), filename=path.name, entry=name)
+    return read_tool(path.read_bytes(), filename=path.name, entry=entry)
 
 
 class _Lines:

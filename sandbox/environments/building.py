@@ -27,13 +27,13 @@ from sandbox.environments.lock import LockedPackage
 from sandbox.environments.manifest import Manifest
 from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress
-from sandbox.environments.resolving import Resolution
+from sandbox.environments.questions import Resolution
 from sandbox.environments.skeleton import make_skeleton, site_folder
 from sandbox.environments.stock import Stock, StoredFile, list_digest, take_stock
 from sandbox.environments.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.trees import TreeReport, adopt_tree, link_tree, load_tree, publish_tree
 from sandbox.environments.wheels import fetch_wheels
-from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop
+from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
 from sandbox.errors import BuildFailed
 from sandbox.policy import Policy
 
@@ -54,6 +54,8 @@ class Plan:
     """The build's own: no network, and limits of its own."""
     environment: Environment
     """The interpreter alone."""
+    disk: int
+    """Bytes that unpacking may leave."""
     builder_digest: str
     uv: Path
     tenant: str = ""
@@ -103,7 +105,7 @@ async def _make_trees(
 ) -> dict[str, TreeReport]:
     wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, tell)
     tell(Progress("unpack", f"{len(missing)} packages", 0, len(missing)))
-    unpacked = await asyncio.to_thread(_open_folder, building.folder / "unpacked")
+    unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
     end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)
     return await asyncio.to_thread(_adopt, plan, missing, unpacked, wheels, store)
@@ -126,13 +128,6 @@ def _fetch(
     return wheels
 
 
-def _open_folder(folder: Path) -> Path:
-    """A folder that the box's user can write to; nobody else comes by the folder above it."""
-    folder.mkdir()
-    folder.chmod(0o777)
-    return folder
-
-
 def _job(
     plan: Plan, missing: Sequence[LockedPackage], building: BuildingFolder, unpacked: Path, tell: OnProgress
 ) -> Job:
@@ -147,6 +142,7 @@ def _job(
     )
     return Job(
         program="unpack",
+        entry="unpack",
         arguments={
             "packages": [[package.name, f"{package.name}=={package.version}"] for package in missing],
             "folder": BUILD,
@@ -156,6 +152,7 @@ def _job(
         policy=plan.policy,
         interpreter=skeleton,
         folder=unpacked,
+        disk=plan.disk,
         readable={"/uv": plan.uv, "/wheels": building.folder / "wheels"},
         tenant=plan.tenant,
         on_line=lambda name: tell(Progress("unpack", name, next(done, len(missing)), len(missing))),

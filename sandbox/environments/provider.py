@@ -28,8 +28,9 @@ from sandbox.environments.key import environment_key
 from sandbox.environments.lock import Lock
 from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
+from sandbox.environments.questions import Question, Resolution, remembered
 from sandbox.environments.requirements import SupplyRules, read_requirements
-from sandbox.environments.resolving import Question, Resolution, remembered, resolve
+from sandbox.environments.resolving import resolve
 from sandbox.environments.skeleton import site_folder
 from sandbox.environments.store import Store, StoredEnvironment
 from sandbox.environments.workshop import Workshop
@@ -91,19 +92,22 @@ class Provider:
         `EnvironmentUnavailable` and its kinds."""
         interpreter = await asyncio.to_thread(pick_interpreter, needs.requires_python)
         if lock is not None:
-            return await self._locked(needs, interpreter, _given(lock, interpreter))
-        if not needs.requirements:
-            environment = bare(interpreter)
+            environment = await self._locked(needs, interpreter, _given(lock, interpreter))
+        elif not needs.requirements:
+            self._known[needs.question] = environment = bare(interpreter)
         else:
             environment = await self._once(("env", needs.question), lambda: self._provide(needs, interpreter))
-        self._known[needs.question] = environment
+            self._known[needs.question] = environment
+        self._tell(Progress("ready", environment.key))
         return environment
 
     async def lock(self, needs: Needs, *, refresh: bool = False) -> Resolution:
         """What the requirements come to."""
         interpreter = await asyncio.to_thread(pick_interpreter, needs.requires_python)
         question = self._question(needs, interpreter)
-        return await self._once(("lock", question.digest), lambda: self._resolve(needs, question, refresh=refresh))
+        found = await self._once(("lock", question.digest), lambda: self._resolve(needs, question, refresh=refresh))
+        self._tell(Progress("ready", found.lock.digest))
+        return found
 
     def close(self) -> None:
         """Let go of what is in use."""
@@ -152,6 +156,7 @@ class Provider:
             supply=supply,
             settings=self._settings(needs.policy),
             most_packages=needs.policy.environment.packages,
+            most_disk=needs.policy.environment.build_disk,
             tenant=needs.tenant,
         )
 
@@ -168,6 +173,7 @@ class Provider:
             settings=self._settings(needs.policy),
             policy=_job_policy(needs.policy, NetworkMode.NONE),
             environment=bare(interpreter),
+            disk=needs.policy.environment.build_disk,
             builder_digest=builder_digest(),
             uv=uv_program(),
             tenant=needs.tenant,

@@ -27,12 +27,16 @@ class Job:
     """One program to run in a box."""
 
     program: str
-    """The name of its file, and of its function."""
+    """The name of its file."""
+    entry: str
+    """Its function."""
     arguments: Mapping[str, JsonValue]
     policy: Policy
     interpreter: Environment
     folder: Path | None = None
     """What it may write to, at `BUILD`."""
+    disk: int | None = None
+    """How many bytes it may leave there."""
     readable: Mapping[str, Path] = field(default_factory=dict)
     """What else it sees: a place in the box, and what is shown there."""
     gateway: Path | None = None
@@ -56,3 +60,10 @@ class Workshop(Protocol):
 
     async def run(self, job: Job) -> JobEnd:
         """Run it to its end; the box is gone, and nothing runs in it any more, when this returns."""
+
+
+def open_folder(folder: Path) -> Path:
+    """Make a folder that a job's box can write to, whatever user it runs as; nobody else comes by the one above it."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder

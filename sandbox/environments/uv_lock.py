@@ -1,0 +1,148 @@
+"""What uv is asked, and what its answer says.
+
+The answer is text that a stranger's package may have had a hand in, and is read as such: every field is checked, the
+gateway says which file of which index an address stands for, and a wheel without a hash ends it. Where there is none,
+uv's own explanation is passed on, without what only means something inside the box.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from packaging.markers import InvalidMarker, Marker
+from packaging.utils import canonicalize_name
+from pydantic import ValidationError
+
+from sandbox.environments.gateway import Gateway
+from sandbox.environments.interpreters import HostInterpreter
+from sandbox.environments.lock import LockedPackage
+from sandbox.environments.questions import Question, refuse_too_many
+from sandbox.environments.workshop import JobEnd
+from sandbox.errors import BuildFailed, IndexUnavailable, ResolutionFailed
+
+_SEEN_AT: Final = "http://127.0.0.1:8479"
+"""Where the relay in the box listens (runners/builder/indexed.py)."""
+_LONGEST_EXPLANATION: Final = 3000
+_NO_SOLUTION: Final = re.compile(r"error: No solution found when resolving dependencies:?\s*(?:cause:)?\s*", re.S)
+
+
+def resolve_options(question: Question) -> list[str]:
+    supply = question.supply
+    options = ["--no-config", "--no-header", "--color", "never", "--no-progress", "--no-python-downloads", "--quiet"]
+    options += index_options(question)
+    if not supply.sdists:
+        options += ["--no-build"]
+    if supply.prereleases:
+        options += ["--prerelease", "allow"]
+    if supply.exclude_newer:
+        newest = datetime.now(UTC) - timedelta(seconds=supply.exclude_newer)
+        options += ["--exclude-newer", newest.strftime("%Y-%m-%dT00:00:00Z")]
+    return options
+
+
+def index_options(question: Question) -> list[str]:
+    settings = question.settings
+    options = ["--index-strategy", "first-index", "--link-mode", "copy"]
+    urls = [f"{_SEEN_AT}/{number}/simple/" for number in range(len(settings.indexes))]
+    if urls:
+        options += ["--default-index", urls[-1], *(part for url in urls[:-1] for part in ("--index", url))]
+    else:
+        options += ["--no-index"]
+    for number in range(len(settings.find_links)):
+        options += ["--find-links", f"{_SEEN_AT}/links/{number}/"]
+    return options
+
+
+def lock_text(end: JobEnd, gateway: Gateway) -> str:
+    """The text of uv's lock."""
+    if end.problem is not None or not isinstance(end.value, dict):
+        raise ResolutionFailed(f"the requirements could not be resolved: {end.problem} {end.said[-500:]}".rstrip())
+    if end.value.get("code") == 0:
+        return str(end.value.get("lock"))
+    if gateway.faults:
+        fault = gateway.faults[0]
+        raise IndexUnavailable(
+            f"the package index {fault.url} did not answer as one: {fault.reason}",
+            remedy="try again, or ask for what is in the store or in a folder of wheels with `--offline`",
+        )
+    raise _explained(str(end.value.get("said")))
+
+
+def _explained(said: str) -> ResolutionFailed:
+    """The resolver's own explanation, in words that mean something here, and no longer than people read."""
+    text, _, hint = " ".join(_NO_SOLUTION.sub("", said).split()).removeprefix("error: ").partition(" hint: ")
+    text = text.replace("in the package registry", "in any index")
+    remedy = "change the requirements it names"
+    if "--no-build" in hint or "has no usable wheels" in text:
+        remedy = "ask for a version that has wheels, or allow builds from source in the policy: supply.sdists"
+    elif "subsequent index" in hint:
+        remedy = "ask for a version that the first index with that package has; no index after it is asked for it"
+    shortened = text if len(text) <= _LONGEST_EXPLANATION else text[:_LONGEST_EXPLANATION] + "…"
+    return ResolutionFailed(f"the requirements have no solution: {shortened}", remedy=remedy)
+
+
+def stated_packages(text: str, question: Question) -> list[Mapping[str, Any]]:
+    """The packages that uv's lock names for this interpreter."""
+    try:
+        stated = tomllib.loads(text).get("packages", [])
+        chosen = [each for each in stated if _is_for(each.get("marker"), question.interpreter)]
+    except (tomllib.TOMLDecodeError, AttributeError, InvalidMarker) as error:
+        raise ResolutionFailed(f"the resolver's answer cannot be read: {error}") from None
+    refuse_too_many(len(chosen), question.most_packages)
+    return chosen
+
+
+def _is_for(marker: object, interpreter: HostInterpreter) -> bool:
+    """Whether this package is one of the environment's; uv leaves markers on some that it has decided about."""
+    if marker is None:
+        return True
+    short = ".".join(interpreter.version.split(".")[:2])
+    return Marker(str(marker)).evaluate({"python_version": short, "python_full_version": interpreter.version})
+
+
+def locked_wheel(stated: Mapping[str, Any], gateway: Gateway) -> tuple[LockedPackage, str]:
+    name, wheels = str(stated.get("name"))[:200], stated["wheels"]
+    origin = gateway.origin(str(wheels[0].get("url")))
+    sha256 = wheels[0].get("hashes", {}).get("sha256") or (origin and origin.sha256)
+    if origin is None or sha256 is None:
+        raise ResolutionFailed(f"the index has no SHA-256 for the wheel of {name}", remedy="use an index that has")
+    try:
+        package = LockedPackage(
+            name=canonicalize_name(name),
+            version=str(stated.get("version")),
+            wheel=origin.filename,
+            sha256=sha256,
+            size=wheels[0].get("size"),
+        )
+    except ValidationError as error:
+        raise ResolutionFailed(f"the index's entry for {name} is not one: {error.errors()[0]['msg']}") from None
+    return package, origin.url
+
+
+def source_of(stated: Mapping[str, Any]) -> tuple[str, str, str]:
+    """A package's source: its name, and its file as the box may ask for it, with its digest."""
+    source = stated.get("sdist") or {}
+    name, url, sha256 = str(stated.get("name")), source.get("url"), source.get("hashes", {}).get("sha256")
+    if not url or not sha256 or canonicalize_name(name) != name:
+        raise ResolutionFailed(f"the index has neither a wheel nor a hashed source of {name[:200]}")
+    return name, str(url), str(sha256)
+
+
+def no_wheel(stated: Mapping[str, Any]) -> ResolutionFailed:
+    return ResolutionFailed(
+        f"{str(stated.get('name'))[:200]} {stated.get('version')} has no wheel for this interpreter and platform",
+        remedy="ask for another version, or allow builds from source in the policy: supply.sdists",
+    )
+
+
+def refuse_unbuilt(end: JobEnd) -> None:
+    if end.problem is not None or not isinstance(end.value, dict):
+        raise BuildFailed(f"the sources could not be built: {end.problem} {end.said[-2000:]}".rstrip())
+    failed = end.value.get("failed")
+    if isinstance(failed, dict) and failed:
+        said = "; ".join(f"{name}: {' '.join(str(text).split())[-2000:]}" for name, text in failed.items())
+        raise BuildFailed(f"the sources could not be built, in a box without files or network of the host: {said}")
