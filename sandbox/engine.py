@@ -13,34 +13,31 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 from sandbox.admission import Admission
-from sandbox.backends.base import Backend, BoxPlan
+from sandbox.backends.base import Backend
 from sandbox.backends.remedies import missing_walls
-from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
+from sandbox.calls.prepared import Clock, Prepared
 from sandbox.calls.replies import aside_when_large
-from sandbox.calls.request import box_environment, build_request, lowered_limits, preloadable
-from sandbox.calls.verdict import Ending, Verdict, judge
+from sandbox.calls.request import build_request, lowered_limits
+from sandbox.calls.telling import argument_problems, invalid_outcome, outcome_of, shape_verdict
+from sandbox.calls.verdict import judge
 from sandbox.calls.watching import OnOutput, Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable
-from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, ToolName, Usage
-from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_value
-from sandbox.policy import Limits, Policy, Strength, load, tighten
-from sandbox.pool import BoxKey, Loan, Pool, WarmBox
+from sandbox.outcome import Outcome, Status
+from sandbox.policy import Policy, load, tighten
+from sandbox.pool import Loan, Pool, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
-from sandbox.tools import Binding, Tool, bind, read_tool
-from sandbox.wire.messages import Returned
+from sandbox.tools import Tool, bind, read_tool
 
 if TYPE_CHECKING:
     from sandbox.environments.provider import Needs, Provider
@@ -53,7 +50,6 @@ DEFAULT_WARM_MEMORY: Final = 2 << 30
 _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "cpus")
 _REPLY_OVERHEAD: Final = 1 << 16
 _ATTEMPTS: Final = 2
-_MOST_RECEIPTS: Final = 64
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
 
@@ -71,53 +67,6 @@ class Settings:
     """No package index is asked, whatever policies allow."""
     on_progress: OnProgress = nobody
     """Told how the building of environments goes."""
-
-
-@dataclass(slots=True)
-class _Clock:
-    """Where a call's time goes."""
-
-    begun: float = field(default_factory=time.perf_counter)
-    _marks: dict[str, float] = field(default_factory=dict)
-
-    def mark(self, name: str) -> None:
-        self._marks[name] = time.perf_counter()
-
-    def milliseconds(self, since: str | None, until: str) -> float:
-        """Between two marks, the first being the beginning when it is None."""
-        start = self.begun if since is None else self._marks[since]
-        return round((self._marks[until] - start) * 1000, 3)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A spec with everything that is found out about it before a box is needed."""
-
-    spec: CallSpec
-    tool: Tool
-    policy: Policy
-    box_policy: Policy
-    environment: Environment
-    clock: _Clock
-
-    def key(self, *, is_plain: bool) -> BoxKey:
-        return BoxKey(self.environment.key, self.box_policy.digest, self.spec.tenant, is_plain)
-
-    def plan(self, *, is_plain: bool) -> BoxPlan:
-        plan = BoxPlan(self.box_policy, self.environment, preload=self.preload, is_plain=is_plain)
-        return replace(plan, environment=box_environment(self.box_policy, prefix=plan.prefix))
-
-    @property
-    def preload(self) -> tuple[str, ...]:
-        """What its tool imports, as far as that is worth importing ahead of its calls."""
-        is_wanted = self.policy.environment.preload
-        return preloadable(self.tool, installed=self.environment.modules if is_wanted else frozenset())
-
-    @property
-    def accepts_plain(self) -> bool:
-        """Whether limits and filters alone will do."""
-        isolation = self.box_policy.isolation
-        return isolation.minimum is Strength.PLAIN and not any("namespace" in layer for layer in isolation.require)
 
 
 class _NeverStarted(Exception):
@@ -149,9 +98,9 @@ class Engine:
         async with self._under_way():
             call = self._read(spec)
             binding = bind(call.tool, spec.args)
-            problems = _problems(binding, call.policy.limits)
+            problems = argument_problems(binding, call.policy.limits)
             if problems:
-                return _invalid(call, problems)
+                return invalid_outcome(call, problems)
             call = await self._equipped(call)
             async with self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
@@ -176,9 +125,9 @@ class Engine:
     def _needs(self, spec: EnvironmentSpec) -> Needs:
         """What that asks for, with what the source of a tool asks for itself."""
         tool = read_tool(spec.source, filename=spec.filename) if spec.source is not None else None
-        return _needs(tool, spec, policy=self._granted(spec), is_copied=self._lacks_walls)
+        return _needs(tool, spec, policy=self._granted(spec))
 
-    async def _warm_up(self, call: _Call) -> None:
+    async def _warm_up(self, call: Prepared) -> None:
         async with self._lend(call) as loan:
             loan.warm.preload(call.preload)
 
@@ -218,18 +167,17 @@ class Engine:
         if self._is_closed:
             raise EngineClosed("the engine is closed", remedy="open a new one")
 
-    def _read(self, spec: CallSpec) -> _Call:
-        clock = _Clock()
+    def _read(self, spec: CallSpec) -> Prepared:
+        clock = Clock()
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
         granted = self._granted(spec)
         policy = tighten(granted, spec.limits)
-        return _Call(spec, tool, policy, _box_policy(granted, policy), bare_environment(), clock)
+        return Prepared(spec, tool, policy, _box_policy(granted, policy), bare_environment(), clock)
 
-    async def _equipped(self, call: _Call) -> _Call:
+    async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""
         if call.tool.requirements or call.spec.requirements or call.tool.requires_python:
-            is_copied = self._lacks_walls and call.accepts_plain
-            needs = _needs(call.tool, call.spec, policy=call.policy, is_copied=is_copied)
+            needs = _needs(call.tool, call.spec, policy=call.policy)
             environment = self.provider.known(needs) or await self.provider.provide(needs)
             call = replace(call, environment=environment)
         call.clock.mark("equipped")
@@ -259,7 +207,9 @@ class Engine:
             self._policies[spec.policy] = load(spec.policy)
         return self._policies[spec.policy]
 
-    async def _run_in_a_box(self, call: _Call, arguments: Mapping[str, object], on_output: OnOutput | None) -> Outcome:
+    async def _run_in_a_box(
+        self, call: Prepared, arguments: Mapping[str, object], on_output: OnOutput | None
+    ) -> Outcome:
         request = build_request(call.spec, call.tool, arguments, call.policy)
         for _ in range(_ATTEMPTS):
             try:
@@ -268,7 +218,7 @@ class Engine:
                 reason = str(error)
         raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {reason}")
 
-    async def _as_walled_as_can_be(self, call: _Call, attempt: Callable[[], Awaitable[Result]]) -> Result:
+    async def _as_walled_as_can_be(self, call: Prepared, attempt: Callable[[], Awaitable[Result]]) -> Result:
         """Once more in the plain form, where this host turns out to lack walls and the call's policy accepts that."""
         try:
             return await attempt()
@@ -278,12 +228,12 @@ class Engine:
             self._lacks_walls = True
             return await attempt()
 
-    def _lend(self, call: _Call) -> AbstractAsyncContextManager[Loan]:
+    def _lend(self, call: Prepared) -> AbstractAsyncContextManager[Loan]:
         """A box; plain only where this host was found to lack walls and the call's policy accepts that."""
         is_plain = self._lacks_walls and call.accepts_plain
         return self._pool.lend(call.key(is_plain=is_plain), call.plan(is_plain=is_plain))
 
-    async def _try(self, call: _Call, request: bytes, on_output: OnOutput | None) -> Outcome:
+    async def _try(self, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
         async with self._lend(call) as loan:
             call.clock.mark("boxed")
             is_clean = False
@@ -298,7 +248,7 @@ class Engine:
             return outcome
 
 
-async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput | None) -> Outcome:
+async def _run_in(loan: Loan, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
     if loan.warm.conversation.loss is not None:
         raise _NeverStarted(_last_seen(loan.warm))
     watcher = Watcher(loan.warm, policy=call.policy, on_output=on_output)
@@ -316,11 +266,11 @@ async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput |
         raise _NeverStarted(_last_seen(loan.warm))
     verdict = judge(ending)
     size = len(ending.value)
-    shaped_value = await aside_when_large(lambda: _shaped_value(verdict, call.policy.output.shown), size=size)
-    return _outcome(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
+    shaped_value = await aside_when_large(lambda: shape_verdict(verdict, call.policy.output.shown), size=size)
+    return outcome_of(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
 
 
-def _needs(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy, is_copied: bool) -> Needs:
+def _needs(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy) -> Needs:
     """What a tool asks for, and what is asked for beside it."""
     from sandbox.environments.provider import Needs
 
@@ -330,7 +280,6 @@ def _needs(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Polic
         requires_python=named or (tool.requires_python if tool else None),
         policy=policy,
         tenant=spec.tenant,
-        is_copied=is_copied,
     )
 
 
@@ -348,118 +297,3 @@ def _box_policy(granted: Policy, policy: Policy) -> Policy:
     if all(getattr(granted.limits, name) == value for name, value in lowered.items()):
         return granted
     return granted.model_copy(update={"limits": granted.limits.model_copy(update=lowered)})
-
-
-def _problems(binding: Binding, limits: Limits) -> list[Problem]:
-    """What is wrong with the arguments, all of it."""
-    found = [
-        Problem(path=each.path, message=each.message, expected=each.expected, got=each.got) for each in binding.problems
-    ]
-    size = 0 if found else len(json.dumps(binding.arguments, separators=(",", ":")))
-    if size > limits.arguments:
-        message = f"the arguments are {size} bytes as JSON; the policy allows {limits.arguments}"
-        found.append(Problem(path="", message=message))
-    return found
-
-
-def _invalid(call: _Call, problems: list[Problem]) -> Outcome:
-    """The arguments do not fit: nothing ran, and the reasons are made for a model to read."""
-    lines = [f"{each.path}: {each.message}" if each.path else each.message for each in problems]
-    call.clock.mark("ended")
-    total = call.clock.milliseconds(None, "ended")
-    return Outcome(
-        status=Status.INVALID,
-        error=Failure(type="InvalidArguments", message="; ".join(lines)[:4000]),
-        problems=tuple(problems),
-        stdout=nothing(STDOUT_TYPE),
-        stderr=nothing(STDERR_TYPE),
-        shaped_value=nothing("json_data"),
-        usage=Usage(wall_s=0.0),
-        tool=ToolName(name=call.tool.name),
-        timing=Timing(queue_ms=0, environment_ms=0, box_ms=0, run_ms=0, total_ms=total, path="cold"),
-        call_id=call.spec.call_id,
-        trace_id=call.spec.trace_id,
-    )
-
-
-def _outcome(
-    loan: Loan, call: _Call, watcher: Watcher, ending: Ending, *, verdict: Verdict, shaped_value: Shaped
-) -> Outcome:
-    """Everything that was seen, as one document."""
-    is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
-    receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
-    shown = call.policy.output.shown
-    return Outcome(
-        status=verdict.status,
-        value=verdict.value,
-        error=verdict.error,
-        stdout=watcher.stdout.shape(STDOUT_TYPE, budget=shown),
-        stderr=watcher.stderr.shape(STDERR_TYPE, budget=shown),
-        shaped_value=shaped_value,
-        usage=_usage(ending, watcher.call.returned),
-        limit_name=verdict.limit_name,
-        evidence=verdict.evidence,
-        warnings=verdict.warnings,
-        receipt=receipt,
-        environment=EnvironmentUsed(key=call.environment.key, lock_digest=call.environment.lock_digest),
-        tool=ToolName(name=call.tool.name),
-        timing=_timing(loan, call, watcher),
-        call_id=call.spec.call_id,
-        trace_id=call.spec.trace_id,
-    )
-
-
-def _receipt(warm: WarmBox, call: _Call, walls: bytes) -> Receipt:
-    """What protected the host; raises `IsolationUnavailable` when that is less than the policy accepts."""
-    known = (walls, call.policy.name, call.policy.digest)
-    if known in warm.receipts:
-        return warm.receipts[known]
-    receipt = build_receipt(
-        warm.box.protection,
-        read_walls(walls, policy=call.box_policy),
-        policy=call.policy,
-        environment_key=call.environment.key,
-        limits=call.policy.limits.model_dump(),
-    )
-    if not is_at_least(receipt, call.policy.isolation.minimum):
-        raise IsolationUnavailable(f"the box was {receipt.isolation}, weaker than policy '{call.policy.name}' accepts")
-    if len(warm.receipts) < _MOST_RECEIPTS:
-        warm.receipts[known] = receipt
-    return receipt
-
-
-def _must_be_walled(ending: Ending) -> bool:
-    """Whether the tool can have run: a call that ended by itself has described its walls before."""
-    return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
-
-
-def _shaped_value(verdict: Verdict, shown: int) -> Shaped:
-    return shape_value(verdict.value, budget=shown) if verdict.status is Status.OK else nothing("json_data")
-
-
-def _usage(ending: Ending, returned: Returned | None) -> Usage:
-    """What it cost, from outside; what its child had used before the call came is not the call's."""
-    cpu = ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
-    before = 0.0 if returned is None else returned.cpu_before
-    peak = ending.reading.memory_peak_bytes
-    return Usage(
-        wall_s=round(ending.wall_s, 6),
-        cpu_s=None if cpu is None else round(max(cpu - before, 0.0), 6),
-        memory_peak_bytes=ending.ended.max_rss if peak is None else peak,
-        processes_peak=ending.reading.processes_peak,
-    )
-
-
-def _timing(loan: Loan, call: _Call, watcher: Watcher) -> Timing:
-    clock, started = call.clock, watcher.call.started
-    clock.mark("done")
-    return Timing(
-        queue_ms=clock.milliseconds("equipped", "admitted"),
-        environment_ms=clock.milliseconds(None, "equipped"),
-        box_ms=clock.milliseconds("admitted", "boxed"),
-        run_ms=clock.milliseconds("boxed", "ended"),
-        total_ms=clock.milliseconds(None, "done"),
-        path=loan.path,
-        ahead=started is not None and started.ahead,
-        preloaded=loan.warm.preloaded,
-    )

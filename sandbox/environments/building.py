@@ -59,8 +59,6 @@ class Plan:
     builder_digest: str
     uv: Path
     tenant: str = ""
-    is_copied: bool = False
-    """With copies instead of links, for boxes that could write to what they see."""
 
     @property
     def packages(self) -> tuple[LockedPackage, ...]:
@@ -184,7 +182,7 @@ def _assemble(plan: Plan, trees: Mapping[str, TreeReport], building: BuildingFol
     linked: list[StoredFile] = []
     for package in plan.packages:
         site = content / site_folder(plan.interpreter)
-        linked += link_tree(trees[package.name], site, content / "bin", copy=plan.is_copied).files
+        linked += link_tree(trees[package.name], site, content / "bin").files
     stock = take_stock(content, known=linked)
     return store.publish(building, _manifest(plan, trees, stock), files=stock.files)
 
@@ -209,5 +207,4 @@ def _manifest(plan: Plan, trees: Mapping[str, TreeReport], stock: Stock) -> Mani
         pth=any(fact.has_path_files for fact in facts),
         bytes_total=stock.bytes_total,
         bytes_own=stock.bytes_own,
-        copied=plan.is_copied,
     )

@@ -51,14 +51,12 @@ class Needs:
     requires_python: str | None
     policy: Policy
     tenant: str = ""
-    is_copied: bool = False
-    """For boxes that could write to what they see: nothing there is shared with other environments."""
 
     @property
     def question(self) -> tuple[object, ...]:
         """Equal for needs that the same environment meets."""
         asked = tuple(each if isinstance(each, str) else tuple(sorted(each.items())) for each in self.requirements)
-        return asked, self.requires_python, self.policy.digest, self.tenant, self.is_copied
+        return asked, self.requires_python, self.policy.digest, self.tenant
 
 
 class Provider:
@@ -124,8 +122,7 @@ class Provider:
         """The environment that a lock comes to."""
         if not resolution.lock.packages:
             return bare(interpreter)
-        made_by = builder_digest() + ("-copied" if needs.is_copied else "")
-        key = environment_key(resolution.lock, interpreter.digest, builder_digest=made_by)
+        key = environment_key(resolution.lock, interpreter.digest, builder_digest=builder_digest())
         plan = self._plan(key, needs, interpreter, resolution)
         stored = await self._found_or_built(plan)
         if needs.policy.environment.verify:
@@ -177,7 +174,6 @@ class Provider:
             builder_digest=builder_digest(),
             uv=uv_program(),
             tenant=needs.tenant,
-            is_copied=needs.is_copied,
         )
 
     async def _found_or_built(self, plan: Plan) -> StoredEnvironment:
