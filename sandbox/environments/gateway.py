@@ -34,8 +34,8 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from sandbox.environments.answers import Absent, Fault, Reply
-from sandbox.environments.indexes import IndexSettings, redacted, split_credentials
-from sandbox.environments.local_packages import PIECE_BYTES
+from sandbox.environments.indexes import IndexSettings, local_path, redacted, split_credentials
+from sandbox.environments.local_packages import PIECE_BYTES, digest_of
 from sandbox.environments.pages import JSON_PAGE, ListedFile, render_links, render_page
 from sandbox.environments.upstream import Patience, Upstream
 
@@ -113,7 +113,7 @@ class Gateway:
             return list(dict.fromkeys(self._faults.values()))
 
     def origin(self, url_seen_in_box: str) -> Origin | None:
-        """What the box means by a file's address; none if this gateway never told it that."""
+        """What the box means by a file's address; none if this gateway never told it that. May hash a local file."""
         found = _FILE.fullmatch(urlsplit(url_seen_in_box).path)
         handed = self._handed.get(found[2]) if found else None
         if handed is None:
@@ -121,7 +121,7 @@ class Gateway:
         file = handed.file
         real = split_credentials(file.url)[0].partition("?")[0]
         index = handed.number if handed.number < len(self._settings.indexes) else None
-        return Origin(index=index, url=real, filename=file.filename, sha256=file.sha256)
+        return Origin(index=index, url=real, filename=file.filename, sha256=file.sha256 or _digest_if_local(file))
 
     def page(self, number: int, name: str) -> bytes:
         """A package's page as the box sees it."""
@@ -325,3 +325,11 @@ def _metadata_address(file: ListedFile) -> str:
         raise Absent
     address, _, query = file.url.partition("?")
     return f"{address}.metadata" + (f"?{query}" if query else "")
+
+
+def _digest_if_local(file: ListedFile) -> str | None:
+    path = local_path(file.url)
+    try:
+        return None if path is None else digest_of(path)
+    except OSError:
+        return None

@@ -83,7 +83,13 @@ def _with_what_the_disk_knows(file: ListedFile) -> ListedFile:
     found = replace(file, size=status.st_size, upload_time=file.upload_time or changed)
     if file.hashes or status.st_size > _TO_BE_HASHED_BYTES:
         return found
-    return replace(found, hashes={"sha256": _digest(path, status.st_size, status.st_mtime_ns, status.st_ino)})
+    return replace(found, hashes={"sha256": digest_of(path)})
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a local file; remembered for as long as the file does not change."""
+    status = path.stat()
+    return _digest(path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 @lru_cache(maxsize=4096)

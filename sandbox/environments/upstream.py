@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import tenacity
 
 _MOST_REDIRECTS: Final = 10
+_MOST_WRAPPINGS: Final = 64
 _CONNECT_S: Final = 15.0
 _OK: Final = (200, 206)
 _PASSED_ON: Final = (405, 416)
@@ -144,7 +145,9 @@ class Upstream:
 
         address, login = split_credentials(url)
         login = login or self._settings.credentials_for(address)
-        silence = self._settings.timeout_s
+        silence, trusted = self._settings.timeout_s, self._settings.certificates
+        if trusted is not None and not trusted.exists() and address.startswith("https:"):
+            raise Fault(f"the certificates that this machine trusts, {trusted}, are not there", reach="index")
         with _named_faults(silence):
             response = self._asking().request(
                 method,
@@ -180,6 +183,7 @@ def _session(settings: IndexSettings) -> requests.Session:
             target = super().get_redirect_target(resp)
             scheme = urlsplit(urljoin(resp.url, target)).scheme if target else ""
             if target and scheme != "https" and scheme != urlsplit(resp.url).scheme:
+                resp.close()
                 raise Fault("it redirects to an address that is not followed")
             return target
 
@@ -216,19 +220,18 @@ def _named_faults(silence: float) -> Iterator[None]:
     except requests.exceptions.TooManyRedirects:
         raise Fault("it redirects without end") from None
     except (OSError, ValueError) as problem:
-        raise Fault(f"it cannot be asked: {_cause(problem)}") from None
+        raise Fault(f"it cannot be asked: {type(problem).__name__}") from None
 
 
 def _cause(problem: BaseException) -> str:
     """The system's own words for what went wrong, found below the wrappings; those repeat addresses."""
-    seen: BaseException | None = problem
-    while seen is not None:
-        for candidate in (seen, getattr(seen, "reason", None), *seen.args):
-            if isinstance(candidate, OSError) and candidate.strerror:
-                return candidate.strerror
-        nested = next((arg for arg in seen.args if isinstance(arg, BaseException)), None)
-        seen = seen.__cause__ or seen.__context__ or nested
-    return type(problem).__name__
+    seen: list[object] = [problem]
+    for error in seen:  # grows while it is walked
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+        if isinstance(error, BaseException) and len(seen) < _MOST_WRAPPINGS:
+            seen += [error.__cause__, error.__context__, getattr(error, "reason", None), *error.args]
+    return "the other side hung up"
 
 
 def _problem_of(status: int) -> Exception | None:

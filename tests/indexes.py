@@ -1,0 +1,347 @@
+"""A package index for tests: real wheels, served over real HTTP, with all the ways in which real indexes fail.
+
+    with LocalIndex(tmp_path / "index") as index:
+        index.add("parent", "1.0", requires=["child>=2"])
+        index.add("child", "2.0", {"child.py": "answer = 42"})
+        settings = index.settings()            # for the engine
+        command = ["--index-url", index.url]   # for uv and pip
+
+What goes wrong is said by setting a field, also while it serves: `index.busy = 2`, `index.form = "garbage"`,
+`index.corrupted.add(wheel.name)`. What it was asked is in `index.asked`. Wheels are made without any build tool, so a
+test can make those that no tool would: `make_wheel(folder, "evil", "1.0", extra={"../escaped": b""})`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import html
+import io
+import json
+import socket
+import threading
+import weakref
+import zipfile
+from collections.abc import Iterable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal
+from urllib.parse import unquote
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from sandbox.environments.indexes import Index, IndexSettings
+
+Form = Literal["json", "html", "garbage", "half", "silent"]
+Files = Mapping[str, str | bytes]
+
+JSON_PAGE: Final = "application/vnd.pypi.simple.v1+json"
+_EPOCH: Final = (2020, 1, 1, 0, 0, 0)
+
+
+def make_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    files: Files | None = None,
+    *,
+    requires: Iterable[str] = (),
+    requires_python: str | None = None,
+    tag: str = "py3-none-any",
+    extra: Files | None = None,
+) -> Path:
+    """A wheel with these files, or a module of its own name, and its path.
+
+    What is `extra` is put into the archive under exactly that name and left out of `RECORD`. The same arguments make
+    the same bytes.
+    """
+    stem = f"{name.replace('-', '_')}-{version}"
+    contents: dict[str, str | bytes] = dict({f"{name.replace('-', '_')}.py": ""} if files is None else files)
+    contents[f"{stem}.dist-info/METADATA"] = _metadata(name, version, requires, requires_python)
+    contents[f"{stem}.dist-info/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: {str(tag.endswith('any')).lower()}\nTag: {tag}\n"
+    )
+    contents[f"{stem}.dist-info/RECORD"] = _record(contents, f"{stem}.dist-info/RECORD")
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = folder / f"{stem}-{tag}.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, content in {**contents, **(extra or {})}.items():
+            entry = zipfile.ZipInfo(path, _EPOCH)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return wheel
+
+
+def _metadata(name: str, version: str, requires: Iterable[str], requires_python: str | None) -> str:
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
+    lines += [f"Requires-Python: {requires_python}"] if requires_python else []
+    return "\n".join(lines) + "\n"
+
+
+def _record(contents: Files, itself: str) -> str:
+    lines = []
+    for path, content in contents.items():
+        data = content.encode() if isinstance(content, str) else content
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        lines.append(f"{path},sha256={digest},{len(data)}\n")
+    return "".join(lines) + f"{itself},,\n"
+
+
+def sha256_of(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+class LocalIndex:
+    """Serves the wheels of a folder at `url`, a page for each package, and at `links_url`, all on one page."""
+
+    def __init__(self, folder: Path, *, form: Form = "json", login: tuple[str, str] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.form = form
+        """How pages are answered; `silent` keeps the client waiting until the index is closed."""
+        self.login = login
+        """Whom it asks for; none: it is open to all."""
+        self.busy = 0
+        """How many more requests it answers with 503; negative: all."""
+        self.breaks_off = 0
+        """How many more files it stops sending in the middle."""
+        self.redirects: dict[str, str] = {}
+        """Where to send whoever asks for these paths."""
+        self.corrupted: set[str] = set()
+        """Files that are sent with other bytes than the page's hashes promise."""
+        self.yanked: dict[str, str] = {}
+        """Files that were taken back, and why."""
+        self.upload_times: dict[str, str] = {}
+        self.tells_hashes = True
+        self.tells_metadata = False
+        """Whether the metadata of wheels can be had without the wheel (PEP 658)."""
+        self.asked: list[str] = []
+        """The method and the path of each request that was answered."""
+        self.authorizations: list[str | None] = []
+        self.ranges: list[str | None] = []
+        self.closing = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _Answer)
+        self._server.index = self
+        self._server.connections = weakref.WeakSet()
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    def __enter__(self) -> LocalIndex:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """From here on connections are refused, as by an index that is down."""
+        if not self.closing.is_set():
+            self.closing.set()
+            self._server.shutdown()
+            self._server.hang_up()
+            self._server.server_close()
+            self._thread.join()
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.root}/simple"
+
+    @property
+    def links_url(self) -> str:
+        return f"{self.root}/links"
+
+    def file_url(self, wheel: Path) -> str:
+        return f"{self.root}/files/{wheel.name}"
+
+    def settings(self) -> IndexSettings:
+        """Those of a machine that knows this index alone."""
+        return IndexSettings(indexes=(Index(self.url, self.login),), timeout_s=5.0)
+
+    def add(
+        self,
+        name: str,
+        version: str,
+        files: Files | None = None,
+        *,
+        requires: Iterable[str] = (),
+        requires_python: str | None = None,
+        tag: str = "py3-none-any",
+    ) -> Path:
+        """Publish a wheel."""
+        return make_wheel(
+            self.folder, name, version, files, requires=requires, requires_python=requires_python, tag=tag
+        )
+
+    def wheels(self, name: str | None = None) -> list[Path]:
+        """The wheels of a package, or all."""
+        return sorted(wheel for wheel in self.folder.glob("*.whl") if name in (None, _package_of(wheel)))
+
+    def write_as_folder(self, root: Path) -> str:
+        """The same packages as an index of plain files, and its `file:` address."""
+        for wheel in self.wheels():
+            page = root / _package_of(wheel) / "index.html"
+            page.parent.mkdir(parents=True, exist_ok=True)
+            links = [_anchor(self, each, wheel_url=each.as_uri()) for each in self.wheels(_package_of(wheel))]
+            page.write_text("<!DOCTYPE html><html><body>" + "<br>".join(links) + "</body></html>")
+        return root.as_uri()
+
+
+def _package_of(wheel: Path) -> str:
+    return canonicalize_name(wheel.name.partition("-")[0])
+
+
+class _Server(ThreadingHTTPServer):
+    index: LocalIndex
+    connections: weakref.WeakSet[socket.socket]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def hang_up(self) -> None:
+        """Also on those whose connection is kept for their next request."""
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that hang up are what some tests are about."""
+
+
+class _Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+    server: _Server
+
+    def do_GET(self) -> None:
+        index, path = self.server.index, unquote(self.path)
+        index.asked.append(f"{self.command} {path}")
+        index.authorizations.append(self.headers.get("Authorization"))
+        index.ranges.append(self.headers.get("Range"))
+        if index.busy:
+            index.busy -= 1
+            self._send(503, b"busy")
+        elif index.login is not None and self.headers.get("Authorization") != _basic(index.login):
+            self._send(401, b"who are you?", headers={"WWW-Authenticate": "Basic"})
+        elif path in index.redirects:
+            self._send(302, b"", headers={"Location": index.redirects[path]})
+        elif path.startswith("/simple/"):
+            self._send_page(path.removeprefix("/simple/").strip("/"))
+        elif path.startswith("/links"):
+            self._send(200, _html_page(index, index.wheels()), content_type="text/html")
+        else:
+            self._send_file(path.removeprefix("/files/"))
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *_: object) -> None:
+        """Tests look into `asked`."""
+
+    def _send_page(self, name: str) -> None:
+        index = self.server.index
+        wheels = index.wheels(name)
+        if index.form == "silent":
+            index.closing.wait(60)
+            self.close_connection = True
+        elif index.form == "garbage":
+            self._send(200, b"<html><body><a href='/login'>please log in</a></body></html>", content_type="text/html")
+        elif not wheels:
+            self._send(404, b"no such package")
+        elif index.form == "html":
+            self._send(200, _html_page(index, wheels), content_type="text/html; charset=utf-8")
+        else:
+            page = _json_page(index, name, wheels)
+            self._send(200, page if index.form == "json" else page[: len(page) // 2], content_type=JSON_PAGE)
+
+    def _send_file(self, name: str) -> None:
+        index = self.server.index
+        wheel = index.folder / name.removesuffix(".metadata")
+        if "/" in name or not wheel.is_file():
+            self._send(404, b"no such file")
+        elif name.endswith(".metadata"):
+            self._send(200, _metadata_of(wheel))
+        else:
+            content = wheel.read_bytes()
+            self._send_part(content[::-1] if name in index.corrupted else content)
+
+    def _send_part(self, content: bytes) -> None:
+        headers = {"Accept-Ranges": "bytes"}
+        wanted = self.headers.get("Range")
+        if wanted is None:
+            self._send(200, content, headers=headers)
+            return
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start = int(first) if first else len(content) - int(last)
+        end = int(last) + 1 if first and last else len(content)
+        part = content[start:end]
+        self._send(206, part, headers={**headers, "Content-Range": f"bytes {start}-{end - 1}/{len(content)}"})
+
+    def _send(
+        self,
+        status: int,
+        body: bytes,
+        *,
+        content_type: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        if self.server.index.breaks_off and "/files/" in self.path:
+            self.server.index.breaks_off -= 1
+            body, self.close_connection = body[: len(body) // 2], True
+        self.wfile.write(body)
+
+
+def _basic(login: tuple[str, str]) -> str:
+    return "Basic " + base64.b64encode(":".join(login).encode()).decode()
+
+
+def _json_page(index: LocalIndex, name: str, wheels: list[Path]) -> bytes:
+    files = []
+    for wheel in wheels:
+        file: dict[str, object] = {"filename": wheel.name, "url": f"../../files/{wheel.name}", "hashes": {}}
+        if index.tells_hashes:
+            file["hashes"] = {"sha256": sha256_of(wheel)}
+        if index.tells_metadata:
+            file["core-metadata"] = {"sha256": hashlib.sha256(_metadata_of(wheel)).hexdigest()}
+        if wheel.name in index.upload_times:
+            file["upload-time"] = index.upload_times[wheel.name]
+        file |= {"size": wheel.stat().st_size, "yanked": index.yanked.get(wheel.name, False)}
+        files.append(file)
+    return json.dumps({"meta": {"api-version": "1.1"}, "name": name, "files": files}).encode()
+
+
+def _html_page(index: LocalIndex, wheels: list[Path]) -> bytes:
+    links = [_anchor(index, wheel, wheel_url=f"/files/{wheel.name}") for wheel in wheels]
+    return f"<!DOCTYPE html><html><body>{'<br>'.join(links)}</body></html>".encode()
+
+
+def _anchor(index: LocalIndex, wheel: Path, *, wheel_url: str) -> str:
+    marks = {"href": wheel_url + (f"#sha256={sha256_of(wheel)}" if index.tells_hashes else "")}
+    if wheel.name in index.yanked:
+        marks["data-yanked"] = index.yanked[wheel.name]
+    if index.tells_metadata:
+        marks["data-core-metadata"] = f"sha256={hashlib.sha256(_metadata_of(wheel)).hexdigest()}"
+    text = " ".join(f'{name}="{html.escape(mark)}"' for name, mark in marks.items())
+    return f"<a {text}>{wheel.name}</a>"
+
+
+def _metadata_of(wheel: Path) -> bytes:
+    name, version, _, _ = parse_wheel_filename(wheel.name)
+    with zipfile.ZipFile(io.BytesIO(wheel.read_bytes())) as archive:
+        return archive.read(f"{name.replace('-', '_')}-{version}.dist-info/METADATA")

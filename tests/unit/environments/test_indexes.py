@@ -1,0 +1,240 @@
+"""What pip and uv of a machine are told is what the engine goes by, and no login shows anywhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox.environments.indexes import (
+    Index,
+    IndexSettings,
+    public_index,
+    read_index_settings,
+    redacted,
+    settings_for,
+)
+from sandbox.errors import EnvironmentUnavailable
+
+SECRET: Final = "hunter2"
+OURS: Final = "https://ours.test/simple"
+EXTRA: Final = "https://extra.test/simple"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def _read(home: Path, environ: Mapping[str, str] | None = None) -> IndexSettings:
+    return read_index_settings(environ or {}, home=home, etc=home.parent / "etc", prefix=home.parent / "prefix")
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def _urls(settings: IndexSettings) -> list[str]:
+    return [index.url for index in settings.indexes]
+
+
+def test_a_machine_that_is_told_nothing_asks_the_index_that_uv_would_ask(home: Path) -> None:
+    found = _read(home)
+    assert _urls(found) == [public_index()]
+    assert public_index().startswith("https://")
+    assert (found.find_links, found.certificates, found.offline) == ((), None, False)
+
+
+def test_extra_indexes_come_before_the_default_one(home: Path) -> None:
+    found = _read(home, {"PIP_INDEX_URL": OURS, "PIP_EXTRA_INDEX_URL": f"{EXTRA} https://more.test/simple"})
+    assert _urls(found) == [EXTRA, "https://more.test/simple", OURS]
+    assert _urls(_read(home, {"PIP_EXTRA_INDEX_URL": EXTRA})) == [EXTRA, public_index()]
+
+
+def test_an_index_that_is_named_twice_is_asked_once(home: Path) -> None:
+    assert _urls(_read(home, {"PIP_INDEX_URL": f"{EXTRA}/", "PIP_EXTRA_INDEX_URL": f"{EXTRA} {OURS}"})) == [EXTRA, OURS]
+
+
+PIP_FILES: Final = {
+    "system": "etc/pip.conf",
+    "user, old": "home/.pip/pip.conf",
+    "user": "home/.config/pip/pip.conf",
+    "interpreter": "prefix/pip.conf",
+}
+
+
+@pytest.mark.parametrize("count", range(1, len(PIP_FILES) + 1))
+def test_of_pips_files_the_nearest_wins(home: Path, count: int) -> None:
+    for number, file in enumerate(list(PIP_FILES.values())[:count], start=1):
+        _write(home.parent / file, f"[global]\nindex-url = https://index{number}.test/simple\n")
+    assert _urls(_read(home)) == [f"https://index{count}.test/simple"]
+
+
+def test_the_install_section_overrides_the_global_one_and_variables_override_both(home: Path) -> None:
+    _write(home / ".config/pip/pip.conf", f"[install]\nindex_url = {OURS}\n[global]\nindex-url = {EXTRA}\n")
+    assert _urls(_read(home)) == [OURS]
+    assert _urls(_read(home, {"PIP_INDEX_URL": "https://variable.test/simple"})) == ["https://variable.test/simple"]
+
+
+def test_a_file_named_by_a_variable_stands_in_place_of_the_users(home: Path) -> None:
+    _write(home / ".config/pip/pip.conf", f"[global]\nindex-url = {OURS}\nextra-index-url = {OURS}/more\n")
+    named = _write(home / "named.conf", f"[global]\nindex-url = {EXTRA}\n")
+    assert _urls(_read(home, {"PIP_CONFIG_FILE": str(named)})) == [EXTRA]
+    assert _urls(_read(home, {"PIP_CONFIG_FILE": os.devnull})) == [public_index()]
+
+
+@pytest.mark.slow
+def test_pips_files_are_read_as_pip_reads_them(home: Path) -> None:
+    _write(home / ".pip/pip.conf", f"[global]\ntimeout = 7\nindex-url = {OURS}\n[download]\nindex-url = {OURS}/no\n")
+    _write(home / ".config/pip/pip.conf", f"[global]\nextra-index-url =\n  {EXTRA}\n  {OURS}/x\nfind-links = /a /b\n")
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"], "PIP_INDEX_URL": f"{OURS}/variable"}
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    said = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+    found = read_index_settings(environ, home=home)
+    assert f"global.extra-index-url='\\n{EXTRA}\\n{OURS}/x'" in said
+    assert f":env:.index-url='{OURS}/variable'" in said
+    assert _urls(found) == [EXTRA, f"{OURS}/x", f"{OURS}/variable"]
+    assert (found.find_links, found.timeout_s) == (("/a", "/b"), 7)
+
+
+def test_where_uv_is_told_of_indexes_pips_do_not_count(home: Path) -> None:
+    environ = {
+        "PIP_INDEX_URL": OURS,
+        "PIP_FIND_LINKS": "/wheels",
+        "UV_INDEX": f"named={EXTRA} https://more.test/simple",
+    }
+    found = _read(home, environ)
+    assert (_urls(found), found.find_links) == ([EXTRA, "https://more.test/simple", public_index()], ())
+
+
+def test_uvs_files_are_joined_and_variables_come_first(home: Path) -> None:
+    _write(
+        home / ".config/uv/uv.toml",
+        """
+        extra-index-url = ["https://user-extra.test/simple"]
+        [[index]]
+        url = "https://user.test/simple"
+        [[index]]
+        name = "private"
+        url = "https://private.test/simple"
+        explicit = true
+        [[index]]
+        url = "https://flat.test/wheels"
+        format = "flat"
+        """,
+    )
+    _write(home.parent / "etc/uv/uv.toml", 'index-url = "https://system.test/simple"\n[pip]\nfind-links = ["wheels"]\n')
+    found = _read(home, {"UV_INDEX": EXTRA})
+    assert _urls(found) == [
+        EXTRA,
+        "https://user.test/simple",
+        "https://user-extra.test/simple",
+        "https://system.test/simple",
+    ]
+    assert found.find_links == ("https://flat.test/wheels", str(home.parent / "etc/uv/wheels"))
+
+
+def test_uvs_default_index_is_the_last_one_asked(home: Path) -> None:
+    _write(home / ".config/uv/uv.toml", f'[[index]]\nurl = "{OURS}"\ndefault = true\n[[index]]\nurl = "{EXTRA}"\n')
+    assert _urls(_read(home)) == [EXTRA, OURS]
+    assert _urls(_read(home, {"UV_DEFAULT_INDEX": "https://d.test/simple"})) == [EXTRA, "https://d.test/simple"]
+    assert _urls(_read(home, {"UV_NO_CONFIG": "1"})) == [public_index()]
+
+
+def test_no_index_leaves_only_folders_of_wheels(home: Path) -> None:
+    found = _read(home, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "~/wheels file:///srv/wheels"})
+    assert (found.indexes, found.find_links) == ((), (str(home / "wheels"), "/srv/wheels"))
+
+
+def test_certificates_proxies_and_patience_are_the_machines(home: Path) -> None:
+    environ = {
+        "REQUESTS_CA_BUNDLE": "/third.pem",
+        "SSL_CERT_FILE": "/second.pem",
+        "PIP_CERT": "/first.pem",
+        "HTTPS_PROXY": "http://proxy.test:3128",
+        "no_proxy": "localhost,.test",
+        "PIP_DEFAULT_TIMEOUT": "120",
+    }
+    found = _read(home, environ)
+    assert (found.certificates, found.timeout_s) == (Path("/first.pem"), 120)
+    assert found.proxies == {"https": "http://proxy.test:3128", "no": "localhost,.test"}
+    environ.pop("PIP_CERT")
+    assert _read(home, environ).certificates == Path("/second.pem")
+    assert _read(home, {"PIP_PROXY": "http://p.test"}).proxies == {"http": "http://p.test", "https": "http://p.test"}
+    assert _read(home, {"UV_OFFLINE": "true"}).offline
+
+
+def test_logins_are_taken_from_urls_variables_and_netrc(home: Path) -> None:
+    _write(home / ".netrc", f"machine netrc.test login bob password {SECRET}\n")
+    environ = {
+        "UV_INDEX": "https://netrc.test/simple name=https://named.test/simple",
+        "UV_INDEX_NAME_USERNAME": "eve",
+        "UV_INDEX_NAME_PASSWORD": f"{SECRET}@/",
+        "UV_DEFAULT_INDEX": f"https://al%40ice:{SECRET}@ours.test:8443/simple",
+    }
+    found = _read(home, environ)
+    assert [index.credentials for index in found.indexes] == [
+        ("bob", SECRET),
+        ("eve", f"{SECRET}@/"),
+        ("al@ice", SECRET),
+    ]
+    assert _urls(found)[-1] == "https://ours.test:8443/simple"
+
+
+def test_a_login_is_for_the_origin_it_was_given_for_and_no_other() -> None:
+    found = IndexSettings(indexes=(Index("https://ours.test/simple", ("bob", SECRET)),))
+    assert found.credentials_for("https://ours.test:443/files/x.whl") == ("bob", SECRET)
+    for stranger in ("http://ours.test/x.whl", "https://ours.test:8443/x.whl", "https://files.ours.test/x.whl"):
+        assert found.credentials_for(stranger) is None
+
+
+def test_no_login_shows_in_what_is_printed(home: Path) -> None:
+    _write(home / ".netrc", f"machine extra.test login bob password {SECRET}\n")
+    environ = {
+        "PIP_INDEX_URL": f"https://bob:{SECRET}@ours.test/simple",
+        "PIP_EXTRA_INDEX_URL": EXTRA,
+        "PIP_FIND_LINKS": f"https://bob:{SECRET}@links.test/wheels",
+        "HTTPS_PROXY": f"http://bob:{SECRET}@proxy.test",
+    }
+    found = _read(home, environ)
+    assert found.credentials_for("https://links.test/wheels/x.whl") == ("bob", SECRET)
+    assert SECRET not in repr(found) + str(found) + repr(found.indexes)
+    assert redacted(f"https://bob:{SECRET}@ours.test/simple?token={SECRET}#{SECRET}") == "https://ours.test/simple?…"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("home/.config/pip/pip.conf", f"[global\nindex-url = https://bob:{SECRET}@ours.test/simple"),
+        ("home/.config/uv/uv.toml", f'index-url = "https://bob:{SECRET}@ours.test'),
+        ("home/.config/pip/pip.conf", f"[global]\nindex-url = https://bob:{SECRET}@ours.test:port/simple"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_an_error_that_repeats_no_login(home: Path, file: str, text: str) -> None:
+    _write(home.parent / file, text)
+    with pytest.raises(EnvironmentUnavailable) as caught:
+        _read(home)
+    assert SECRET not in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_a_policys_indexes_stand_in_place_of_the_machines(home: Path) -> None:
+    base = _read(home, {"PIP_INDEX_URL": f"https://bob:{SECRET}@ours.test/simple", "PIP_FIND_LINKS": "/wheels"})
+    found = settings_for([EXTRA, "https://ours.test/other"], base)
+    assert (_urls(found), found.find_links) == ([EXTRA, "https://ours.test/other"], ())
+    assert [index.credentials for index in found.indexes] == [None, ("bob", SECRET)]
+    assert settings_for([], base) == base
+
+
+def test_a_policys_wheelhouse_is_looked_through_first(home: Path) -> None:
+    base = _read(home, {"PIP_INDEX_URL": OURS, "PIP_FIND_LINKS": "/wheels"})
+    assert settings_for([], base, wheelhouse=["/house"]).find_links == ("/house", "/wheels")
+    assert settings_for([EXTRA], base, wheelhouse=["/house"]).find_links == ("/house",)
