@@ -125,6 +125,20 @@ def build_report(
     )
 
 
+def merge(name: str, reports: Sequence[Report]) -> Report:
+    """Several parts' findings as one; their names for things are all different."""
+    return Report(
+        name=name,
+        cases={case: found for report in reports for case, found in report.cases.items()},
+        floors={floor: found for report in reports for floor, found in report.floors.items()},
+        ratios={against: value for report in reports for against, value in report.ratios.items()},
+        goals=tuple(goal for report in reports for goal in report.goals),
+        met=bool(reports) and all(report.met for report in reports),
+        notes={note: value for report in reports for note, value in report.notes.items()},
+        machine=_machine(),
+    )
+
+
 def _machine() -> Machine:
     return Machine(
         cpus=os.cpu_count() or 1,

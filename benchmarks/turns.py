@@ -13,10 +13,12 @@ Case = Callable[[], Awaitable[float | None]]
 _WARM_UP_ROUNDS: Final = 5
 
 
-async def take_turns(cases: Mapping[str, Case], *, rounds: int, pause_s: float = 0.0) -> dict[str, list[float]]:
+async def take_turns(
+    cases: Mapping[str, Case], *, rounds: int, pause_s: float = 0.0, warm_up_rounds: int = _WARM_UP_ROUNDS
+) -> dict[str, list[float]]:
     """What each case measured in `rounds` rounds after a few that are thrown away; `pause_s` comes before each time."""
     found: dict[str, list[float]] = {name: [] for name in cases}
-    for turn in range(-min(_WARM_UP_ROUNDS, rounds), rounds):
+    for turn in range(-min(warm_up_rounds, rounds), rounds):
         for name in random.sample(list(cases), len(cases)):
             await asyncio.sleep(pause_s)
             value = await cases[name]()

@@ -1,0 +1,99 @@
+"""The floor of a build: `uv venv` and `uv pip install`, as anybody would run them, with the indexes of this machine.
+
+uv's cache is beside the environments, so that it links into them as the engine does into its own. Given a lock, uv
+neither resolves nor looks for what a package requires: no installer that is asked for the same could do less.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+from urllib.parse import quote
+
+from sandbox.environments.indexes import Index, read_index_settings
+from sandbox.environments.interpreters import own_interpreter
+from sandbox.environments.lock import Lock
+from sandbox.environments.places import remove
+from sandbox.environments.provider import uv_program
+
+_QUIET: Final = ("--no-config", "--quiet", "--no-progress", "--no-python-downloads")
+
+
+class BareUv:
+    """Installs the same again and again, below one folder."""
+
+    def __init__(self, folder: Path, lock: Lock) -> None:
+        self._folder = folder
+        self._lock = folder / "lock.txt"
+        self._variables = {**os.environ, **_index_variables()}
+        folder.mkdir()
+        lines = [f"{each.name}=={each.version} --hash=sha256:{each.sha256}\n" for each in lock.packages]
+        self._lock.write_text("".join(lines))
+        self._install(folder / "warm", ["--no-deps", "-r", str(self._lock)])
+
+    async def warm(self) -> float:
+        """Milliseconds for the lock, all of it in uv's cache."""
+        return self._install(self._folder / "warm", ["--no-deps", "-r", str(self._lock)])
+
+    async def cold(self, requirements: Sequence[str], *, is_compiled: bool = False) -> float:
+        """Milliseconds for requirements that are resolved, downloaded and installed, with an empty cache."""
+        return self._once(["--compile-bytecode", *requirements] if is_compiled else requirements)
+
+    async def unpacked(self, wheels: Path) -> float:
+        """Milliseconds for the lock, from a folder of wheels and with an empty cache."""
+        return self._once(["--no-deps", "--offline", "--no-index", *_links(wheels), "-r", str(self._lock)])
+
+    def _once(self, what: Iterable[str]) -> float:
+        cache = self._folder / "cold"
+        try:
+            return self._install(cache, what)
+        finally:
+            remove(cache)
+
+    def _install(self, cache: Path, what: Iterable[str]) -> float:
+        place = self._folder / "environment"
+        python = str(own_interpreter().python)
+        begun = perf_counter()
+        self._uv("venv", "--python", python, str(place), cache=cache)
+        self._uv("pip", "install", "--python", str(place / "bin" / "python"), *what, cache=cache)
+        seconds = perf_counter() - begun
+        remove(place)
+        return seconds * 1000
+
+    def _uv(self, *command: str, cache: Path) -> None:
+        subprocess.run(
+            [uv_program(), *command, *_QUIET, "--cache-dir", cache],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env=self._variables,
+        )
+
+
+def _links(wheels: Path) -> list[str]:
+    """Where the wheels of a store are, each in a folder of its own."""
+    return [option for folder in wheels.iterdir() for option in ("--find-links", str(folder))]
+
+
+def _index_variables() -> dict[str, str]:
+    """The machine's indexes as uv is told them; not as arguments, which every process of the machine can read."""
+    settings = read_index_settings(os.environ, home=Path.home())
+    *extra, default = [_with_login(index) for index in settings.indexes] or [""]
+    variables = {
+        "UV_DEFAULT_INDEX": default,
+        "UV_INDEX": " ".join(extra),
+        "UV_FIND_LINKS": ",".join(settings.find_links),
+        "SSL_CERT_FILE": str(settings.certificates or ""),
+    }
+    return {name: value for name, value in variables.items() if value}
+
+
+def _with_login(index: Index) -> str:
+    if index.credentials is None:
+        return index.url
+    name, password = (quote(part, safe="") for part in index.credentials)
+    scheme, _, rest = index.url.partition("://")
+    return f"{scheme}://{name}:{password}@{rest}"

@@ -1,0 +1,192 @@
+"""How long a build takes, against `uv` alone.
+
+*Trees in the store*: another environment of packages that the store has had before; against uv with a warm cache, which
+is the same situation. *Wheels in the store*: they are unpacked, compiled and verified first; against uv unpacking the
+same wheels with an empty cache. *Cold*: an empty store against an empty cache, both resolve and download.
+
+uv neither compiles nor verifies what it unpacked, so those two are told apart and not counted in what is held to the
+goals. A build's box unpacks and compiles on several processors at once; the box's time is divided between the two in
+proportion to the time that its workers spent on each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from benchmarks.alone import run_alone
+from benchmarks.bare_uv import BareUv
+from benchmarks.environment_stores import build, forget_environments, temporary_folder
+from benchmarks.report import Report, Spread, at_most, build_report, ratio, spread
+from benchmarks.turns import take_turns
+from sandbox import AsyncSandbox
+from sandbox.backends import open_backend
+from sandbox.calls.workshop import BoxWorkshop
+from sandbox.engine import DEFAULT_WARM_MEMORY
+from sandbox.environments.progress import Progress
+from sandbox.environments.provider import Needs, Provider
+from sandbox.environments.workshop import Job, JobEnd, Workshop
+from sandbox.policy import load
+from sandbox.pool import Pool
+
+_TREES: Final = "trees in the store"
+_WHEELS: Final = "wheels in the store"
+_COLD: Final = "cold"
+_APART: Final = ", without compiling and verifying"
+_UV_WARM: Final = "uv, warm cache"
+_UV_WHEELS: Final = "uv, unpacking wheels"
+_UV_COLD: Final = "uv, cold"
+_UV_COMPILING: Final = "uv, cold, --compile-bytecode"
+_UNPACK: Final = "unpack"
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    requirements: tuple[str, ...]
+    warm_rounds: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTimes:
+    """Milliseconds of one build, and of its parts."""
+
+    total: float
+    resolving: float
+    unpacking: float
+    compiling: float
+    verifying: float
+
+    @property
+    def apart(self) -> float:
+        """Without what uv does not do."""
+        return self.total - self.compiling - self.verifying
+
+
+class _Stopwatch:
+    """Stands between a provider and its workshop, and hears of its progress."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._begun = perf_counter()
+        self._stages: dict[str, float] = {}
+        self._box_ms: dict[str, float] = {}
+        self._unpacked_at = 0.0
+        self._worked = {"unpack_s": 0.0, "compile_s": 0.0}
+
+    def tell(self, progress: Progress) -> None:
+        self._stages.setdefault(progress.stage, perf_counter())
+
+    async def run(self, job: Job) -> JobEnd:
+        begun = perf_counter()
+        end = await self._workshop.run(job)
+        self._box_ms[job.program] = (perf_counter() - begun) * 1000
+        if job.program == _UNPACK and isinstance(end.value, dict):
+            self._unpacked_at = perf_counter()
+            self._worked = {name: float(str(end.value.get(name, 0))) for name in self._worked}
+        return end
+
+    def stop(self) -> BuildTimes:
+        total = (perf_counter() - self._begun) * 1000
+        box, worked = self._box_ms.get(_UNPACK, 0.0), sum(self._worked.values())
+        compiling = box * self._worked["compile_s"] / worked if worked else 0.0
+        verifying = (self._stages["publish"] - self._unpacked_at) * 1000 if self._unpacked_at else 0.0
+        resolving = sum(value for program, value in self._box_ms.items() if program != _UNPACK)
+        return BuildTimes(total, resolving, box - compiling, compiling, verifying)
+
+
+async def timed_build(store: Path, requirements: Sequence[str]) -> BuildTimes:
+    """One build by an engine's parts, opened for it; closing them is not counted."""
+    backend = open_backend("subprocess")
+    pool = Pool(backend, most_memory=DEFAULT_WARM_MEMORY)
+    watch = _Stopwatch(BoxWorkshop(pool))
+    provider = Provider(watch, store=store, on_progress=watch.tell)
+    try:
+        await provider.provide(Needs(requirements=tuple(requirements), requires_python=None, policy=load("default")))
+        return watch.stop()
+    finally:
+        await pool.close()
+        await backend.close()
+        provider.close()
+
+
+class _Builds:
+    """One kind of build, of which every time is kept."""
+
+    def __init__(self, make: Callable[[], Awaitable[BuildTimes]]) -> None:
+        self._make = make
+        self._times: list[BuildTimes] = []
+
+    async def measure(self) -> float:
+        self._times.append(await self._make())
+        return self._times[-1].total
+
+    def spreads(self, name: str, *, rounds: int) -> dict[str, Spread]:
+        """All of its parts, and what is held to the goals."""
+        times = self._times[-rounds:]
+        parts = {part: spread([getattr(each, part) for each in times]) for part in BuildTimes.__dataclass_fields__}
+        own = {f"{name}: {part}": found for part, found in parts.items() if part != "total" and found.p50}
+        return {name: parts["total"], f"{name}{_APART}": spread([each.apart for each in times]), **own}
+
+
+def measure(*, is_quick: bool) -> Report:
+    """Run it."""
+    quick, full = _Extent(("numpy",), 2, 1), _Extent(("numpy", "pandas", "tabulate"), 20, 5)
+    return asyncio.run(_measure(quick if is_quick else full))
+
+
+async def _measure(extent: _Extent) -> Report:
+    with temporary_folder() as folder:
+        asked = extent.requirements
+        async with AsyncSandbox(store=folder / "trees") as sandbox:
+            lock = await sandbox.lock(requirements=[*asked])
+        for name in ("trees", "wheels"):
+            await build(folder / name, asked)
+        uv = BareUv(folder / "uv", lock)
+        trees = _Builds(lambda: _again(folder / "trees", asked))
+        wheels = _Builds(lambda: _again(folder / "wheels", asked, and_trees=True))
+        cold = _Builds(lambda: _cold(asked))
+        warm_cases = {_TREES: trees.measure, _UV_WARM: uv.warm}
+        found = await take_turns(warm_cases, rounds=extent.warm_rounds)
+        slow_cases = {
+            _WHEELS: wheels.measure,
+            _COLD: cold.measure,
+            _UV_WHEELS: lambda: uv.unpacked(folder / "wheels" / "wheels"),
+            _UV_COLD: lambda: uv.cold(asked),
+            _UV_COMPILING: lambda: uv.cold(asked, is_compiled=True),
+        }
+        found |= await take_turns(slow_cases, rounds=extent.rounds, warm_up_rounds=0)
+    cases = trees.spreads(_TREES, rounds=extent.warm_rounds)
+    cases |= {**wheels.spreads(_WHEELS, rounds=extent.rounds), **cold.spreads(_COLD, rounds=extent.rounds)}
+    return _report(cases, {name: spread(values) for name, values in found.items() if name.startswith("uv")}, asked)
+
+
+async def _again(store: Path, requirements: Sequence[str], *, and_trees: bool = False) -> BuildTimes:
+    forget_environments(store, and_trees=and_trees)
+    return await timed_build(store, requirements)
+
+
+async def _cold(requirements: Sequence[str]) -> BuildTimes:
+    with temporary_folder() as folder:
+        return await timed_build(folder, requirements)
+
+
+def _report(cases: dict[str, Spread], floors: dict[str, Spread], requirements: Sequence[str]) -> Report:
+    held = ((_TREES, _UV_WARM, 1.5), (_WHEELS + _APART, _UV_WHEELS, 1.5), (_COLD + _APART, _UV_COLD, 1.3))
+    return build_report(
+        "environment_builds",
+        cases={f"build, {name}": found for name, found in cases.items()},
+        floors=floors,
+        goals=[
+            at_most(f"build, {case} / {floor}", ratio(cases[case], floors[floor]), bound) for case, floor, bound in held
+        ],
+        notes={"built": list(requirements)},
+    )
+
+
+if __name__ == "__main__":
+    run_alone(measure)

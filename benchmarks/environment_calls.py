@@ -1,0 +1,185 @@
+"""What an environment adds to a call: when it is found in the store, and when the tool imports from it.
+
+*Found*: a trivial tool, without and with a requirement, in a warm box and as the first call of a new engine, with one
+environment in the store and with a thousand. What is added is told twice: as the engine counts it (`environment_ms`,
+up to where the call has its environment), and end to end, with all that the box has to do for it.
+
+*Imports*: a tool that imports numpy and pandas, in a warm box, against a fresh interpreter of the very environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+from benchmarks.alone import run_alone
+from benchmarks.calls import ARGUMENTS, SOURCE, on_demand_policy
+from benchmarks.environment_stores import build, fill, temporary_folder
+from benchmarks.report import Goal, Report, Spread, at_most, build_report, merge, ratio, spread
+from benchmarks.turns import Case, take_turns
+from sandbox import AsyncSandbox, Outcome, Status
+from sandbox.environments.model import Environment
+
+_SMALL: Final = ("six",)
+_LARGE: Final = ("numpy", "pandas")
+_BARE: Final = "no requirement"
+_MANY: Final = 1000
+_STORES: Final = {f"{count} stored": count for count in (1, _MANY)}
+_WARM: Final = "warm call"
+_NEW_ENGINE: Final = "new engine's first call"
+_ENVIRONMENT_MS: Final = "environment_ms"
+_FRESH_IMPORTS: Final = "fresh python importing numpy, pandas"
+_AHEAD: Final = "warm call importing them, forked ahead"
+_ON_DEMAND: Final = "warm call importing them, forked on demand"
+_IMPORTING: Final = "import numpy, pandas\n\ndef add(a: int, b: int) -> int:\n    return int(numpy.add(a, b))\n"
+_PAUSE_S: Final = 0.02
+
+
+class _Caller:
+    """One kind of call; keeps what `environment_ms` was each time, and whether its child was there before it."""
+
+    def __init__(self, call: Callable[[], Awaitable[tuple[float, Outcome]]], *, is_ahead: bool | None = None) -> None:
+        self._call = call
+        self._is_ahead = is_ahead
+        self.environment_ms: list[float] = []
+
+    async def measure(self) -> float | None:
+        milliseconds, outcome = await self._call()
+        if self._is_ahead not in (None, outcome.timing.ahead):
+            return None
+        self.environment_ms.append(outcome.timing.environment_ms)
+        return milliseconds
+
+
+def measure(*, is_quick: bool) -> Report:
+    """Run it."""
+    return asyncio.run(_measure(is_quick=is_quick))
+
+
+async def _measure(*, is_quick: bool) -> Report:
+    return merge("environment_calls", [await _found(2 if is_quick else 40), await _imports(3 if is_quick else 40)])
+
+
+async def _found(rounds: int) -> Report:
+    with temporary_folder() as folder:
+        for name, count in _STORES.items():
+            await build(folder / name, _SMALL)
+            fill(folder / name, count)
+        async with AsyncExitStack() as stack:
+            warm = {
+                name: await stack.enter_async_context(AsyncSandbox(store=folder / name)) for name in (_BARE, *_STORES)
+            }
+            warmed = {name: _Caller(_warm_call(warm[name], _asks(name)), is_ahead=True) for name in warm}
+            found_warm = await take_turns(_cases(warmed), rounds=2 * rounds, pause_s=_PAUSE_S)
+        fresh = {name: _Caller(_first_call(folder / name, _asks(name))) for name in (_BARE, *_STORES)}
+        found_fresh = await take_turns(_cases(fresh), rounds=rounds)
+    return merge(
+        "found", [_added(_WARM, found_warm, warmed, 2 * rounds), _added(_NEW_ENGINE, found_fresh, fresh, rounds)]
+    )
+
+
+def _cases(callers: Mapping[str, _Caller]) -> dict[str, Case]:
+    return {name: caller.measure for name, caller in callers.items()}
+
+
+def _asks(name: str) -> dict[str, Any]:
+    return {} if name == _BARE else {"requirements": [*_SMALL]}
+
+
+def _warm_call(
+    sandbox: AsyncSandbox, fields: Mapping[str, Any], *, source: str = SOURCE
+) -> Callable[[], Awaitable[tuple[float, Outcome]]]:
+    async def call() -> tuple[float, Outcome]:
+        begun = perf_counter()
+        outcome = await sandbox.run(source, ARGUMENTS, **fields)
+        return (perf_counter() - begun) * 1000, _right(outcome)
+
+    return call
+
+
+def _first_call(store: Path, fields: Mapping[str, Any]) -> Callable[[], Awaitable[tuple[float, Outcome]]]:
+    async def call() -> tuple[float, Outcome]:
+        begun = perf_counter()
+        sandbox = AsyncSandbox(store=store)
+        try:
+            outcome = await sandbox.run(SOURCE, ARGUMENTS, **fields)
+            return (perf_counter() - begun) * 1000, _right(outcome)
+        finally:
+            await sandbox.close()
+
+    return call
+
+
+def _right(outcome: Outcome) -> Outcome:
+    """Only a call that gave the right answer has a duration."""
+    if outcome.status is not Status.OK or outcome.value != 5:
+        raise RuntimeError(f"the measured call went wrong: {outcome.to_json()}")
+    return outcome
+
+
+def _added(what: str, found: Mapping[str, list[float]], callers: Mapping[str, _Caller], rounds: int) -> Report:
+    """What the environment adds to this kind of call, to the middle values."""
+    whole = {name: spread(values) for name, values in found.items()}
+    part = {name: spread(caller.environment_ms[-rounds:]) for name, caller in callers.items()}
+    goals = [
+        goal
+        for name in _STORES
+        for goal in (
+            _added_at_most(f"{what}, {name}: milliseconds added to {_ENVIRONMENT_MS}", part[name], part[_BARE]),
+            _added_at_most(f"{what}, {name}: milliseconds added end to end", whole[name], whole[_BARE]),
+        )
+    ]
+    named = {f"{what}, {name}": values for name, values in whole.items()}
+    named |= {f"{what}, {name}: {_ENVIRONMENT_MS}": values for name, values in part.items()}
+    return build_report("added", cases=named, floors={}, goals=goals)
+
+
+def _added_at_most(name: str, case: Spread, bare: Spread) -> Goal:
+    is_known = case.p50 is not None and bare.p50 is not None
+    return at_most(name, round((case.p50 or 0) - (bare.p50 or 0), 4) if is_known else None, 2.0)
+
+
+async def _imports(rounds: int) -> Report:
+    with temporary_folder() as folder:
+        environment = await build(folder, _LARGE)
+        async with (
+            AsyncSandbox(store=folder) as warm,
+            AsyncSandbox(store=folder, policy=on_demand_policy()) as unforked,
+        ):
+            fields = {"requirements": [*_LARGE]}
+            callers = {
+                _AHEAD: _Caller(_warm_call(warm, fields, source=_IMPORTING), is_ahead=True),
+                _ON_DEMAND: _Caller(_warm_call(unforked, fields, source=_IMPORTING), is_ahead=False),
+            }
+            cases = {**_cases(callers), _FRESH_IMPORTS: _fresh_python(environment)}
+            found = await take_turns(cases, rounds=rounds, pause_s=_PAUSE_S)
+    floor = spread(found.pop(_FRESH_IMPORTS))
+    cases_found = {name: spread(values) for name, values in found.items()}
+    goals = [at_most(f"{name} / {_FRESH_IMPORTS}", ratio(case, floor), 0.05) for name, case in cases_found.items()]
+    return build_report("imports", cases=cases_found, floors={_FRESH_IMPORTS: floor}, goals=goals)
+
+
+def _fresh_python(environment: Environment) -> Case:
+    """The environment's own interpreter, with the bytecode that boxes use."""
+    assert environment.installed is not None
+    command = [str(environment.installed / "bin" / "python"), "-I", "-B", "-c", "import numpy, pandas"]
+
+    async def measured() -> float:
+        return _milliseconds_of(command)
+
+    return measured
+
+
+def _milliseconds_of(command: Sequence[str]) -> float:
+    begun = perf_counter()
+    subprocess.run(command, check=True)
+    return (perf_counter() - begun) * 1000
+
+
+if __name__ == "__main__":
+    run_alone(measure)

@@ -1,0 +1,163 @@
+"""Many environments, and many who want them: what is shared is there once, what is asked for at once is built once.
+
+*Disk*: ten environments with numpy, each with a small package of its own, against one; a file with many names counts
+once, and wheels do not count. *One for all*: engines on one store, each with callers that ask for the same new
+environment at the same moment; builds are counted by what the engines tell of their progress. *Different ones*: eight
+builds at once in one engine, each against the same build alone; then every file of every environment is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from benchmarks.alone import run_alone
+from benchmarks.calls import ARGUMENTS, SOURCE
+from benchmarks.environment_stores import build, disk, temporary_folder
+from benchmarks.report import Report, at_least, at_most, build_report, merge, ratio, spread
+from sandbox import AsyncSandbox, Outcome, Status
+from sandbox.environments.progress import Progress
+from sandbox.environments.store import Store
+
+_EXTRAS: Final = (
+    "six",
+    "idna",
+    "iniconfig",
+    "toml",
+    "tabulate",
+    "termcolor",
+    "decorator",
+    "pluggy",
+    "zipp",
+    "colorama",
+)
+_DIFFERENT: Final = ("attrs", "click", "docutils", "jinja2", "networkx", "pygments", "requests", "rich")
+_ENGINES: Final = 5
+_CALLERS: Final = 50
+_ONE: Final = "one environment with numpy"
+_TEN: Final = f"{len(_EXTRAS)} environments with numpy"
+_ALONE: Final = "one build alone"
+_AT_ONCE: Final = f"one of {len(_DIFFERENT)} builds at once"
+
+
+def measure(*, is_quick: bool) -> Report:
+    """Run it."""
+    return asyncio.run(_measure(rounds=1 if is_quick else 5))
+
+
+async def _measure(*, rounds: int) -> Report:
+    return merge("environment_crowds", [await _disk(), await _one_for_all(), await _different(rounds)])
+
+
+async def _disk() -> Report:
+    with temporary_folder() as folder:
+        store = Store(folder)
+        sizes = []
+        for extra in _EXTRAS:
+            await build(folder, ("numpy", extra))
+            sizes.append(disk(store.environments, store.packages))
+        with_wheels = disk(folder)
+    one, ten = (spread([size], unit="MiB") for size in (sizes[0], sizes[-1]))
+    return build_report(
+        "disk",
+        cases={_TEN: ten},
+        floors={_ONE: one},
+        goals=[at_most(f"{_TEN} / {_ONE}, disk", ratio(ten, one), 1.15)],
+        notes={"store_with_wheels_mib": round(with_wheels, 1)},
+    )
+
+
+async def _one_for_all() -> Report:
+    told: list[Progress] = []
+    with temporary_folder() as folder:
+        async with AsyncExitStack() as stack:
+            engines = [
+                await stack.enter_async_context(AsyncSandbox(store=folder, on_progress=told.append))
+                for _ in range(_ENGINES)
+            ]
+            calls = [
+                engines[number % _ENGINES].run(SOURCE, ARGUMENTS, requirements=["six"]) for number in range(_CALLERS)
+            ]
+            begun = perf_counter()
+            outcomes = await asyncio.gather(*calls)
+            seconds = perf_counter() - begun
+    builds = sum(progress.stage == "publish" for progress in told)
+    return build_report(
+        "one_for_all",
+        cases={f"{_CALLERS} callers of one new environment": spread([seconds * 1000])},
+        floors={},
+        goals=[
+            at_most(f"builds, when {_CALLERS} callers want the same", builds or None, 1),
+            at_least("of those, calls with the right answer", sum(map(_is_right, outcomes)), _CALLERS),
+        ],
+        notes={"engines": _ENGINES, "environments": len({_key(outcome) for outcome in outcomes})},
+    )
+
+
+def _is_right(outcome: Outcome) -> bool:
+    return outcome.status is Status.OK and outcome.value == 5
+
+
+def _key(outcome: Outcome) -> str | None:
+    return outcome.environment.key if outcome.environment else None
+
+
+async def _different(rounds: int) -> Report:
+    alone: dict[str, list[float]] = {name: [] for name in _DIFFERENT}
+    at_once: dict[str, list[float]] = {name: [] for name in _DIFFERENT}
+    damaged = 0
+    for _ in range(rounds):
+        for name in _DIFFERENT:
+            times, bad = await _built([name])
+            alone[name] += times
+            damaged += bad
+        times, bad = await _built(_DIFFERENT)
+        damaged += bad
+        for name, milliseconds in zip(_DIFFERENT, times, strict=True):
+            at_once[name].append(milliseconds)
+    ratios = {name: ratio(spread(at_once[name]), spread(alone[name])) for name in _DIFFERENT}
+    return build_report(
+        "different",
+        cases={_AT_ONCE: spread([value for values in at_once.values() for value in values])},
+        floors={_ALONE: spread([value for values in alone.values() for value in values])},
+        ratios={f"{name}: at once / alone": value for name, value in ratios.items()},
+        goals=[
+            at_most(f"slowest of {len(_DIFFERENT)} builds at once / alone", _slowest(ratios.values()), 2.5),
+            at_most("of those, environments that are not as published", damaged, 0),
+        ],
+    )
+
+
+async def _built(requirements: Sequence[str]) -> tuple[list[float], int]:
+    """Milliseconds of each of these, begun at once in a new engine on an empty store; and how many are damaged."""
+    with temporary_folder() as folder:
+        async with AsyncSandbox(store=folder) as sandbox:
+            times = await asyncio.gather(*(_timed(sandbox, each) for each in requirements))
+        return [*times], await asyncio.to_thread(_damaged, folder, len(requirements))
+
+
+async def _timed(sandbox: AsyncSandbox, requirement: str) -> float:
+    begun = perf_counter()
+    await sandbox.build(requirements=[requirement])
+    return (perf_counter() - begun) * 1000
+
+
+def _damaged(folder: Path, expected: int) -> int:
+    """Environments that are missing, or of which a file is not what was published."""
+    store = Store(folder)
+    found = store.list()
+    intact = sum(store.verify(each.key).is_intact for each in found)
+    return max(expected, len(found)) - intact
+
+
+def _slowest(ratios: Iterable[float | None]) -> float | None:
+    known = [value for value in ratios if value is not None]
+    return max(known, default=None)
+
+
+if __name__ == "__main__":
+    run_alone(measure)

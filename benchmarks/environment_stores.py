@@ -1,0 +1,72 @@
+"""Stores to measure with: in a temporary folder, with as many environments in them as wanted, gone at the end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox import AsyncSandbox
+from sandbox.environments.manifest import Manifest
+from sandbox.environments.model import Environment
+from sandbox.environments.places import remove
+from sandbox.environments.stock import list_digest, take_stock
+from sandbox.environments.store import CONTENT, Store
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that can be removed whatever is in it; on the file system where temporary files are."""
+    folder = Path(tempfile.mkdtemp(prefix="sandbox-benchmark-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+async def build(store: Path, requirements: Iterable[str]) -> Environment:
+    """Have an environment in that store, built by an engine of its own."""
+    async with AsyncSandbox(store=store) as sandbox:
+        return await sandbox.build(requirements=[*requirements])
+
+
+def forget_environments(store: Path, *, and_trees: bool = False) -> None:
+    """Take all environments away, so that they are built anew; wheels and locks stay, package trees where wanted."""
+    for part in [Store(store).environments, *([Store(store).packages] if and_trees else [])]:
+        for place in part.iterdir():
+            remove(place)
+
+
+def fill(store: Path, count: int) -> None:
+    """Publish small environments until there are `count`; each is whole, listed and found like any other."""
+    stock = Store(store)
+    pattern = stock.list()[0].manifest
+    for number in range(count - len(stock.list())):
+        _publish_small(stock, pattern, number)
+    found = len(Store(store).list())
+    if found != count:
+        raise RuntimeError(f"the store lists {found} environments instead of {count}")
+
+
+def _publish_small(store: Store, pattern: Manifest, number: int) -> None:
+    with store.new_building_folder() as building:
+        content = building.folder / CONTENT
+        content.mkdir()
+        (content / "pyvenv.cfg").write_text(f"number = {number}\n")
+        files = take_stock(content).files
+        key = hashlib.sha256(f"small environment {number}".encode()).hexdigest()
+        store.publish(building, pattern.model_copy(update={"key": key, "files": list_digest(files)}), files=files)
+
+
+def disk(*folders: Path) -> float:
+    """MiB that these take up together; what has several names counts once."""
+    seen: dict[tuple[int, int], int] = {}
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for status in (os.lstat(os.path.join(parent, name)) for name in (".", *names)):
+                seen[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(seen.values()) / (1 << 20)
