@@ -18,6 +18,7 @@ The box must be gone. A process of it that still held a file open for writing co
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import stat
@@ -49,6 +50,7 @@ _REMEDY: Final = "build it again; if that does not help, pin another version of 
 _RAISES_PRIVILEGES: Final = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 _INSTALLERS_LOCK: Final = ".lock"
 _IMPORTABLE: Final = re.compile(r"^[^\W\d]\w*$")
+_BYTECODE: Final = re.compile(r"(?P<module>.+?)\.[^.]+(\.opt-\w+)?\.pyc")
 _LIBRARY: Final = re.compile(r"\.(so|so\.[0-9.]+)$")
 
 
@@ -73,9 +75,10 @@ def adopt_tree(
     who = f"{wheel.name} {wheel.version}"
     try:
         entries = _survey(folder, who=who, caps=caps or TreeCaps())
-        _drop_passing_files(folder, entries, dist_info := _dist_info(entries, wheel, who=who))
+        dist_info = _dist_info(entries, wheel, who=who)
+        _drop_passing_files(folder, entries, dist_info, who=who)
         files = _take_over(folder, entries, who=who)
-        claimed = _record(folder, dist_info, who=who)
+        claimed = read_record((folder / dist_info / "RECORD").read_text("utf-8"), who=who)
         _compare(files, claimed, dist_info, who=who)
         contents = wheel_contents(archive, who=who) if archive is not None else None
         if contents is not None:
@@ -148,19 +151,24 @@ def _is_of(dist_info: str, wheel: LockedPackage) -> bool:
         return False
 
 
-def _drop_passing_files(folder: Path, entries: dict[str, Entry], dist_info: str) -> None:
+def _drop_passing_files(folder: Path, entries: dict[str, Entry], dist_info: str, *, who: str) -> None:
     """Remove what tells of the installation only; RECORD is written anew without it."""
+    record = folder / dist_info / "RECORD"
+    listed = entries.get(f"{dist_info}/RECORD")
+    if listed is None or not stat.S_ISREG(listed.status.st_mode) or listed.status.st_size > MOST_BYTES:
+        raise BuildFailed(f"{who} has no RECORD of its files, or an endless one", remedy=_REMEDY)
     for path in [_INSTALLERS_LOCK, *(f"{dist_info}/{name}" for name in sorted(PASSING))]:
         entry = entries.get(path)
         if entry is not None and stat.S_ISREG(entry.status.st_mode):
             (folder / path).unlink()
             del entries[path]
-    record = folder / dist_info / "RECORD"
-    if (listed := entries.get(f"{dist_info}/RECORD")) is not None and listed.status.st_size <= MOST_BYTES:
-        text = without_passing_files(record.read_bytes().decode("utf-8", "surrogateescape"), dist_info)
-        record.unlink()
-        record.write_bytes(text.encode("utf-8", "surrogateescape"))
-        entries[listed.path] = Entry(listed.path, record.lstat())
+    try:
+        text = without_passing_files(record.read_bytes().decode(), dist_info)
+    except (UnicodeDecodeError, csv.Error):
+        raise BuildFailed(f"the RECORD of {who} is not one", remedy=_REMEDY) from None
+    record.unlink()
+    record.write_bytes(text.encode())
+    entries[listed.path] = Entry(listed.path, record.lstat())
 
 
 def _take_over(folder: Path, entries: Mapping[str, Entry], *, who: str) -> dict[str, StoredFile]:
@@ -194,16 +202,6 @@ def _has_rights_of_its_own(descriptor: int) -> bool:
         return False  # the file system has none
 
 
-def _record(folder: Path, dist_info: str, *, who: str) -> dict[str, Listed]:
-    try:
-        text = (folder / dist_info / "RECORD").read_bytes().decode()
-    except FileNotFoundError:
-        raise BuildFailed(f"{who} has no RECORD of its files", remedy=_REMEDY) from None
-    except UnicodeDecodeError:
-        raise BuildFailed(f"the RECORD of {who} is not text", remedy=_REMEDY) from None
-    return read_record(text, who=who)
-
-
 def _compare(files: Mapping[str, StoredFile], claimed: Mapping[str, Listed], dist_info: str, *, who: str) -> None:
     """Every listed file is there and right, every other one is bytecode."""
     unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
@@ -231,9 +229,10 @@ def _has_source(path: str, files: Mapping[str, StoredFile]) -> bool:
     """Whether it is bytecode, where the interpreter looks for it, of a source that is there."""
     parent, _, name = path.rpartition("/")
     above, _, cache = parent.rpartition("/")
-    if cache != "__pycache__" or not name.endswith(".pyc"):
+    compiled = _BYTECODE.fullmatch(name)
+    if cache != "__pycache__" or compiled is None:
         return False
-    source = f"{name.partition('.')[0]}.py"
+    source = f"{compiled['module']}.py"
     return (f"{above}/{source}" if above else source) in files
 
 

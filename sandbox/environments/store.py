@@ -44,7 +44,7 @@ from sandbox.environments.pruning import PruneReport, prune
 from sandbox.environments.sealing import FILES, MARKER, seal, sealed_document
 from sandbox.environments.stock import StoredFile, list_digest, write_list
 from sandbox.environments.verifying import VerifyReport, verify
-from sandbox.errors import SpecError
+from sandbox.errors import EnvironmentUnavailable, SpecError
 
 __all__ = ["BuildingFolder", "PruneReport", "Store", "StoredEnvironment", "VerifyReport"]
 
@@ -55,6 +55,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _PREFIX: Final = re.compile(r"[0-9a-f]{1,64}")
 _REMEMBERED: Final = 1024
 _TOUCHED_EVERY_S: Final = 60.0
+_PRUNE_PATIENCE_S: Final = 2.0
 _PASSABLE: Final = ("wheels", "packages", "envs", f"envs/{ENVIRONMENT_FORMAT}", "building")
 _CLOSED: Final = ("locks", "failed", "logs")
 
@@ -151,16 +152,18 @@ class Store:
 
         Also marks it as used now. An environment that was found is not safe before this has said so.
         """
-        path = self.locks / f"{key}.use"
+        deadline = time.monotonic() + _PRUNE_PATIENCE_S
         while self.find(key) is not None:
-            held = self._uses.use(path)
-            if held is None:  # a prune is looking at it, which takes microseconds, or has just removed it
+            use = self._uses.use(self.locks / f"{key}.use")
+            if use is None:  # a prune has just removed it, or is about to decide, which takes microseconds
+                if time.monotonic() > deadline:
+                    raise EnvironmentUnavailable(f"{key[:12]} is being pruned", remedy="end that prune, if it hangs")
                 time.sleep(0.001)
                 continue
             if self.find(key) is not None:
                 self.touch(key)
-                return held
-            held.release()
+                return use
+            use.release()
         return None
 
     def touch(self, key: str) -> None:
