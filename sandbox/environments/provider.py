@@ -88,7 +88,7 @@ class Provider:
     async def provide(self, needs: Needs, *, lock: Lock | None = None) -> Environment:
         """Find or build it; of a lock that is given, whatever the requirements come to now. Raises
         `EnvironmentUnavailable` and its kinds."""
-        interpreter = await asyncio.to_thread(pick_interpreter, needs.requires_python)
+        interpreter = await _interpreter(needs.requires_python)
         if lock is not None:
             environment = await self._locked(needs, interpreter, _given(lock, interpreter))
         elif not needs.requirements:
@@ -101,7 +101,7 @@ class Provider:
 
     async def lock(self, needs: Needs, *, refresh: bool = False) -> Resolution:
         """What the requirements come to."""
-        interpreter = await asyncio.to_thread(pick_interpreter, needs.requires_python)
+        interpreter = await _interpreter(needs.requires_python)
         question = self._question(needs, interpreter)
         found = await self._once(("lock", question.digest), lambda: self._resolve(needs, question, refresh=refresh))
         self._tell(Progress("ready", found.lock.digest))
@@ -123,14 +123,13 @@ class Provider:
         if not resolution.lock.packages:
             return bare(interpreter)
         key = environment_key(resolution.lock, interpreter.digest, builder_digest=builder_digest())
-        plan = self._plan(key, needs, interpreter, resolution)
-        stored = await self._found_or_built(plan)
+        stored = self._taken(key) or await self._built(self._plan(key, needs, interpreter, resolution))
         if needs.policy.environment.verify:
-            await asyncio.to_thread(self._verify, plan.key)
-        return _environment(stored, plan)
+            await asyncio.to_thread(self._verify, key)
+        return _environment(stored, interpreter)
 
     async def _resolve(self, needs: Needs, question: Question, *, refresh: bool) -> Resolution:
-        found = None if refresh else await asyncio.to_thread(remembered, self.store, question)
+        found = None if refresh else remembered(self.store, question)
         if found is not None:
             return found
         self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
@@ -176,11 +175,8 @@ class Provider:
             tenant=needs.tenant,
         )
 
-    async def _found_or_built(self, plan: Plan) -> StoredEnvironment:
-        """The environment, in use from now on, so that it is neither pruned nor half there."""
-        found = self._taken(plan.key)
-        if found is not None:
-            return found
+    async def _built(self, plan: Plan) -> StoredEnvironment:
+        """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
         self._refuse_failed(plan.key)
         async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=self._tell_waiting):
             found = self._taken(plan.key)
@@ -232,6 +228,13 @@ class Provider:
         return result
 
 
+async def _interpreter(requires_python: str | None) -> HostInterpreter:
+    """The one for a tool; only to find others than the engine's own is it worth a thread."""
+    if requires_python is None:
+        return own_interpreter()
+    return await asyncio.to_thread(pick_interpreter, requires_python)
+
+
 def bare(interpreter: HostInterpreter) -> Environment:
     """An interpreter with its standard library and nothing else."""
     if interpreter == own_interpreter():
@@ -256,13 +259,13 @@ def _given(lock: Lock, interpreter: HostInterpreter) -> Resolution:
     return Resolution(lock=lock)
 
 
-def _environment(stored: StoredEnvironment, plan: Plan) -> Environment:
+def _environment(stored: StoredEnvironment, interpreter: HostInterpreter) -> Environment:
     return replace(
-        plan.environment,
-        key=plan.key,
-        lock_digest=plan.resolution.lock.digest,
+        bare(interpreter),
+        key=stored.key,
+        lock_digest=stored.manifest.lock.digest,
         installed=stored.folder,
-        site=site_folder(plan.interpreter),
+        site=site_folder(interpreter),
         modules=frozenset(stored.manifest.modules),
     )
 
