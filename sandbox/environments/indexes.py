@@ -4,9 +4,10 @@ Whoever runs the engine has told pip or uv already which indexes there are, how 
 and which proxy to take; nobody should have to say it twice. If uv was told where packages are, its word holds, as when
 uv itself runs; otherwise pip's. Either way the engine reads it, never the box: a box knows numbers instead of indexes.
 
-Indexes are in order of priority: extra ones come before the default, and the first that knows a package is the only
-one asked for its files. That is uv's rule and not pip's, which takes the best version of any: with pip's, whoever
-registers a private package's name on the public index, with a higher version, gets to run code here.
+Indexes are in order of priority: extra ones come before the default, and the first that has a release which fits is
+the one it comes from. Pip takes the best version of any index: then whoever registers a private package's name on the
+public index, with a higher version, gets to run code here. Where uv or a policy names the indexes, uv's own rule holds,
+which is stricter still: an index that knows a package is the only one asked for it, whether its releases fit or not.
 
 Credentials are kept apart from addresses, out of every `repr`, and are sent only to the origin (scheme, host, port)
 that they were given for.
@@ -57,6 +58,8 @@ class IndexSettings:
     """By scheme, and under `no` the hosts that are reached without."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     """How long an index may keep silent."""
+    goes_on: bool = False
+    """Whether a later index is asked where an earlier one has the package and no release of it that fits."""
     offline: bool = False
     """Nothing is asked over a network: only folders and `file:` indexes are left."""
     logins: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
@@ -105,6 +108,7 @@ def read_index_settings(
         certificates=_certificates(environ, uv=uv, pip=pip),
         proxies={**_environment_proxies(environ), **pip.proxies, **uv.proxies},
         timeout_s=min(uv.timeout_s or pip.timeout_s or DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S),
+        goes_on=where is pip,
         offline=uv.offline,
         logins=logins,
     )
@@ -122,7 +126,7 @@ def settings_for(urls: Iterable[str], base: IndexSettings, *, wheelhouse: Iterab
         return replace(base, find_links=tuple(dict.fromkeys(folders + base.find_links)))
     logins = dict(base.logins)
     logins.update((origin_of(index.url), index.credentials) for index in base.indexes if index.credentials)
-    return replace(base, indexes=indexes, find_links=folders, logins=logins)
+    return replace(base, indexes=indexes, find_links=folders, logins=logins, goes_on=False)
 
 
 def redacted(url: str) -> str:

@@ -64,6 +64,7 @@ class Question:
             self.supply.model_dump(mode="json"),
             [index.url for index in self.settings.indexes],
             list(self.settings.find_links),
+            self.settings.goes_on,
             self.tenant if self.is_private else "",
             int(time.time() // _DAY_S) if waiting else None,
         ]

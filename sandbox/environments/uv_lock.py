@@ -46,7 +46,7 @@ def resolve_options(question: Question) -> list[str]:
 
 def index_options(question: Question) -> list[str]:
     settings = question.settings
-    options = ["--index-strategy", "first-index", "--link-mode", "copy"]
+    options = ["--index-strategy", "unsafe-first-match" if settings.goes_on else "first-index", "--link-mode", "copy"]
     urls = [f"{_SEEN_AT}/{number}/simple/" for number in range(len(settings.indexes))]
     if urls:
         options += ["--default-index", urls[-1], *(part for url in urls[:-1] for part in ("--index", url))]

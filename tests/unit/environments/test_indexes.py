@@ -238,3 +238,10 @@ def test_a_policys_wheelhouse_is_looked_through_first(home: Path) -> None:
     base = _read(home, {"PIP_INDEX_URL": OURS, "PIP_FIND_LINKS": "/wheels"})
     assert settings_for([], base, wheelhouse=["/house"]).find_links == ("/house", "/wheels")
     assert settings_for([EXTRA], base, wheelhouse=["/house"]).find_links == ("/house",)
+
+
+def test_only_pips_indexes_are_asked_on_where_an_earlier_one_has_nothing_that_fits(home: Path) -> None:
+    asked_of_pip = read_index_settings({"PIP_EXTRA_INDEX_URL": "https://own.example/simple"}, home=home, etc=home)
+    asked_of_uv = read_index_settings({"UV_INDEX": "https://own.example/simple"}, home=home, etc=home)
+    named_by_policy = settings_for(["https://own.example/simple"], asked_of_pip)
+    assert (asked_of_pip.goes_on, asked_of_uv.goes_on, named_by_policy.goes_on) == (True, False, False)
