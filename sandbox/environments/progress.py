@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["wait", "resolve", "download", "unpack", "publish"]
+Stage = Literal["wait", "resolve", "download", "unpack", "publish", "ready"]
+"""The last one says that there is nothing to wait for any more."""
 
 
 @dataclass(frozen=True, slots=True)
