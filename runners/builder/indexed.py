@@ -19,6 +19,8 @@ PORT = 8479
 _GATEWAY = "/gateway"
 _PIECE = 1 << 18
 _MOST_SAID = 8000
+_PATIENCE_S = "900"
+"""More than the gateway has: it is who knows why an index is slow, and who says so."""
 
 
 def resolve(requirements: list[str], options: list[str], python: str) -> dict[str, object]:
@@ -58,7 +60,7 @@ def _download(url: str, place: str) -> str:
 
 
 def _uv(*words: str, given: str = "") -> tuple[int, str, str]:
-    environment = dict(os.environ, UV_CACHE_DIR="/work/cache", UV_HTTP_RETRIES="1", RUST_BACKTRACE="0")
+    environment = dict(os.environ, UV_CACHE_DIR="/work/cache", UV_HTTP_RETRIES="1", UV_HTTP_TIMEOUT=_PATIENCE_S)
     ended = subprocess.run(
         ["/uv", *words],
         check=False,
