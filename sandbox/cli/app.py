@@ -7,6 +7,12 @@ from typing import Annotated, Final
 import typer
 
 from sandbox.cli.doctor import doctor
+from sandbox.cli.env_build import build_environment
+from sandbox.cli.env_bundle import export_environment, import_environment
+from sandbox.cli.env_list import list_environments, show_environment
+from sandbox.cli.env_lock import lock_environment
+from sandbox.cli.env_prune import prune_environments
+from sandbox.cli.env_verify import verify_environments
 from sandbox.cli.policy_explain import explain
 from sandbox.cli.policy_list import list_policies
 from sandbox.cli.policy_show import show_policy
@@ -23,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help is there in half the time
 )
 policy = typer.Typer(help="See what policies grant, and what enforces them here.", no_args_is_help=False)
+env = typer.Typer(help="Lock, build and keep the environments that tools run in.", no_args_is_help=False)
 
 app.command("run")(run)
 app.command("doctor")(doctor)
@@ -30,6 +37,15 @@ app.add_typer(policy, name="policy")
 policy.command("list")(list_policies)
 policy.command("show")(show_policy)
 policy.command("explain")(explain)
+app.add_typer(env, name="env")
+env.command("lock")(lock_environment)
+env.command("build")(build_environment)
+env.command("list")(list_environments)
+env.command("show")(show_environment)
+env.command("verify")(verify_environments)
+env.command("prune")(prune_environments)
+env.command("export")(export_environment)
+env.command("import")(import_environment)
 
 
 def _show_version(asked: bool) -> None:

@@ -41,3 +41,11 @@ def limit_figure(name: str | None, value: object, *, exact: bool) -> str:
     if Unit.BYTES in field.metadata:
         return format_bytes(int(value)) if exact else rounded_bytes(value)
     return str(value)
+
+
+def rounded_age(seconds: float) -> str:
+    """`just now`, `5 min ago`, `3 h ago`, `12 d ago`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return "just now"

@@ -32,6 +32,13 @@ PolicyName = Annotated[
     str,
     typer.Option("--policy", metavar="NAME|FILE", envvar="SANDBOX_POLICY", help="The policy to run under."),
 ]
+StorePlace = Annotated[
+    Path | None,
+    typer.Option(
+        "--store", metavar="DIR", envvar="SANDBOX_STORE", help="Where environments are kept; by default, your cache."
+    ),
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Ask no package index: only the store and folders of wheels.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
 
 
@@ -49,6 +56,10 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         list[str] | None,
         typer.Option("-a", metavar="NAME=VALUE", help="One argument; the tool's types say what its text means."),
     ] = None,
+    requirements: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="REQ", help="A package to install for it, such as requests==2.32.3."),
+    ] = None,
     policy: PolicyName = "default",
     timeout: Annotated[
         str | None, typer.Option("--timeout", metavar="TIME", help="The longest it may take: 5, 5s, 500ms, 2m.")
@@ -64,23 +75,30 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         str, typer.Option("--tenant", metavar="NAME", help="For whom; boxes are never shared between tenants.")
     ] = "",
     backend: Backend = "subprocess",
+    store: StorePlace = None,
+    offline: Offline = False,
     as_json: AsJson = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show what the tool prints as it comes.")] = False,
 ) -> int:
     """Run a tool in a box, and show what came of it."""
+    from sandbox.cli.build_progress import build_progress
     from sandbox.cli.given import read_arguments, read_limits, read_pairs
     from sandbox.client import Sandbox
 
     arguments = read_arguments(args, pairs or [])
     fields = {
         "entry": entry,
+        "requirements": tuple(requirements or ()),
         "policy": policy,
         "limits": read_limits(timeout, limits or []),
         "env": read_pairs(env or [], option="--env"),
         "tenant": tenant,
         "filename": file.name.encode(errors="replace").decode() or "tool.py",
     }
-    with Sandbox(backend=backend) as box:
+    with (
+        build_progress(is_shown=not as_json) as on_progress,
+        Sandbox(backend=backend, store=store, offline=offline, on_progress=on_progress) as box,
+    ):
         if stream:
             outcome = _streamed(box, file, arguments, fields, as_json=as_json)
         else:

@@ -6,7 +6,7 @@ What stands in a cell may come from a policy file or from a box, so it is never 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -60,9 +60,17 @@ class Page:
         line = Text.assemble((visible(text), "bold"), (f"  {visible(note)}" if note else "", "dim"))
         self._parts += ["", line] if self._parts else [line]
 
-    def line(self, text: str, *, style: str = "") -> None:
-        """One paragraph."""
-        self._parts.append(Text(visible(text), style=style))
+    def line(self, text: str, *, style: str = "", in_one_piece: bool = False) -> None:
+        """One paragraph; in one piece, it is left to the terminal to break it."""
+        self._parts.append(Text(visible(text), style=style, no_wrap=in_one_piece))
+
+    def facts(self, facts: Mapping[str, str]) -> None:
+        """One line for each; paths and digests stay in one piece, which can be copied."""
+        width = max(map(len, facts), default=0)
+        for name, fact in facts.items():
+            line = Text.assemble((f" {visible(name):{width}}   ", "dim"), visible(fact))
+            line.no_wrap = True
+            self._parts.append(line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, whole: int = 1) -> None:
         """A table; the `whole` first columns stay as they are, and the others give way on a narrow terminal."""
@@ -80,5 +88,6 @@ class Page:
         width = min(console.width, _WIDEST)
         with console.capture() as captured:
             for part in self._parts:
-                console.print(part, width=width)
+                is_in_one_piece = isinstance(part, Text) and bool(part.no_wrap)
+                console.print(part, width=None if is_in_one_piece else width, soft_wrap=is_in_one_piece)
         show("".join(f"{line.rstrip(' ')}\n" for line in captured.get().splitlines()))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
+from sandbox.cli.figures import limit_figure, rounded_age, rounded_bytes, rounded_seconds
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,11 @@ def test_a_size_is_never_wide(size: float) -> None:
 )
 def test_a_limit_is_told_in_its_unit(name: str | None, value: object, exact: bool, shown: str) -> None:
     assert limit_figure(name, value, exact=exact) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-3, "just now"), (59, "just now"), (60, "1 min ago"), (7199, "1 h ago"), (86400, "1 d ago"), (1e8, "1157 d ago")],
+)
+def test_an_age_comes_in_the_unit_that_suits(seconds: float, shown: str) -> None:
+    assert rounded_age(seconds) == shown

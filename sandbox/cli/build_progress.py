@@ -1,0 +1,234 @@
+"""How the building of an environment goes, shown on stderr while it goes on.
+
+On a terminal it is a few lines that stay in their place, one for each stage, and that are gone as soon as there is
+nothing to wait for: what the command has to say stands alone. Anywhere else it is one plain line for each stage that
+begins. Where nothing is built, nothing is shown and nothing of rich is imported.
+
+Events come from the engine's threads, several at once. They only note where things stand; rich's own thread draws.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sandbox.cli.figures import rounded_bytes, rounded_seconds
+from sandbox.cli.terminal import glyph, is_terminal, tell
+from sandbox.cli.visible import one_line
+from sandbox.environments.progress import OnProgress, Progress, Stage, nobody
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.table import Table
+
+_DOING: Final[dict[Stage, str]] = {
+    "wait": "waiting",
+    "resolve": "resolving",
+    "download": "downloading",
+    "unpack": "unpacking",
+    "publish": "publishing",
+}
+_DONE: Final[dict[Stage, str]] = {
+    "wait": "waited",
+    "resolve": "resolved",
+    "download": "downloaded",
+    "unpack": "unpacked",
+    "publish": "published",
+}
+_MEASURED: Final[tuple[Stage, ...]] = ("download", "unpack")
+_LONGEST_DETAIL: Final = 48
+_BAR_WIDTH: Final = 24
+_WIDEST: Final = 100
+_WIDE_ENOUGH: Final = 80
+_A_MINUTE_S: Final = 60.0
+_FRAMES_PER_S: Final = 12
+
+
+@contextmanager
+def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
+    """What to give an engine as its `on_progress`; at the end of the block nothing of it is left on the terminal."""
+    if not is_shown:
+        yield nobody
+    elif not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":
+        yield _Lines()
+    else:
+        display = Display()
+        try:
+            yield display
+        finally:
+            display.end()
+
+
+class _Lines:
+    """One line for each stage, when it begins."""
+
+    def __init__(self) -> None:
+        self._told: set[Stage] = set()
+
+    def __call__(self, event: Progress) -> None:
+        if event.stage == "ready" or event.stage in self._told:
+            return
+        self._told.add(event.stage)
+        detail = "wheels" if event.stage == "download" else one_line(event.text, most=100)
+        tell(f"{_DOING[event.stage]} {detail}\n")
+
+
+@dataclass(slots=True)
+class Step:
+    """One stage, and how far it is."""
+
+    stage: Stage
+    began: float
+    ended: float | None = None
+    text: str = ""
+    parts: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    """What is done, and of how much; of each wheel in a download, of the whole in other stages."""
+
+    def note(self, event: Progress) -> None:
+        """Take in one event of it."""
+        is_split = self.stage == "download"
+        if is_split or not self.text or event.total is None:
+            self.text = one_line(event.text, most=_LONGEST_DETAIL)
+        # Never changed in place: whoever draws reads it meanwhile.
+        self.parts = {**self.parts, (event.text if is_split else ""): (event.done, event.total)}
+
+    @property
+    def done(self) -> int:
+        """How much is done."""
+        return sum(done for done, _ in self.parts.values())
+
+    @property
+    def total(self) -> int | None:
+        """Of how much, if that is known of every part and is more than nothing."""
+        totals = [total for _, total in self.parts.values()]
+        return sum(total or 0 for total in totals) or None if None not in totals else None
+
+    @property
+    def detail(self) -> str:
+        """What it is about, in a few words."""
+        if self.stage != "download":
+            return self.text
+        under_way = [name for name, (done, total) in self.parts.items() if done != total]
+        if self.ended is not None or not under_way:
+            return f"{len(self.parts)} wheels" if len(self.parts) > 1 else self.text
+        return one_line(", ".join(under_way), most=_LONGEST_DETAIL)
+
+    @property
+    def figure(self) -> str:
+        """How far it is, in numbers."""
+        done, total = self.done, self.total
+        if self.stage == "download":
+            is_part = total is not None and self.ended is None
+            return f"{rounded_bytes(done)} of {rounded_bytes(total or 0)}" if is_part else rounded_bytes(done)
+        if self.stage == "unpack" and total is not None and self.ended is None:
+            return f"{done} of {total}"
+        return ""
+
+    @property
+    def elapsed(self) -> float:
+        """For how long it has gone on, or went on."""
+        return (self.ended or time.monotonic()) - self.began
+
+
+class Display:
+    """The lines on a terminal; may be called from any thread, and shows itself with the first event."""
+
+    def __init__(self) -> None:
+        self._steps: tuple[Step, ...] = ()
+        self._guard = threading.Lock()
+        self._live: Live | None = None
+
+    def __call__(self, event: Progress) -> None:
+        if event.stage == "ready":
+            self.end()
+            return
+        with self._guard:
+            self._step_of(event.stage).note(event)
+            if self._live is None:
+                self._live = self._opened()
+
+    def end(self) -> None:
+        """Take it away, if it is there."""
+        with self._guard:
+            live, self._live = self._live, None
+            self._steps = ()
+            if live is not None:
+                live.stop()
+
+    def _step_of(self, stage: Stage) -> Step:
+        """The step that this stage is; it ends those before it, and one that comes again begins anew."""
+        now = time.monotonic()
+        if self._steps and self._steps[-1].stage == stage:
+            return self._steps[-1]
+        for step in self._steps:
+            step.ended = step.ended or now
+        self._steps = (*(step for step in self._steps if step.stage != stage), Step(stage, now))
+        return self._steps[-1]
+
+    def _opened(self) -> Live:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+        spinner = Spinner("dots" if glyph("⠋", plain="", on=sys.stderr) else "line", style="cyan")
+        live = Live(
+            console=console,
+            get_renderable=lambda: drawn(self._steps, spinner=spinner, width=min(console.width, _WIDEST)),
+            refresh_per_second=_FRAMES_PER_S,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        live.start()
+        return live
+
+
+def drawn(steps: Sequence[Step], *, spinner: Spinner, width: int) -> Table:
+    """One line for each step: a mark, what is done, to what, how far, and for how long. Columns keep their places."""
+    from rich.table import Table
+
+    is_wide = width >= _WIDE_ENOUGH
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.width = width
+    table.add_column(width=1)
+    table.add_column(width=11, no_wrap=True)
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    if is_wide:
+        table.add_column(width=_BAR_WIDTH)
+    table.add_column(width=20, no_wrap=True, overflow="ellipsis", justify="right")
+    table.add_column(width=7, no_wrap=True, overflow="ellipsis", justify="right")
+    for step in steps:
+        cells = list(_cells(step, spinner))
+        table.add_row(*(cells if is_wide else [*cells[:3], *cells[4:]]))
+    return table
+
+
+def _cells(step: Step, spinner: Spinner) -> Iterator[RenderableType]:
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    is_over = step.ended is not None
+    style = "dim" if is_over else ""
+    yield Text(glyph("✓", plain="*", on=sys.stderr), style="green dim") if is_over else spinner
+    yield Text((_DONE if is_over else _DOING)[step.stage], style=style)
+    yield Text(step.detail, style=style)
+    if step.total and not is_over and step.stage in _MEASURED:
+        yield ProgressBar(step.total, step.done, width=_BAR_WIDTH, complete_style="cyan", finished_style="cyan")
+    else:
+        yield ""
+    yield Text(step.figure, style=style)
+    yield Text(rounded_seconds(step.elapsed) if is_over else _whole_seconds(step.elapsed), style="dim")
+
+
+def _whole_seconds(seconds: float) -> str:
+    """Nothing at first, and then what changes once a second."""
+    return rounded_seconds(seconds) if seconds >= _A_MINUTE_S else f"{seconds:.0f} s" if seconds >= 1 else ""

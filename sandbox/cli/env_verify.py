@@ -1,0 +1,73 @@
+"""`sandbox env verify`: is every file of an environment what it was when it was built?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sandbox.cli.run import AsJson, StorePlace
+from sandbox.cli.terminal import show_document
+
+if TYPE_CHECKING:
+    from sandbox.cli.tables import Page
+    from sandbox.environments.store import VerifyReport
+
+_TAMPERED: Final = 4
+_MOST_NAMED: Final = 50
+
+
+def verify_environments(
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY]...", help="Which ones, by key or its beginning; else all.")
+    ] = None,
+    store: StorePlace = None,
+    as_json: AsJson = False,
+) -> int:
+    """Read every file of environments again. Exits with 4 if anything differs from what was built."""
+    from sandbox.environments.store import Store
+
+    there = Store(store)
+    chosen = keys or [environment.key for environment in there.list()]
+    reports = [there.verify(key) for key in chosen]
+    if as_json:
+        document = [{**asdict(report), "is_intact": report.is_intact} for report in reports]
+        show_document(json.dumps(document, ensure_ascii=False, indent=2))
+    else:
+        _page(reports).show()
+    return 0 if all(report.is_intact for report in reports) else _TAMPERED
+
+
+def _page(reports: list[VerifyReport]) -> Page:
+    from sandbox.cli.env_list import SHOWN_OF_A_KEY
+    from sandbox.cli.env_lock import counted
+    from sandbox.cli.tables import Cell, Page, mark
+
+    page = Page()
+    if not reports:
+        page.line("no environment to verify")
+        return page
+    rows = [
+        [
+            mark(report.is_intact),
+            Cell(report.key[:SHOWN_OF_A_KEY], "bold"),
+            Cell(f"{counted(report.files, 'file')} as built" if report.is_intact else "", note=_differences(report)),
+        ]
+        for report in reports
+    ]
+    page.table(["", "key", "found"], rows, whole=2)
+    if not all(report.is_intact for report in reports):
+        page.line("")
+        page.line(
+            "Find out who could write to the store. What `sandbox env prune --older-than 0s` removes is built again."
+        )
+    return page
+
+
+def _differences(report: VerifyReport) -> str:
+    kinds = {"changed": report.changed, "missing": report.missing, "not of it": report.extra}
+    lines = [f"{kind}: {name}" for kind, names in kinds.items() for name in names]
+    more = [f"… and {len(lines) - _MOST_NAMED} more"] if len(lines) > _MOST_NAMED else []
+    return "\n".join([*lines[:_MOST_NAMED], *more])

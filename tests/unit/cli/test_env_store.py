@@ -1,0 +1,290 @@
+"""What the store holds is listed, shown, verified, pruned and bundled, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from sandbox.cli.env_build import build_environment
+from sandbox.cli.env_bundle import export_environment, import_environment
+from sandbox.cli.env_list import list_environments, show_environment
+from sandbox.cli.env_lock import counted, lock_environment
+from sandbox.cli.env_prune import prune_environments
+from sandbox.cli.env_verify import verify_environments
+from sandbox.environments.lock import Lock
+from sandbox.environments.store import Store
+from sandbox.errors import EnvironmentTampered, SpecError
+from tests.unit.environments.made_wheels import key_of, make_wheel, publish_environment
+
+KEY: Final = key_of(1)
+CHANGED: Final = "pyvenv.cfg"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with one environment of one package, whose wheel is there too."""
+    store = Store(tmp_path / "store")
+    made = make_wheel(tmp_path)
+    publish_environment(store, KEY, packages=(made.locked,))
+    place = store.wheels / made.locked.sha256
+    place.mkdir()
+    made.path.rename(place / made.locked.wheel)
+    return store
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    return tmp_path / "empty"
+
+
+def _document(printed: pytest.CaptureFixture[str]) -> Any:
+    said = printed.readouterr()
+    assert said.err == ""
+    return json.loads(said.out)
+
+
+# What is there.
+
+
+def test_an_environment_is_listed(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    assert list_environments(store=store.root) == 0
+    shown = capfd.readouterr().out
+    assert KEY[:12] in shown
+    assert "just now" in shown
+    assert list_environments(store=store.root, as_json=True) == 0
+    (listed,) = _document(capfd)
+    assert listed["key"] == KEY
+    assert listed["packages"] == {"gadget": "1.0"}
+    assert Path(listed["folder"]).is_dir()
+
+
+def test_a_store_with_nothing_in_it_says_so(empty: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert list_environments(store=empty) == 0
+    assert capfd.readouterr().out == f"no environment in {empty}\n"
+    assert list_environments(store=empty, as_json=True) == 0
+    assert _document(capfd) == []
+
+
+def test_an_environment_is_shown_by_the_beginning_of_its_key(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    assert show_environment(KEY[:7], store=store.root, as_json=True) == 0
+    shown = _document(capfd)
+    found = store.show(KEY)
+    assert shown["key"] == KEY
+    assert shown["lock"]["digest"] == found.manifest.lock.digest
+    assert shown["lock"]["packages"][0]["name"] == "gadget"
+    assert shown["folder"] == str(found.folder)
+
+
+def test_all_that_went_into_a_key_is_shown_in_one_piece(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    assert show_environment(KEY, store=store.root) == 0
+    lines = capfd.readouterr().out.splitlines()
+    manifest = store.show(KEY).manifest
+    for fact in (
+        KEY,
+        manifest.lock.digest,
+        manifest.builder,
+        str(store.show(KEY).folder),
+        *manifest.interpreter.values(),
+    ):
+        assert any(line.endswith(fact) for line in lines), fact
+    assert any("gadget" in line and "1.0" in line for line in lines)
+
+
+@pytest.mark.parametrize("key", ["", "ff00ff", "../../etc", "[bold]"])
+def test_a_key_that_is_not_there_is_refused(key: str, store: Store) -> None:
+    with pytest.raises(SpecError, match="no environment has a key like"):
+        show_environment(key, store=Store(store.root.with_name("other")).root)
+
+
+# Whether it is what it was.
+
+
+def _change(store: Store) -> None:
+    file = store.show(KEY).folder / CHANGED
+    file.chmod(0o644)
+    file.write_text("home = /tmp/evil\n")
+
+
+def test_what_is_as_it_was_built_is_verified(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    assert verify_environments(store=store.root) == 0
+    assert "as built" in capfd.readouterr().out
+    assert verify_environments([KEY[:5]], store=store.root, as_json=True) == 0
+    (report,) = _document(capfd)
+    assert report["is_intact"] is True
+
+
+def test_what_was_changed_is_named_and_ends_with_4(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    _change(store)
+    assert verify_environments(store=store.root) == 4
+    shown = capfd.readouterr().out
+    assert f"changed: {CHANGED}" in shown
+    assert "as built" not in shown
+    assert verify_environments(store=store.root, as_json=True) == 4
+    (report,) = _document(capfd)
+    assert (report["is_intact"], report["changed"]) == (False, [CHANGED])
+
+
+@pytest.mark.slow
+def test_a_thousand_changed_files_do_not_fill_the_screen(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = store.show(KEY).folder
+    folder.chmod(0o755)
+    for number in range(1000):
+        (folder / f"extra{number}\x1b[2J").touch()
+    assert verify_environments(store=store.root) == 4
+    shown = capfd.readouterr().out
+    assert len(shown.splitlines()) < 70
+    assert "and 950 more" in shown
+    assert "\x1b[2J" not in shown
+
+
+def test_nothing_to_verify_is_fine(empty: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert verify_environments(store=empty) == 0
+    assert capfd.readouterr().out == "no environment to verify\n"
+
+
+# What goes.
+
+
+def test_a_dry_run_removes_nothing(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    assert prune_environments(older_than="0s", dry_run=True, store=store.root) == 0
+    shown = capfd.readouterr().out
+    assert "would be removed" in shown
+    assert "would remove 1 environment" in shown
+    assert store.find(KEY)
+
+
+def test_what_was_not_used_for_long_is_removed(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    assert prune_environments(older_than="30d", store=store.root, as_json=True) == 0
+    assert _document(capfd)["environments"] == []
+    assert prune_environments(older_than="0s", store=store.root, as_json=True) == 0
+    report = _document(capfd)
+    assert (report["environments"], report["dry_run"]) == ([KEY], False)
+    assert store.find(KEY) is None
+    assert prune_environments(store=store.root) == 0
+    assert capfd.readouterr().out.startswith("nothing to remove\n")
+
+
+def test_what_is_in_use_stays_and_is_named(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    hold = store.use(KEY)
+    assert hold is not None
+    with hold:
+        assert prune_environments(older_than="0s", store=store.root) == 0
+    assert "in use, and stays" in capfd.readouterr().out
+    assert store.find(KEY)
+
+
+@pytest.mark.parametrize("text", ["30", "5 G", "-1MiB", "", "lots"])
+def test_an_odd_size_is_refused(text: str, store: Store) -> None:
+    if text == "30":
+        prune_environments(max_size=text, dry_run=True, store=store.root)  # bytes
+        return
+    with pytest.raises(SpecError, match="--max-size"):
+        prune_environments(max_size=text, store=store.root)
+
+
+@pytest.mark.parametrize("text", ["-1d", "a month", "", "1e9d"])
+def test_an_odd_time_is_refused(text: str, store: Store) -> None:
+    with pytest.raises(SpecError, match="--older-than"):
+        prune_environments(older_than=text, store=store.root)
+
+
+# In one file.
+
+
+def test_an_environment_goes_from_store_to_store(
+    store: Store, empty: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tool, key, file = tmp_path / "tool.py", tmp_path / "key", tmp_path / "a.bundle"
+    tool.write_text("def tool(): ...\n")
+    key.write_text("sixteen bytes or more\n")
+    assert export_environment(KEY[:8], file, tool=tool, secret=key, store=store.root, as_json=True) == 0
+    exported = _document(capfd)
+    assert (exported["is_signed"], exported["has_tool"], exported["packages"]) == (True, True, 1)
+    copy = tmp_path / "copy.py"
+    assert import_environment(file, tool=copy, secret=key, store=empty, as_json=True) == 0
+    imported = _document(capfd)
+    assert (imported["is_signature_checked"], imported["digest"]) == (True, exported["digest"])
+    assert copy.read_text() == tool.read_text()
+    with pytest.raises(SpecError, match="is there already"):
+        import_environment(file, tool=copy, store=empty)
+
+
+def test_people_are_told_what_protects_a_bundle(
+    store: Store, empty: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.bundle"
+    export_environment(KEY, file, store=store.root)
+    exported = capfd.readouterr().out
+    import_environment(file, store=empty)
+    imported = capfd.readouterr().out
+    (digest,) = [line.split()[1] for line in exported.splitlines() if line.startswith(" digest")]
+    assert digest in imported
+    assert "no; compare the digest" in imported
+
+
+def test_who_gives_a_key_takes_no_unsigned_bundle(store: Store, empty: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sixteen bytes or more")
+    export_environment(KEY, tmp_path / "a.bundle", store=store.root)
+    with pytest.raises(EnvironmentTampered, match="not signed"):
+        import_environment(tmp_path / "a.bundle", secret=tmp_path / "key", store=empty)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "too short: 0"),
+        (b"\r\n" * 20, "too short: 0"),
+        (b"fifteen bytes..\n", "too short: 15"),
+        (b"x" * 5000, "more"),
+    ],
+)
+def test_a_key_that_is_none_is_refused(content: bytes, why: str, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(SpecError, match=why):
+        export_environment(KEY, tmp_path / "a.bundle", secret=tmp_path / "key", store=store.root)
+    assert not (tmp_path / "a.bundle").exists()
+
+
+def test_a_tool_that_did_not_come_along_cannot_be_written(store: Store, empty: Path, tmp_path: Path) -> None:
+    export_environment(KEY, tmp_path / "a.bundle", store=store.root)
+    with pytest.raises(SpecError, match="no tool came along"):
+        import_environment(tmp_path / "a.bundle", tool=tmp_path / "tool.py", store=empty)
+
+
+# What is asked for.
+
+
+def test_something_has_to_be_required(empty: Path) -> None:
+    for command in (lock_environment, build_environment):
+        with pytest.raises(SpecError, match="nothing is required"):
+            command([], store=empty)
+
+
+def test_a_lock_and_requirements_are_not_both_taken(empty: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lock.json"
+    file.write_text(Lock(requirements=("x",), interpreter="cp311", packages=()).model_dump_json())
+    with pytest.raises(SpecError, match="a lock says already"):
+        build_environment(["requests"], lock=file, store=empty)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"format": 2}', '{"requirements": [], "interpreter": "../x"}', "\xff"]
+)
+def test_what_is_no_lock_is_refused(text: str, empty: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lock.json"
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(SpecError, match="is not a lock"):
+        build_environment(lock=file, store=empty)
+
+
+def test_a_lock_that_cannot_be_read_is_refused(empty: Path, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(SpecError, match="cannot be read"):
+            build_environment(lock=path, store=empty)
+
+
+def test_things_are_counted_as_people_do() -> None:
+    assert [counted(number, "wheel") for number in (0, 1, 2)] == ["0 wheels", "1 wheel", "2 wheels"]
