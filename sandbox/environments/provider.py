@@ -5,7 +5,8 @@
                               processes a lock on the key
     in use                    held from then on until the engine ends: nothing that prunes the store takes it away
 
-What was provided once is known by the question alone, so a warm call pays for a dictionary.
+What was provided once is known by the question alone, so a warm call pays for a dictionary. What only resolves or only
+builds is imported for that: a new process that finds its environment in the store does not wait for it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.environments.bare import bare_environment
-from sandbox.environments.building import Plan, build
 from sandbox.environments.holds import InUse, Owner
 from sandbox.environments.indexes import IndexSettings, read_index_settings, settings_for
 from sandbox.environments.interpreters import HostInterpreter, own_interpreter, pick_interpreter
@@ -30,13 +30,15 @@ from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
 from sandbox.environments.questions import Question, Resolution, remembered
 from sandbox.environments.requirements import SupplyRules, read_requirements
-from sandbox.environments.resolving import resolve
 from sandbox.environments.skeleton import site_folder
 from sandbox.environments.store import Store, StoredEnvironment
 from sandbox.environments.workshop import Workshop
 from sandbox.errors import BuildFailed, EnvironmentUnavailable
 from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
 from sandbox.resources import folder
+
+if TYPE_CHECKING:
+    from sandbox.environments.building import Plan
 
 Result = TypeVar("Result")
 _PATIENCE_S: Final = 3600.0
@@ -132,6 +134,8 @@ class Provider:
         found = None if refresh else remembered(self.store, question)
         if found is not None:
             return found
+        from sandbox.environments.resolving import resolve
+
         self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
         async with self._builds:
             return await resolve(
@@ -162,6 +166,8 @@ class Provider:
         return replace(settings, offline=settings.offline or self._is_offline or policy.supply.offline)
 
     def _plan(self, key: str, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Plan:
+        from sandbox.environments.building import Plan
+
         return Plan(
             key=key,
             resolution=resolution,
@@ -190,6 +196,8 @@ class Provider:
         return found
 
     async def _build(self, plan: Plan) -> None:
+        from sandbox.environments.building import build
+
         async with self._builds:
             try:
                 await build(plan, store=self.store, workshop=self._workshop, tell=self._tell)
