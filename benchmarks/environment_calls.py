@@ -2,7 +2,8 @@
 
 *Found*: a trivial tool, without and with a requirement, in a warm box and as the first call of a new engine, with one
 environment in the store and with a thousand. What is added is told twice: as the engine counts it (`environment_ms`,
-up to where the call has its environment), and end to end, with all that the box has to do for it.
+up to where the call has its environment), and end to end, with all that the box has to do for it. A new process, which
+imports for the first time what finds environments, is measured as well, and not held to a goal.
 
 *Imports*: a tool that imports numpy and pandas, in a warm box, against a fresh interpreter of the very environment.
 """
@@ -10,7 +11,9 @@ up to where the call has its environment), and end to end, with all that the box
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -32,12 +35,20 @@ _MANY: Final = 1000
 _STORES: Final = {f"{count} stored": count for count in (1, _MANY)}
 _WARM: Final = "warm call"
 _NEW_ENGINE: Final = "new engine's first call"
+_NEW_PROCESS: Final = "new process's first call"
 _ENVIRONMENT_MS: Final = "environment_ms"
 _FRESH_IMPORTS: Final = "fresh python importing numpy, pandas"
 _AHEAD: Final = "warm call importing them, forked ahead"
 _ON_DEMAND: Final = "warm call importing them, forked on demand"
 _IMPORTING: Final = "import numpy, pandas\n\ndef add(a: int, b: int) -> int:\n    return int(numpy.add(a, b))\n"
 _PAUSE_S: Final = 0.02
+_PROGRAM: Final = """
+import json, sys
+from sandbox import Sandbox
+store, source, arguments, *requirements = sys.argv[1:]
+with Sandbox(store=store) as sandbox:
+    print(sandbox.run(source, json.loads(arguments), requirements=requirements).timing.environment_ms)
+"""
 
 
 class _Caller:
@@ -78,9 +89,12 @@ async def _found(rounds: int) -> Report:
             found_warm = await take_turns(_cases(warmed), rounds=2 * rounds, pause_s=_PAUSE_S)
         fresh = {name: _Caller(_first_call(folder / name, _asks(name))) for name in (_BARE, *_STORES)}
         found_fresh = await take_turns(_cases(fresh), rounds=rounds)
-    return merge(
-        "found", [_added(_WARM, found_warm, warmed, 2 * rounds), _added(_NEW_ENGINE, found_fresh, fresh, rounds)]
-    )
+        processes = {name: _new_process(folder / name, _asks(name)) for name in (_BARE, *_STORES)}
+        found_new = await take_turns(processes, rounds=max(rounds // 4, 1), warm_up_rounds=1)
+    added = [_added(_WARM, found_warm, warmed, 2 * rounds), _added(_NEW_ENGINE, found_fresh, fresh, rounds)]
+    times = {f"{_NEW_PROCESS}, {name}: {_ENVIRONMENT_MS}": spread(values) for name, values in found_new.items()}
+    goals = [goal for report in added for goal in report.goals]
+    return build_report("found", cases={**added[0].cases, **added[1].cases, **times}, floors={}, goals=goals)
 
 
 def _cases(callers: Mapping[str, _Caller]) -> dict[str, Case]:
@@ -113,6 +127,20 @@ def _first_call(store: Path, fields: Mapping[str, Any]) -> Callable[[], Awaitabl
             await sandbox.close()
 
     return call
+
+
+def _new_process(store: Path, fields: Mapping[str, Any]) -> Case:
+    command = [sys.executable, "-c", _PROGRAM, str(store), SOURCE, json.dumps(ARGUMENTS)]
+    command += fields.get("requirements", [])
+
+    async def measured() -> float:
+        return float(_said_by(command))
+
+    return measured
+
+
+def _said_by(command: Sequence[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def _right(outcome: Outcome) -> Outcome:

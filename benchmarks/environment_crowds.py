@@ -4,12 +4,13 @@
 once, and wheels do not count. *One for all*: engines on one store, each with callers that ask for the same new
 environment at the same moment; builds are counted by what the engines tell of their progress. *Different ones*: eight
 builds at once in one engine, each against the same build alone; then every file of every environment is read again.
+How much of that is the processors' doing, the same builds tell that run one after the other.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +19,7 @@ from typing import Final
 from benchmarks.alone import run_alone
 from benchmarks.calls import ARGUMENTS, SOURCE
 from benchmarks.environment_stores import build, disk, temporary_folder
-from benchmarks.report import Report, at_least, at_most, build_report, merge, ratio, spread
+from benchmarks.report import Report, Spread, at_least, at_most, build_report, merge, ratio, spread
 from sandbox import AsyncSandbox, Outcome, Status
 from sandbox.environments.progress import Progress
 from sandbox.environments.store import Store
@@ -42,6 +43,8 @@ _ONE: Final = "one environment with numpy"
 _TEN: Final = f"{len(_EXTRAS)} environments with numpy"
 _ALONE: Final = "one build alone"
 _AT_ONCE: Final = f"one of {len(_DIFFERENT)} builds at once"
+_ALL_AT_ONCE: Final = f"all {len(_DIFFERENT)} builds, at once"
+_IN_TURN: Final = f"all {len(_DIFFERENT)} builds, one after the other"
 
 
 def measure(*, is_quick: bool) -> Report:
@@ -120,16 +123,22 @@ async def _different(rounds: int) -> Report:
         for name, milliseconds in zip(_DIFFERENT, times, strict=True):
             at_once[name].append(milliseconds)
     ratios = {name: ratio(spread(at_once[name]), spread(alone[name])) for name in _DIFFERENT}
+    in_turn = spread([sum(values) for values in zip(*alone.values(), strict=True)])
+    all_at_once = spread([max(values) for values in zip(*at_once.values(), strict=True)])
     return build_report(
         "different",
-        cases={_AT_ONCE: spread([value for values in at_once.values() for value in values])},
-        floors={_ALONE: spread([value for values in alone.values() for value in values])},
+        cases={_AT_ONCE: _of_all(at_once), _ALL_AT_ONCE: all_at_once},
+        floors={_ALONE: _of_all(alone), _IN_TURN: in_turn},
         ratios={f"{name}: at once / alone": value for name, value in ratios.items()},
         goals=[
             at_most(f"slowest of {len(_DIFFERENT)} builds at once / alone", _slowest(ratios.values()), 2.5),
             at_most("of those, environments that are not as published", damaged, 0),
         ],
     )
+
+
+def _of_all(found: Mapping[str, list[float]]) -> Spread:
+    return spread([value for values in found.values() for value in values])
 
 
 async def _built(requirements: Sequence[str]) -> tuple[list[float], int]:

@@ -11,7 +11,17 @@ from collections.abc import Sequence
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS
-from benchmarks.report import Report, at_least, at_most, build_report, goals_table, measurements_table, ratio, spread
+from benchmarks.report import (
+    Report,
+    at_least,
+    at_most,
+    build_report,
+    goals_table,
+    measurements_table,
+    merge,
+    ratio,
+    spread,
+)
 from benchmarks.turns import Case, take_turns
 from tests.checkout import ROOT
 
@@ -77,6 +87,15 @@ def test_a_report_without_goals_has_met_nothing() -> None:
     assert not build_report("idle", cases={}, floors={}, goals=[]).met
 
 
+def test_parts_are_merged_without_being_set_against_each_other() -> None:
+    other = build_report("resting", cases={"nap": spread([5.0])}, floors={}, goals=[at_most("naps", 3, 2.0)])
+    merged = merge("a day", [_report(), other])
+    assert [*merged.cases] == ["to the shop", "load", "nap"]
+    assert merged.ratios == _report().ratios
+    assert [goal.name for goal in merged.goals] == ["detour", "share of pavement", "naps"]
+    assert not merged.met
+
+
 def test_a_report_is_the_same_after_its_way_through_json() -> None:
     assert Report.model_validate_json(_report(measured=None).model_dump_json()) == _report(measured=None)
 
@@ -116,6 +135,12 @@ def test_cases_take_turns_and_the_first_rounds_are_thrown_away() -> None:
     assert {len(values) for values in found.values()} == {40}
     assert len(rounds) > 40
     assert min(min(values) for values in found.values()) == len(order) - 80 + 1
+
+
+def test_rounds_that_are_slow_need_not_be_thrown_away() -> None:
+    order: list[str] = []
+    found = asyncio.run(take_turns({"build": _counting_case("build", order)}, rounds=3, warm_up_rounds=0))
+    assert found == {"build": [1.0, 2.0, 3.0]}
 
 
 def test_what_does_not_count_is_left_out() -> None:
