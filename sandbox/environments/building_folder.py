@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.environments.holds import lock_file
-from sandbox.environments.places import make_folder, passable, remove
+from sandbox.environments.places import make_folder, passable, remove, writing
 from sandbox.errors import EnvironmentUnavailable
 
 BUILDERS: Final = "builders"
@@ -28,10 +28,11 @@ class BuildingFolder:
 
     def __enter__(self) -> BuildingFolder:
         try:
-            if self._builders is not None:
-                self._hold(self._builders, shared=True)
-            self._hold(self._lock)  # before there is a folder, so that no folder is ever without its owner's lock
-            make_folder(self.folder, passable())
+            with writing(f"the store {self.folder.parent.parent}"):
+                if self._builders is not None:
+                    self._hold(self._builders, shared=True)
+                self._hold(self._lock)  # before there is a folder, so that no folder is ever without its owner's lock
+                make_folder(self.folder, passable())
         except BaseException:
             self._let_go()
             raise

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from sandbox.environments.places import writing
 from sandbox.environments.stock import StoredFile
 from sandbox.environments.tree_report import TreeReport
 from sandbox.errors import BuildFailed
@@ -42,10 +43,11 @@ def link_tree(tree: TreeReport, site_packages: Path, bin_folder: Path, *, copy: 
     prefix = bin_folder.parent
     linked: list[StoredFile] = []
     copied = 0
-    for (source, target), files in _by_folder(tree, site_packages, bin_folder).items():
-        copied += _Placing(tree, source, target, site_packages, is_copied=copy).place(files)
-        below = target.relative_to(prefix).as_posix()
-        linked += [replace(file, path=f"{below}/{name}" if below != "." else name) for name, file in files.items()]
+    with writing(f"what {tree.facts.name} consists of"):
+        for (source, target), files in _by_folder(tree, site_packages, bin_folder).items():
+            copied += _Placing(tree, source, target, site_packages, is_copied=copy).place(files)
+            below = target.relative_to(prefix).as_posix()
+            linked += [replace(file, path=f"{below}/{name}" if below != "." else name) for name, file in files.items()]
     return Linked(tuple(linked), copied)
 
 

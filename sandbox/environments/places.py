@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sandbox.errors import EnvironmentUnavailable
+from sandbox.errors import BuildFailed, EnvironmentUnavailable
 
 CLOSED: Final = 0o700
 READ_ONLY: Final = 0o555
@@ -54,6 +55,18 @@ def make_root(root: Path) -> None:
         )
     if stat.S_IMODE(status.st_mode) & 0o022:
         raise EnvironmentUnavailable(f"others may write to the store {root}", remedy=f"chmod go-w {root}")
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Where a full disk, or one that may not be written to, becomes the error that says what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise BuildFailed(
+            f"{what} cannot be written: {reason}", remedy="make room, for example with `sandbox env prune`, or see why"
+        ) from error
 
 
 def make_folder(folder: Path, mode: int) -> None:

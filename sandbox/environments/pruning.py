@@ -51,7 +51,9 @@ class PruneReport:
 
 
 @dataclass(slots=True)
-class _Sweep:
+class Sweep:
+    """One prune at work, and what it has done so far."""
+
     store: Store
     dry_run: bool
     now: float = field(default_factory=time.time)
@@ -61,12 +63,14 @@ class _Sweep:
     building: int = 0
     leftovers: int = 0
 
-    def environment(self, environment: StoredEnvironment) -> bool:
-        """Remove it, unless it is in use."""
+    def environment(self, environment: StoredEnvironment, *, last_used: float) -> bool:
+        """Remove it, unless it is in use, or was since it was chosen for that time."""
         lock = self.store.locks / f"{environment.key}.use"
         with self.store.aside() as aside, locked_file(lock) as is_unused:
             if not is_unused:
                 self.in_use.append(environment.key)
+                return False
+            if environment.last_used != last_used:
                 return False
             if not self.dry_run:
                 self._move(environment.home, aside.folder)
@@ -131,13 +135,14 @@ class _Sweep:
 
 def prune(store: Store, *, older_than_s: float | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
     """See `Store.prune`."""
-    sweep = _Sweep(store, dry_run)
+    sweep = Sweep(store, dry_run)
     sweep.abandoned_work()
     needs = Needs(store, environments := store.list())
     for environment in reversed(environments):
-        is_old = older_than_s is not None and sweep.now - environment.last_used > older_than_s
+        last_used = environment.last_used
+        is_old = older_than_s is not None and sweep.now - last_used > older_than_s
         is_too_much = max_bytes is not None and needs.bytes_needed() > max_bytes
-        if (is_old or is_too_much) and sweep.environment(environment):
+        if (is_old or is_too_much) and sweep.environment(environment, last_used=last_used):
             needs.forget(environment)
     trees, wheels, is_somebody_building = _drop_unneeded(sweep, needs)
     sweep.outdated()
@@ -155,7 +160,7 @@ def prune(store: Store, *, older_than_s: float | None, max_bytes: int | None, dr
     )
 
 
-def _drop_unneeded(sweep: _Sweep, needs: Needs) -> tuple[int, int, bool]:
+def _drop_unneeded(sweep: Sweep, needs: Needs) -> tuple[int, int, bool]:
     """Trees and wheels that went, or whether somebody builds. What was never whole goes with them."""
     store = sweep.store
     with store.aside() as aside, locked_file(store.locks / BUILDERS) as nobody_builds:

@@ -39,7 +39,16 @@ from sandbox.environments.building_folder import BuildingFolder
 from sandbox.environments.failures import Failure, read_failure, write_failure
 from sandbox.environments.holds import InUse, KeyLock, UseCounts
 from sandbox.environments.manifest import ENVIRONMENT_FORMAT, Manifest
-from sandbox.environments.places import CLOSED, close_folders, default_root, make_folder, make_root, passable, take_name
+from sandbox.environments.places import (
+    CLOSED,
+    close_folders,
+    default_root,
+    make_folder,
+    make_root,
+    passable,
+    take_name,
+    writing,
+)
 from sandbox.environments.pruning import PruneReport, prune
 from sandbox.environments.sealing import FILES, MARKER, seal, sealed_document
 from sandbox.environments.stock import StoredFile, list_digest, write_list
@@ -55,7 +64,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _PREFIX: Final = re.compile(r"[0-9a-f]{1,64}")
 _REMEMBERED: Final = 1024
 _TOUCHED_EVERY_S: Final = 60.0
-_PRUNE_PATIENCE_S: Final = 2.0
+_PRUNE_PATIENCE_S = 10.0
 _PASSABLE: Final = ("wheels", "packages", "envs", f"envs/{ENVIRONMENT_FORMAT}", "building")
 _CLOSED: Final = ("locks", "failed", "logs")
 
@@ -193,16 +202,17 @@ class Store:
         if list_digest(files) != manifest.files:
             raise ValueError("the manifest is of other files")
         home, aside = self._home(manifest.key), building.folder / "published"
-        aside.mkdir(mode=0o755)
-        (building.folder / CONTENT).rename(aside / CONTENT)
-        close_folders(aside / CONTENT)
-        (aside / USED).touch(mode=0o644)
-        seal(aside, document=DOCUMENT, data=manifest.model_dump_json(indent=1).encode(), files=write_list(files))
-        aside.chmod(0o755)
-        while not take_name(aside, home):
-            if (there := self.find(manifest.key)) is not None:
-                return there
-            self.discard(home)
+        with writing(f"the environment {manifest.key[:12]}"):
+            aside.mkdir(mode=0o755)
+            (building.folder / CONTENT).rename(aside / CONTENT)
+            close_folders(aside / CONTENT)
+            (aside / USED).touch(mode=0o644)
+            seal(aside, document=DOCUMENT, data=manifest.model_dump_json(indent=1).encode(), files=write_list(files))
+            aside.chmod(0o755)
+            while not take_name(aside, home):
+                if (there := self.find(manifest.key)) is not None:
+                    return there
+                self.discard(home)
         self.forget_failure(manifest.key)
         return StoredEnvironment(manifest.key, home, manifest)
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from sandbox.environments.adopting import TreeCaps, adopt_tree
 from sandbox.environments.linking import Linked, link_tree
-from sandbox.environments.places import READ_ONLY, take_name
+from sandbox.environments.places import READ_ONLY, take_name, writing
 from sandbox.environments.sealing import FILES, seal, sealed_document
 from sandbox.environments.stock import list_digest, read_list, write_list
 from sandbox.environments.tree_report import TREE_DOCUMENT, TreeFacts, TreeReport
@@ -33,7 +33,7 @@ _CONTENT: Final = "content"
 def publish_tree(store: Store, report: TreeReport, key: str) -> TreeReport:
     """Give an adopted tree its place in the store; where another was faster, that one is taken and this one removed."""
     place = store.package_folder(key)
-    with store.new_building_folder() as building:
+    with store.new_building_folder() as building, writing(f"the package tree of {report.facts.name}"):
         aside = building.folder / "tree"
         aside.mkdir(mode=0o755)
         report.folder.rename(aside / _CONTENT)

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from sandbox.environments.pruning import Sweep
 from sandbox.environments.store import Store
 from sandbox.environments.trees import load_tree
 from tests.unit.environments.made_wheels import Made, key_of, make_wheel, publish_environment, tree_in
@@ -158,6 +159,15 @@ def test_what_is_in_use_is_in_no_budget(store: Store) -> None:
     assert report.bytes_left > 0
 
 
+def test_what_was_used_since_it_was_chosen_stays(store: Store) -> None:
+    environment = publish_environment(store, KEY)
+    _used(store, KEY, days_ago=3)
+    chosen_at = environment.last_used
+    store.touch(KEY)
+    assert not Sweep(store, dry_run=False).environment(environment, last_used=chosen_at)
+    assert store.find(KEY) is not None
+
+
 BUILDING: Final = """
 with store.new_building_folder() as building:
     (building.folder / "half").write_text("done")
@@ -234,7 +244,7 @@ def test_a_lock_that_somebody_has_stays_however_old(store: Store) -> None:
 def test_using_and_pruning_at_once_never_meet(store: Store) -> None:
     """Whoever was told that it may use an environment has all of it."""
     script = """
-for number in range(200):
+for number in range(25):
     store.prune(older_than_s=-1)
 tell("done")
 """

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from sandbox.environments import sealing
+from sandbox.environments import store as stores
 from sandbox.environments.holds import locked_file
 from sandbox.environments.places import default_root
 from sandbox.environments.sealing import seal, write_whole
 from sandbox.environments.store import Store
 from sandbox.environments.tree_report import TreeReport
-from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecError
+from sandbox.errors import BuildFailed, EnvironmentTampered, EnvironmentUnavailable, SpecError
 from tests.unit.environments.made_wheels import (
     SITE,
     key_of,
@@ -199,6 +201,38 @@ def test_what_fails_leaves_nothing(store: Store) -> None:
     assert list(store.building.iterdir()) == []
 
 
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one MiB."""
+    (place := tmp_path / "small").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_a_full_disk_is_told_as_such_and_leaves_nothing_of_the_build(full_disk: Path, tmp_path: Path) -> None:
+    small, large = Store(full_disk / "store"), Store(tmp_path / "store")
+    tree = tree_in(large, make_wheel(tmp_path, files={"large.bin": os.urandom(2 << 20)}), key_of(100))
+    with pytest.raises(BuildFailed, match=r"No space left.*sandbox env prune"):
+        publish_environment(small, KEY, {key_of(100): tree})
+    assert list(small.building.iterdir()) == []
+
+    def fill() -> None:
+        (full_disk / "filling").write_bytes(b"x" * shutil.disk_usage(full_disk).free)
+
+    with pytest.raises(BuildFailed, match="No space left"):
+        publish_environment(small, KEY, before_publishing=fill)
+    assert small.find(KEY) is None
+    assert list(small.building.iterdir()) == []
+    (full_disk / "filling").unlink()
+    publish_environment(small, KEY)
+    assert small.verify(KEY).is_intact
+
+
 RACING: Final = """
 def ready():
     tell("ready")
@@ -287,8 +321,8 @@ def test_use_is_given_back(store: Store) -> None:
     assert store.prune(older_than_s=-1).environments == (KEY,)
 
 
-@pytest.mark.slow
-def test_a_prune_that_hangs_holds_nobody_up_forever(store: Store) -> None:
+def test_a_prune_that_hangs_holds_nobody_up_forever(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "_PRUNE_PATIENCE_S", 0.05)
     publish_environment(store, KEY)
     with locked_file(store.locks / f"{KEY}.use"), pytest.raises(EnvironmentUnavailable, match="is being pruned"):
         store.use(KEY)

@@ -364,6 +364,7 @@ def test_a_wheel_that_is_no_archive_is_refused(left: Path, made: Made, tmp_path:
         adopt_tree(left, wheel=made.locked, archive=tmp_path / "broken.whl")
 
 
+@pytest.mark.slow
 def test_versions_may_be_spelled_differently(tmp_path: Path) -> None:
     made = make_wheel(tmp_path, name="Some_Gadget", version="1.0", files={"odd.py": b""})
     unpack(made.path, tmp_path / "left")
