@@ -109,7 +109,13 @@ def _open_folders(folder: Path) -> None:
                 path.chmod(CLOSED)
 
 
-def close_folders(folder: Path) -> None:
-    """Take the right to write away, from the folder itself and all below."""
-    for parent, _, _ in os.walk(folder):
+def close(folder: Path) -> None:
+    """Take the right to write away, from the folder itself and all below, and let everyone read, whatever the umask."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            mode = os.lstat(path).st_mode
+            closed = READ_ONLY if mode & 0o111 else READ_ONLY & 0o444
+            if stat.S_ISREG(mode) and stat.S_IMODE(mode) != closed:  # linked files are what they should be
+                os.chmod(path, closed)
         os.chmod(parent, READ_ONLY)

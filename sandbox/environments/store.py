@@ -41,7 +41,7 @@ from sandbox.environments.holds import InUse, KeyLock, UseCounts
 from sandbox.environments.manifest import ENVIRONMENT_FORMAT, Manifest
 from sandbox.environments.places import (
     CLOSED,
-    close_folders,
+    close,
     default_root,
     make_folder,
     make_root,
@@ -205,7 +205,7 @@ class Store:
         with writing(f"the environment {manifest.key[:12]}"):
             aside.mkdir(mode=0o755)
             (building.folder / CONTENT).rename(aside / CONTENT)
-            close_folders(aside / CONTENT)
+            close(aside / CONTENT)
             (aside / USED).touch(mode=0o644)
             seal(aside, document=DOCUMENT, data=manifest.model_dump_json(indent=1).encode(), files=write_list(files))
             aside.chmod(0o755)

@@ -174,6 +174,7 @@ def _milliseconds_each(store: Store, keys: list[str]) -> float:
 def test_what_is_published_is_read_only(store: Store, tree: TreeReport) -> None:
     environment = publish_environment(store, KEY, {key_of(100): tree})
     assert environment.folder.stat().st_mode & 0o222 == 0
+    assert (environment.folder / "pyvenv.cfg").stat().st_mode & 0o222 == 0
     assert (environment.folder / SITE / "gadget").stat().st_mode & 0o222 == 0
     assert (environment.folder / SITE / "gadget" / "__init__.py").stat().st_mode & 0o222 == 0
 
@@ -501,6 +502,7 @@ def test_a_umask_changes_nothing(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o555
+    assert stat.S_IMODE((folder / "pyvenv.cfg").stat().st_mode) == 0o444
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o755
 
 
