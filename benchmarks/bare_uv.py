@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -17,17 +18,17 @@ from urllib.parse import quote
 from sandbox.environments.indexes import Index, read_index_settings
 from sandbox.environments.interpreters import own_interpreter
 from sandbox.environments.lock import Lock
-from sandbox.environments.places import remove
 from sandbox.environments.provider import uv_program
 
 _QUIET: Final = ("--no-config", "--quiet", "--no-progress", "--no-python-downloads")
 
 
 class BareUv:
-    """Installs the same again and again, below one folder."""
+    """Installs the same again and again, each time to a new place below one folder."""
 
     def __init__(self, folder: Path, lock: Lock) -> None:
         self._folder = folder
+        self._numbers = count()
         self._lock = folder / "lock.txt"
         self._variables = {**os.environ, **_index_variables()}
         folder.mkdir()
@@ -48,21 +49,15 @@ class BareUv:
         return self._once(["--no-deps", "--offline", "--no-index", *_links(wheels), "-r", str(self._lock)])
 
     def _once(self, what: Iterable[str]) -> float:
-        cache = self._folder / "cold"
-        try:
-            return self._install(cache, what)
-        finally:
-            remove(cache)
+        return self._install(self._folder / f"cold-{next(self._numbers)}", what)
 
     def _install(self, cache: Path, what: Iterable[str]) -> float:
-        place = self._folder / "environment"
+        place = self._folder / f"environment-{next(self._numbers)}"
         python = str(own_interpreter().python)
         begun = perf_counter()
         self._uv("venv", "--python", python, str(place), cache=cache)
         self._uv("pip", "install", "--python", str(place / "bin" / "python"), *what, cache=cache)
-        seconds = perf_counter() - begun
-        remove(place)
-        return seconds * 1000
+        return (perf_counter() - begun) * 1000
 
     def _uv(self, *command: str, cache: Path) -> None:
         subprocess.run(

@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Final
 
 from benchmarks.alone import run_alone
 from benchmarks.bare_uv import BareUv
-from benchmarks.environment_stores import build, forget_environments, temporary_folder
+from benchmarks.environment_stores import build, set_aside, temporary_folder
 from benchmarks.report import Report, Spread, at_most, build_report, ratio, spread
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox
@@ -149,7 +150,8 @@ async def _measure(extent: _Extent) -> Report:
         uv = BareUv(folder / "uv", lock)
         trees = _Builds(lambda: _again(folder / "trees", asked))
         wheels = _Builds(lambda: _again(folder / "wheels", asked, and_trees=True))
-        cold = _Builds(lambda: _cold(asked))
+        empty = (folder / f"cold-{number}" for number in count())
+        cold = _Builds(lambda: timed_build(next(empty), asked))
         warm_cases = {_TREES: trees.measure, _UV_WARM: uv.warm}
         found = await take_turns(warm_cases, rounds=extent.warm_rounds)
         slow_cases = {
@@ -166,13 +168,8 @@ async def _measure(extent: _Extent) -> Report:
 
 
 async def _again(store: Path, requirements: Sequence[str], *, and_trees: bool = False) -> BuildTimes:
-    forget_environments(store, and_trees=and_trees)
+    set_aside(store, and_trees=and_trees)
     return await timed_build(store, requirements)
-
-
-async def _cold(requirements: Sequence[str]) -> BuildTimes:
-    with temporary_folder() as folder:
-        return await timed_build(folder, requirements)
 
 
 def _report(cases: dict[str, Spread], floors: dict[str, Spread], requirements: Sequence[str]) -> Report:

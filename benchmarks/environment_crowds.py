@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -113,15 +114,14 @@ async def _different(rounds: int) -> Report:
     alone: dict[str, list[float]] = {name: [] for name in _DIFFERENT}
     at_once: dict[str, list[float]] = {name: [] for name in _DIFFERENT}
     damaged = 0
-    for _ in range(rounds):
-        for name in _DIFFERENT:
-            times, bad = await _built([name])
-            alone[name] += times
-            damaged += bad
-        times, bad = await _built(_DIFFERENT)
-        damaged += bad
-        for name, milliseconds in zip(_DIFFERENT, times, strict=True):
-            at_once[name].append(milliseconds)
+    with temporary_folder() as folder:
+        stores = (folder / str(number) for number in count())
+        for _ in range(rounds):
+            for names, found in [*(([name], alone) for name in _DIFFERENT), (_DIFFERENT, at_once)]:
+                times, bad = await _built(next(stores), names)
+                damaged += bad
+                for name, milliseconds in zip(names, times, strict=True):
+                    found[name].append(milliseconds)
     ratios = {name: ratio(spread(at_once[name]), spread(alone[name])) for name in _DIFFERENT}
     in_turn = spread([sum(values) for values in zip(*alone.values(), strict=True)])
     all_at_once = spread([max(values) for values in zip(*at_once.values(), strict=True)])
@@ -141,12 +141,11 @@ def _of_all(found: Mapping[str, list[float]]) -> Spread:
     return spread([value for values in found.values() for value in values])
 
 
-async def _built(requirements: Sequence[str]) -> tuple[list[float], int]:
+async def _built(store: Path, requirements: Sequence[str]) -> tuple[list[float], int]:
     """Milliseconds of each of these, begun at once in a new engine on an empty store; and how many are damaged."""
-    with temporary_folder() as folder:
-        async with AsyncSandbox(store=folder) as sandbox:
-            times = await asyncio.gather(*(_timed(sandbox, each) for each in requirements))
-        return [*times], await asyncio.to_thread(_damaged, folder, len(requirements))
+    async with AsyncSandbox(store=store) as sandbox:
+        times = await asyncio.gather(*(_timed(sandbox, each) for each in requirements))
+    return [*times], await asyncio.to_thread(_damaged, store, len(requirements))
 
 
 async def _timed(sandbox: AsyncSandbox, requirement: str) -> float:
