@@ -1,0 +1,119 @@
+"""Indexes that do not do their part, and what a call that needs them is told.
+
+Real wheels over real HTTP, and a store of each test's own, so that nothing is there before the index is asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from sandbox import IndexUnavailable, ResolutionFailed, Sandbox
+from tests.end_to_end.packages import machine_with, policy_with, publish, refusal_of, version_of
+from tests.indexes import LocalIndex
+
+pytestmark = pytest.mark.slow
+
+SILENCE_S: Final = 60
+MOST_ATTEMPTS: Final = 50
+
+
+@contextmanager
+def _faulty(folder: Path, *, timeout_s: int = 5, **fields: Any) -> Iterator[tuple[Sandbox, LocalIndex]]:
+    """An engine whose only index has something wrong with it, which its fields say."""
+    publish(folder / "wheels", "wanted", "1.0")
+    with LocalIndex(folder / "wheels") as index:
+        for name, value in fields.items():
+            setattr(index, name, value)
+        with machine_with(index.url, PIP_DEFAULT_TIMEOUT=str(timeout_s)), Sandbox(store=folder / "store") as engine:
+            yield engine, index
+
+
+WANTED: Final = version_of("wanted", "wanted==1.0")
+
+
+def test_an_index_that_is_down_is_named_and_may_be_asked_again(tmp_path: Path) -> None:
+    with _faulty(tmp_path) as (engine, index):
+        index.close()
+        refusal = refusal_of(engine, "wanted")
+    assert isinstance(refusal, IndexUnavailable)
+    assert refusal.retryable
+    assert index.root in refusal.message
+
+
+@pytest.mark.parametrize("form", ["garbage", "half"])
+def test_an_index_that_answers_with_garbage_is_unavailable(tmp_path: Path, form: str) -> None:
+    with _faulty(tmp_path, form=form) as (engine, index):
+        refusal = refusal_of(engine, "wanted")
+        index.form = "json"
+        assert isinstance(refusal, IndexUnavailable)
+        assert "log in" not in refusal.message
+        assert engine.run(WANTED).value == "1.0"
+
+
+def test_an_index_that_stays_silent_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with _faulty(tmp_path, timeout_s=1, form="silent") as (engine, _):
+        refusal = refusal_of(engine, "wanted")
+        spent = time.monotonic() - begun
+    assert isinstance(refusal, IndexUnavailable)
+    assert spent < SILENCE_S
+
+
+def test_an_index_that_is_busy_for_a_moment_is_asked_again(tmp_path: Path) -> None:
+    with _faulty(tmp_path, busy=2) as (engine, index):
+        assert engine.run(WANTED).value == "1.0"
+        assert index.busy == 0
+
+
+def test_an_index_that_stays_busy_is_unavailable(tmp_path: Path) -> None:
+    with _faulty(tmp_path, busy=-1) as (engine, index):
+        assert isinstance(refusal_of(engine, "wanted"), IndexUnavailable)
+        assert len(index.asked) < MOST_ATTEMPTS
+
+
+def test_a_download_that_breaks_off_is_begun_again(tmp_path: Path) -> None:
+    with _faulty(tmp_path, breaks_off=1) as (engine, _):
+        assert engine.run(WANTED).value == "1.0"
+
+
+def test_a_wheel_that_is_not_what_the_index_promised_is_refused_and_not_kept(tmp_path: Path) -> None:
+    with _faulty(tmp_path) as (engine, index):
+        index.tells_metadata = True
+        (wheel,) = index.wheels("wanted")
+        index.corrupted.add(wheel.name)
+        assert "wanted" in refusal_of(engine, "wanted==1.0").message
+        assert not list((tmp_path / "store").rglob("*.whl"))
+
+
+def test_a_wheel_that_nobody_promised_anything_about_is_not_taken(tmp_path: Path) -> None:
+    with _faulty(tmp_path, tells_hashes=False) as (engine, _):
+        refusal = refusal_of(engine, "wanted")
+    assert isinstance(refusal, ResolutionFailed)
+    assert "wanted" in refusal.message
+
+
+def test_a_release_that_was_taken_back_is_only_for_those_who_pin_it(tmp_path: Path) -> None:
+    with _faulty(tmp_path) as (engine, index):
+        (wheel,) = index.wheels("wanted")
+        index.yanked[wheel.name] = "it eats files"
+        refusal = refusal_of(engine, "wanted")
+        assert isinstance(refusal, ResolutionFailed)
+        assert "yanked" in refusal.message
+        assert engine.run(WANTED).value == "1.0"
+
+
+def test_a_release_that_is_too_young_waits(tmp_path: Path) -> None:
+    with _faulty(tmp_path) as (engine, index):
+        publish(index.folder, "wanted", "2.0")
+        old, new = index.wheels("wanted")
+        index.upload_times = {old.name: "2020-01-01T00:00:00Z", new.name: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        policy = policy_with(tmp_path, 'exclude_newer = "7d"')
+        assert engine.run(version_of("wanted", "wanted"), policy=policy).value == "1.0"
+        assert engine.run(version_of("wanted", "wanted")).value == "2.0"
