@@ -78,8 +78,12 @@ async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgres
         await asyncio.to_thread(_make_skeleton, plan, building, store)
         if missing:
             trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
-        tell(Progress("publish", f"{len(plan.packages)} packages", len(plan.packages), len(plan.packages)))
+        tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
         return await asyncio.to_thread(_assemble, plan, trees, building, store)
+
+
+def _counted(packages: Sequence[LockedPackage]) -> str:
+    return "1 package" if len(packages) == 1 else f"{len(packages)} packages"
 
 
 def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
@@ -102,7 +106,7 @@ async def _make_trees(
     tell: OnProgress,
 ) -> dict[str, TreeReport]:
     wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, tell)
-    tell(Progress("unpack", f"{len(missing)} packages", 0, len(missing)))
+    tell(Progress("unpack", _counted(missing), 0, len(missing)))
     unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
     end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)

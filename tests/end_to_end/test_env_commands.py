@@ -93,8 +93,8 @@ def test_a_build_is_told_stage_by_stage_and_once(index: LocalIndex, store: Path)
     assert first.stderr.splitlines() == [
         "resolving left==2.0",
         "downloading wheels",
-        "unpacking 1 packages",
-        "publishing 1 packages",
+        "unpacking 1 package",
+        "publishing 1 package",
     ]
     again = sandbox("env", "build", "left==2.0", "--store", store)
     assert (again.returncode, again.stderr) == (0, "")
