@@ -26,6 +26,7 @@ _SPARE_SLOTS: Final = 2
 _WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
 _SWEEP_S: Final = 1.0
 _OPENING_S: Final = 60.0
+_LEAST_FOR_OPENING_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,7 @@ class Pool:
         ahead = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead
         try:
             refuse_weaker(box.protection, policy=plan.policy)
-            async with asyncio.timeout(_OPENING_S):
+            async with asyncio.timeout(_patience(plan.policy)):
                 hello = await conversation.open(
                     box.walls, preload=plan.preload, environment=plan.environment, ahead=ahead
                 )
@@ -302,13 +303,18 @@ def _refuse_without_walls(hello: Hello, *, policy: Policy) -> None:
         raise missing_walls(missing, policy=policy, reason=hello.refused[missing[0]])
 
 
+def _patience(policy: Policy) -> float:
+    """How long a box may take to open: what its environment runs at the start runs on the call's account."""
+    return min(max(policy.limits.wall, _LEAST_FOR_OPENING_S), _OPENING_S)
+
+
 def _explained(error: BaseException, *, policy: Policy, last_words: str) -> BaseException:
     """Why a box did not open, in the engine's words."""
     if isinstance(error, WallFault):
         return missing_walls([error.layer], policy=policy, reason=error.reason)
     if isinstance(error, TimeoutError):
         return BoxLost(
-            f"a box did not open within {_OPENING_S:.0f} s; its runner said: {last_words[-500:] or 'nothing'}"
+            f"a box did not open within {_patience(policy):.0f} s; its runner said: {last_words[-500:] or 'nothing'}"
         )
     if isinstance(error, BoxLost) and last_words:
         return BoxLost(f"{error.message}; its runner said: {last_words[-500:]}")

@@ -32,6 +32,8 @@ def _variable_text(text: str) -> str:
     return text
 
 
+_Requirement = str | dict[str, str | list[str]]
+"""As PEP 508 writes it, or its parts: name, version, extras, marker."""
 _Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -44,7 +46,7 @@ class CallSpec(BaseModel):
     filename: _Name = "tool.py"
     entry: _Name | None = None
     args: Annotated[dict[str, Any], SkipValidation] = Field(default_factory=dict)
-    requirements: tuple[str | dict[str, str], ...] = ()
+    requirements: tuple[_Requirement, ...] = ()
     """What is installed for the tool, beside what its source asks for itself."""
     policy: _Name | Policy = "default"
     limits: dict[str, Any] = Field(default_factory=dict)
@@ -65,7 +67,7 @@ class EnvironmentSpec(BaseModel):
 
     source: str | bytes | None = None
     filename: _Name = "tool.py"
-    requirements: tuple[str | dict[str, str], ...] = ()
+    requirements: tuple[_Requirement, ...] = ()
     requires_python: _Name | None = None
     policy: _Name | Policy = "default"
     tenant: Annotated[str, Field(max_length=256)] = ""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -49,7 +50,7 @@ _BELIEVED_S: Final = 60.0
 class Needs:
     """What one call asks of its environment."""
 
-    requirements: tuple[str | Mapping[str, str], ...]
+    requirements: tuple[str | Mapping[str, object], ...]
     requires_python: str | None
     policy: Policy
     tenant: str = ""
@@ -57,8 +58,9 @@ class Needs:
     @property
     def question(self) -> tuple[object, ...]:
         """Equal for needs that the same environment meets."""
-        asked = tuple(each if isinstance(each, str) else tuple(sorted(each.items())) for each in self.requirements)
-        return asked, self.requires_python, self.policy.digest, self.tenant
+        asked = tuple(each if isinstance(each, str) else json.dumps(each, sort_keys=True) for each in self.requirements)
+        rules = self.policy.environment.model_dump_json(), self.policy.supply.model_dump_json()
+        return asked, self.requires_python, rules, self.tenant
 
 
 class Provider:
@@ -105,7 +107,10 @@ class Provider:
         """What the requirements come to."""
         interpreter = await _interpreter(needs.requires_python)
         question = self._question(needs, interpreter)
-        found = await self._once(("lock", question.digest), lambda: self._resolve(needs, question, refresh=refresh))
+        found = await self._once(
+            ("lock", question.digest, question.settings.offline),
+            lambda: self._resolve(needs, question, refresh=refresh),
+        )
         self._tell(Progress("ready", found.lock.digest))
         return found
 
@@ -117,7 +122,9 @@ class Provider:
 
     async def _provide(self, needs: Needs, interpreter: HostInterpreter) -> Environment:
         question = self._question(needs, interpreter)
-        resolution = await self._once(("lock", question.digest), lambda: self._resolve(needs, question, refresh=False))
+        resolution = await self._once(
+            ("lock", question.digest, question.settings.offline), lambda: self._resolve(needs, question, refresh=False)
+        )
         return await self._locked(needs, interpreter, resolution)
 
     async def _locked(self, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Environment:

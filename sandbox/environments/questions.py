@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,11 +20,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sandbox.environments.indexes import IndexSettings
 from sandbox.environments.interpreters import HostInterpreter
 from sandbox.environments.lock import Lock, LockedPackage
+from sandbox.environments.sealing import write_whole
 from sandbox.environments.store import Store
 from sandbox.errors import ResolutionFailed
 from sandbox.policy import Supply
 
 _DAY_S: Final = 86_400
+_OFFLINE: Final = "-offline"
 
 
 class Resolution(BaseModel):
@@ -56,12 +57,12 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """Equal for questions that have the same answer."""
+        """Equal for questions that have the same answer, be it asked for offline or not."""
         waiting = self.supply.exclude_newer
         asked = [
             self.requirements,
             self.interpreter.tag,
-            self.supply.model_dump(mode="json"),
+            self.supply.model_dump(mode="json", exclude={"offline"}),
             [index.url for index in self.settings.indexes],
             list(self.settings.find_links),
             self.settings.goes_on,
@@ -72,8 +73,11 @@ class Question:
 
 
 def remembered(store: Store, question: Question) -> Resolution | None:
-    """The answer that was found before; offline also one that was brought along, as far as the policy takes it."""
+    """The answer that was found before; offline also one that was found offline, or that was brought along, as far as
+    the policy takes it."""
     found = _recalled(_place(store, question.digest))
+    if found is None and question.settings.offline:
+        found = _recalled(_place(store, f"{question.digest}{_OFFLINE}"))
     if found is None and question.settings.offline:
         found = _recalled(_place(store, _brought_digest(question.requirements, question.interpreter.tag)))
         if found is not None:
@@ -88,8 +92,9 @@ def remember_lock(store: Store, lock: Lock) -> None:
 
 
 def remember(store: Store, question: Question, found: Resolution) -> None:
-    """Answer with this from now on."""
-    _keep(_place(store, question.digest), found)
+    """Answer with this from now on: what was found offline, in folders, only those who ask offline."""
+    offline = _OFFLINE if question.settings.offline else ""
+    _keep(_place(store, f"{question.digest}{offline}"), found)
 
 
 def refuse_too_many(count: int, most: int) -> None:
@@ -131,6 +136,4 @@ def _recalled(place: Path) -> Resolution | None:
 
 def _keep(place: Path, found: Resolution) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".new", delete=False) as file:
-        file.write(found.model_dump_json().encode())
-    Path(file.name).replace(place)
+    write_whole(place, found.model_dump_json().encode())

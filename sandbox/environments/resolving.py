@@ -50,7 +50,7 @@ async def resolve(
         async with _opened(Gateway(question.settings, building.folder)) as gateway:
             asking = _Asking(question, gateway, store=store, workshop=workshop, uv=uv, policy=policy)
             stated = stated_packages(await asking.uv_lock(environment), question)
-            found = [locked_wheel(each, gateway) for each in stated if each.get("wheels")]
+            found = [locked_wheel(each, gateway, supply=question.supply) for each in stated if each.get("wheels")]
             sources = [each for each in stated if not each.get("wheels")]
             made = await asking.wheels_of(sources, environment, building.folder / "made") if sources else []
     packages = (*(package for package, _ in found), *made)
@@ -90,7 +90,7 @@ class _Asking:
         end = await self._run(
             "resolve", {"requirements": [*self.question.requirements], "options": options}, environment
         )
-        return lock_text(end, self.gateway)
+        return lock_text(end, self.gateway, is_offline=self.question.settings.offline)
 
     async def wheels_of(
         self, stated: Sequence[Mapping[str, Any]], environment: Environment, folder: Path
@@ -102,7 +102,7 @@ class _Asking:
         await asyncio.to_thread(open_folder, folder)
         arguments: dict[str, JsonValue] = {
             "sources": [[*source] for source in sources],
-            "options": [*index_options(self.question), "--color", "never", "--no-config", "--quiet"],
+            "options": [*index_options(self.question), "--color", "never", "--no-config", "--no-progress"],
             "folder": BUILD,
         }
         end = await self._run("make_wheels", arguments, environment, folder=folder)

@@ -18,11 +18,13 @@ from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
 from sandbox.environments.gateway import Gateway
+from sandbox.environments.indexes import local_path
 from sandbox.environments.interpreters import HostInterpreter
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.questions import Question, refuse_too_many
 from sandbox.environments.workshop import JobEnd
 from sandbox.errors import BuildFailed, IndexUnavailable, ResolutionFailed
+from sandbox.policy import Supply
 
 _SEEN_AT: Final = "http://127.0.0.1:8479"
 """Where the relay in the box listens (runners/builder/indexed.py)."""
@@ -57,7 +59,7 @@ def index_options(question: Question) -> list[str]:
     return options
 
 
-def lock_text(end: JobEnd, gateway: Gateway) -> str:
+def lock_text(end: JobEnd, gateway: Gateway, *, is_offline: bool) -> str:
     """The text of uv's lock."""
     if end.problem is not None or not isinstance(end.value, dict):
         raise ResolutionFailed(f"the requirements could not be resolved: {end.problem} {end.said[-500:]}".rstrip())
@@ -69,7 +71,8 @@ def lock_text(end: JobEnd, gateway: Gateway) -> str:
             f"the package index {fault.url} did not answer as one: {fault.reason}",
             remedy="try again, or ask for what is in the store or in a folder of wheels with `--offline`",
         )
-    raise _explained(str(end.value.get("said")))
+    explained = _explained(str(end.value.get("said")))
+    raise _without_indexes(explained) if is_offline else explained
 
 
 def _explained(said: str) -> ResolutionFailed:
@@ -83,6 +86,14 @@ def _explained(said: str) -> ResolutionFailed:
         remedy = "ask for a version that the first index with that package has; no index after it is asked for it"
     shortened = text if len(text) <= _LONGEST_EXPLANATION else text[:_LONGEST_EXPLANATION] + "…"
     return ResolutionFailed(f"the requirements have no solution: {shortened}", remedy=remedy)
+
+
+def _without_indexes(explained: ResolutionFailed) -> ResolutionFailed:
+    """The same, when nobody outside was asked."""
+    return ResolutionFailed(
+        f"offline, {explained.message}",
+        remedy="put the wheels into a folder of supply.wheelhouse or of pip's find-links, or do not ask offline",
+    )
 
 
 def stated_packages(text: str, question: Question) -> list[Mapping[str, Any]]:
@@ -104,12 +115,20 @@ def _is_for(marker: object, interpreter: HostInterpreter) -> bool:
     return Marker(str(marker)).evaluate({"python_version": short, "python_full_version": interpreter.version})
 
 
-def locked_wheel(stated: Mapping[str, Any], gateway: Gateway) -> tuple[LockedPackage, str]:
+def locked_wheel(stated: Mapping[str, Any], gateway: Gateway, *, supply: Supply) -> tuple[LockedPackage, str]:
     name, wheels = str(stated.get("name"))[:200], stated["wheels"]
     origin = gateway.origin(str(wheels[0].get("url")))
-    sha256 = wheels[0].get("hashes", {}).get("sha256") or (origin and origin.sha256)
+    stated_sha256 = wheels[0].get("hashes", {}).get("sha256")
+    sha256 = (origin and origin.sha256) or stated_sha256
     if origin is None or sha256 is None:
         raise ResolutionFailed(f"the index has no SHA-256 for the wheel of {name}", remedy="use an index that has")
+    if stated_sha256 not in (None, sha256):
+        raise ResolutionFailed(f"the wheel of {name} is not the one that the index has")
+    if supply.require_hashes and origin.sha256 is None and local_path(origin.url) is None:
+        raise ResolutionFailed(
+            f"the index promises no SHA-256 for the wheel of {name}, and the policy takes no file without",
+            remedy="use an index that does, or a policy with supply.require_hashes = false",
+        )
     try:
         package = LockedPackage(
             name=canonicalize_name(name),
