@@ -1,13 +1,16 @@
-"""An engine that a module's tests share."""
+"""What a module's tests share: an engine, a package index, a store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from sandbox import Sandbox
 from tests.end_to_end.calls import is_at_rest, serves, wait_until
+from tests.end_to_end.packages import machine_with
+from tests.indexes import LocalIndex
 
 
 @pytest.fixture(scope="module")
@@ -15,6 +18,19 @@ def sandbox() -> Iterator[Sandbox]:
     """One engine with real boxes, under the policy of a call that names none."""
     with Sandbox() as engine:
         yield engine
+
+
+@pytest.fixture(scope="module")
+def index(wheels: Path) -> Iterator[LocalIndex]:
+    """The machine's only index, for all tests of a module that has `wheels`; they do not harm it."""
+    with LocalIndex(wheels) as index, machine_with(index.url):
+        yield index
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a module's environments are kept."""
+    return tmp_path_factory.mktemp("store")
 
 
 @pytest.fixture

@@ -41,11 +41,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalIndex]:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
-
-
-@pytest.fixture(scope="module")
 def built(index: LocalIndex, store: Path) -> Any:
     """What was told when an environment was built that all tests may look at."""
     return _told("env", "build", "right", "--store", store)

@@ -47,18 +47,6 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def index(wheels: Path) -> Iterator[LocalIndex]:
-    """One index for all tests that do not harm it."""
-    with LocalIndex(wheels) as index, machine_with(index.url):
-        yield index
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
-
-
-@pytest.fixture(scope="module")
 def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
     """One engine whose store is the module's own."""
     with Sandbox(store=store) as engine:
