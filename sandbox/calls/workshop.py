@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from sandbox.backends.base import BoxPlan, Shown
@@ -32,6 +31,8 @@ from sandbox.wire.frames import Stream
 
 _SAID: Final = 16384
 _LOOK_S: Final = 0.5
+_LOOKS_AT_MOST: Final = 4
+"""How many times as long as a look took to wait before the next."""
 
 
 class BoxWorkshop:
@@ -53,8 +54,8 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
     watcher = Watcher(loan.warm, policy=job.policy, on_output=_Lines(job.on_line) if job.on_line else None)
     loan.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
     ending = await _within_disk(job, asyncio.ensure_future(watcher.watch()))
-    if ending is None:
-        return JobEnd(problem=f"limit (disk): it left more than {format_bytes(job.disk or 0)}")
+    if isinstance(ending, str):
+        return JobEnd(problem=ending)
     verdict = judge(ending)
     said = watcher.stderr.shape(STDERR_TYPE, budget=_SAID).text
     if verdict.status is Status.OK:
@@ -67,14 +68,16 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
     return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", said=said)
 
 
-async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | None:
-    """Its end; None if it was ended because of what it left in its folder, which no control of the kernel counts."""
+async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | str:
+    """Its end; or what it left too much of in its folder, which no control of the kernel counts."""
+    pause = _LOOK_S
     try:
-        while not (await asyncio.wait({watching}, timeout=_LOOK_S))[0]:
-            if job.folder is None or job.disk is None:
-                continue
-            if await asyncio.to_thread(_bytes_in, job.folder) > job.disk:
-                return None
+        while not (await asyncio.wait({watching}, timeout=pause))[0]:
+            begun = time.monotonic()
+            excess = await asyncio.to_thread(_excess, job)
+            if excess is not None:
+                return excess
+            pause = max(_LOOK_S, _LOOKS_AT_MOST * (time.monotonic() - begun))
         return watching.result()
     finally:
         if not watching.done():
@@ -82,14 +85,40 @@ async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | Non
             await asyncio.wait({watching})
 
 
-def _bytes_in(folder: Path) -> int:
-    """What is allocated below it, about: it changes while it is counted."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
-    return total
+def _excess(job: Job) -> str | None:
+    """What is too much below its folder, if anything, about: it changes while it is looked at."""
+    if job.folder is None or job.disk is None:
+        return None
+    most_files, size, count, hidden = job.policy.limits.inodes, 0, 0, _Hidden()
+    for parent, folders, names in os.walk(job.folder, onerror=hidden):
+        count += len(folders) + len(names)
+        size += sum(_bytes_of(os.path.join(parent, name)) for name in (*folders, *names))
+        if count > most_files:
+            return f"limit (inodes): it left more than {most_files} files"
+        if size > job.disk:
+            return f"limit (disk): it left more than {format_bytes(job.disk)}"
+    return (
+        "limit (disk): it left a folder that it closed, so that nobody can tell how much is in it"
+        if hidden.any
+        else None
+    )
+
+
+def _bytes_of(path: str) -> int:
+    """What is allocated for it."""
+    try:
+        return os.lstat(path).st_blocks * 512
+    except OSError:
+        return 0
+
+
+class _Hidden:
+    """Notes whether there is a folder that may not be listed; without root a job's user is ours."""
+
+    any = False
+
+    def __call__(self, error: OSError) -> None:
+        self.any = self.any or isinstance(error, PermissionError)
 
 
 def _plan(job: Job) -> BoxPlan:

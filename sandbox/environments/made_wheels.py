@@ -11,8 +11,10 @@ import hashlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -60,18 +62,34 @@ def _refuse_another(file: str, *, name: str, version: str, interpreter: HostInte
 def _copy(folder: int, file: str, *, name: str, version: str, wheels: Path) -> LockedPackage:
     partial = wheels / ".partial" / secrets.token_hex(16)
     partial.parent.mkdir(parents=True, exist_ok=True)
+    with _opened(folder, file, who=f"{name} {version}") as source:
+        try:
+            sha256, size = _copied(source, partial)
+            place = wheels / sha256 / file
+            place.parent.mkdir(mode=0o755, exist_ok=True)
+            partial.rename(place)
+        finally:
+            partial.unlink(missing_ok=True)
+    return LockedPackage(name=canonicalize_name(name), version=version, wheel=file, sha256=sha256, size=size)
+
+
+@contextmanager
+def _opened(folder: int, file: str, *, who: str) -> Iterator[BinaryIO]:
+    """The file, if it is one."""
+    descriptor = os.open(file, _FILE, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BuildFailed(f"building {who} left something that is no file")
+    with open(descriptor, "rb") as source:
+        yield source
+
+
+def _copied(source: BinaryIO, place: Path) -> tuple[str, int]:
+    """Its SHA-256 and its size."""
     digest = hashlib.sha256()
-    with os.fdopen(os.open(file, _FILE, dir_fd=folder), "rb") as source, partial.open("xb") as target:
-        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-            raise BuildFailed(f"building {name} {version} left something that is no file")
+    with place.open("xb") as target:
         while piece := source.read(_PIECE):
             digest.update(piece)
             target.write(piece)
-        size = target.tell()
-    partial.chmod(0o444)
-    place = wheels / digest.hexdigest() / file
-    place.parent.mkdir(mode=0o755, exist_ok=True)
-    partial.rename(place)
-    return LockedPackage(
-        name=canonicalize_name(name), version=version, wheel=file, sha256=digest.hexdigest(), size=size
-    )
+        os.fchmod(target.fileno(), 0o444)
+        return digest.hexdigest(), target.tell()
