@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_REHEARSALS = 3
+_REHEARSALS = 12
 
 
 def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -35,6 +35,7 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
 def rehearse(plan: dict[str, Any]) -> None:
     """Do what every child does, so that none has to make, or to make its own, what can be shared. More than once,
     because the interpreter rewrites code that runs again and again."""
+    call.rehearse_failure()
     for _ in range(_REHEARSALS):
         call.rehearse()
         measure.walls(dict(plan, workplace=None), None)
