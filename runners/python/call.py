@@ -76,6 +76,8 @@ def rehearse_failure() -> None:
 
 
 def _rehearse(rehearsal: dict[str, Any]) -> None:
+    _enter_environment(dict(os.environ))
+    _reseed()
     request = json.loads(json.dumps(rehearsal))
     name = _module_name(request["filename"])
     _encoded(_outcome(request, _FIRST_OF_TOOL))
@@ -97,12 +99,18 @@ def open_streams() -> None:
         setattr(sys, "__%s__" % name, stream)
 
 
-def _enter_environment(environment: dict[str, str]) -> None:
-    """Add this call's variables to those that every call of the box has, which the zygote set."""
-    os.environ.update(environment)
+def count_processors() -> None:
+    """What Python 3.13 reads from the environment is true for older ones as well; the zygote sees to it, once."""
     count = os.environ.get("PYTHON_CPU_COUNT")
     if count:
         os.cpu_count = lambda: int(count)
+
+
+def _enter_environment(environment: dict[str, str]) -> None:
+    """Add this call's variables to those that every call of the box has, which the zygote set. One by one: `update`
+    asks first what kind of thing it was given, at length."""
+    for name, value in environment.items():
+        os.environ[name] = value
 
 
 def _reseed() -> None:

@@ -7,10 +7,11 @@ import os
 import sys
 
 import call
-import measure
+import guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 _REHEARSALS = 12
@@ -32,13 +33,15 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
     return new, failed
 
 
-def rehearse(plan: dict[str, Any]) -> None:
+def rehearse(plan: dict[str, Any]) -> Iterator[bool]:
     """Do what every child does, so that none has to make, or to make its own, what can be shared. More than once,
-    because the interpreter rewrites code that runs again and again."""
+    because the interpreter rewrites code that runs again and again. It gives False after each part, for a call that
+    comes meanwhile not to wait for the rest."""
     call.rehearse_failure()
     for _ in range(_REHEARSALS):
+        yield False
         call.rehearse()
-        measure.walls(dict(plan, workplace=None), None)
+        guard.rehearse(plan)
     keep_as_is()
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+import call
 import channel as channels
 import frames
 import preloading
@@ -59,6 +60,7 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     _step_aside()
     os.environ.clear()
     os.environ.update(plan.get("environment", {}))
+    call.count_processors()
     sys.path += plan.get("packages", ())
     _, failed = preloading.preload(plan["preload"])
     walls = plan["call"]
