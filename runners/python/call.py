@@ -37,13 +37,14 @@ _HEAD = 4
 _FIRST_OF_TOOL = 3
 _REHEARSAL: dict[str, Any] = {
     "source": "def rehearse(text: str) -> dict:\n    return {'text': text.upper(), 'n': [1, 2.5, None, True]}\n",
-    "filename": "rehearse.py",
+    "filename": os.devnull,  # can be written everywhere, and keeps nothing
     "entry": "rehearse",
     "arguments": {"text": "x"},
     "positional": [],
     "environment": {},
     "value_limit": 4096,
 }
+_FAILING_REHEARSAL = dict(_REHEARSAL, entry="missing")
 
 
 def run(request: dict[str, Any], descriptor: int) -> NoReturn:
@@ -65,17 +66,24 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
 
 
 def rehearse() -> None:
-    """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then. Where
-    nothing can be written, what an exception takes is rehearsed instead."""
-    request = json.loads(json.dumps(_REHEARSAL))
+    """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then."""
+    _rehearse(_REHEARSAL)
+
+
+def rehearse_failure() -> None:
+    """The same for a call that raises."""
+    _rehearse(_FAILING_REHEARSAL)
+
+
+def _rehearse(rehearsal: dict[str, Any]) -> None:
+    _enter_environment(dict(os.environ))
+    _reseed()
+    request = json.loads(json.dumps(rehearsal))
+    name = _module_name(request["filename"])
     _encoded(_outcome(request, _FIRST_OF_TOOL))
-    sys.modules.pop("rehearse", None)
+    del sys.modules[name]
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache.clear()
-    try:
-        os.unlink(request["filename"])
-    except OSError:
-        pass
 
 
 def open_streams() -> None:
@@ -91,12 +99,18 @@ def open_streams() -> None:
         setattr(sys, "__%s__" % name, stream)
 
 
-def _enter_environment(environment: dict[str, str]) -> None:
-    """Add this call's variables to those that every call of the box has, which the zygote set."""
-    os.environ.update(environment)
+def count_processors() -> None:
+    """What Python 3.13 reads from the environment is true for older ones as well; the zygote sees to it, once."""
     count = os.environ.get("PYTHON_CPU_COUNT")
     if count:
         os.cpu_count = lambda: int(count)
+
+
+def _enter_environment(environment: dict[str, str]) -> None:
+    """Add this call's variables to those that every call of the box has, which the zygote set. One by one: `update`
+    asks first what kind of thing it was given, at length."""
+    for name, value in environment.items():
+        os.environ[name] = value
 
 
 def _reseed() -> None:

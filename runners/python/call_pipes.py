@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import struct
@@ -19,17 +20,53 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from kernel.script import Script
+
 REQUEST, STATUS, VALUE = 3, 4, 5
-_FIRST_FREE = 6
+FIRST_FREE = 6
+_NUMBERS = (REQUEST, 1, 2, VALUE, STATUS)
 _RECORD = struct.Struct(">I")
 _ASSIGNMENT = struct.Struct(">Q")
+_JSON: Any = json.encoder
+# The encoder that `json.dumps` makes for every document, made once where there is one.
+_encode = (
+    _JSON.c_make_encoder(None, None, _JSON.c_encode_basestring_ascii, None, ": ", ", ", False, False, False)
+    if _JSON.c_make_encoder
+    else lambda content, _: [json.dumps(content)]
+)
 
 
-def arrange(pipes: Sequence[int]) -> None:
+def reserve() -> list[int]:
+    """The numbers at which the zygote hands a child its ends of request, stdout, stderr, value and status: the same for
+    every child."""
+    return [fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE) for _ in _NUMBERS]
+
+
+def hand(end: int, number: int) -> None:
+    """Hold out this end of a pipe at one of these numbers."""
+    os.dup2(end, number, False)
+    os.close(end)
+
+
+def take_back(handed: Sequence[int]) -> None:
+    """The child has its own by now."""
+    for number in handed:
+        os.dup2(0, number, False)
+
+
+def arrange(handed: Sequence[int]) -> None:
     """The pipes at their numbers, and nothing else open: no descriptor of the zygote reaches the tool."""
-    for end, number in zip(pipes, (REQUEST, 1, 2, VALUE, STATUS)):
+    for end, number in zip(handed, _NUMBERS):
         os.dup2(end, number, number in (1, 2))
-    walls.close_from(_FIRST_FREE)
+    walls.close_from(FIRST_FREE)
+
+
+def write_down_arrangement(script: Script, handed: Sequence[int]) -> None:
+    """The same, to be done by a script; OSError where the kernel cannot close all at once."""
+    for end, number in zip(handed, _NUMBERS):
+        script.make("dup3", end, number, 0 if number in (1, 2) else os.O_CLOEXEC, gives=number)
+    walls.close_at_once(walls.NO_DESCRIPTOR)
+    script.make("close_range", FIRST_FREE, walls.NO_DESCRIPTOR, 0)
 
 
 def keep_numbers_free() -> None:
@@ -38,12 +75,12 @@ def keep_numbers_free() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     if null:
         os.dup2(null, 0, False)
-    for number in range(REQUEST, _FIRST_FREE):
+    for number in range(REQUEST, FIRST_FREE):
         try:
             os.fstat(number)
         except OSError:
             os.dup2(null, number, False)
-    if null >= _FIRST_FREE:
+    if null >= FIRST_FREE:
         os.close(null)
 
 
@@ -61,10 +98,14 @@ def receive() -> tuple[dict[str, int], dict[str, Any]]:
     return limits, request
 
 
-def tell(record: dict[str, Any]) -> None:
+def tell(record: bytes) -> None:
     """One record to the zygote."""
-    data = json.dumps(record).encode("ascii")
-    os.write(STATUS, _RECORD.pack(len(data)) + data)
+    os.write(STATUS, _RECORD.pack(len(record)) + record)
+
+
+def as_record(content: dict[str, Any]) -> bytes:
+    """What is told, as the zygote reads it."""
+    return "".join(_encode(content, 0)).encode("ascii")
 
 
 def split_records(data: bytearray) -> list[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import call_pipes as pipes
+import call_walls
 import frames
 import guard
 import workplace
@@ -109,20 +110,20 @@ class Child:
 def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead: bool) -> Child:
     """Fork a child behind the walls of `plan`; OSError when the kernel has no process or descriptors for it."""
     ours: list[int] = []
-    theirs: list[int] = []
     home = workplace.choose(plan)
+    call_walls.prepare(plan)
     try:
-        for direction in (-1, 1, 1, 1, 1):
+        for direction, number in zip((-1, 1, 1, 1, 1), plan["handed"]):
             near, far = os.pipe()[::direction]
             ours.append(near)
-            theirs.append(far)
+            pipes.hand(far, number)
             os.set_blocking(near, direction < 0)
-        pid = guard.fork(dict(plan, home=home), theirs, doors, ahead=ahead)
+        pid = guard.fork(dict(plan, home=home), doors, ahead=ahead)
     except OSError:
         _close_all(ours)
         raise
     finally:
-        _close_all(theirs)
+        pipes.take_back(plan["handed"])
     return Child(pid, ours, slot=slot, home=home, ahead=ahead)
 
 

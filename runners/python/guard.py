@@ -1,11 +1,11 @@
 """The guard: the first process of a call's own namespaces, between the zygote and the process that runs the tool.
 
-It puts up the call's walls, forks the tool's process, waits for it, kills and reaps whatever the tool left running, and
-tells the zygote in one record how the tool ended and what it used. The kernel shields the first process of a pid
-namespace from signals of its own kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor
-read its memory. (It has the same user, so the tool may lower its limits: that ends the tool's own call, and no other.)
-That is why the tool is not itself the first process: it would be shielded from its own `SIGKILL`, and its end could
-only be guessed at.
+It puts up the call's walls, forks the tool's process, measures the walls while that one gets ready behind a gate, waits
+for it, kills and reaps whatever the tool left running, and tells the zygote in one record how the tool ended and what
+it used. The kernel shields the first process of a pid namespace from signals of its own kind, and the guard is not
+dumpable, so the tool can neither signal nor trace it, nor read its memory. (It has the same user, so the tool may lower
+its limits: that ends the tool's own call, and no other.) That is why the tool is not itself the first process: it would
+be shielded from its own `SIGKILL`, and its end could only be guessed at.
 
 Three records go to the zygote, each a length and a JSON object: the walls, measured after the last of them is up and
 before any foreign code runs; what it took to get so far; and the end. A wall that could not be put up is the first
@@ -21,13 +21,16 @@ import json
 import os
 import resource
 import signal
+import sys
 
 import call_pipes as pipes
+import call_walls
 import ending
 import measure
 import tool
 import walls
 import workplace
+from gate import Gate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,22 +38,31 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _BROKEN, _FAULT = 70, 69
+# `signal` itself, without the names that the public module gives to numbers, which take longest.
+_signal = sys.modules["_signal"]
 
 
-def fork(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, ahead: bool) -> int:
+def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> int:
     """Fork a guard for one call; returns its pid to the zygote and never returns in the child."""
     if not is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     pid = walls.fork(plan["namespaces"])
     if pid:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        if not is_first(plan):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         return pid
     try:
-        _guard(plan, ends, doors, ahead=ahead)
+        _guard(plan, doors, ahead=ahead)
     except BaseException as error:
         os.write(2, ("guard: %s: %s\n" % (type(error).__name__, error)).encode("utf-8", "replace"))
     finally:
         os._exit(_BROKEN)
+
+
+def rehearse(plan: dict[str, Any]) -> None:
+    """Work out in the zygote what guards tell, for what that takes to be made by then."""
+    _describe_walls(dict(plan, workplace=None, required=()), None)
+    _describe_end(plan, 0, max_rss=0)
 
 
 def is_first(plan: dict[str, Any]) -> bool:
@@ -87,43 +99,63 @@ def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict
     return dict(_ending(status), **used)
 
 
-def _guard(plan: dict[str, Any], ends: Sequence[int], doors: Sequence[int], *, ahead: bool) -> NoReturn:
+def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoReturn:
     for door in doors:
         os.write(door, b"0")
-    pipes.arrange(ends)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+    _stop_listening()
     try:
-        tool.limit(plan)
-        _describe_walls(plan, walls.put_up(plan))
+        landlock = call_walls.put_up(plan)
     except walls.WallFault as fault:
-        _remove_workplace(plan)
-        pipes.tell({"fault": {"layer": fault.layer, "reason": fault.reason}})
-        os._exit(_FAULT)
+        _refuse(plan, fault)
+    gate = Gate()
     pid = os.fork()
     if pid == 0:
-        tool.run(plan, ahead=ahead)
+        tool.run(plan, gate, ahead=ahead)
     if not is_first(plan):
         _listen_for_the_end(pid)
     for descriptor in (0, 1, 2, pipes.REQUEST, pipes.VALUE):
         os.close(descriptor)
+    try:
+        pipes.tell(_describe_walls(plan, landlock))
+    except walls.WallFault as fault:
+        gate.forget()
+        _end_the_rest(plan, pid)
+        _refuse(plan, fault)
+    gate.open()
     status, spent = _wait(pid)
     _end_the_rest(plan, pid)
-    room = _room_left() if "mount" in plan["namespaces"] else {"bytes_free": None, "inodes_free": None}
-    everything = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = everything.ru_utime + everything.ru_stime
-    pipes.tell(dict(_ending(status), cpu_s=round(cpu, 6), max_rss=spent.ru_maxrss * 1024, **room))
+    pipes.tell(_describe_end(plan, status, max_rss=spent.ru_maxrss))
     os._exit(0)
 
 
-def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> None:
-    """Tell the zygote what was measured, unless a wall that is required was not found."""
+def _stop_listening() -> None:
+    """Signals are for the zygote's loop; here they do what they do in any process."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        _signal.signal(number, _signal.SIG_DFL)
+
+
+def _refuse(plan: dict[str, Any], fault: walls.WallFault) -> NoReturn:
+    _remove_workplace(plan)
+    pipes.tell(pipes.as_record({"fault": {"layer": fault.layer, "reason": fault.reason}}))
+    os._exit(_FAULT)
+
+
+def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> bytes:
+    """The record of what is measured; `WallFault` for a wall that is required and not found."""
     found = measure.walls(plan, landlock)
     missing = measure.missing(found, plan["required"])
     if missing:
         raise walls.WallFault(missing[0], "asked for, but not in force when measured")
-    pipes.tell({"walls": found})
+    return pipes.as_record({"walls": found})
+
+
+def _describe_end(plan: dict[str, Any], status: int, *, max_rss: int) -> bytes:
+    """The last record."""
+    room = _room_left() if "mount" in plan["namespaces"] else {"bytes_free": None, "inodes_free": None}
+    everything = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = everything.ru_utime + everything.ru_stime
+    return pipes.as_record(dict(_ending(status), cpu_s=round(cpu, 6), max_rss=max_rss * 1024, **room))
 
 
 def _listen_for_the_end(pid: int) -> None:

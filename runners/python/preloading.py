@@ -12,13 +12,14 @@ import os
 import sys
 
 import call
-import measure
+import guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
-_REHEARSALS = 3
+_REHEARSALS = 12
 _POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -50,12 +51,15 @@ def _restore(told: dict[str, str]) -> None:
             os.environ.pop(name, None)
 
 
-def rehearse(plan: dict[str, Any]) -> None:
+def rehearse(plan: dict[str, Any]) -> Iterator[bool]:
     """Do what every child does, so that none has to make, or to make its own, what can be shared. More than once,
-    because the interpreter rewrites code that runs again and again."""
+    because the interpreter rewrites code that runs again and again. It gives False after each part, for a call that
+    comes meanwhile not to wait for the rest."""
+    call.rehearse_failure()
     for _ in range(_REHEARSALS):
+        yield False
         call.rehearse()
-        measure.walls(dict(plan, workplace=None), None)
+        guard.rehearse(plan)
     keep_as_is()
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+import call
 import channel as channels
 import frames
 import installed
@@ -60,6 +61,7 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     _step_aside()
     os.environ.clear()
     os.environ.update(plan.get("environment", {}))
+    call.count_processors()
     if plan.get("installed"):
         installed.enter(*plan["installed"])
     _, failed = preloading.preload(plan["preload"])

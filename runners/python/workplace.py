@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 PREFIX = "sandbox-"
 TEMPORARY = ".tmp"
-_PLACES = (TEMPORARY, ".shm")
+PLACES = (TEMPORARY, ".shm")
+UMASK = 0o077
 
 
 def choose(plan: dict[str, Any]) -> str | None:
@@ -50,9 +51,9 @@ def enter(path: str) -> None:
 
 def furnish(path: str) -> None:
     """Go there, and make what programs expect."""
-    os.umask(0o077)
+    os.umask(UMASK)
     os.chdir(path)
-    for name in _PLACES:
+    for name in PLACES:
         os.mkdir(name)
 
 

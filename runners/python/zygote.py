@@ -77,6 +77,7 @@ class Zygote:
         self._queue: dict[int, _Waiting] = {}
         self._spares = Spares(most=plan["ahead"])
         self._dying: dict[int, Child] = {}
+        self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False
         self._on_message = {
             "call": self._take_call,
@@ -126,8 +127,7 @@ class Zygote:
 
     def _use_idle_time(self) -> None:
         if not self._has_rehearsed:
-            self._has_rehearsed = True
-            rehearse(self._plan["call"])
+            self._has_rehearsed = next(self._rehearsal, True)
         elif self._wants_spare():
             self._spares.add(self._fork(ahead=True))
         else:

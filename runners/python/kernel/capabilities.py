@@ -14,7 +14,6 @@ To be called last of all that needs a right, after the user id is changed.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import struct
 
@@ -22,7 +21,7 @@ from kernel import calls, status
 
 SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
-_PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 24, 28
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 23, 24, 28
 _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 38, 39
 
 _NOROOT, _NO_SETUID_FIXUP, _KEEP_CAPS, _NO_CAP_AMBIENT_RAISE = 0x01, 0x04, 0x10, 0x40
@@ -43,14 +42,15 @@ def new_privileges_forbidden() -> bool:
     return calls.prctl(_PR_GET_NO_NEW_PRIVS) == 1
 
 
-def drop_all() -> None:
+def drop_all(kernel: calls.Kernel = calls.NOW) -> None:
     """Empty all sets; for a plain user all but the bounding set. What became of it: `read`."""
-    _drop_bounding_set()
-    _where_permitted(_PR_SET_SECUREBITS, _SECUREBITS)
+    for capability in range(_count()):
+        kernel.make("prctl", _PR_CAPBSET_DROP, capability, unless=(errno.EPERM,))
+    kernel.make("prctl", _PR_SET_SECUREBITS, _SECUREBITS, unless=(errno.EPERM,))
     # The kernel keeps the ambient set within the two that become empty here.
     head = struct.pack("=Ii", _VERSION_3, 0)
     nothing = bytes(struct.calcsize("=6I"))
-    calls.syscall("capset", head, nothing)
+    kernel.make("capset", head, nothing)
 
 
 def read() -> dict[str, int]:
@@ -58,18 +58,9 @@ def read() -> dict[str, int]:
     return {name: int(value, 16) for name, value in status.fields(*SETS).items()}
 
 
-def _drop_bounding_set() -> None:
-    """Upwards until the kernel knows no further one (EINVAL) or does not let us (EPERM); forty calls, so no detours."""
-    capability = ctypes.c_ulong(0)
-    while calls.libc.prctl(_PR_CAPBSET_DROP, capability) == 0:
-        capability.value += 1
-    if ctypes.get_errno() not in (errno.EINVAL, errno.EPERM):
-        calls.check(-1, "prctl PR_CAPBSET_DROP")
-
-
-def _where_permitted(option: int, value: int) -> None:
-    try:
-        calls.prctl(option, value)
-    except OSError as error:
-        if error.errno != errno.EPERM:
-            raise
+def _count() -> int:
+    """How many capabilities this kernel knows."""
+    count = 0
+    while calls.libc.prctl(_PR_CAPBSET_READ, count) >= 0:
+        count += 1
+    return count

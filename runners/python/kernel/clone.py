@@ -76,18 +76,11 @@ def refused(namespaces: Sequence[str]) -> dict[str, str]:
     return reasons
 
 
-def write_maps(inside: Sequence[int], outside: Sequence[int]) -> None:
+def write_maps(inside: Sequence[int], outside: Sequence[int], kernel: calls.Kernel = calls.NOW) -> None:
     """Map the one user and group of this new user namespace: `inside` here is `outside` in the parent."""
-    for name, line in (
-        ("setgroups", "deny"),
-        ("uid_map", "%d %d 1" % (inside[0], outside[0])),
-        ("gid_map", "%d %d 1" % (inside[1], outside[1])),
-    ):
-        descriptor = os.open("/proc/self/" + name, os.O_WRONLY)
-        try:
-            os.write(descriptor, line.encode("ascii"))
-        finally:
-            os.close(descriptor)
+    kernel.write_file("/proc/self/setgroups", "deny")
+    kernel.write_file("/proc/self/uid_map", "%d %d 1" % (inside[0], outside[0]))
+    kernel.write_file("/proc/self/gid_map", "%d %d 1" % (inside[1], outside[1]))
 
 
 def _thread_id_address() -> int:

@@ -84,31 +84,32 @@ def abi() -> int:
 class Ruleset:
     """Rules being collected; nothing is in force before `enforce`. Close it, or use it in a `with`."""
 
-    def __init__(self, *, version: int, network: bool) -> None:
+    def __init__(self, *, version: int, network: bool, kernel: calls.Kernel = calls.NOW) -> None:
+        self._kernel = kernel
         self._filesystem = _known(_FILESYSTEM, version)
         ports = 0 if network else _known(_NETWORK, version)
         # The structure grew with the ABI; older kernels take the longer form while what they do not know is zero.
         attributes = struct.pack("=QQQ", self._filesystem, ports, _known(_SCOPES, version))
-        self._descriptor = calls.syscall("landlock_create_ruleset", attributes, len(attributes), 0)
+        self._descriptor = kernel.open("landlock_create_ruleset", attributes, len(attributes), 0)
 
     def allow(self, path: str, access: str) -> None:
         """Allow READ, READ_EXECUTE or READ_WRITE of `path` and all beneath it; OSError when there is no such path."""
         accesses = _ACCESSES[access] & self._filesystem
-        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            accesses &= _NOT_ONLY_DIRECTORIES
+        parent = self._kernel.open("openat", calls.AT_FDCWD, os.fsencode(path), os.O_PATH | os.O_CLOEXEC, about=path)
         try:
-            if not stat.S_ISDIR(os.fstat(parent).st_mode):
-                accesses &= _NOT_ONLY_DIRECTORIES
             rule = struct.pack("=Qi", accesses, parent)
-            calls.syscall("landlock_add_rule", self._descriptor, _RULE_PATH_BENEATH, rule, 0)
+            self._kernel.make("landlock_add_rule", self._descriptor, _RULE_PATH_BENEATH, rule, 0)
         finally:
-            os.close(parent)
+            self._kernel.close(parent)
 
     def enforce(self) -> None:
         """Bind this process and its later children, for good."""
-        calls.syscall("landlock_restrict_self", self._descriptor, 0)
+        self._kernel.make("landlock_restrict_self", self._descriptor, 0)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._kernel.close(self._descriptor)
 
     def __enter__(self) -> Ruleset:
         return self
@@ -117,7 +118,7 @@ class Ruleset:
         self.close()
 
 
-def restrict(rules: Iterable[tuple[str, str]], *, network: bool) -> dict[str, object]:
+def restrict(rules: Iterable[tuple[str, str]], *, network: bool, kernel: calls.Kernel = calls.NOW) -> dict[str, object]:
     """Leave this process the paths of the rules only, and TCP only with `network`; the answer says what is in force.
 
     `rules` are pairs of a path and READ, READ_EXECUTE or READ_WRITE. Without Landlock nothing happens, and the answer
@@ -126,7 +127,7 @@ def restrict(rules: Iterable[tuple[str, str]], *, network: bool) -> dict[str, ob
     """
     version = abi()
     if version:
-        with Ruleset(version=version, network=network) as ruleset:
+        with Ruleset(version=version, network=network, kernel=kernel) as ruleset:
             for path, access in rules:
                 ruleset.allow(path, access)
             ruleset.enforce()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import _socket as socket  # half a millisecond in place of three: the public module is for programs that do more
-import fcntl
+import os
 import struct
 
+from kernel import calls
+
+_INET, _DATAGRAMS = 2, 2
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x1 | 0x40
 _SWITCH_ON = struct.pack("=16sH22x", b"lo", _IFF_UP_RUNNING)
 
 
-def raise_loopback() -> None:
+def raise_loopback(kernel: calls.Kernel = calls.NOW) -> None:
     """Switch on `lo`, so that 127.0.0.1 answers to this box alone."""
-    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        fcntl.ioctl(probe.fileno(), _SIOCSIFFLAGS, _SWITCH_ON)
-    finally:
-        probe.close()
+    probe = kernel.open("socket", _INET, _DATAGRAMS | os.O_CLOEXEC, 0)
+    kernel.make("ioctl", probe, _SIOCSIFFLAGS, _SWITCH_ON)
+    kernel.close(probe)

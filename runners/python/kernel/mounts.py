@@ -23,22 +23,30 @@ class _Attributes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns")]
 
 
-def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+def mount(
+    source: str, target: str, kind: str | None, flags: int, data: str = "", *, kernel: calls.Kernel = calls.NOW
+) -> None:
     """mount(2), with the target in the error."""
-    result = calls.libc.mount(
-        source.encode(), target.encode(), kind.encode() if kind else None, ctypes.c_ulong(flags), data.encode()
-    )
-    calls.check(result, "mount " + target)
+    names = (source.encode(), target.encode(), kind.encode() if kind else None)
+    kernel.make("mount", *names, flags, data.encode(), about=target)
 
 
-def tmpfs(target: str, *, size: int, inodes: int, flags: int = NOSUID | NODEV, mode: str = "0755") -> None:
+def tmpfs(
+    target: str,
+    *,
+    size: int,
+    inodes: int,
+    flags: int = NOSUID | NODEV,
+    mode: str = "0755",
+    kernel: calls.Kernel = calls.NOW,
+) -> None:
     """A private, sized tmpfs."""
-    mount("tmpfs", target, "tmpfs", flags, "size=%d,nr_inodes=%d,mode=%s" % (size, inodes, mode))
+    mount("tmpfs", target, "tmpfs", flags, "size=%d,nr_inodes=%d,mode=%s" % (size, inodes, mode), kernel=kernel)
 
 
-def proc(target: str = "/proc") -> None:
+def proc(target: str = "/proc", *, kernel: calls.Kernel = calls.NOW) -> None:
     """The processes of our own pid namespace, and no others."""
-    mount("proc", target, "proc", NOSUID | NODEV | NOEXEC)
+    mount("proc", target, "proc", NOSUID | NODEV | NOEXEC, kernel=kernel)
 
 
 def isolate_propagation() -> None:

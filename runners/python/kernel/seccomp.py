@@ -26,13 +26,13 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
 
 
-def install(program: bytes) -> None:
+def install(program: bytes, kernel: calls.Kernel = calls.NOW) -> None:
     """Put the filter in force for good; OSError when the kernel refuses the program or no_new_privs is not set."""
     count, rest = divmod(len(program), _INSTRUCTION_BYTES)
     if rest or not 0 < count <= 0xFFFF:
         raise OSError(errno.EINVAL, "seccomp: %d bytes are not a filter" % len(program))
     filter_program = _Program(count, program)
-    calls.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(filter_program))
+    kernel.make("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filter_program)
 
 
 def mode() -> int:

@@ -1,0 +1,165 @@
+"""The walls around one call, put up by its guard: each in the order in which it still permits the next.
+
+Nearly always they are the same for all calls of a box. Then they are written down once, in the zygote, and a guard only
+makes the calls (see kernel/script.py); where a call has a folder of its own, its guard works them out itself.
+
+Elsewhere than on Linux, and where the plan names no namespaces, a call has its limits, a session and a fresh folder.
+That is the plain form: it ends a call and cleans up after it, and it keeps an honest tool from harm, not a hostile one
+from anything.
+"""
+
+from __future__ import annotations
+
+import signal
+import struct
+
+import call_pipes as pipes
+import limits
+import workplace
+from walls import IS_LINUX, WallFault
+
+if IS_LINUX:
+    from kernel import calls, capabilities, clone, landlock, loopback, mounts, seccomp
+    from kernel.script import Script
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+
+
+class Written:
+    """The walls of a plan, written down; `held` is what was known then of the memory they are to leave."""
+
+    __slots__ = ("held", "landlock", "script")
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.held = plan["held"]
+        self.script = Script(first_free=pipes.FIRST_FREE)
+        self.script.wall = "processes"
+        pipes.write_down_arrangement(self.script, plan["handed"])
+        self.landlock = _build(plan, self.script)
+
+
+def prepare(plan: dict[str, Any]) -> None:
+    """Work out for the plan what is the same for all of its calls. What fails is left for a call to meet and tell."""
+    if "handed" not in plan:
+        plan["handed"] = pipes.reserve()
+    written = plan.get("written")
+    if not IS_LINUX or "mount" not in plan["namespaces"] or (written and written.held == plan["held"]):
+        return
+    try:
+        plan["written"] = Written(plan)
+    except OSError:
+        plan["written"] = None
+
+
+def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
+    """All walls of the plan around this process, its pipes in their places first; what Landlock restricts, if it does.
+    `WallFault` names what failed."""
+    written: Written | None = plan.get("written")
+    if written is None:
+        pipes.arrange(plan["handed"])
+        return _put_up_now(plan) if IS_LINUX else _put_up_elsewhere(plan)
+    try:
+        written.script.run()
+    except OSError as error:
+        raise WallFault(written.script.wall, str(error)) from error
+    return written.landlock
+
+
+def _put_up_now(plan: dict[str, Any]) -> dict[str, object] | None:
+    kernel = calls.Kernel()
+    try:
+        return _build(plan, kernel)
+    except OSError as error:
+        raise WallFault(kernel.wall, str(error)) from error
+
+
+def _put_up_elsewhere(plan: dict[str, Any]) -> dict[str, object] | None:
+    limits.lower(limits.of_plan(plan))
+    try:
+        workplace.enter(plan["home"])
+    except OSError as error:
+        raise WallFault("workplace", str(error)) from error
+    return None
+
+
+def _build(plan: dict[str, Any], kernel: calls.Kernel) -> dict[str, object] | None:
+    kinds = plan["namespaces"]
+    kernel.wall = "rlimits"
+    _limit(plan, kernel)
+    kernel.wall = "user_namespace"
+    _become_the_user(plan, kernel)
+    kernel.make("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL if "pid" in kinds else signal.SIGTERM)
+    _enter_workplace(plan, kernel)
+    if "network" in kinds:
+        kernel.wall = "network_namespace"
+        loopback.raise_loopback(kernel)
+    if "user" in kinds:
+        # Counted per user, over all namespaces: one call must not take them from others.
+        kernel.write_file("/proc/sys/user/max_inotify_instances", "8", unless=calls.ANY_ERROR)
+    if "uts" in kinds:
+        kernel.wall = "uts_namespace"
+        kernel.make("sethostname", b"sandbox", len(b"sandbox"))
+    kernel.wall = "no_new_privs"
+    kernel.make("prctl", _PR_SET_NO_NEW_PRIVS, 1)
+    kernel.make("prctl", _PR_SET_DUMPABLE, 0)
+    return _give_up_rights(plan, kernel)
+
+
+def _limit(plan: dict[str, Any], kernel: calls.Kernel) -> None:
+    for kind, limit in limits.of_plan(plan).items():
+        kernel.make("prlimit64", 0, kind, struct.pack("=qq", limit, limit), None)
+    if plan["cpus"]:
+        mask = sum(1 << cpu for cpu in plan["cpus"]).to_bytes(128, "little")
+        kernel.make("sched_setaffinity", 0, len(mask), mask)
+
+
+def _become_the_user(plan: dict[str, Any], kernel: calls.Kernel) -> None:
+    kernel.make("prctl", _PR_SET_DUMPABLE, 1)
+    if "user" in plan["namespaces"]:
+        clone.write_maps(plan["user"], plan["outside"], kernel)
+    if "pid" not in plan["namespaces"]:
+        kernel.make("prctl", _PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _enter_workplace(plan: dict[str, Any], kernel: calls.Kernel) -> None:
+    """A private tmpfs, or the folder that was chosen for this call: that is made at once, and so never written down."""
+    if "mount" not in plan["namespaces"]:
+        kernel.wall = "workplace"
+        workplace.enter(plan["home"])
+        return
+    kernel.wall = "mount_namespace"
+    wanted = plan["workplace"]
+    flags = mounts.NOSUID | mounts.NODEV | mounts.NOEXEC
+    mounts.tmpfs(wanted["path"], size=wanted["size"], inodes=wanted["inodes"], flags=flags, mode="0700", kernel=kernel)
+    kernel.make("umask", workplace.UMASK, gives=None)
+    kernel.make("chdir", wanted["path"].encode())
+    for name in workplace.PLACES:
+        kernel.make("mkdirat", calls.AT_FDCWD, name.encode(), 0o777)
+    if "pid" in plan["namespaces"]:
+        mounts.proc(kernel=kernel)
+
+
+def _give_up_rights(plan: dict[str, Any], kernel: calls.Kernel) -> dict[str, object] | None:
+    """Nothing that needs a right comes after this; what Landlock restricts, if it does."""
+    kernel.wall = "landlock"
+    report = _restrict_files(plan["landlock"], plan.get("home"), kernel)
+    kernel.wall = "capabilities"
+    capabilities.drop_all(kernel)
+    if plan["filter"]:
+        kernel.wall = "seccomp"
+        seccomp.install(plan["filter"], kernel)
+    return report
+
+
+def _restrict_files(wanted: dict[str, Any] | None, home: str | None, kernel: calls.Kernel) -> dict[str, object] | None:
+    """To what the plan names, and to a folder that was made for this call alone."""
+    if not wanted:
+        return None
+    rules = [(path, landlock.READ_EXECUTE) for path in wanted["execute"]]
+    rules += [(path, landlock.READ_WRITE) for path in (*wanted["write"], *([home] if home else ()))]
+    report = landlock.restrict(rules, network=wanted["network"], kernel=kernel)
+    return report if report["abi"] else None

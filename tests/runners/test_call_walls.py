@@ -1,0 +1,58 @@
+"""The walls of a call are worked out once for all calls of a box, wherever they are the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import call_walls
+
+WALLED: Final[dict[str, Any]] = {
+    "namespaces": ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"],
+    "limits": {"open_files": 64, "data": 1 << 30},
+    "held": 1 << 20,
+    "cpus": [0],
+    "user": [1000, 1000],
+    "outside": [1000, 1000],
+    "workplace": {"path": "/tmp", "size": 1 << 20, "inodes": 16},
+    "landlock": {"execute": ["/"], "write": ["/dev"], "network": True},
+    "filter": b"\x06\x00\x00\x00\x00\x00\xff\x7f",
+}
+
+
+@contextmanager
+def prepared(**changes: Any) -> Iterator[dict[str, Any]]:
+    plan = {**WALLED, **changes}
+    call_walls.prepare(plan)
+    try:
+        yield plan
+    finally:
+        for number in plan["handed"]:
+            os.close(number)
+
+
+def test_every_wall_that_is_the_same_for_all_calls_is_written_down() -> None:
+    with prepared() as plan:
+        assert plan["written"] is not None
+
+
+def test_what_is_written_down_lasts_until_the_memory_changes() -> None:
+    with prepared() as plan:
+        first = plan["written"]
+        call_walls.prepare(plan)
+        assert plan["written"] is first
+        plan["held"] += 1
+        call_walls.prepare(plan)
+        assert plan["written"] is not first
+
+
+def test_a_call_with_a_folder_of_its_own_has_its_walls_worked_out_when_it_comes() -> None:
+    with prepared(namespaces=[], workplace=None) as plan:
+        assert plan.get("written") is None
+
+
+def test_what_cannot_be_worked_out_is_left_for_the_call_to_meet() -> None:
+    with prepared(landlock={"execute": ["/nothing"], "write": [], "network": True}) as plan:
+        assert plan["written"] is None
