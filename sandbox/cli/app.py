@@ -13,6 +13,9 @@ from sandbox.cli.env_list import list_environments, show_environment
 from sandbox.cli.env_lock import lock_environment
 from sandbox.cli.env_prune import prune_environments
 from sandbox.cli.env_verify import verify_environments
+from sandbox.cli.image_bootstrap import bootstrap_image
+from sandbox.cli.image_list import list_all_images
+from sandbox.cli.image_prune import prune_images
 from sandbox.cli.policy_explain import explain
 from sandbox.cli.policy_list import list_policies
 from sandbox.cli.policy_show import show_policy
@@ -29,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help is there in half the time
 )
 policy = typer.Typer(help="See what policies grant, and what enforces them here.", no_args_is_help=False)
+image = typer.Typer(help="Make and keep the images that containers start from.", no_args_is_help=False)
 env = typer.Typer(help="Lock, build and keep the environments that tools run in.", no_args_is_help=False)
 
 app.command("run")(run)
@@ -46,6 +50,10 @@ env.command("verify")(verify_environments)
 env.command("prune")(prune_environments)
 env.command("export")(export_environment)
 env.command("import")(import_environment)
+app.add_typer(image, name="image")
+image.command("bootstrap")(bootstrap_image)
+image.command("list")(list_all_images)
+image.command("prune")(prune_images)
 
 
 def _show_version(asked: bool) -> None:

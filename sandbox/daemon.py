@@ -1,0 +1,118 @@
+"""The Docker daemon: how it is found, and what its failures mean here.
+
+Which one is said by `DOCKER_HOST` (with `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH`) or by the caller; otherwise it is
+the machine's own socket. Podman's compatible socket, a remote daemon over TLS and one over SSH are daemons like any
+other.
+
+The Docker SDK is imported when somebody connects, not before. Its errors, and those of the two libraries below it, are
+translated here and nowhere else: a caller meets `BackendUnavailable`, which says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from sandbox.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+MACHINES_OWN: Final = "unix:///var/run/docker.sock"
+OLDEST_API: Final = (1, 41)
+_MOST_TOLD: Final = 500
+_START_ONE: Final = "start Docker, or name a daemon that runs in DOCKER_HOST"
+_LOOK_THERE: Final = "see what the daemon's own log says"
+
+
+def connect(host: str | None = None, *, timeout_s: float = 60.0) -> DockerClient:
+    """A client of that daemon, or of `DOCKER_HOST`'s, which has answered and is new enough; close it after use.
+
+    `timeout_s` is how long any single answer may take.
+    """
+    from docker import DockerClient
+
+    address = host or os.environ.get("DOCKER_HOST") or MACHINES_OWN
+    variables = {**os.environ, "DOCKER_HOST": address}
+    with translated("connecting", host=address):
+        over_ssh = address.startswith("ssh://")
+        client = DockerClient.from_env(environment=variables, timeout=int(timeout_s), use_ssh_client=over_ssh)
+    if _version(client.api.api_version) < OLDEST_API:
+        spoken = client.api.api_version
+        client.close()
+        raise _too_old(address, spoken)
+    return client
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _too_old(address: str, spoken: str) -> BackendUnavailable:
+    oldest = ".".join(map(str, OLDEST_API))
+    return BackendUnavailable(
+        f"the Docker daemon at {address} speaks API {spoken[:20]}, and {oldest} is needed",
+        remedy="use Docker 20.10 or later, or Podman 4 or later",
+    )
+
+
+@contextmanager
+def translated(doing: str, *, host: str | None = None) -> Iterator[None]:
+    """Where what the SDK raises becomes `BackendUnavailable`; `doing` says at what, as in "importing an image"."""
+    from docker.errors import DockerException
+    from requests import RequestException
+
+    try:
+        yield
+    except (DockerException, RequestException, OSError) as error:
+        raise _unavailable(error, doing, host or os.environ.get("DOCKER_HOST") or MACHINES_OWN) from error
+
+
+def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnavailable:
+    from docker.errors import APIError, InvalidVersion, TLSParameterError
+    from requests import Timeout
+    from requests.exceptions import SSLError
+
+    causes = list(_causes(error))
+
+    def is_any(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    if is_any(APIError):
+        said = next(str(cause.explanation or cause) for cause in causes if isinstance(cause, APIError))
+        return BackendUnavailable(f"the Docker daemon refused {doing}: {said[:_MOST_TOLD]}", remedy=_LOOK_THERE)
+    if is_any(PermissionError):
+        remedy = "run as root or as a member of the group docker, or name a daemon of your own in DOCKER_HOST"
+        return BackendUnavailable(f"this user may not use the Docker daemon at {address}", remedy=remedy)
+    if is_any(SSLError, TLSParameterError):
+        remedy = "see that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem of that daemon"
+        return BackendUnavailable(
+            f"no safe connection to the Docker daemon at {address}: {_brief(error)}", remedy=remedy
+        )
+    if is_any(FileNotFoundError, ConnectionRefusedError):
+        return BackendUnavailable(f"no Docker daemon answers at {address}", remedy=_START_ONE)
+    if is_any(Timeout, TimeoutError):
+        return BackendUnavailable(f"the Docker daemon at {address} took too long for {doing}", remedy=_LOOK_THERE)
+    if is_any(InvalidVersion):
+        return _too_old(address, "of another age")
+    return BackendUnavailable(f"{doing} failed with the Docker daemon at {address}: {_brief(error)}", remedy=_START_ONE)
+
+
+def _brief(error: BaseException) -> str:
+    return str(error)[:_MOST_TOLD]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it came from; the libraries below keep that in `args` as often as in `__cause__`."""
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
+    while waiting:
+        found = waiting.pop(0)
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        linked = (found.__cause__, found.__context__, *found.args)
+        waiting += [each for each in linked if isinstance(each, BaseException)]

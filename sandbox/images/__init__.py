@@ -1,0 +1,19 @@
+"""Images: what containers start from, made here where no registry need be reached.
+
+    recipe        what is to be in an image: `images/<name>/image.toml`
+    apt_sources   where this machine's own packages come from
+    bootstrapping a tree of files from those packages, by debootstrap
+    stripping     what is taken out of that tree again
+    tarball       the tree as one file, and the folder where such files are kept
+    base          the image in a daemon: made, found, listed, pruned
+
+A base image is known by three digests. Its *recipe* says what was asked for and is the same on every machine; with the
+distribution and the processor it makes the *inputs*, for which nothing is done twice; its *content* is what came out,
+the SHA-256 of the files as a tarball, and the image is tagged with that: `sandbox/base:<12 digits>`.
+"""
+
+from __future__ import annotations
+
+from sandbox.images.base import BaseImage, Bootstrapped, PruneReport, bootstrap, digest, find, list_images, prune
+
+__all__ = ["BaseImage", "Bootstrapped", "PruneReport", "bootstrap", "digest", "find", "list_images", "prune"]

@@ -1,0 +1,67 @@
+"""What is to be in an image, read from `images/<name>/image.toml`, and the digests that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from sandbox.errors import BackendUnavailable
+from sandbox.resources import folder
+
+# Counted up when the same recipe comes to another image because this package does something else with it.
+RECIPE_FORMAT: Final = 1
+
+
+def _relative(path: str) -> str:
+    if not path or path.startswith("/") or ".." in path.split("/"):
+        raise ValueError("is no path inside an image")
+    return path
+
+
+PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
+RelativeGlob = Annotated[str, AfterValidator(_relative)]
+ProgramGlob = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
+
+
+class Recipe(BaseModel):
+    """One image. Paths are relative to its root; those removed may have the wildcards of a shell."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    description: Annotated[str, StringConstraints(min_length=1)]
+    packages: tuple[PackageName, ...]
+    without_packages: tuple[PackageName, ...] = ()
+    without_programs: tuple[ProgramGlob, ...] = ()
+    without_paths: tuple[RelativeGlob, ...] = ()
+    kept_paths: tuple[RelativeGlob, ...] = ()
+    folders: tuple[RelativeGlob, ...] = ()
+    proof: Annotated[str, Field(description="a line of Python that runs if all is there")] = "pass"
+
+    @property
+    def digest(self) -> str:
+        """Of all that makes a difference; the same on every machine."""
+        return _digest(str(RECIPE_FORMAT), self.model_dump_json(exclude={"description"}))
+
+    def inputs(self, *, distribution: str, architecture: str) -> str:
+        """The digest of what decides how the image comes out, but for the day on which it is made."""
+        return _digest(self.digest, distribution, architecture)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def load_recipe(name: str) -> Recipe:
+    """The recipe of that name; `BackendUnavailable` lists those there are."""
+    images = folder("images")
+    names = sorted(path.parent.name for path in images.glob("*/image.toml"))
+    if name not in names:
+        raise BackendUnavailable(f"there is no image {name[:80]!r}", remedy=f"take one of: {', '.join(names)}")
+    text = (images / name / "image.toml").read_text(encoding="utf-8")
+    try:
+        return Recipe.model_validate(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise BackendUnavailable(f"{images / name / 'image.toml'} is not a recipe: {str(error)[:500]}") from None
