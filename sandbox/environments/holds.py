@@ -22,13 +22,14 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock as ThreadLock
 from typing import Final
 
+from sandbox.environments.places import writing
 from sandbox.errors import EnvironmentUnavailable
 
 _FIRST_POLL_S: Final = 0.002
@@ -106,12 +107,14 @@ class KeyLock:
         """Take it if nobody has it."""
         if self._descriptor is not None:
             raise RuntimeError(f"{self._what} is locked by this very object")
-        self._descriptor = lock_file(self._path)
+        with writing(f"the lock of {self._what}"):
+            self._descriptor = lock_file(self._path)
         if self._descriptor is None:
             return False
         record = Owner(pid := os.getpid(), _started(pid), socket.gethostname(), time.time())
-        os.truncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(asdict(record)).encode(), 0)
+        with suppress(OSError):  # on a full disk it is held without saying by whom
+            os.truncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(asdict(record)).encode(), 0)
         return True
 
     async def acquire(

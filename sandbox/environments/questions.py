@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sandbox.environments.indexes import IndexSettings
 from sandbox.environments.interpreters import HostInterpreter
 from sandbox.environments.lock import Lock, LockedPackage
+from sandbox.environments.places import writing
 from sandbox.environments.sealing import write_whole
 from sandbox.environments.store import Store
 from sandbox.errors import ResolutionFailed
@@ -135,5 +136,6 @@ def _recalled(place: Path) -> Resolution | None:
 
 
 def _keep(place: Path, found: Resolution) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(place, found.model_dump_json().encode())
+    with writing("what the requirements come to"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place, found.model_dump_json().encode())
