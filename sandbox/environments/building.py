@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ from sandbox.environments.questions import Resolution
 from sandbox.environments.skeleton import make_skeleton, site_folder
 from sandbox.environments.stock import Stock, StoredFile, list_digest, take_stock
 from sandbox.environments.store import CONTENT, Store, StoredEnvironment
-from sandbox.environments.trees import TreeReport, adopt_tree, link_tree, load_tree, publish_tree
+from sandbox.environments.trees import Linked, TreeReport, adopt_tree, link_tree, load_tree, publish_tree
 from sandbox.environments.wheels import fetch_wheels
 from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
 from sandbox.errors import BuildFailed
@@ -182,13 +183,26 @@ def _adopt(
 
 
 def _assemble(plan: Plan, trees: Mapping[str, TreeReport], building: BuildingFolder, store: Store) -> StoredEnvironment:
+    """Only the skeleton is looked at: all that is linked is known, and read-only already."""
     content = building.folder / CONTENT
-    linked: list[StoredFile] = []
-    for package in plan.packages:
-        site = content / site_folder(plan.interpreter)
-        linked += link_tree(trees[package.name], site, content / "bin").files
-    stock = take_stock(content, known=linked)
-    return store.publish(building, _manifest(plan, trees, stock), files=stock.files)
+    skeleton = take_stock(content)
+    site, programs = content / site_folder(plan.interpreter), content / "bin"
+    linked = [link_tree(trees[package.name], site, programs) for package in plan.packages]
+    stock = _joined(skeleton, linked, trees.values())
+    closed = frozenset(file.path for each in linked for file in each.files)
+    return store.publish(building, _manifest(plan, trees, stock), files=stock.files, closed=closed)
+
+
+def _joined(skeleton: Stock, linked: Sequence[Linked], trees: Iterable[TreeReport]) -> Stock:
+    """Everything that is in an environment; where equal files of two packages have one name, the first is there."""
+    by_path: dict[str, StoredFile] = {}
+    for file in chain(skeleton.files, *(each.files for each in linked)):
+        by_path.setdefault(file.path, file)
+    return Stock(
+        files=tuple(sorted(by_path.values(), key=lambda file: file.path)),
+        bytes_total=skeleton.bytes_total + sum(tree.facts.bytes_on_disk for tree in trees),
+        bytes_own=skeleton.bytes_own + sum(each.copied_bytes + each.folder_bytes for each in linked),
+    )
 
 
 def _manifest(plan: Plan, trees: Mapping[str, TreeReport], stock: Stock) -> Manifest:

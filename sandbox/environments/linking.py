@@ -12,13 +12,15 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sandbox.environments.places import writing
-from sandbox.environments.stock import StoredFile
+from sandbox.environments.stock import StoredFile, bytes_on_disk
 from sandbox.environments.tree_report import TreeReport
 from sandbox.errors import BuildFailed
 
@@ -33,6 +35,8 @@ class Linked:
     files: tuple[StoredFile, ...]
     copied_bytes: int
     """What of it is a copy, and so costs its size again."""
+    folder_bytes: int
+    """What the folders take up that were made for it."""
 
 
 def link_tree(tree: TreeReport, site_packages: Path, bin_folder: Path, *, copy: bool = False) -> Linked:
@@ -41,14 +45,22 @@ def link_tree(tree: TreeReport, site_packages: Path, bin_folder: Path, *, copy: 
     Modules go to `site_packages`, scripts to `bin_folder`, and what belongs to neither to the folder above that.
     """
     prefix = bin_folder.parent
+    placing = _Placing(tree, site_packages, is_copied=copy)
     linked: list[StoredFile] = []
     copied = 0
     with writing(f"what {tree.facts.name} consists of"):
-        for (source, target), files in _by_folder(tree, site_packages, bin_folder).items():
-            copied += _Placing(tree, source, target, site_packages, is_copied=copy).place(files)
-            below = target.relative_to(prefix).as_posix()
-            linked += [replace(file, path=f"{below}/{name}" if below != "." else name) for name, file in files.items()]
-    return Linked(tuple(linked), copied)
+        groups = _by_folder(tree, site_packages, bin_folder)
+        made = placing.make_folders((target for _, target in groups), above=prefix)
+        for (source, target), files in groups.items():
+            copied += placing.place(files, source=source, target=target)
+            linked += _listed(files, target.relative_to(prefix).as_posix())
+        return Linked(tuple(linked), copied, bytes_on_disk(os.lstat(folder) for folder in made))
+
+
+def _listed(files: Mapping[str, StoredFile], folder: str) -> list[StoredFile]:
+    """The files as an environment has them in that folder."""
+    below = f"{folder}/" if folder != "." else ""
+    return [StoredFile(below + name, file.sha256, file.size, file.kind) for name, file in files.items()]
 
 
 def _by_folder(
@@ -72,56 +84,59 @@ def _by_folder(
 
 @dataclass(frozen=True, slots=True)
 class _Placing:
-    """One folder of a tree on its way into one folder of an environment."""
+    """A tree on its way into an environment, folder by folder."""
 
     tree: TreeReport
-    source: Path
-    target: Path
     site_packages: Path
     is_copied: bool
 
-    def place(self, files: Mapping[str, StoredFile]) -> int:
-        """Put each there, unless an equal one is; the answer is how many bytes were copied."""
-        source = os.open(self.source, _FOLDER)
-        try:
-            target = self._open_target()
-            try:
-                return sum(self._place_one(file, name, source, target) for name, file in files.items())
-            finally:
-                os.close(target)
-        finally:
-            os.close(source)
+    def make_folders(self, folders: Iterable[Path], *, above: Path) -> list[Path]:
+        """Those, and what leads to them from `above`, each once; the answer is which were not there before."""
+        wanted: dict[Path, None] = {above: None}
+        for folder in folders:
+            way, step = [], folder
+            while step not in wanted:
+                way.append(step)
+                step = step.parent
+            wanted.update(dict.fromkeys(reversed(way)))
+        return [folder for folder in wanted if self._make(folder)]
 
-    def _open_target(self) -> int:
+    def _make(self, folder: Path) -> bool:
         try:
-            self.target.mkdir(parents=True, exist_ok=True)
-            return os.open(self.target, _FOLDER)
-        except (FileExistsError, NotADirectoryError):
-            raise self._collision(self.target) from None
+            os.mkdir(folder)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.lstat(folder).st_mode):
+                raise self._collision(folder) from None
+            return False
+        return True
+
+    def place(self, files: Mapping[str, StoredFile], *, source: Path, target: Path) -> int:
+        """Put each there, unless an equal one is; the answer is how many bytes were copied."""
+        copied = 0
+        with _opened(source) as origin, _opened(target) as goal:
+            for name, file in files.items():
+                try:
+                    copied += self._place_one(file, name, origin, goal)
+                except FileExistsError:
+                    self._settle(file, target / name)
+        return copied
 
     def _place_one(self, file: StoredFile, name: str, source: int, target: int) -> int:
         try:
             if not self.is_copied:
                 os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
                 return 0
-        except FileExistsError:
-            return self._settle(file, name)
         except OSError as error:
             if error.errno not in _CANNOT_LINK:
                 raise
-        try:
-            return _copy(file, name, source, target)
-        except FileExistsError:
-            return self._settle(file, name)
+        return _copy(file, name, source, target)
 
-    def _settle(self, file: StoredFile, name: str) -> int:
+    def _settle(self, file: StoredFile, there: Path) -> None:
         """Another file has that name: the same one twice does no harm, and bytecode is as equal as its sources."""
-        there = self.target / name
         if file.path.endswith(".pyc") and there.is_file():
-            return 0
-        if not there.is_symlink() and there.is_file() and _digest(there) == file.sha256:
-            return 0
-        raise self._collision(there)
+            return
+        if there.is_symlink() or not there.is_file() or _digest(there) != file.sha256:
+            raise self._collision(there)
 
     def _collision(self, there: Path) -> BuildFailed:
         path = os.path.relpath(there, self.site_packages)
@@ -130,6 +145,15 @@ class _Placing:
             f"{mine} and {other} both bring {path!r}, and their files differ",
             remedy="they cannot be in one environment: require only one of them, or other versions",
         )
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, _FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _copy(file: StoredFile, name: str, source: int, target: int) -> int:

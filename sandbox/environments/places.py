@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -109,13 +109,22 @@ def _open_folders(folder: Path) -> None:
                 path.chmod(CLOSED)
 
 
-def close(folder: Path) -> None:
-    """Take the right to write away, from the folder itself and all below, and let everyone read, whatever the umask."""
+def close(folder: Path, *, but: Collection[str] = frozenset()) -> None:
+    """Take the right to write away, from the folder itself and all below, and let everyone read, whatever the umask.
+
+    Files whose paths below the folder are in `but` are not looked at: they are what they should be.
+    """
     for parent, _, names in os.walk(folder):
+        below = os.path.relpath(parent, folder)
+        prefix = "" if below == "." else f"{below}/"
         for name in names:
-            path = os.path.join(parent, name)
-            mode = os.lstat(path).st_mode
-            closed = READ_ONLY if mode & 0o111 else READ_ONLY & 0o444
-            if stat.S_ISREG(mode) and stat.S_IMODE(mode) != closed:  # linked files are what they should be
-                os.chmod(path, closed)
+            if prefix + name not in but:
+                _close_file(os.path.join(parent, name))
         os.chmod(parent, READ_ONLY)
+
+
+def _close_file(path: str) -> None:
+    mode = os.lstat(path).st_mode
+    closed = READ_ONLY if mode & 0o111 else READ_ONLY & 0o444
+    if stat.S_ISREG(mode) and stat.S_IMODE(mode) != closed:  # linked files are what they should be
+        os.chmod(path, closed)

@@ -23,11 +23,12 @@ To find an environment takes one `stat`, after it has been read once by this pro
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ from sandbox.environments.places import (
 )
 from sandbox.environments.pruning import PruneReport, prune
 from sandbox.environments.sealing import FILES, MARKER, seal, sealed_document
-from sandbox.environments.stock import StoredFile, list_digest, write_list
+from sandbox.environments.stock import StoredFile, write_list
 from sandbox.environments.verifying import VerifyReport, verify
 from sandbox.errors import EnvironmentUnavailable, SpecError
 
@@ -196,18 +197,27 @@ class Store:
         return BuildingFolder(self.building / secrets.token_hex(16), locks=self.locks)
 
     def publish(
-        self, building: BuildingFolder, manifest: Manifest, *, files: Sequence[StoredFile]
+        self,
+        building: BuildingFolder,
+        manifest: Manifest,
+        *,
+        files: Sequence[StoredFile],
+        closed: Collection[str] = frozenset(),
     ) -> StoredEnvironment:
-        """Give `building/environment` its place, sealed and read-only; where another was faster, that one is taken."""
-        if list_digest(files) != manifest.files:
+        """Give `building/environment` its place, sealed and read-only; where another was faster, that one is taken.
+
+        `closed` are paths of files that are read-only already, as those of package trees are.
+        """
+        listing = write_list(files)
+        if hashlib.sha256(listing.encode()).hexdigest() != manifest.files:
             raise ValueError("the manifest is of other files")
         home, aside = self._home(manifest.key), building.folder / "published"
         with writing(f"the environment {manifest.key[:12]}"):
             aside.mkdir(mode=0o755)
             (building.folder / CONTENT).rename(aside / CONTENT)
-            close(aside / CONTENT)
+            close(aside / CONTENT, but=closed)
             (aside / USED).touch(mode=0o644)
-            seal(aside, document=DOCUMENT, data=manifest.model_dump_json(indent=1).encode(), files=write_list(files))
+            seal(aside, document=DOCUMENT, data=manifest.model_dump_json(indent=1).encode(), files=listing)
             aside.chmod(0o755)
             while not take_name(aside, home):
                 if (there := self.find(manifest.key)) is not None:
