@@ -5,8 +5,8 @@ is the same situation. *Wheels in the store*: they are unpacked, compiled and ve
 same wheels with an empty cache. *Cold*: an empty store against an empty cache, both resolve and download.
 
 uv neither compiles nor verifies what it unpacked, so those two are told apart and not counted in what is held to the
-goals. A build's box unpacks and compiles on several processors at once; the box's time is divided between the two in
-proportion to the time that its workers spent on each.
+goals. A build's box first unpacks everything and then compiles it, and says how long that took; all else that the box
+costs counts as unpacking.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Stopwatch:
         self._stages: dict[str, float] = {}
         self._box_ms: dict[str, float] = {}
         self._unpacked_at = 0.0
-        self._worked = {"unpack_s": 0.0, "compile_s": 0.0}
+        self._compiling_ms = 0.0
 
     def tell(self, progress: Progress) -> None:
         self._stages.setdefault(progress.stage, perf_counter())
@@ -88,16 +88,15 @@ class _Stopwatch:
         self._box_ms[job.program] = (perf_counter() - begun) * 1000
         if job.program == _UNPACK and isinstance(end.value, dict):
             self._unpacked_at = perf_counter()
-            self._worked = {name: float(str(end.value.get(name, 0))) for name in self._worked}
+            self._compiling_ms = float(str(end.value.get("compile_s", 0))) * 1000
         return end
 
     def stop(self) -> BuildTimes:
         total = (perf_counter() - self._begun) * 1000
-        box, worked = self._box_ms.get(_UNPACK, 0.0), sum(self._worked.values())
-        compiling = box * self._worked["compile_s"] / worked if worked else 0.0
+        unpacking = self._box_ms.get(_UNPACK, 0.0) - self._compiling_ms
         verifying = (self._stages["publish"] - self._unpacked_at) * 1000 if self._unpacked_at else 0.0
         resolving = sum(value for program, value in self._box_ms.items() if program != _UNPACK)
-        return BuildTimes(total, resolving, box - compiling, compiling, verifying)
+        return BuildTimes(total, resolving, unpacking, self._compiling_ms, verifying)
 
 
 async def timed_build(store: Path, requirements: Sequence[str]) -> BuildTimes:

@@ -14,51 +14,82 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 _COMPILE = """
-import compileall, os, py_compile, sys
-folder, seen_at = sys.argv[1:]
+import gc, os, py_compile, sys
+gc.disable()  # it would walk through all that was compiled, again and again
 mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-for path, folders, names in os.walk(folder):
-    for name in names:
-        if name.endswith(".py") and path != os.path.join(folder, "bin"):
-            file = os.path.join(path, name)
-            shown = seen_at + file[len(folder):]
-            try:
-                py_compile.compile(file, dfile=shown, doraise=True, invalidation_mode=mode, quiet=2)
-            except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, MemoryError):
-                pass  # some packages ship files for other Pythons, or broken on purpose
+paths = iter(os.fsdecode(sys.stdin.buffer.read()).split("\\0")[:-1])
+for file, shown in zip(paths, paths):
+    try:
+        py_compile.compile(file, dfile=shown, doraise=True, invalidation_mode=mode, quiet=2)
+    except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, MemoryError):
+        pass  # some packages ship files for other Pythons, or broken on purpose
 """
+_EACH = 1000
+"""What a file costs whatever its size, in bytes that could be compiled instead."""
 
 
 def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -> dict[str, object]:
-    """`packages` are pairs of a folder's name and a requirement; what is made of each, or why it was not."""
+    """`packages` are pairs of a folder's name and a requirement; why what could not be made was not, and how long
+    unpacking all of them and compiling all of them took."""
+    begun = time.monotonic()
+    cache = os.path.join(folder, ".cache")
     with ThreadPoolExecutor(workers) as pool:
-        made = list(pool.map(lambda each: _unpack(*each, folder=folder, seen_at=seen_at), packages))
+        said = list(pool.map(lambda each: _unpack(*each, folder=folder, cache=cache), packages))
+        shutil.rmtree(cache, ignore_errors=True)
+        unpacked = time.monotonic()
+        failed = {name: text for (name, _), text in zip(packages, said) if text}
+        if not failed:
+            sources = [source for name, _ in packages for source in _sources(os.path.join(folder, name), seen_at)]
+            problems = [text for text in pool.map(_compile, _shared_out(sources, workers)) if text]
+            failed = {"bytecode": problems[0]} if problems else {}
     return {
-        "failed": {name: said for (name, _), (said, _, _) in zip(packages, made) if said},
-        "unpack_s": round(sum(seconds for _, seconds, _ in made), 3),
-        "compile_s": round(sum(seconds for _, _, seconds in made), 3),
+        "failed": failed,
+        "unpack_s": round(unpacked - begun, 3),
+        "compile_s": round(time.monotonic() - unpacked, 3),
     }
 
 
-def _unpack(name: str, requirement: str, *, folder: str, seen_at: str) -> tuple[str, float, float]:
-    target = os.path.join(folder, name)
-    begun = time.monotonic()
+def _unpack(name: str, requirement: str, *, folder: str, cache: str) -> str:
     said = _run(
         "/uv", "pip", "install", "--no-config", "--offline", "--no-index", "--find-links", "/wheels", "--no-deps",
         "--no-build", "--quiet", "--color", "never", "--link-mode", "hardlink", "--python", "/environment/bin/python",
-        "--target", target, "--cache-dir", os.path.join(folder, ".cache", name), requirement,
+        "--target", os.path.join(folder, name), "--cache-dir", cache, requirement,
     )  # fmt: skip
-    unpacked = time.monotonic()
-    if not said:
-        said = _run(sys.executable, "-I", "-S", "-B", "-c", _COMPILE, target, seen_at)
-    shutil.rmtree(os.path.join(folder, ".cache", name), ignore_errors=True)
     sys.stdout.write(name + "\n")
-    return said, unpacked - begun, time.monotonic() - unpacked
+    return said
 
 
-def _run(*command: str) -> str:
+def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
+    """What it costs to compile each module, where it is, and where a box that uses it will see it."""
+    found = []
+    for path, _, names in os.walk(package):
+        if path == os.path.join(package, "bin"):
+            continue
+        for name in names:
+            if name.endswith(".py"):
+                file = os.path.join(path, name)
+                found.append((os.lstat(file).st_size + _EACH, file, seen_at + file[len(package) :]))
+    return found
+
+
+def _shared_out(sources: list[tuple[int, str, str]], workers: int) -> list[list[tuple[int, str, str]]]:
+    """As much for each worker as for any other, the largest first to whom has the least."""
+    shares: list[list[tuple[int, str, str]]] = [[] for _ in range(workers)]
+    loads = [0] * workers
+    for source in sorted(sources, reverse=True):
+        least = loads.index(min(loads))
+        shares[least].append(source)
+        loads[least] += source[0]
+    return [share for share in shares if share]
+
+
+def _compile(sources: list[tuple[int, str, str]]) -> str:
+    paths = "".join(f"{file}\0{shown}\0" for _, file, shown in sources)
+    return _run(sys.executable, "-I", "-S", "-B", "-c", _COMPILE, given=paths)
+
+
+def _run(*command: str, given: str = "") -> str:
     """Nothing if it went well, else what it said."""
-    ended = subprocess.run(
-        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace"
-    )
-    return "" if ended.returncode == 0 else ended.stderr[-4000:] or "it ended with code %d" % ended.returncode
+    ended = subprocess.run(command, check=False, input=os.fsencode(given), capture_output=True)
+    said = ended.stderr[-4000:].decode("utf-8", "replace")
+    return "" if ended.returncode == 0 else said or "it ended with code %d" % ended.returncode
