@@ -16,16 +16,15 @@ that they were given for.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import url2pathname
 
+from sandbox.environments.public_index import public_index
 from sandbox.errors import EnvironmentUnavailable
 
 Credentials = tuple[str, str]
@@ -165,29 +164,6 @@ def local_path(url: str) -> Path | None:
             f"{redacted(url)} names a file of another machine", remedy="write file:/// and a path"
         )
     return Path(url2pathname(parts.path))
-
-
-@cache
-def public_index() -> str:
-    """The index that is asked when nobody named one: the one that our resolver would ask.
-
-    No address is written down here: a mirror's operator or a fork that changes uv's default changes ours with it. The
-    default is part of uv's documented options, and its `--help` is the only place where uv says it by itself.
-    """
-    import subprocess
-
-    import uv
-
-    command = [uv.find_uv_bin(), "pip", "compile", "--help", "--no-config", "--color", "never"]
-    answer = subprocess.run(command, env={}, capture_output=True, text=True, check=False, timeout=30)
-    _, _, said = answer.stdout.partition("--default-index")
-    found = re.search(r"by default:\s+<(https://[^\s>]+)>", said)
-    if found is None:
-        raise EnvironmentUnavailable(
-            "no package index is configured, and uv does not say which is the public one",
-            remedy="name one, for example by PIP_INDEX_URL or UV_DEFAULT_INDEX",
-        )
-    return found[1]
 
 
 def _indexes(where: Locations, logins: Mapping[str, Credentials]) -> tuple[Index, ...]:

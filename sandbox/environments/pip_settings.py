@@ -67,15 +67,19 @@ def _files(environ: Mapping[str, str], *, home: Path, etc: Path, prefix: Path) -
 
 def _read(path: Path) -> dict[str, dict[str, str]]:
     """Its options by section. What is wrong with it is not repeated: the line may hold a password."""
-    parser = configparser.RawConfigParser()
     try:
-        parser.read_string(path.read_text())
+        return _parsed(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, configparser.Error) as problem:
         raise EnvironmentUnavailable(
             f"pip's configuration file {path} cannot be read: {type(problem).__name__}", remedy="correct the file"
         ) from None
+
+
+def _parsed(text: str) -> dict[str, dict[str, str]]:
+    parser = configparser.RawConfigParser()
+    parser.read_string(text)
     return {
         name: {_key(option): text for option, text in parser.items(name)}
         for name in _SECTIONS

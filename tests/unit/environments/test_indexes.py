@@ -14,11 +14,11 @@ import pytest
 from sandbox.environments.indexes import (
     Index,
     IndexSettings,
-    public_index,
     read_index_settings,
     redacted,
     settings_for,
 )
+from sandbox.environments.public_index import public_index
 from sandbox.errors import EnvironmentUnavailable
 
 SECRET: Final = "hunter2"
