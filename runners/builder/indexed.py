@@ -13,7 +13,6 @@ import os
 import socket
 import subprocess
 import threading
-import urllib.request
 
 PORT = 8479
 _GATEWAY = "/gateway"
@@ -49,6 +48,8 @@ def make_wheels(sources: list[list[str]], options: list[str], python: str, folde
 
 def _download(url: str, place: str) -> str:
     """The file's SHA-256."""
+    import urllib.request  # takes longer to import than all the rest, and is wanted for sources only
+
     digest = hashlib.sha256()
     with urllib.request.urlopen(url) as answer, open(place, "wb") as file:  # noqa: S310  (it leads to the gateway)
         while True:
@@ -81,6 +82,7 @@ def _open_relay() -> None:
 def _accept(relay: socket.socket) -> None:
     while True:
         ours, _ = relay.accept()
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         threading.Thread(target=_carry, args=(ours,), daemon=True).start()
 
 

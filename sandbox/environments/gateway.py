@@ -43,6 +43,7 @@ MOST_CONNECTIONS: Final = 64
 MOST_PAGES: Final = 5000
 _SILENCE_S: Final = 20.0
 _CLOSING_S: Final = 2.0
+_STOPPED_WITHIN_S: Final = 0.01
 _LONGEST_ADDRESS: Final = 100
 _PAGE: Final = re.compile(r"/(\d{1,4})/simple/([a-z0-9]+(?:-[a-z0-9]+)*)/?")
 _LINKS: Final = re.compile(r"/links/(\d{1,4})/?")
@@ -205,7 +206,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self._open_lock = threading.Lock()
         self._is_stopping = False
         self._place = place
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="gateway", daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(_STOPPED_WITHIN_S,), name="gateway", daemon=True
+        )
         super().__init__(str(place), _Connection)
 
     def server_bind(self) -> None:

@@ -25,6 +25,10 @@ _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._!+-]{0,250}\.(whl|tar\.g
 _OTHER_FILE: Final = re.compile(r".+\.(egg|exe|msi|rpm|deb|dmg|asc|sig|metadata|tar\.Z)", re.DOTALL)
 _PLAIN_PAGE: Final = re.compile(r"pypi:repository-version|Links for ", re.IGNORECASE)
 _HASH: Final = re.compile(r"(md5|sha1|sha224|sha256|sha384|sha512)=([0-9A-Fa-f]{32,128})")
+_PLAIN_ADDRESS: Final = re.compile(
+    r"https?://[A-Za-z0-9-][A-Za-z0-9.-]*(:[0-9]{1,4})?/[A-Za-z0-9._~!$&'()*+,;=:@%/?#-]*"
+)
+"""What most pages hold thousands of, and what no joining or splitting would change."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _MOST_TEXT: Final = 4096
 
@@ -173,6 +177,8 @@ def _described_file(file: Mapping[str, object], *, address: str) -> ListedFile |
 
 def _joined(base: str, reference: str) -> str:
     """An address that can be followed, or nothing."""
+    if _PLAIN_ADDRESS.fullmatch(reference):
+        return reference
     try:
         url = urljoin(base, reference.strip())
         parts = urlsplit(url)
