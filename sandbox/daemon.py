@@ -11,6 +11,7 @@ translated here and nowhere else: a caller meets `BackendUnavailable`, which say
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MACHINES_OWN: Final = "unix:///var/run/docker.sock"
 OLDEST_API: Final = (1, 41)
+_KNOCK_S: Final = 5.0
 _MOST_TOLD: Final = 500
 _START_ONE: Final = "start Docker, or name a daemon that runs in DOCKER_HOST"
 _LOOK_THERE: Final = "see what the daemon's own log says"
@@ -32,18 +34,35 @@ def connect(host: str | None = None, *, timeout_s: float = 60.0) -> DockerClient
 
     `timeout_s` is how long any single answer may take.
     """
-    from docker import DockerClient
-
     address = host or os.environ.get("DOCKER_HOST") or MACHINES_OWN
-    variables = {**os.environ, "DOCKER_HOST": address}
     with translated("connecting", host=address):
-        over_ssh = address.startswith("ssh://")
-        client = DockerClient.from_env(environment=variables, timeout=int(timeout_s), use_ssh_client=over_ssh)
+        _knock(address)
+        client = _client(address, timeout_s)
     if _version(client.api.api_version) < OLDEST_API:
         spoken = client.api.api_version
         client.close()
         raise _too_old(address, spoken)
     return client
+
+
+def _knock(address: str) -> None:
+    """Raise `OSError` where nobody has that socket; the SDK would leave one of its own open, and takes longer."""
+    path = address.removeprefix("unix://")
+    if path != address:
+        with socket.socket(socket.AF_UNIX) as door:
+            door.settimeout(_KNOCK_S)
+            door.connect(path or MACHINES_OWN.removeprefix("unix://"))
+
+
+def _client(address: str, timeout_s: float) -> DockerClient:
+    from docker import DockerClient
+
+    variables, over_ssh = {**os.environ, "DOCKER_HOST": address}, address.startswith("ssh://")
+    try:
+        return DockerClient.from_env(environment=variables, timeout=int(timeout_s), use_ssh_client=over_ssh)
+    except ValueError as error:
+        remedy = "write it like unix:///var/run/docker.sock or tcp://host:2376"
+        raise BackendUnavailable(f"{address[:200]} is no address of a daemon: {error}", remedy=remedy) from error
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -130,9 +130,10 @@ def _group_name() -> str:
 
 
 def _started(process: int) -> str:
-    """When it started, in the kernel's own clock; nothing when there is no such process."""
+    """When it started, in the kernel's own clock; nothing when there is no such process, or only its remains."""
     with suppress(OSError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[_START_TIME]
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[_START_TIME]
     return ""
 
 

@@ -1,0 +1,137 @@
+"""Daemons that are not there, not ours to use, too old, or no daemons at all: each is told for what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from sandbox.daemon import connect, translated
+from sandbox.errors import BackendUnavailable
+
+pytestmark = pytest.mark.slow  # the SDK takes half a second to import
+
+
+class _Daemon(BaseHTTPRequestHandler):
+    """Answers everything as a daemon's `/version` would."""
+
+    answer: ClassVar[bytes] = b""
+    status: ClassVar[int] = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.answer)))
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Nobody reads it."""
+
+
+@contextmanager
+def daemon_that_says(answer: bytes, *, status: int = 200) -> Iterator[str]:
+    told = type("Told", (_Daemon,), {"answer": answer, "status": status})
+    with ThreadingHTTPServer(("127.0.0.1", 0), told) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"tcp://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _no_daemon_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_one_that_is_not_there_is_told_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable, match=r"no Docker daemon answers at unix://.*start Docker"):
+        connect(f"unix://{tmp_path}/none.sock")
+
+
+def test_the_one_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/chosen.sock")
+    with pytest.raises(BackendUnavailable, match=r"chosen\.sock"):
+        connect()
+
+
+def test_a_port_where_nobody_listens_is_told_with_a_remedy() -> None:
+    with daemon_that_says(b"") as url:
+        pass
+    with pytest.raises(BackendUnavailable, match=r"no Docker daemon answers at tcp://"):
+        connect(url)
+
+
+@pytest.mark.root
+def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(str(tmp_path / "closed.sock"))
+        closed.listen()
+        (tmp_path / "closed.sock").chmod(0o600)
+        for folder in [tmp_path, *list(tmp_path.parents)[:2]]:
+            folder.chmod(0o755)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(BackendUnavailable, match=r"may not use.*group docker"):
+                connect(f"unix://{tmp_path}/closed.sock")
+        finally:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("spoken", ["1.40", "1.12"])
+def test_one_that_is_too_old_is_told_with_a_remedy(spoken: str) -> None:
+    with (
+        daemon_that_says(json.dumps({"ApiVersion": spoken}).encode()) as url,
+        pytest.raises(BackendUnavailable, match=r"1\.41 is needed.*Docker 20\.10 or later"),
+    ):
+        connect(url)
+
+
+@pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b"{}"])
+def test_what_is_no_daemon_is_told_as_such(answer: bytes) -> None:
+    with daemon_that_says(answer) as url, pytest.raises(BackendUnavailable, match="tcp://"):
+        connect(url)
+
+
+def test_a_refusal_is_told_in_the_daemons_words_and_not_endlessly() -> None:
+    with (
+        daemon_that_says(json.dumps({"message": "no: " + "x" * 9000}).encode(), status=500) as url,
+        pytest.raises(BackendUnavailable, match="refused connecting: no: xxx") as raised,
+    ):
+        connect(url)
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("url", ["bogus", "ftp://127.0.0.1", "tcp://127.0.0.1:http", "unix://"])
+def test_an_address_that_is_none_is_told(url: str) -> None:
+    with pytest.raises(BackendUnavailable):
+        connect(url)
+
+
+def test_certificates_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
+    with pytest.raises(BackendUnavailable, match=r"ca\.pem"):
+        connect("tcp://127.0.0.1:1")
+
+
+def test_errors_of_ours_pass_as_they_are() -> None:
+    with pytest.raises(ValueError, match="mine"), translated("trying"):
+        raise ValueError("mine")
+
+
+def test_importing_the_engine_does_not_import_the_sdk() -> None:
+    script = "import sys, sandbox, sandbox.daemon, sandbox.images; assert not {'docker', 'requests'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
