@@ -3,6 +3,7 @@
 environment   `.test-venv`, the Python environment everything runs in
 debian        system packages, only as root on a Debian machine in CI
 offspring     runs the tests so that no process they start outlives them
+docker_daemon a Docker Engine of the tests' own, only as root on Linux
 absent        what this machine has not got: a failure in CI, named loudly elsewhere
 """
 
