@@ -10,14 +10,16 @@ Only `http` and `https` are spoken, no redirect leads anywhere else, and none le
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from sandbox.environments.answers import Absent, Fault, Reply
@@ -26,6 +28,8 @@ from sandbox.environments.local_packages import PIECE_BYTES, local_links, local_
 from sandbox.environments.pages import ACCEPTED, MOST_PAGE_BYTES, ListedFile, MalformedPage, parse_page
 
 if TYPE_CHECKING:
+    import ssl
+
     import requests
     import tenacity
 
@@ -176,7 +180,9 @@ def _session(settings: IndexSettings) -> requests.Session:
     from http.cookiejar import DefaultCookiePolicy
 
     import requests
-    from requests.adapters import HTTPAdapter
+    from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
+
+    trusted = str(settings.certificates or DEFAULT_CA_BUNDLE_PATH)
 
     class Cautious(requests.Session):
         def get_redirect_target(self, resp: requests.Response) -> str | None:
@@ -187,15 +193,47 @@ def _session(settings: IndexSettings) -> requests.Session:
                 raise Fault("it redirects to an address that is not followed")
             return target
 
+    class Trusting(HTTPAdapter):
+        """Reads the authorities once, which takes longer than most answers; `requests` does so for each connection."""
+
+        def build_connection_pool_key_attributes(self, *args: Any, **kwargs: Any) -> Any:
+            place, connecting = super().build_connection_pool_key_attributes(*args, **kwargs)
+            if place["scheme"] == "https":
+                connecting = {"cert_reqs": "CERT_REQUIRED", "ssl_context": _trust(trusted)}
+            return place, connecting
+
+        def cert_verify(self, conn: Any, *args: Any, **kwargs: Any) -> None:
+            proxy = conn.proxy.scheme if conn.proxy is not None else "none"
+            if proxy == "https" or conn.conn_kw.get("ssl_context") is None:
+                super().cert_verify(conn, *args, **kwargs)  # type: ignore[no-untyped-call]
+
     session = Cautious()
     session.trust_env = False
     session.max_redirects = _MOST_REDIRECTS
-    session.verify = str(settings.certificates) if settings.certificates else True
+    session.verify = trusted
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     session.headers["User-Agent"] = "sandbox-engine"
     for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=64))
+        session.mount(scheme, Trusting(pool_maxsize=64))
     return session
+
+
+def _trust(certificates: str) -> ssl.SSLContext:
+    """What believes these authorities, a file or a folder of them; read again only when they have changed."""
+    status = os.stat(certificates)
+    return _trust_as_of(certificates, (status.st_ino, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=4)
+def _trust_as_of(certificates: str, _: tuple[int, int]) -> ssl.SSLContext:
+    from urllib3.util.ssl_ import create_urllib3_context
+
+    context = create_urllib3_context()
+    is_folder = os.path.isdir(certificates)
+    context.load_verify_locations(
+        cafile=None if is_folder else certificates, capath=certificates if is_folder else None
+    )
+    return context
 
 
 @contextmanager
