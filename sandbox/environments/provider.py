@@ -81,7 +81,10 @@ class Provider:
         self._known: dict[tuple[object, ...], Environment] = {}
         self._under_way: dict[tuple[object, ...], asyncio.Task[Any]] = {}
         self._in_use: dict[str, InUse] = {}
-        self._builds = asyncio.Semaphore(max(os.cpu_count() or 1, 2))
+        processors = max(os.cpu_count() or 1, 2)
+        self._builds = asyncio.Semaphore(processors)
+        self._resolves = asyncio.Semaphore(2 * processors)
+        """A gate of its own, and a wider one: these wait for indexes most of the time, and no build waits for them."""
 
     def known(self, needs: Needs) -> Environment | None:
         """The environment that was provided for equal needs before, unless each box's must be looked at again."""
@@ -144,7 +147,7 @@ class Provider:
         from sandbox.environments.resolving import resolve
 
         self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
-        async with self._builds:
+        async with self._resolves:
             return await resolve(
                 question,
                 store=self.store,
