@@ -27,12 +27,13 @@ from sandbox.environments.key import tree_key
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.manifest import Manifest
 from sandbox.environments.model import Environment
+from sandbox.environments.places import writing
 from sandbox.environments.progress import OnProgress, Progress
 from sandbox.environments.questions import Resolution
 from sandbox.environments.skeleton import make_skeleton, site_folder
 from sandbox.environments.stock import Stock, StoredFile, list_digest, take_stock
 from sandbox.environments.store import CONTENT, Store, StoredEnvironment
-from sandbox.environments.trees import Linked, TreeReport, adopt_tree, link_tree, load_tree, publish_tree
+from sandbox.environments.trees import Linked, TreeCaps, TreeReport, adopt_tree, link_tree, load_tree, publish_tree
 from sandbox.environments.wheels import fetch_wheels
 from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
 from sandbox.errors import BuildFailed
@@ -94,7 +95,8 @@ def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
 
 
 def _make_skeleton(plan: Plan, building: BuildingFolder, store: Store) -> None:
-    make_skeleton(plan.interpreter, kept_in=store.root / "skeletons", folder=building.folder / CONTENT)
+    with writing(f"the environment {plan.key[:12]}"):
+        make_skeleton(plan.interpreter, kept_in=store.root / "skeletons", folder=building.folder / CONTENT)
 
 
 async def _make_trees(
@@ -125,9 +127,10 @@ def _fetch(
     origins = plan.resolution.origins
     wheels = fetch_wheels(missing, settings=plan.settings, origins=origins, store=store.wheels, on_progress=on_progress)
     shown = building.folder / "wheels"
-    shown.mkdir(mode=0o755)
-    for path in wheels.values():
-        os.link(path, shown / path.name)
+    with writing(f"the environment {plan.key[:12]}"):
+        shown.mkdir(mode=0o755)
+        for path in wheels.values():
+            os.link(path, shown / path.name)
     return wheels
 
 
@@ -175,9 +178,11 @@ def _adopt(
     plan: Plan, missing: Sequence[LockedPackage], unpacked: Path, wheels: Mapping[str, Path], store: Store
 ) -> dict[str, TreeReport]:
     """What the box left, verified and published; nothing that runs can reach it any more."""
-    made = {}
+    made, left = {}, plan.disk
     for package in missing:
-        report = adopt_tree(unpacked / package.name, wheel=package, archive=wheels[package.sha256])
+        caps = TreeCaps(bytes=left)
+        report = adopt_tree(unpacked / package.name, wheel=package, archive=wheels[package.sha256], caps=caps)
+        left = max(left - sum(file.size for file in report.files), 0)
         made[package.name] = publish_tree(store, report, plan.tree_key(package))
     return made
 
@@ -185,9 +190,10 @@ def _adopt(
 def _assemble(plan: Plan, trees: Mapping[str, TreeReport], building: BuildingFolder, store: Store) -> StoredEnvironment:
     """Only the skeleton is looked at: all that is linked is known, and read-only already."""
     content = building.folder / CONTENT
-    skeleton = take_stock(content)
     site, programs = content / site_folder(plan.interpreter), content / "bin"
-    linked = [link_tree(trees[package.name], site, programs) for package in plan.packages]
+    with writing(f"the environment {plan.key[:12]}"):
+        skeleton = take_stock(content)
+        linked = [link_tree(trees[package.name], site, programs) for package in plan.packages]
     stock = _joined(skeleton, linked, trees.values())
     closed = frozenset(file.path for each in linked for file in each.files)
     return store.publish(building, _manifest(plan, trees, stock), files=stock.files, closed=closed)
