@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Callable
 from functools import cache
@@ -31,6 +32,7 @@ from sandbox.wire.frames import Stream
 
 _SAID: Final = 16384
 _LOOK_S: Final = 0.5
+_KEPT_FREE: Final = 1 << 30
 _LOOKS_AT_MOST: Final = 4
 """How many times as long as a look took to wait before the next."""
 
@@ -70,11 +72,11 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
 
 async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | str:
     """Its end; or what it left too much of in its folder, which no control of the kernel counts."""
-    pause = _LOOK_S
+    pause, least_free = _LOOK_S, _least_free(job)
     try:
         while not (await asyncio.wait({watching}, timeout=pause))[0]:
             begun = time.monotonic()
-            excess = await asyncio.to_thread(_excess, job)
+            excess = await asyncio.to_thread(_excess, job, least_free)
             if excess is not None:
                 return excess
             pause = max(_LOOK_S, _LOOKS_AT_MOST * (time.monotonic() - begun))
@@ -85,10 +87,17 @@ async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | str
             await asyncio.wait({watching})
 
 
-def _excess(job: Job) -> str | None:
+def _least_free(job: Job) -> int:
+    """What must stay free on the disk that its folder is on: files without a name are seen nowhere else."""
+    return 0 if job.folder is None else min(_KEPT_FREE, shutil.disk_usage(job.folder).free // 2)
+
+
+def _excess(job: Job, least_free: int) -> str | None:
     """What is too much below its folder, if anything, about: it changes while it is looked at."""
     if job.folder is None or job.disk is None:
         return None
+    if shutil.disk_usage(job.folder).free < least_free:
+        return f"limit (disk): less than {format_bytes(least_free)} is free on the disk that it writes to"
     most_files, size, count, hidden = job.policy.limits.inodes, 0, 0, _Hidden()
     for parent, folders, names in os.walk(job.folder, onerror=hidden):
         count += len(folders) + len(names)

@@ -27,12 +27,16 @@ def job(tmp_path: Path) -> Job:
 
 def test_what_is_within_bounds_is_no_excess(job: Job, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 1000)
-    assert _excess(job) is None
+    assert _excess(job, 0) is None
 
 
 def test_too_many_bytes_are_an_excess(job: Job, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 2 * MOST_BYTES)
-    assert "disk" in str(_excess(job))
+    assert "disk" in str(_excess(job, 0))
+
+
+def test_a_disk_that_runs_full_is_an_excess_whatever_is_seen_in_the_folder(job: Job) -> None:
+    assert "free" in str(_excess(job, 1 << 60))
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
@@ -40,4 +44,4 @@ def test_too_many_files_and_folders_are_an_excess_though_they_are_empty(make: ob
     assert callable(make)
     for number in range(MOST_FILES + 1):
         make(tmp_path / str(number))
-    assert "inodes" in str(_excess(job))
+    assert "inodes" in str(_excess(job, 0))
