@@ -21,6 +21,7 @@ import json
 import os
 import sys
 
+import call_pipes as pipes
 import failure
 import values
 
@@ -41,7 +42,7 @@ _REHEARSAL: dict[str, Any] = {
     "entry": "rehearse",
     "arguments": {"text": "x"},
     "positional": [],
-    "environment": {},
+    "environment": {"SANDBOX_REHEARSAL": "1"},
     "value_limit": 4096,
 }
 
@@ -55,11 +56,7 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     reply = _outcome(request, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
-    for stream in (*streams, vars(sys).get("stdout"), vars(sys).get("stderr")):
-        try:
-            stream.flush()
-        except BaseException:
-            continue
+    _flush(*streams, vars(sys).get("stdout"), vars(sys).get("stderr"))
     _send(reply, descriptor)
     os._exit(1 if reply.get("kind") == "exited" else 0)
 
@@ -67,8 +64,13 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
 def rehearse() -> None:
     """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then. Where
     nothing can be written, what an exception takes is rehearsed instead."""
-    request = json.loads(json.dumps(_REHEARSAL))
+    _, request = pipes.rehearse(_REHEARSAL)
+    _enter_environment(request["environment"])
+    _reseed()
     _encoded(_outcome(request, _FIRST_OF_TOOL))
+    _flush(sys.stdout, sys.stderr)
+    for name in request["environment"]:
+        del os.environ[name]
     sys.modules.pop("rehearse", None)
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache.clear()
@@ -93,7 +95,8 @@ def open_streams() -> None:
 
 def _enter_environment(environment: dict[str, str]) -> None:
     """Add this call's variables to those that every call of the box has, which the zygote set."""
-    os.environ.update(environment)
+    for name, text in environment.items():  # `update` asks for their kinds first, which writes to many more pages
+        os.environ[name] = text
     count = os.environ.get("PYTHON_CPU_COUNT")
     if count:
         os.cpu_count = lambda: int(count)
@@ -197,6 +200,14 @@ def _exited(stop: SystemExit) -> dict[str, Any]:
     except BaseException:  # what it says of itself is the tool's
         pass
     return {"kind": "exited", "code": 1}
+
+
+def _flush(*streams: Any) -> None:
+    for stream in streams:
+        try:
+            stream.flush()
+        except BaseException:
+            continue
 
 
 def _send(reply: dict[str, Any], descriptor: int) -> None:
