@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
@@ -104,7 +104,7 @@ class _Call:
 
 
 class _NeverStarted(Exception):
-    """The box died while the call was still on its way to it."""
+    """The box, or the child in it, died while the call was still on its way."""
 
 
 class Engine:
@@ -127,7 +127,7 @@ class Engine:
 
     async def run(self, spec: CallSpec, on_output: OnOutput | None = None) -> Outcome:
         """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on."""
-        async with self._under_way():
+        with self._under_way():
             call = self._read(spec)
             binding = bind(call.tool, spec.args)
             problems = _problems(binding, call.policy.limits)
@@ -139,7 +139,7 @@ class Engine:
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a warm box for such calls ready."""
-        async with self._under_way():
+        with self._under_way():
             call = self._read(spec)
             await self._as_walled_as_can_be(call, lambda: self._warm_up(call))
 
@@ -158,8 +158,8 @@ class Engine:
         await self._pool.close()
         await self._backend.close()
 
-    @asynccontextmanager
-    async def _under_way(self) -> AsyncIterator[None]:
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
         """Known to `close` while it runs; a call that `close` cut off learns why."""
         self._refuse_when_closed()
         task = asyncio.current_task()
@@ -249,7 +249,7 @@ async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput |
     fault = loan.warm.conversation.fault
     if fault is not None and watcher.call.started is None:
         raise missing_walls([fault.layer], policy=call.policy, reason=fault.reason)
-    if ending.was_lost and watcher.call.started is None and ending.stopped_for is None:
+    if watcher.call.started is None and ending.stopped_for is None:
         raise _NeverStarted(_last_seen(loan.warm))
     verdict = judge(ending)
     size = len(ending.value)
@@ -258,9 +258,9 @@ async def _run_in(loan: Loan, call: _Call, request: bytes, on_output: OnOutput |
 
 
 def _last_seen(warm: WarmBox) -> str:
-    """Why a box is gone, with what its runner last wrote."""
-    said = warm.box.last_words()
-    return f"{warm.conversation.loss}; its runner said: {said[-500:]}" if said else str(warm.conversation.loss)
+    """Why a box, or its child for a call, is gone, with what its runner last wrote."""
+    reason, said = warm.conversation.loss or "the process that waited for the call died", warm.box.last_words()
+    return f"{reason}; its runner said: {said[-500:]}" if said else str(reason)
 
 
 def _box_policy(granted: Policy, policy: Policy) -> Policy:

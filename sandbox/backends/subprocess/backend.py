@@ -75,6 +75,7 @@ class SubprocessBackend(Backend):
                 "box": box_walls(plan, tree, caller=caller, user=user, doors=doors, again=again),
                 "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
                 "slots": group is not None,
+                "lines": True,
             },
             group=group,
             limits=plan.policy.limits,
