@@ -381,7 +381,7 @@ async def test_a_box_that_never_says_hello_is_given_up(world: World) -> None:
         return world.backend.boxes[-1]
 
     world.backend.open = open_silent  # type: ignore[method-assign]
-    with pytest.raises(BoxLost, match="did not open within 60 s"):
+    with pytest.raises(BoxLost, match="did not open within 30 s"):
         await world.lend_once()
     assert world.open_boxes == 0
 
