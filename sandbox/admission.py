@@ -9,8 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+
+
+class Turn:
+    """One caller's turn, for the time of an `async with`."""
+
+    __slots__ = ("_admission", "_tenant")
+
+    def __init__(self, admission: Admission, tenant: str) -> None:
+        self._admission = admission
+        self._tenant = tenant
+
+    async def __aenter__(self) -> None:
+        await self._admission.enter(self._tenant)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._admission.leave()
 
 
 class Admission:
@@ -25,16 +39,12 @@ class Admission:
         """How many callers wait."""
         return sum(len(line) for line in self._lines.values())
 
-    @asynccontextmanager
-    async def turn(self, tenant: str) -> AsyncIterator[None]:
+    def turn(self, tenant: str) -> Turn:
         """Wait for a turn, and give it back at the end."""
-        await self._enter(tenant)
-        try:
-            yield
-        finally:
-            self._leave()
+        return Turn(self, tenant)
 
-    async def _enter(self, tenant: str) -> None:
+    async def enter(self, tenant: str) -> None:
+        """Wait for a turn."""
         if self._free > 0 and not self._lines:
             self._free -= 1
             return
@@ -44,12 +54,12 @@ class Admission:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._leave()
+                self.leave()
             else:
                 self._give_up(tenant, place)
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Hand the turn to the next in line, or keep it free."""
         while self._lines:
             tenant, line = self._lines.popitem(last=False)

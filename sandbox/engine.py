@@ -13,8 +13,8 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -70,7 +70,7 @@ class Settings:
 
 
 class _NeverStarted(Exception):
-    """The box died while the call was still on its way to it."""
+    """The box, or the child in it, died while the call was still on its way."""
 
 
 class Engine:
@@ -95,7 +95,7 @@ class Engine:
 
     async def run(self, spec: CallSpec, on_output: OnOutput | None = None) -> Outcome:
         """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on."""
-        async with self._under_way():
+        with self._under_way():
             call = self._read(spec)
             binding = bind(call.tool, spec.args)
             problems = argument_problems(binding, call.policy.limits)
@@ -108,18 +108,18 @@ class Engine:
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a warm box for such calls ready."""
-        async with self._under_way():
+        with self._under_way():
             call = await self._equipped(self._read(spec))
             await self._as_walled_as_can_be(call, lambda: self._warm_up(call))
 
     async def lock(self, spec: EnvironmentSpec, *, refresh: bool = False) -> Lock:
         """What the requirements come to; asked of the indexes again with `refresh`."""
-        async with self._under_way():
+        with self._under_way():
             return (await self.provider.lock(self._needs(spec), refresh=refresh)).lock
 
     async def build(self, spec: EnvironmentSpec, *, lock: Lock | None = None) -> Environment:
         """Have the environment in the store: of the requirements, or of a lock that they came to before."""
-        async with self._under_way():
+        with self._under_way():
             return await self.provider.provide(self._needs(spec), lock=lock)
 
     def _needs(self, spec: EnvironmentSpec) -> Needs:
@@ -144,8 +144,8 @@ class Engine:
         if self._provider is not None:
             self._provider.close()
 
-    @asynccontextmanager
-    async def _under_way(self) -> AsyncIterator[None]:
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
         """Known to `close` while it runs; a call that `close` cut off learns why."""
         self._refuse_when_closed()
         task = asyncio.current_task()
@@ -262,7 +262,7 @@ async def _run_in(loan: Loan, call: Prepared, request: bytes, on_output: OnOutpu
     fault = loan.warm.conversation.fault
     if fault is not None and watcher.call.started is None:
         raise missing_walls([fault.layer], policy=call.policy, reason=fault.reason)
-    if ending.was_lost and watcher.call.started is None and ending.stopped_for is None:
+    if watcher.call.started is None and ending.stopped_for is None:
         raise _NeverStarted(_last_seen(loan.warm))
     verdict = judge(ending)
     size = len(ending.value)
@@ -284,9 +284,9 @@ def _needs(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Polic
 
 
 def _last_seen(warm: WarmBox) -> str:
-    """Why a box is gone, with what its runner last wrote."""
-    said = warm.box.last_words()
-    return f"{warm.conversation.loss}; its runner said: {said[-500:]}" if said else str(warm.conversation.loss)
+    """Why a box, or its child for a call, is gone, with what its runner last wrote."""
+    reason, said = warm.conversation.loss or "the process that waited for the call died", warm.box.last_words()
+    return f"{reason}; its runner said: {said[-500:]}" if said else str(reason)
 
 
 def _box_policy(granted: Policy, policy: Policy) -> Policy:

@@ -19,8 +19,9 @@ from sandbox.backends.remedies import missing_walls, refuse_weaker
 from sandbox.errors import BoxLost, EngineClosed
 from sandbox.outcome import Receipt
 from sandbox.policy import Policy, ReuseMode
-from sandbox.wire.conversation import Conversation, RunningCall, WallFault
+from sandbox.wire.conversation import Conversation, WallFault
 from sandbox.wire.messages import Hello
+from sandbox.wire.running_call import RunningCall
 
 _SPARE_SLOTS: Final = 2
 _WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
@@ -159,6 +160,7 @@ class Pool:
             self.retire(warm)
         else:
             warm.ensure_slots()
+            warm.conversation.supply_lines()
 
     def retire(self, warm: WarmBox) -> None:
         """Lend it no more; it is closed as soon as nobody uses it."""

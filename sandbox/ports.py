@@ -1,14 +1,14 @@
 """What the parts of a call ask of each other across a box, so that none of them needs to know the other.
 
-A backend's box is a `Carrier`; the conversation that runs over it is its `Receiver`; a `Slot` is lent by the box, lent
-on by the conversation, and read by whoever watches the call.
+A backend's box is a `Carrier`; the conversation that runs over it is its `Receiver`. A `Slot` is lent by the box, lent
+on by the conversation, and read by whoever watches the call. A `Line` is the box's too, and the conversation uses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 class Receiver(Protocol):
@@ -21,6 +21,49 @@ class Receiver(Protocol):
         """No more bytes will come."""
 
 
+OutputName = Literal["stdout", "stderr"]
+OnOutput = Callable[[OutputName, bytes], None]
+
+
+class Line(Protocol):
+    """Four pipes that lead straight to one call's process: request, stdout, stderr and value. Used for one call."""
+
+    @property
+    def id(self) -> int:
+        """Its number in its box."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be called; not when nobody is there any more, or was heard before it was called."""
+
+    def far_ends(self) -> Sequence[int]:
+        """The process's ends in that order, to be given away; whoever gets them closes them."""
+
+    def attend(self) -> None:
+        """A process is there now: notice when it goes."""
+
+    def call(self, request: bytes, *, on_output: OnOutput, on_reply: Callable[[bytes], None]) -> bool:
+        """Send the request, and hand over what comes, on the event loop; False when nobody is there."""
+
+    def pause(self) -> None:
+        """Leave what is printed where it is."""
+
+    def resume(self) -> None:
+        """Hand it over again."""
+
+    def empty_outputs(self) -> None:
+        """Hand over now what was printed; no more than a pipe holds, however fast the tool goes on."""
+
+    def empty(self) -> None:
+        """Hand over now all that the pipes still hold; the same is the bound."""
+
+    def take_back(self) -> bool:
+        """Whether the process did not get its whole request, and never will: then it has not started."""
+
+    def hang_up(self) -> None:
+        """Close it. A process that waits for its call ends."""
+
+
 class Carrier(Protocol):
     """The part of a box that carries bytes."""
 
@@ -29,6 +72,9 @@ class Carrier(Protocol):
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
         """Queue `data`; does not wait, and drops it when the box is gone. Closes the descriptors once they are sent."""
+
+    def open_line(self) -> Line | None:
+        """A new line, whose far ends can be sent; None where this box, or this host now, has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ is a control group's folder that goes when the box goes. Standard library only, 
     engine → runner   open                        once, first: the walls, what to preload, what is installed
                       call, CHUNK request…        one call; kill, grant (more output wanted)
                       slots, release, preload     control groups to put calls into; modules worth importing ahead
+                      lines                       pipes of the engine's own, each for one child forked ahead
     runner → engine   hello | fault               the box is up and this is what it is, or which wall failed
                       started, CHUNK walls        a child has the call; the walls as measured around it
                       CHUNK stdout|stderr|value   as they come
                       returned                    its reply is whole; what it printed before has been sent
                       ended                       how the call's process ended, and what it used
+                      ready, surplus, gone        of the child on a line: it can be called; it need not be; it is dead
 
 When the channel closes, everything here dies. Nothing said on it is a fact to the engine, which measures for itself:
 code that was preloaded shares this process and could say anything. Foreign code never has the channel: the tool runs in

@@ -21,6 +21,7 @@ import json
 import os
 import sys
 
+import call_pipes as pipes
 import failure
 import values
 
@@ -41,7 +42,7 @@ _REHEARSAL: dict[str, Any] = {
     "entry": "rehearse",
     "arguments": {"text": "x"},
     "positional": [],
-    "environment": {},
+    "environment": {"SANDBOX_REHEARSAL": "1"},
     "value_limit": 4096,
 }
 _FAILING_REHEARSAL = dict(_REHEARSAL, entry="missing")
@@ -56,11 +57,7 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     reply = _outcome(request, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
-    for stream in (*streams, vars(sys).get("stdout"), vars(sys).get("stderr")):
-        try:
-            stream.flush()
-        except BaseException:
-            continue
+    _flush(*streams, vars(sys).get("stdout"), vars(sys).get("stderr"))
     _send(reply, descriptor)
     os._exit(1 if reply.get("kind") == "exited" else 0)
 
@@ -76,11 +73,14 @@ def rehearse_failure() -> None:
 
 
 def _rehearse(rehearsal: dict[str, Any]) -> None:
-    _enter_environment(dict(os.environ))
+    _, request = pipes.rehearse(rehearsal)
+    _enter_environment(request["environment"])
     _reseed()
-    request = json.loads(json.dumps(rehearsal))
     name = _module_name(request["filename"])
     _encoded(_outcome(request, _FIRST_OF_TOOL))
+    _flush(sys.stdout, sys.stderr)
+    for variable in request["environment"]:
+        del os.environ[variable]
     del sys.modules[name]
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache.clear()
@@ -211,6 +211,14 @@ def _exited(stop: SystemExit) -> dict[str, Any]:
     except BaseException:  # what it says of itself is the tool's
         pass
     return {"kind": "exited", "code": 1}
+
+
+def _flush(*streams: Any) -> None:
+    for stream in streams:
+        try:
+            stream.flush()
+        except BaseException:
+            continue
 
 
 def _send(reply: dict[str, Any], descriptor: int) -> None:

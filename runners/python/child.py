@@ -1,7 +1,7 @@
-"""A child of the zygote: the guard of one call, the five pipes that lead to it, and what is known of it so far.
+"""A child of the zygote: the guard of one call, the pipes that lead to it, and what is known of it so far.
 
-What is said on the pipes is told in call_pipes.py. Only handing on a request waits, and only for
-a child that has nothing else to do than to read it.
+What is said on the pipes is told in call_pipes.py. For a child on a line (see lines.py) only the guard's ends here.
+Handing on a request is all that waits, and only for a child that has nothing else to do than to read it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from lines import Line
+
 _HEAD = 4
 _READ_SIZE = 1 << 12
+_STATUS_ONLY = (1,)
+_ALL_PIPES = (-1, 1, 1, 1, *_STATUS_ONLY)
+"""The way of each pipe: -1 leads to the child."""
 
 
 class Child:
@@ -37,7 +42,9 @@ class Child:
         "credit",
         "has_ended",
         "home",
+        "is_ready",
         "killed_by",
+        "line",
         "outputs",
         "pid",
         "request",
@@ -48,13 +55,17 @@ class Child:
         "walls",
     )
 
-    def __init__(self, pid: int, ends: Sequence[int], *, slot: int | None, home: str | None, ahead: bool) -> None:
+    def __init__(self, pid: int, status: int, *, slot: int | None, home: str | None, ahead: bool) -> None:
         self.pid = pid
+        self.status = status
         self.slot = slot
         self.home = home
         self.ahead = ahead
-        self.request, stdout, stderr, self.value, self.status = ends
-        self.outputs = ((stdout, frames.STDOUT), (stderr, frames.STDERR))
+        self.line: int | None = None
+        self.is_ready = False
+        self.request: int | None = None
+        self.outputs: tuple[tuple[int, int], ...] = ()
+        self.value: int | None = None
         self.call: int | None = None
         self.credit = 0
         self.cpu: int | None = None
@@ -67,6 +78,12 @@ class Child:
         self._head = b""
         self._replied = 0
 
+    def lead(self, request: int, stdout: int, stderr: int, value: int) -> None:
+        """Its pipes end here, not at the engine."""
+        self.request = request
+        self.outputs = ((stdout, frames.STDOUT), (stderr, frames.STDERR))
+        self.value = value
+
     def put(self, data: bytes) -> None:
         """Keep a part of the request, to be handed on with the next."""
         self._requests.append(data)
@@ -74,6 +91,7 @@ class Child:
     def push(self, data: memoryview) -> None:
         """Hand on what was put before, and then `data`, all of it. A child that is there reads it at once; one that is
         not any more is no concern of this."""
+        assert self.request is not None
         rest = [*(memoryview(part) for part in self._requests), data]
         self._requests.clear()
         try:
@@ -104,16 +122,22 @@ class Child:
 
     def descriptors(self) -> tuple[int, ...]:
         """All that is open for this child."""
-        return (self.request, *(descriptor for descriptor, _ in self.outputs), self.value, self.status)
+        led = (self.request, *(descriptor for descriptor, _ in self.outputs), self.value, self.status)
+        return tuple(descriptor for descriptor in led if descriptor is not None)
 
 
-def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead: bool) -> Child:
-    """Fork a child behind the walls of `plan`; OSError when the kernel has no process or descriptors for it."""
+def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead: bool, line: Line | None) -> Child:
+    """Fork a child behind the walls of `plan`, on that line if there is one; OSError when the kernel has no process or
+    descriptors for it."""
     ours: list[int] = []
+    brought: list[int] = list(line.ends) if line else []
     home = workplace.choose(plan)
     call_walls.prepare(plan)
+    handed = plan["handed"]
     try:
-        for direction, number in zip((-1, 1, 1, 1, 1), plan["handed"]):
+        for number in handed[: len(brought)]:
+            pipes.hand(brought.pop(0), number)
+        for direction, number in zip(_STATUS_ONLY, handed[-1:]) if line else zip(_ALL_PIPES, handed):
             near, far = os.pipe()[::direction]
             ours.append(near)
             pipes.hand(far, number)
@@ -123,8 +147,14 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
         _close_all(ours)
         raise
     finally:
-        pipes.take_back(plan["handed"])
-    return Child(pid, ours, slot=slot, home=home, ahead=ahead)
+        _close_all(brought)
+        pipes.take_back(handed)
+    child = Child(pid, ours.pop(), slot=slot, home=home, ahead=ahead)
+    if line:
+        child.line = line.id
+    else:
+        child.lead(*ours)
+    return child
 
 
 def _read(descriptor: int) -> bytes | None:

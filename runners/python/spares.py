@@ -52,16 +52,28 @@ class Spares:
 
     def take(self) -> Child | None:
         """The one that has waited longest; a call that finds none is noted."""
-        if self._children:
-            return self._children.popleft()
+        return self._children.popleft() if self._children else self.miss()
+
+    def miss(self) -> Child | None:
+        """A call found none, and gets none."""
         self._wanted = min(self._wanted + 1, self._most)
         self._last_change = time.monotonic()
         return None
 
+    def release(self, child: Child) -> None:
+        """It is not ours any more, if it still was: it has a call."""
+        if child in self._children:
+            self._children.remove(child)
+
     def lose(self, child: Child) -> None:
-        """It ended, or spoke, before it had a call."""
-        self._children.remove(child)
-        self._lost += 1
+        """It ended, or spoke, before it had a call; one that was not wanted any more may."""
+        if child in self._children:
+            self._children.remove(child)
+            self._lost += 1
+
+    def forgive(self) -> None:
+        """One that was lost had a call after all."""
+        self._lost = max(self._lost - 1, 0)
 
     def unwanted(self) -> list[Child]:
         """After a quiet time, those that are too many now; not ours any more."""

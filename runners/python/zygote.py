@@ -6,10 +6,11 @@ child.py); the zygote moves their bytes to and from the channel and looks into n
 therefore speak for itself only.
 
 Children are forked ahead while there is nothing else to do: already walled, their pages touched by a dry run, each used
-for one call and then gone (see spares.py).
+for one call and then gone (see spares.py). Where the engine can hand descriptors over, these have a *line* to it that
+does not lead through here (see lines.py).
 
-The engine limits how much of a call's output may be under way (`grant`): past that its pipes are left alone, so that a
-fast tool waits for a slow reader and nothing grows. Writing to the channel blocks: the engine always reads.
+The engine limits how much of a call's output may be under way (`grant`, see relay.py), so that a fast tool waits for a
+slow reader and nothing grows. Writing to the channel blocks: the engine always reads.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ import shelter
 import walls
 import workplace
 from call import open_streams
+from lines import FAR_ENDS, Line, Lines
 from loop import Loop
 from outlet import Outlet
 from preloading import preload, rehearse
+from relay import Relay
 from slots import Slots
 from spares import QUIET_S, Spares
 from watch import Watch
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
     from channel import Channel
     from child import Child
 
-_DRAIN_S = 0.1
 _READ_SIZE = 1 << 12
 _YOUNG_CALL_S = 0.003
 _CANNOT_FORK = 71
@@ -71,7 +73,9 @@ class Zygote:
         self._outlet = Outlet(channel)
         self._descriptors: list[int] = []
         self._loop = Loop()
+        self._relay = Relay(self._loop, self._outlet, on_early_word=self._discard_spare)
         self._slots = Slots(are_needed=plan["slots"])
+        self._lines = Lines(are_used=plan.get("lines", False))
         self._watch = Watch(plan["call"]["watch"])
         self._calls: dict[int, Child] = {}
         self._queue: dict[int, _Waiting] = {}
@@ -82,6 +86,7 @@ class Zygote:
         self._on_message = {
             "call": self._take_call,
             "grant": self._take_grant,
+            "lines": self._take_lines,
             "kill": self._take_kill,
             "preload": self._take_preload,
             "slots": self._take_slots,
@@ -123,13 +128,13 @@ class Zygote:
         return QUIET_S if self._spares.may_become_fewer else None
 
     def _wants_spare(self) -> bool:
-        return self._spares.are_too_few and self._slots.has_room
+        return self._spares.are_too_few and self._slots.has_room and self._lines.has_room
 
     def _use_idle_time(self) -> None:
         if not self._has_rehearsed:
             self._has_rehearsed = next(self._rehearsal, True)
         elif self._wants_spare():
-            self._spares.add(self._fork(ahead=True))
+            self._fork_ahead()
         else:
             for child in self._spares.unwanted():
                 self._discard(child)
@@ -153,11 +158,25 @@ class Zygote:
                 self._on_message[content["type"]](content)
 
     def _take_call(self, said: dict[str, Any]) -> None:
+        if said.get("line") is not None:
+            self._take_call_on_line(said)
+            return
         child = self._next_child()
         if child is None:
             self._queue[said["id"]] = _Waiting(said)
         else:
             self._assign(child, said)
+
+    def _take_call_on_line(self, said: dict[str, Any]) -> None:
+        """The engine has sent it to the child already. One that ended before we heard of its call has been reported."""
+        child = self._lines.take_off(said["line"])
+        if child is None:
+            self._spares.forgive()
+            return
+        self._spares.release(child)
+        child.call = said["id"]
+        child.cpu = said["limits"].get("cpu")
+        self._calls[said["id"]] = child
 
     def _take_request(self, id: int, data: memoryview) -> None:
         if id in self._calls:
@@ -166,13 +185,8 @@ class Zygote:
             self._queue[id].requests.append(shelter.keep(data))
 
     def _take_grant(self, said: dict[str, Any]) -> None:
-        child = self._calls.get(said["id"])
-        if child is None:
-            return
-        was_paused = child.credit <= 0
-        child.credit += said["bytes"]
-        if was_paused and child.credit > 0:
-            self._resume(child)
+        if said["id"] in self._calls:
+            self._relay.grant(self._calls[said["id"]], said["bytes"])
 
     def _take_kill(self, said: dict[str, Any]) -> None:
         id = said["id"]
@@ -194,6 +208,11 @@ class Zygote:
             del self._descriptors[:count]
         self._serve_queue()
 
+    def _take_lines(self, said: dict[str, Any]) -> None:
+        for line in said["lines"]:
+            self._lines.add(Line(line, self._descriptors[:FAR_ENDS]))
+            del self._descriptors[:FAR_ENDS]
+
     def _take_release(self, said: dict[str, Any]) -> None:
         self._slots.release(said["slot"], retire=said["retire"])
         self._serve_queue()
@@ -201,8 +220,9 @@ class Zygote:
     # From a call to its child
 
     def _next_child(self) -> Child | None:
-        spare = self._spares.take()
-        return self._fork(ahead=False) if spare is None and self._slots.has_room else spare
+        """A spare, or one that is forked now. Those on lines are the engine's to call: it had none left."""
+        spare = self._spares.miss() if self._lines.are_used else self._spares.take()
+        return self._fork() if spare is None and self._slots.has_room else spare
 
     def _serve_queue(self) -> None:
         while self._queue and (self._spares or self._slots.has_room):
@@ -215,10 +235,16 @@ class Zygote:
             for data in waiting.requests:
                 child.push(data)
 
-    def _fork(self, *, ahead: bool) -> Child:
+    def _fork_ahead(self) -> None:
+        child = self._fork(ahead=True, line=self._lines.take())
+        self._spares.add(child)
+        self._lines.put_on(child)
+
+    def _fork(self, *, ahead: bool = False, line: Line | None = None) -> Child:
         slot = self._slots.take()
+        doors = self._slots.doors(slot)
         try:
-            child = children.fork(self._plan["call"], slot=slot, doors=self._slots.doors(slot), ahead=ahead)
+            child = children.fork(self._plan["call"], slot=slot, doors=doors, ahead=ahead, line=line)
         except OSError as error:
             self._outlet.say(walls.fault(self._plan["call"]["namespaces"], error))
             self._flush()
@@ -237,60 +263,9 @@ class Zygote:
         )
         if child.walls is not None:
             self._outlet.say(frames.chunk(said["id"], frames.WALLS, child.walls), urgent=False)
-        self._attend(child)
+        self._relay.attend(child)
 
-    # A call's bytes
-
-    def _attend(self, child: Child) -> None:
-        """Wait for what it will say."""
-        self._resume(child)
-        if not self._loop.waits_for(child.value):
-            self._carry(child, child.value, frames.VALUE)
-
-    def _resume(self, child: Child) -> None:
-        for descriptor, stream in child.outputs:
-            if not self._loop.waits_for(descriptor):
-                self._carry(child, descriptor, stream)
-
-    def _carry(self, child: Child, descriptor: int, stream: int) -> None:
-        self._loop.on_readable(descriptor, lambda: self._forward(child, descriptor, stream))
-
-    def _forward(self, child: Child, descriptor: int, stream: int) -> None:
-        data = self._outlet.read(descriptor)
-        if data is None:
-            return
-        if not data:
-            self._loop.forget(descriptor)
-        elif child.call is None:
-            self._discard_spare(child)
-        elif stream == frames.VALUE:
-            self._pass_reply_on(child, child.call, data)
-        else:
-            self._pass_output_on(child, child.call, stream, data)
-
-    def _pass_output_on(self, child: Child, call: int, stream: int, data: memoryview) -> None:
-        self._outlet.carry(call, stream, data)
-        child.credit -= len(data)
-        if child.credit <= 0:
-            for paused, _ in child.outputs:
-                self._loop.forget(paused)
-
-    def _pass_reply_on(self, child: Child, call: int, data: memoryview) -> None:
-        """What was printed before the reply was whole goes first."""
-        is_whole = child.completes_reply(data)
-        self._outlet.carry(call, frames.VALUE, data)
-        if is_whole:
-            for descriptor, stream in child.outputs:
-                self._drain(call, descriptor, stream)
-            self._outlet.say(frames.message("returned", id=call, cpu_before=child.spent or 0.0))
-
-    def _drain(self, call: int, descriptor: int, stream: int) -> None:
-        """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
-        deadline = time.monotonic() + _DRAIN_S
-        data = self._outlet.read(descriptor)
-        while data:
-            self._outlet.carry(call, stream, data)
-            data = self._outlet.read(descriptor) if time.monotonic() < deadline else None
+    # What a guard says
 
     def _hear_guard(self, child: Child) -> None:
         """The guard's records: the walls it measured, what it took so far, how the tool ended; then its silence."""
@@ -302,25 +277,38 @@ class Zygote:
                     self._outlet.say(frames.chunk(child.call, frames.WALLS, record))
             elif child.spent is None:
                 child.spent = guard.read_spent(record)
-                self._attend(child)
+                self._take_note_of(child)
             else:
                 self._end(child, record)
                 return
         if is_silent:
             self._end(child, None)
 
+    def _take_note_of(self, child: Child) -> None:
+        """It has got as far as it does without a call."""
+        if child.line is None:
+            self._relay.attend(child)
+            return
+        child.is_ready = True
+        walls = (child.walls or b"").decode("ascii", "replace")
+        self._outlet.say(frames.message("ready", line=child.line, slot=child.slot, cpu_before=child.spent, walls=walls))
+
     def _end(self, child: Child, record: bytes | None) -> None:
         """Everything of the call is dead: pass on what its pipes still hold, then say how it ended."""
         if child.call is None:
             self._spares.lose(child)
+        if child.call is None and not child.is_ready:
             self._let_die(child)
             return
-        for descriptor, stream in (*child.outputs, (child.value, frames.VALUE)):
-            self._drain(child.call, descriptor, stream)
-        del self._calls[child.call]
+        if child.call is not None:
+            self._relay.empty(child, child.call)
+            del self._calls[child.call]
         self._slots.hold(child.slot)
         fields = guard.read_end(record) if record else guard.end_without_record(self._wait(child))
-        self._send_ended(child.call, fields, killed_by=child.killed_by)
+        if child.call is None:
+            self._send_gone(child, fields)
+        else:
+            self._send_ended(child.call, fields, killed_by=child.killed_by)
         self._let_die(child)
 
     def _wait(self, child: Child) -> tuple[int, struct_rusage]:
@@ -340,7 +328,10 @@ class Zygote:
         guard.kill(child.pid, self._plan["call"])
 
     def _discard(self, child: Child) -> None:
-        """A spare that is not wanted any more."""
+        """A spare that is not wanted any more; one that the engine may be calling just now is for it to dismiss."""
+        if child.is_ready:
+            self._outlet.say(frames.message("surplus", line=child.line))
+            return
         self._kill(child, None)
         self._let_die(child)
 
@@ -351,6 +342,8 @@ class Zygote:
 
     def _let_die(self, child: Child) -> None:
         """Close what leads to a child; its slot is free when it is reaped."""
+        if child.call is None:
+            self._send_gone(child, guard.end_without_record(None))
         for descriptor in child.descriptors():
             self._loop.forget(descriptor)
             os.close(descriptor)
@@ -375,7 +368,8 @@ class Zygote:
 
     def _guards(self) -> set[int]:
         """The processes that we forked and did not reap."""
-        return {child.pid for child in (*self._calls.values(), *self._spares)} | set(self._dying)
+        known = (*self._calls.values(), *self._spares, *self._lines.children)
+        return {child.pid for child in known} | set(self._dying)
 
     def _leave(self) -> NoReturn:
         """Nobody listens any more. Where our end is not the end of all that we forked, it is told to go first."""
@@ -390,6 +384,11 @@ class Zygote:
 
     def _send_ended(self, id: int, fields: dict[str, Any], *, killed_by: str | None) -> None:
         self._outlet.say(frames.message("ended", id=id, killed_by=killed_by, **fields))
+
+    def _send_gone(self, child: Child, fields: dict[str, Any]) -> None:
+        """Once, of a child on a line; the engine may have called it, and we not have heard of that."""
+        if child.line is not None and self._lines.take_off(child.line):
+            self._outlet.say(frames.message("gone", line=child.line, killed_by=None, **fields))
 
     def _flush(self) -> None:
         try:

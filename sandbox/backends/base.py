@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
-from sandbox.ports import Receiver, Slot
+from sandbox.ports import Line, Receiver, Slot
 
 ENVIRONMENT: Final = "/environment"
 """Where every box shows what is installed for its interpreter, wherever the host keeps it."""
@@ -119,7 +119,7 @@ class Box(ABC):
     @property
     @abstractmethod
     def walls(self) -> Mapping[str, JsonValue]:
-        """What the runner is told to put up: the `box`, `call` and `slots` of its first message."""
+        """What the runner is told to put up: the `box`, `call`, `slots` and `lines` of its first message."""
 
     @abstractmethod
     def listen(self, receiver: Receiver) -> None:
@@ -132,6 +132,10 @@ class Box(ABC):
     @abstractmethod
     def add_slots(self, count: int) -> Sequence[Slot]:
         """New slots for calls; none where the backend does not meter calls one by one."""
+
+    def open_line(self) -> Line | None:
+        """A way to one call's process that does not lead through the runner; none where no descriptor can be sent."""
+        return None
 
     def last_words(self) -> str:
         """What its runner last wrote for people to read."""

@@ -22,9 +22,9 @@ from sandbox.outputs.capture import Capture
 from sandbox.policy import Excess, Policy
 from sandbox.pool import WarmBox
 from sandbox.ports import Reading
-from sandbox.wire.conversation import RunningCall
 from sandbox.wire.frames import Stream
 from sandbox.wire.messages import NO_END, Ended, ValueReply
+from sandbox.wire.running_call import RunningCall
 
 _GRACE_S: Final = 2.0
 _LINGER_S: Final = 0.25
@@ -74,6 +74,8 @@ class Watcher:
         self._begun = time.monotonic()
         self.call = self._warm.conversation.start(request, limits=limits, value_limit=value_limit, take=self._take)
         self.call.ended.add_done_callback(self._settle)
+        if self.call.slot is not None:
+            self.call.slot.read()  # while the tool runs: what is opened for it now is not waited for at the end
         self._after(self._policy.limits.wall, lambda: self._stop(Stop.TIMEOUT))
         self._after(self._policy.limits.cpu / self._policy.limits.cpus, self._check_cpu)
         return self.call

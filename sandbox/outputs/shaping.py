@@ -93,6 +93,8 @@ def shape_value(value: Json, *, budget: int) -> Shaped:
 
 def _json_text(value: Json) -> str:
     """Spaces are for eyes: in a long text few are shown, and writing it again with them takes ten times as long."""
+    if value is None or isinstance(value, int):
+        return json.dumps(value)
     fit, compact = portable_json(value)
     return compact.decode() if len(compact) > _LONG_BYTES else json.dumps(fit, ensure_ascii=False)
 

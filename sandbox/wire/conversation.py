@@ -10,28 +10,47 @@ takes them, so a call that prints faster than its caller reads waits in its own 
 empties them when a call ends, so it may go over by what pipes hold, and a box that goes over by more is ended.
 
 Slots (see `backends.base`) are lent to the runner ahead of need and come back, read and renewed, after each call.
+
+Where the box has lines (see `wire.lines`), a call whose child is there already is sent straight to it, and its bytes
+come straight back. The runner is told, because it watches over the child and reports its end; `started` and `returned`
+are then what is seen here. Pacing needs no words either: what is not wanted yet is not read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
-from sandbox.ports import Carrier, Slot
+from sandbox.ports import Carrier, OutputName, Slot
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
-from sandbox.wire.messages import NO_END, Ended, Fault, Hello, Returned, Started, parse_message
+from sandbox.wire.lines import Lines
+from sandbox.wire.messages import (
+    NO_END,
+    Ended,
+    Fault,
+    Gone,
+    Hello,
+    Ready,
+    Returned,
+    Said,
+    Started,
+    Surplus,
+    parse_message,
+)
+from sandbox.wire.running_call import RunningCall
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
-
+_STREAMS: Mapping[OutputName, Stream] = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
 
 Result = TypeVar("Result")
 
@@ -45,33 +64,6 @@ class WallFault(Exception):
         self.reason = reason
 
 
-@dataclass(slots=True, eq=False)
-class RunningCall:
-    """One call under way. `take` gets its output as it comes and returns how many bytes may follow for it."""
-
-    id: int
-    take: Callable[[Stream, bytes], int]
-    value_limit: int
-    ended: asyncio.Future[Ended]
-    told: asyncio.Future[None]
-    """Done when the reply is whole, or the call has ended without one."""
-    value: bytearray = field(default_factory=bytearray)
-    walls: bytearray = field(default_factory=bytearray)
-    started: Started | None = None
-    returned: Returned | None = None
-    slot: Slot | None = None
-    owed: int = 0
-    untaken: int = 0
-    was_killed: bool = False
-    was_lost: bool = False
-    value_overflowed: bool = False
-
-    @property
-    def has_told(self) -> bool:
-        """Whether all that it says of itself is there; an end without a word is that too."""
-        return self.returned is not None or self.ended.done()
-
-
 class Conversation:
     """One box's channel; made on, and used from, one event loop."""
 
@@ -82,6 +74,8 @@ class Conversation:
         self._calls: dict[int, RunningCall] = {}
         self._slots: dict[int, Slot] = {}
         self._taken_slots: set[int] = set()
+        self._lines = Lines(carrier)
+        self._on_lines: dict[int, RunningCall] = {}
         self._next_id = 1
         self.loss: BoxLost | None = None
         self.fault: WallFault | None = None
@@ -106,6 +100,7 @@ class Conversation:
         told = {"preload": list(preload), "environment": dict(environment or {}), "ahead": ahead}
         opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
         self._carrier.send(frames.pack_message(opening))
+        self._lines.want(ahead)
         return await self._hello
 
     def start(
@@ -118,10 +113,31 @@ class Conversation:
         call = RunningCall(self._next_id, take, value_limit, loop.create_future(), loop.create_future())
         self._next_id += 1
         self._calls[call.id] = call
-        said = frames.pack_message({"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)})
-        size = len(request).to_bytes(8, "big")
-        self._carrier.send(said + frames.pack_request(call.id, size + request))
+        said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
+        if self._call_on_a_line(call, request, limits=limits):
+            self._say(said | {"line": call.line and call.line.id})
+        else:
+            chunks = frames.pack_request(call.id, frames.pack_sized(request))
+            self._carrier.send(frames.pack_message(said) + chunks)
+        loop.call_soon(self.supply_lines)
         return call
+
+    def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> bool:
+        """Send the call to a child that waits for it; False when none does."""
+        assignment = frames.pack_sized(json.dumps(dict(limits)).encode())
+        child = self._lines.call(
+            assignment + frames.pack_sized(request),
+            on_output=partial(self._hear_output, call),
+            on_reply=partial(self._hear_reply, call),
+        )
+        if child is None:
+            return False
+        self._on_lines[child.line.id] = call
+        call.line, call.slot, call.cpu_before = child.line, child.slot, child.cpu_before
+        call.walls += child.walls
+        slot = None if child.slot is None else child.slot.id
+        call.started = Started(type="started", id=call.id, slot=slot, ahead=True)
+        return True
 
     def kill(self, call: RunningCall) -> None:
         """Kill the call's whole tree; its `ended` follows."""
@@ -130,8 +146,12 @@ class Conversation:
 
     def grant(self, call: RunningCall, amount: int) -> None:
         """Let that much more of the call's output come; told to the runner in steps worth a message."""
-        call.owed += amount
         call.untaken -= amount
+        if call.line is not None:
+            if call.untaken < CREDIT:
+                call.line.resume()
+            return
+        call.owed += amount
         if call.owed >= _GRANT_STEP and call.id in self._calls:
             self._say({"type": "grant", "id": call.id, "bytes": call.owed})
             call.owed = 0
@@ -147,6 +167,13 @@ class Conversation:
         doors = {slot.id: slot.open_doors() for slot in slots}
         said = {"type": "slots", "slots": [[id, len(opened)] for id, opened in doors.items()]}
         self._carrier.send(frames.pack_message(said), [door for opened in doors.values() for door in opened])
+
+    def supply_lines(self) -> None:
+        """Hand over as many lines as the box could use children ahead."""
+        lines = self._lines.open_missing() if self.loss is None else ()
+        if lines:
+            said = {"type": "lines", "lines": [line.id for line in lines]}
+            self._carrier.send(frames.pack_message(said), [end for line in lines for end in line.far_ends()])
 
     def give_back(self, call: RunningCall) -> bool:
         """The engine has read the call's slot: renew it. False when it had to be retired."""
@@ -192,13 +219,22 @@ class Conversation:
         if isinstance(frame, Chunk):
             self._take_chunk(frame)
             return
-        said = parse_message(frame)
+        self._take_message(parse_message(frame))
+
+    def _take_message(self, said: Said) -> None:
         if isinstance(said, Started):
             self._take_started(said)
         elif isinstance(said, Returned):
             self._take_returned(said)
         elif isinstance(said, Ended):
             self._take_ended(said)
+        elif isinstance(said, Ready):
+            self._lines.take_ready(said, None if said.slot is None else self._slot_of(said.slot))
+        elif isinstance(said, Surplus):
+            self._lines.dismiss(said.line)
+            self.supply_lines()
+        elif isinstance(said, Gone):
+            self._take_gone(said)
         elif isinstance(said, Fault):
             self._lose(WallFault(said.layer, said.reason))
         elif self._hello.done():
@@ -224,10 +260,25 @@ class Conversation:
 
     def _take_returned(self, said: Returned) -> None:
         call = self._calls.get(said.id)
-        if call is None or call.started is None or call.returned is not None:
+        if call is None or call.started is None or call.returned is not None or call.line is not None:
             raise ProtocolError(f"a box said returned of call {said.id}, which is not running")
+        self._note_returned(call, said)
+
+    def _note_returned(self, call: RunningCall, said: Returned) -> None:
         call.returned = said
         _finish(call.told, None)
+
+    def _take_gone(self, said: Gone) -> None:
+        """A short call may have ended before the runner heard of it."""
+        call = self._on_lines.get(said.line)
+        if call is not None:
+            self._note_end(call, Ended(type="ended", id=call.id, **said.model_dump(exclude={"type", "line"})))
+            return
+        slot = self._lines.lose(said.line)
+        if slot is not None:
+            self._taken_slots.discard(slot.id)
+            self._say({"type": "release", "slot": slot.id, "retire": False})
+        self.supply_lines()
 
     def _take_ended(self, said: Ended) -> None:
         call = self._calls.get(said.id)
@@ -235,14 +286,18 @@ class Conversation:
             raise ProtocolError(f"a box said ended of call {said.id}, which is not running")
         if call.started is None and not call.was_killed:
             raise ProtocolError(f"a box ended call {said.id}, which it had not started")
-        del self._calls[said.id]
+        self._note_end(call, said)
+
+    def _note_end(self, call: RunningCall, said: Ended) -> None:
+        self._leave_line(call)
+        del self._calls[call.id]
         _finish(call.ended, said)
         _finish(call.told, None)
 
     def _take_chunk(self, chunk: Chunk) -> None:
         call = self._calls.get(chunk.call)
-        if call is None or call.started is None:
-            raise ProtocolError(f"a box sent bytes of call {chunk.call}, which is not running")
+        if call is None or call.started is None or call.line is not None:
+            raise ProtocolError(f"a box sent bytes of call {chunk.call}, which is not running in its hands")
         if not chunk.data:
             raise ProtocolError("a box sent a chunk of no bytes")
         if chunk.stream is Stream.VALUE:
@@ -254,13 +309,14 @@ class Conversation:
         elif chunk.stream is Stream.REQUEST:
             raise ProtocolError("a box sent a request")
         else:
-            self._take_output(call, chunk)
+            untaken = call.untaken + len(chunk.data)
+            if untaken > _MOST_UNTAKEN:
+                raise ProtocolError(f"a box sent {untaken} bytes of output that nobody had asked for")
+            self._take_output(call, chunk.stream, chunk.data)
 
-    def _take_output(self, call: RunningCall, chunk: Chunk) -> None:
-        call.untaken += len(chunk.data)
-        if call.untaken > _MOST_UNTAKEN:
-            raise ProtocolError(f"a box sent {call.untaken} bytes of output that nobody had asked for")
-        self.grant(call, call.take(chunk.stream, chunk.data))
+    def _take_output(self, call: RunningCall, stream: Stream, data: bytes) -> None:
+        call.untaken += len(data)
+        self.grant(call, call.take(stream, data))
 
     def _take_value(self, call: RunningCall, data: bytes) -> None:
         room = call.value_limit - len(call.value)
@@ -268,6 +324,29 @@ class Conversation:
         if len(data) > room and not call.value_overflowed:
             call.value_overflowed = True
             self.kill(call)
+
+    # What comes on a line
+
+    def _hear_output(self, call: RunningCall, name: OutputName, data: bytes) -> None:
+        self._take_output(call, _STREAMS[name], data)
+        if call.line is not None and call.untaken >= CREDIT:
+            call.line.pause()
+
+    def _hear_reply(self, call: RunningCall, data: bytes) -> None:
+        """What was printed before the reply was whole goes first."""
+        self._take_value(call, data)
+        if call.line is not None and call.returned is None and call.has_whole_reply:
+            call.line.empty_outputs()
+            self._note_returned(call, Returned(type="returned", id=call.id, cpu_before=call.cpu_before))
+
+    def _leave_line(self, call: RunningCall) -> None:
+        """The call is over: its pipes hold all there is. One that never got all of its request never started."""
+        if call.line is not None:
+            call.line.empty()
+            if call.line.take_back():
+                call.started = None
+            call.line.hang_up()
+            self._on_lines.pop(call.line.id, None)
 
     def _say(self, message: Mapping[str, object]) -> None:
         if self.loss is None:
@@ -282,7 +361,9 @@ class Conversation:
         if not self._hello.done():
             self._hello.set_exception(reason)
             self._hello.exception()  # it may be that nobody waits for it yet
+        self._lines.close()
         for call in list(self._calls.values()):
+            self._leave_line(call)
             call.was_lost = True
             _finish(call.ended, NO_END)
             _finish(call.told, None)

@@ -27,6 +27,7 @@ MAX_CHUNK = 1 << 18
 _HEAD = struct.Struct(">IB")
 _CHUNK_HEAD = struct.Struct(">IBIB")
 _CHUNK = struct.Struct(">IB")
+_SIZE = struct.Struct(">Q")
 _MESSAGE_KIND, _CHUNK_KIND = 1, 2
 
 
@@ -58,6 +59,11 @@ def pack_message(fields: Mapping[str, object]) -> bytes:
 def pack_chunk(chunk: Chunk) -> bytes:
     """One chunk as the bytes of its frame."""
     return _CHUNK_HEAD.pack(len(chunk.data) + 6, _CHUNK_KIND, chunk.call, chunk.stream) + chunk.data
+
+
+def pack_sized(data: bytes) -> bytes:
+    """A part of what a call's process reads: its length, and itself."""
+    return _SIZE.pack(len(data)) + data
 
 
 def pack_request(call: int, data: bytes) -> bytes:

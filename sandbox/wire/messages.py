@@ -6,7 +6,7 @@ Each direction is a closed set told apart by `type`; an unknown type, a missing,
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -62,11 +62,7 @@ class Returned(_Said):
     cpu_before: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Ended(_Said):
-    """The call's process is gone, and so is everything it left running."""
-
-    type: Literal["ended"]
-    id: _Id
+class _End(_Said):
     exit_code: _Code | None
     signal: _Signal | None
     cpu_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
@@ -74,6 +70,38 @@ class Ended(_Said):
     bytes_free: _Count | None
     inodes_free: _Count | None
     killed_by: Literal["engine", "memory", "cpu", "processes"] | None
+
+
+class Ended(_End):
+    """The call's process is gone, and so is everything it left running."""
+
+    type: Literal["ended"]
+    id: _Id
+
+
+class Ready(_Said):
+    """A child is there on a line, forked ahead, behind these walls, and can be called. It has used `cpu_before`."""
+
+    type: Literal["ready"]
+    line: _Id
+    slot: _Id | None
+    cpu_before: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    walls: Annotated[str, Field(max_length=1 << 16)]
+
+
+class Surplus(_Said):
+    """The child on that line need not be kept: hang up, unless it has been called."""
+
+    type: Literal["surplus"]
+    line: _Id
+
+
+class Gone(_End):
+    """The child on that line is gone likewise, or there never was one, and the runner has not heard of a call. If it
+    was called, this is how the call ended."""
+
+    type: Literal["gone"]
+    line: _Id
 
 
 NO_END: Final = Ended(
@@ -89,8 +117,8 @@ NO_END: Final = Ended(
 )
 """Nothing is known of a call's end: it was lost, or is not over yet."""
 
-FromBox = Annotated[Hello | Fault | Started | Returned | Ended, Field(discriminator="type")]
-_FROM_BOX: TypeAdapter[Hello | Fault | Started | Returned | Ended] = TypeAdapter(FromBox)
+Said: TypeAlias = Hello | Fault | Started | Returned | Ended | Ready | Surplus | Gone
+_FROM_BOX: TypeAdapter[Said] = TypeAdapter(Annotated[Said, Field(discriminator="type")])
 
 
 class Failure(_Said):
@@ -136,7 +164,7 @@ Reply = Annotated[ValueReply | ExceptionReply | ExitedReply | TooLargeReply, Fie
 _REPLY: TypeAdapter[ValueReply | ExceptionReply | ExitedReply | TooLargeReply] = TypeAdapter(Reply)
 
 
-def parse_message(text: bytes) -> Hello | Fault | Started | Returned | Ended:
+def parse_message(text: bytes) -> Said:
     """A message from a box, or `ProtocolError`."""
     try:
         return _FROM_BOX.validate_json(text)

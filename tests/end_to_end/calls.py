@@ -16,7 +16,13 @@ from sandbox import Finished, Outcome, Sandbox
 PATIENCE_S: Final = 20.0
 READY: Final = "ready"
 TRIVIAL: Final = "def add(a: int, b: int) -> int:\n    return a + b\n"
-ENDLESS: Final = f"import time\ndef tool() -> None:\n    print({READY!r})\n    while True:\n        time.sleep(60)\n"
+ENDLESS: Final = f"""
+import sys, time
+def tool() -> None:
+    sys.stdout.write({READY!r} + "\\n")  # at once: print writes twice, and the runner may be stopped in between
+    while True:
+        time.sleep(60)
+"""
 _MOST_AT_REST: Final = 6  # below a warden: the zygote, and two children ahead of calls with a guard each
 _GROUPS: Final = "/sys/fs/cgroup"
 

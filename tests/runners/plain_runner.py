@@ -154,7 +154,7 @@ class Runner:
             self.calls[said.call].streams[said.stream] += said.data
             return
         message = parse_message(said)
-        assert not isinstance(message, Hello | Fault)
+        assert isinstance(message, Started | Returned | Ended)
         seen = self.calls[message.id]
         if isinstance(message, Started):
             seen.started = message
@@ -162,6 +162,10 @@ class Runner:
             seen.returned = message
         else:
             seen.ended = message
+
+    def next_message(self) -> bytes:
+        """The next thing it says, which is not a call's bytes."""
+        return _message(self._next())
 
     def hang_up(self) -> int:
         """Close the channel, and wait for the runner's end."""

@@ -79,6 +79,7 @@ class SubprocessBackend(Backend):
                 "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
                 "slots": group is not None,
                 "installed": _installed(plan),
+                "lines": True,
             },
             group=group,
             limits=plan.policy.limits,

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import Box
 from sandbox.backends.subprocess.groups import Group
+from sandbox.backends.subprocess.pipe_line import PipeLine
 from sandbox.backends.subprocess.slots import GroupSlot
 from sandbox.backends.subprocess.socket_channel import SocketChannel
 from sandbox.policy import Limits
@@ -48,6 +49,7 @@ class SubprocessBox(Box):
         self._group = group
         self._limits = limits
         self._next_slot = 0
+        self._next_line = 0
         self._last_words = b""
         self._watch_stderr()
 
@@ -77,6 +79,14 @@ class SubprocessBox(Box):
         group.limit(self._limits)
         self._next_slot += 1
         return GroupSlot(self._next_slot - 1, group)
+
+    def open_line(self) -> PipeLine | None:
+        try:
+            line = PipeLine(self._next_line)
+        except OSError:  # no descriptors left: calls go through the runner then
+            return None
+        self._next_line += 1
+        return line
 
     def memory_bytes(self) -> int:
         """Shared pages count once in a control group; without one they count in each process."""

@@ -4,7 +4,8 @@ A slot serves many calls, because making a group costs more than entering one. C
 and after; a peak has to be set back. What cannot be set back (the highest number of processes once it was more than a
 guard and its tool, any peak of version 2) makes the slot be replaced after the call that moved it.
 
-The files are read on the path of every call, so their names are put together once, and each costs one open and read.
+The files are read on the path of every call, so their names are put together once. They stay open from the first time
+they are read until the call is over; an idle slot holds none.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class GroupSlot:
         self._processes_peak = self._path(self._counters.processes_peak)
         self._kills = self._path(self._counters.kills)
         self._refusals = self._path(self._counters.refusals)
+        self._files: dict[str, int] = {}
         self._before = Reading(cpu_s=0.0)
         self._now = self._before
 
@@ -81,6 +83,7 @@ class GroupSlot:
 
     def renew(self) -> bool:
         """Start counting anew from what was last read; False when a counter cannot be set back."""
+        self._close_files()
         peak = self._now.processes_peak
         if self._group.hierarchies.version != 1 or peak is None or peak > _RESTING_PROCESSES:
             return False
@@ -93,6 +96,7 @@ class GroupSlot:
 
     def close(self) -> None:
         """Let go of it; what cannot be removed yet goes with the box."""
+        self._close_files()
         self._group.remove()
 
     def _path(self, place: tuple[str, str]) -> str:
@@ -100,35 +104,36 @@ class GroupSlot:
         return str(self._group.folder(controller) / name) if controller in self._group.hierarchies.parents else ""
 
     def _totals(self) -> Reading:
-        cpu = _number(self._cpu, self._counters.cpu_name)
+        cpu = _number(self._text(self._cpu), self._counters.cpu_name)
         return Reading(
             cpu_s=None if cpu is None else cpu * self._counters.unit,
-            memory_peak_bytes=_number(self._memory_peak),
-            processes_peak=_number(self._processes_peak),
-            out_of_memory_kills=_number(self._kills, "oom_kill") or 0,
-            refused_forks=_number(self._refusals, "max") or 0,
+            memory_peak_bytes=_number(self._text(self._memory_peak)),
+            processes_peak=_number(self._text(self._processes_peak)),
+            out_of_memory_kills=_number(self._text(self._kills), "oom_kill") or 0,
+            refused_forks=_number(self._text(self._refusals), "max") or 0,
         )
 
+    def _text(self, path: str) -> str:
+        """What a file says now; nothing where there is none, or no descriptor for it."""
+        try:
+            if path not in self._files:
+                self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._files[path], 4096, 0).decode("ascii", "replace")
+        except OSError:
+            return ""
 
-def _number(path: str, name: str | None = None) -> int | None:
-    """The number in a file, or the one on the line that begins with `name`; None where there is none."""
-    text = _text(path)
+    def _close_files(self) -> None:
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+
+
+def _number(text: str, name: str | None = None) -> int | None:
+    """The number that a text is, or the one on its line that begins with `name`; None where there is none."""
     if name is not None:
         start = text.find(f"{name} ")
         text = text[start + len(name) :].partition("\n")[0] if start >= 0 else ""
     return int(text) if text.strip().isdigit() else None
-
-
-def _text(path: str) -> str:
-    descriptor = None
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return os.read(descriptor, 4096).decode("ascii", "replace")
-    except OSError:
-        return ""
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _write_zero(path: str) -> None:

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.errors import BoxLost, ProtocolError
-from sandbox.ports import Receiver
+from sandbox.ports import Line, Receiver
 from sandbox.testing.fake import FakeSlot
-from sandbox.wire.conversation import CREDIT, Conversation, RunningCall, WallFault
+from sandbox.wire.conversation import CREDIT, Conversation, WallFault
 from sandbox.wire.frames import Chunk, FrameReader, Stream, pack_chunk, pack_message
+from sandbox.wire.running_call import RunningCall
 from tests import virtual_time
 
 HELLO: Final[dict[str, Any]] = {
@@ -76,6 +77,9 @@ class Wire:
                 self.requests += frame.data
             else:
                 self.said.append(json.loads(frame))
+
+    def open_line(self) -> Line | None:
+        return None
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [message for message in self.said if message["type"] == kind]

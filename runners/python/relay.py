@@ -1,0 +1,95 @@
+"""The relay: the bytes of calls whose pipes end in the zygote, on their way to the engine.
+
+It looks into none of them but the length of a reply. A call's output is paced by what the engine granted: past that its
+pipes are left alone. Calls on a line of their own (see lines.py) never pass here.
+"""
+
+from __future__ import annotations
+
+import time
+
+import frames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from child import Child
+    from loop import Loop
+    from outlet import Outlet
+
+_DRAIN_S = 0.1
+
+
+class Relay:
+    """Carries; `on_early_word` is told of a child that speaks before it has a call."""
+
+    def __init__(self, loop: Loop, outlet: Outlet, *, on_early_word: Callable[[Child], None]) -> None:
+        self._loop = loop
+        self._outlet = outlet
+        self._on_early_word = on_early_word
+
+    def attend(self, child: Child) -> None:
+        """Wait for what it will say."""
+        self._resume(child)
+        if child.value is not None and not self._loop.waits_for(child.value):
+            self._carry(child, child.value, frames.VALUE)
+
+    def grant(self, child: Child, size: int) -> None:
+        """Let that much more of its output come."""
+        was_paused = child.credit <= 0
+        child.credit += size
+        if was_paused and child.credit > 0:
+            self._resume(child)
+
+    def empty(self, child: Child, call: int) -> None:
+        """Pass on what the pipes of a call still hold; everything of it is dead."""
+        for descriptor, stream in child.outputs:
+            self._drain(call, descriptor, stream)
+        if child.value is not None:
+            self._drain(call, child.value, frames.VALUE)
+
+    def _resume(self, child: Child) -> None:
+        for descriptor, stream in child.outputs:
+            if not self._loop.waits_for(descriptor):
+                self._carry(child, descriptor, stream)
+
+    def _carry(self, child: Child, descriptor: int, stream: int) -> None:
+        self._loop.on_readable(descriptor, lambda: self._forward(child, descriptor, stream))
+
+    def _forward(self, child: Child, descriptor: int, stream: int) -> None:
+        data = self._outlet.read(descriptor)
+        if data is None:
+            return
+        if not data:
+            self._loop.forget(descriptor)
+        elif child.call is None:
+            self._on_early_word(child)
+        elif stream == frames.VALUE:
+            self._pass_reply_on(child, child.call, data)
+        else:
+            self._pass_output_on(child, child.call, stream, data)
+
+    def _pass_output_on(self, child: Child, call: int, stream: int, data: memoryview) -> None:
+        self._outlet.carry(call, stream, data)
+        child.credit -= len(data)
+        if child.credit <= 0:
+            for paused, _ in child.outputs:
+                self._loop.forget(paused)
+
+    def _pass_reply_on(self, child: Child, call: int, data: memoryview) -> None:
+        """What was printed before the reply was whole goes first."""
+        is_whole = child.completes_reply(data)
+        self._outlet.carry(call, frames.VALUE, data)
+        if is_whole:
+            for descriptor, stream in child.outputs:
+                self._drain(call, descriptor, stream)
+            self._outlet.say(frames.message("returned", id=call, cpu_before=child.spent or 0.0))
+
+    def _drain(self, call: int, descriptor: int, stream: int) -> None:
+        """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
+        deadline = time.monotonic() + _DRAIN_S
+        data = self._outlet.read(descriptor)
+        while data:
+            self._outlet.carry(call, stream, data)
+            data = self._outlet.read(descriptor) if time.monotonic() < deadline else None

@@ -1,0 +1,223 @@
+"""Children on lines: forked ahead on pipes that the engine made, called by it directly, watched over by the runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import pytest
+
+from child import Child
+from lines import Line, Lines
+from sandbox.wire import frames
+from sandbox.wire.messages import Ended, Gone, Ready, Said, Surplus, parse_message
+from spares import Spares
+from tests.runners.plain_runner import PATIENCE_SECONDS, Runner, plain_plan, start_runner_on_a_socket
+
+SOURCE: Final = "import sys\ndef tool(a):\n    print('out')\n    print('err', file=sys.stderr)\n    return a + 1\n"
+
+
+class Near:
+    """The engine's ends of one line."""
+
+    def __init__(self) -> None:
+        pairs = [os.pipe()[::direction] for direction in (-1, 1, 1, 1)]
+        (self.request, self.stdout, self.stderr, self.value), far = zip(*pairs, strict=True)
+        self.far = list(far)
+
+    def call(self, source: str, **arguments: Any) -> None:
+        request = {
+            "source": source,
+            "filename": "tool.py",
+            "entry": "tool",
+            "arguments": arguments,
+            "positional": [],
+            "environment": {"PATH": os.defpath},
+            "value_limit": 1 << 20,
+        }
+        os.write(self.request, frames.pack_sized(b"{}") + frames.pack_sized(json.dumps(request).encode()))
+
+    def hang_up(self) -> None:
+        os.close(self.request)
+        self.request = -1
+
+
+@contextmanager
+def _line(runner: Runner, id: int) -> Iterator[Near]:
+    near = Near()
+    runner.send(frames.pack_message({"type": "lines", "lines": [id]}), near.far)
+    for end in near.far:
+        os.close(end)
+    try:
+        yield near
+    finally:
+        for end in (near.request, near.stdout, near.stderr, near.value):
+            if end >= 0:
+                os.close(end)
+
+
+def _hear(runner: Runner) -> Said:
+    said = runner.next_message()
+    return parse_message(said)
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    with start_runner_on_a_socket(plain_plan(tmp_path, lines=True, ahead=1)) as runner:
+        runner.hear()
+        yield runner
+
+
+def _all(descriptor: int) -> bytes:
+    data = b""
+    while more := os.read(descriptor, 1 << 16):
+        data += more
+    return data
+
+
+@pytest.mark.slow
+def test_a_child_on_a_line_is_called_and_answers_without_the_runner(runner: Runner) -> None:
+    with _line(runner, 5) as near:
+        ready = _hear(runner)
+        assert isinstance(ready, Ready)
+        assert (ready.line, ready.slot) == (5, None)
+        assert json.loads(ready.walls)["walls"]["limits"]["open_files"] == 256
+        near.call(SOURCE, a=1)
+        runner.say({"type": "call", "id": 1, "line": 5, "credit": 0, "limits": {}})
+        ended = _hear(runner)
+        assert isinstance(ended, Ended)
+        assert (ended.id, ended.exit_code, ended.killed_by) == (1, 0, None)
+        assert (_all(near.stdout), _all(near.stderr)) == (b"out\n", b"err\n")
+        reply = _all(near.value)
+        assert json.loads(reply[4:]) == {"kind": "value", "warnings": [], "value": 2}
+
+
+@pytest.mark.slow
+def test_a_call_on_a_line_is_killed_like_any_other(runner: Runner) -> None:
+    with _line(runner, 5) as near:
+        _hear(runner)
+        near.call("import time\ndef tool():\n    print('here', end='', flush=True)\n    time.sleep(600)\n")
+        assert os.read(near.stdout, 9) == b"here"
+        runner.say({"type": "call", "id": 1, "line": 5, "credit": 0, "limits": {}})
+        runner.say({"type": "kill", "id": 1})
+        ended = _hear(runner)
+        assert isinstance(ended, Ended)
+        assert (ended.id, ended.killed_by) == (1, "engine")
+        assert _all(near.value) == b""
+
+
+@pytest.mark.slow
+def test_a_child_whose_line_is_hung_up_is_gone_and_the_next_line_gets_another(runner: Runner) -> None:
+    with _line(runner, 5) as near:
+        _hear(runner)
+        near.hang_up()
+        gone = _hear(runner)
+        assert isinstance(gone, Gone)
+        assert (gone.line, gone.exit_code) == (5, 0)
+    with _line(runner, 6):
+        ready = _hear(runner)
+        assert isinstance(ready, Ready)
+        assert ready.line == 6
+
+
+@pytest.mark.slow
+def test_a_child_that_is_killed_from_outside_is_gone(runner: Runner) -> None:
+    with _line(runner, 5):
+        _hear(runner)
+        for process in psutil.Process(runner.pid).children(recursive=True):
+            process.send_signal(signal.SIGKILL)
+        gone = _hear(runner)
+        assert isinstance(gone, Gone)
+        assert gone.line == 5
+
+
+@pytest.mark.slow
+def test_a_call_that_ends_before_the_runner_hears_of_it_is_told_with_its_line(runner: Runner) -> None:
+    for number in range(5):  # more than may be lost
+        with _line(runner, number) as near:
+            assert isinstance(_hear(runner), Ready)
+            near.call("import os\ndef tool():\n    os._exit(7)\n")
+            gone = _hear(runner)
+            assert isinstance(gone, Gone)
+            assert (gone.line, gone.exit_code, gone.killed_by) == (number, 7, None)
+            runner.say({"type": "call", "id": 1, "line": number, "credit": 0, "limits": {}})
+
+
+@pytest.mark.slow
+def test_a_child_without_what_is_preloaded_now_is_left_to_the_engine(runner: Runner) -> None:
+    with _line(runner, 5) as near:
+        _hear(runner)
+        runner.say({"type": "preload", "modules": ["colorsys"]})
+        assert _hear(runner) == Surplus(type="surplus", line=5)
+        near.call(SOURCE, a=41)
+        runner.say({"type": "call", "id": 1, "line": 5, "credit": 0, "limits": {}})
+        assert isinstance(_hear(runner), Ended)
+        assert b"42" in _all(near.value)
+
+
+@pytest.mark.slow
+def test_a_call_without_a_line_goes_through_the_runner_as_ever(runner: Runner) -> None:
+    with _line(runner, 5):
+        _hear(runner)
+        seen = runner.run("def tool():\n    print('out')\n    return 1\n")
+        assert (seen.stdout, seen.started and seen.started.ahead) == (b"out\n", False)
+
+
+@pytest.mark.slow
+def test_no_child_is_forked_ahead_without_a_line(runner: Runner) -> None:
+    seen = runner.run("import os\ndef tool():\n    return os.getppid()\n")
+    assert seen.ended is not None
+    left = psutil.Process(runner.pid).children(recursive=True)
+    assert psutil.wait_procs(left, timeout=PATIENCE_SECONDS)[1] == []
+
+
+@pytest.mark.slow
+def test_no_end_of_a_line_stays_with_the_runner_once_a_child_has_it(runner: Runner) -> None:
+    with _line(runner, 5) as near:
+        _hear(runner)
+        for process in psutil.Process(runner.pid).children(recursive=True):
+            process.kill()
+        assert (_all(near.stdout), _all(near.stderr), _all(near.value)) == (b"", b"", b"")
+
+
+def test_lines_are_taken_in_the_order_in_which_they_came() -> None:
+    lines = Lines(are_used=True)
+    assert not lines.has_room
+    for id in (7, 8):
+        lines.add(Line(id, []))
+    taken = (lines.take(), lines.take())
+    assert [line and line.id for line in taken] == [7, 8]
+    assert not lines.has_room
+
+
+def test_there_is_always_room_where_lines_are_not_used() -> None:
+    lines = Lines(are_used=False)
+    assert (lines.has_room, lines.take()) == (True, None)
+
+
+def test_the_child_on_a_line_is_taken_off_it_once() -> None:
+    lines = Lines(are_used=True)
+    child = Child(1, 3, slot=None, home=None, ahead=True)
+    lines.put_on(child)
+    assert lines.children == []
+    child.line = 7
+    lines.put_on(child)
+    assert lines.children == [child]
+    assert (lines.take_off(7), lines.take_off(7)) == (child, None)
+
+
+def test_a_child_that_was_not_wanted_any_more_does_not_count_as_lost() -> None:
+    spares = Spares(most=1)
+    for _ in range(9):
+        child = Child(1, 3, slot=None, home=None, ahead=True)
+        spares.add(child)
+        assert spares.give_up() == [child]
+        spares.lose(child)
+        spares.release(child)
+    assert spares.are_too_few

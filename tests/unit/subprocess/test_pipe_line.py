@@ -1,0 +1,235 @@
+"""A line's pipes: what goes in comes out, nothing is taken that is not wanted, and nothing in a box can hold us up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import psutil
+import pytest
+
+from sandbox.backends.subprocess.pipe_line import PipeLine
+
+PATIENCE_S: Final = 60
+PIPE_HOLDS: Final = 1 << 16
+
+
+class Talk:
+    """A line, its far ends, and what came of it."""
+
+    def __init__(self) -> None:
+        self.line = PipeLine(3)
+        self.request, self.stdout, self.stderr, self.value = self.line.far_ends()
+        self.printed: list[tuple[str, bytes]] = []
+        self.replied = b""
+        self.line.attend()
+
+    def call(self, request: bytes = b"ask") -> bool:
+        def on_output(name: str, data: bytes) -> None:
+            self.printed.append((name, data))
+
+        return self.line.call(request, on_output=on_output, on_reply=self.note)
+
+    def note(self, data: bytes) -> None:
+        self.replied += data
+
+    def leave(self) -> None:
+        """As a process does that ends."""
+        for end in (self.request, self.stdout, self.stderr, self.value):
+            os.close(end)
+        self.request = self.stdout = self.stderr = self.value = -1
+
+    def end(self) -> None:
+        self.line.hang_up()
+        for end in (self.request, self.stdout, self.stderr, self.value):
+            if end >= 0:
+                os.close(end)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 (nobody sets an event: what is waited for comes through a pipe)
+            await asyncio.sleep(0)
+
+
+def talking(test: Callable[[Talk], Awaitable[None]]) -> Callable[[], None]:
+    async def talk() -> None:
+        open_talk = Talk()
+        try:
+            await test(open_talk)
+        finally:
+            open_talk.end()
+
+    def run() -> None:
+        before = psutil.Process().num_fds()
+        asyncio.run(talk())
+        assert psutil.Process().num_fds() == before
+
+    run.__name__ = getattr(test, "__name__", "test")
+    run.__module__ = test.__module__
+    return run
+
+
+@talking
+async def test_a_call_gets_its_request_and_gives_its_output_and_reply(talk: Talk) -> None:
+    assert talk.call(b"ask")
+    assert os.read(talk.request, 9) == b"ask"
+    os.write(talk.stdout, b"out")
+    os.write(talk.stderr, b"err")
+    os.write(talk.value, b"value")
+    await until(lambda: len(talk.printed) == 2 and len(talk.replied) == 5)
+    assert (sorted(talk.printed), talk.replied) == ([("stderr", b"err"), ("stdout", b"out")], b"value")
+
+
+@talking
+async def test_a_large_request_goes_as_it_is_read(talk: Talk) -> None:
+    request = os.urandom(5 * PIPE_HOLDS)
+    assert talk.call(request)
+    os.set_blocking(talk.request, False)
+    read = bytearray()
+
+    def has_all() -> bool:
+        try:
+            read.extend(os.read(talk.request, PIPE_HOLDS))
+        except BlockingIOError:
+            return False
+        return len(read) == len(request)
+
+    await until(has_all)
+    assert bytes(read) == request
+
+
+@talking
+async def test_a_request_that_nobody_read_is_taken_back(talk: Talk) -> None:
+    os.set_blocking(talk.request, False)
+    assert talk.call(b"ask")
+    assert talk.line.take_back()
+    with pytest.raises(BlockingIOError):
+        os.read(talk.request, 9)
+
+
+@pytest.mark.parametrize(("size", "read", "is_back"), [(3, 2, True), (3, 3, False), (5 * PIPE_HOLDS, 9, True)])
+def test_only_a_process_that_read_all_of_its_request_can_have_started(size: int, read: int, is_back: bool) -> None:
+    @talking
+    async def reading(talk: Talk) -> None:
+        assert talk.call(bytes(size))
+        os.read(talk.request, read)
+        talk.leave()
+        assert talk.line.take_back() is is_back
+
+    reading()
+
+
+@talking
+async def test_a_process_that_goes_is_noticed_before_it_is_called(talk: Talk) -> None:
+    talk.leave()
+    await until(lambda: not talk.line.is_open)
+    assert not talk.call()
+
+
+@pytest.mark.parametrize("end", ["stdout", "stderr", "value"])
+def test_a_line_that_speaks_before_it_is_called_is_never_called(end: str) -> None:
+    @talking
+    async def speaking(talk: Talk) -> None:
+        os.write(getattr(talk, end), b"\0\0\0\1x")
+        await until(lambda: not talk.line.is_open)
+        assert not talk.call()
+        assert (talk.printed, talk.replied) == ([], b"")
+
+    speaking()
+
+
+@talking
+async def test_a_process_that_goes_in_the_middle_of_its_request_is_no_error(talk: Talk) -> None:
+    assert talk.call(bytes(5 * PIPE_HOLDS))
+    os.close(talk.request)
+    talk.request = -1
+    os.write(talk.stdout, b"x")
+    await until(lambda: talk.printed == [("stdout", b"x")])
+
+
+@talking
+async def test_what_is_not_wanted_stays_in_the_pipe(talk: Talk) -> None:
+    assert talk.call()
+    talk.line.pause()
+    os.write(talk.stdout, b"later")
+    os.write(talk.value, b"v")
+    await until(lambda: talk.replied == b"v")
+    assert talk.printed == []
+    talk.line.resume()
+    await until(lambda: talk.printed == [("stdout", b"later")])
+
+
+@talking
+async def test_what_the_pipes_hold_is_had_at_once_when_it_is_asked_for(talk: Talk) -> None:
+    assert talk.call()
+    talk.line.pause()
+    os.write(talk.stdout, b"out")
+    os.write(talk.value, b"value")
+    talk.line.empty_outputs()
+    assert (talk.printed, talk.replied) == ([("stdout", b"out")], b"")
+    talk.leave()
+    talk.line.empty()
+    assert talk.replied == b"value"
+
+
+def test_emptying_ends_while_a_tool_goes_on_printing() -> None:
+    """Each piece that is taken makes room, and more comes at once."""
+
+    @talking
+    async def flooded(talk: Talk) -> None:
+        os.set_blocking(talk.stdout, False)
+        taken = 0
+
+        def on_output(_: str, data: bytes) -> None:
+            nonlocal taken
+            taken += len(data)
+            os.write(talk.stdout, bytes(PIPE_HOLDS))
+
+        assert talk.line.call(b"ask", on_output=on_output, on_reply=talk.note)
+        os.write(talk.stdout, bytes(PIPE_HOLDS))
+        talk.line.empty_outputs()
+        assert PIPE_HOLDS < taken <= (1 << 20) + PIPE_HOLDS
+
+    flooded()
+
+
+@talking
+async def test_a_far_end_made_to_block_does_not_make_ours_block(talk: Talk) -> None:
+    assert talk.call()
+    for end in (talk.request, talk.stdout, talk.stderr, talk.value):
+        os.set_blocking(end, True)
+    talk.line.empty()
+    assert (talk.printed, talk.replied) == ([], b"")
+
+
+@talking
+async def test_hanging_up_ends_a_process_that_waits(talk: Talk) -> None:
+    talk.line.hang_up()
+    talk.line.hang_up()
+    assert os.read(talk.request, 1) == b""
+    talk.line.resume()
+    talk.line.empty()
+    assert not talk.call()
+
+
+@talking
+async def test_a_line_that_is_never_handed_over_closes_both_its_ends(talk: Talk) -> None:
+    spare = PipeLine(4)
+    spare.hang_up()
+    assert spare.far_ends() == []
+
+
+@talking
+async def test_an_output_that_is_closed_is_not_waited_for_any_more(talk: Talk) -> None:
+    assert talk.call()
+    os.close(talk.stdout)
+    talk.stdout = -1
+    os.write(talk.stderr, b"x")
+    await until(lambda: talk.printed == [("stderr", b"x")])
+    talk.line.pause()
+    talk.line.resume()
+    os.write(talk.stderr, b"y")
+    await until(lambda: talk.printed[1:] == [("stderr", b"y")])
