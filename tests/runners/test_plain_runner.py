@@ -224,7 +224,9 @@ def test_what_is_preloaded_is_there_and_its_threads_are_counted(python: str, tmp
     modules = ["threaded", "frames", "broken", "nowhere"]
     folder = tmp_path / "calls"
     folder.mkdir()
-    with start_runner(plain_plan(folder, installed=["/environment", str(tmp_path)], preload=modules), python=python) as runner:
+    with start_runner(
+        plain_plan(folder, installed=["/environment", str(tmp_path)], preload=modules), python=python
+    ) as runner:
         hello = runner.hear()
         assert isinstance(hello, Hello)
         assert hello.threads == 2
