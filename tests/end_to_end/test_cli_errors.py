@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
         "bad.py": "def f(:\n    pass\n",
         "empty.py": "",
         "nul.py": "def f():\n    return '\0'\n",
-        "needy.py": '# /// script\n# dependencies = ["nothing-like-it"]\n# ///\ndef f(): pass\n',
+        "needy.py": '# /// script\n# dependencies = ["nothing-like-it --pre"]\n# ///\ndef f(): pass\n',
         "list.json": "[1]",
         "bad.json": '{"n": }',
         "deep.json": "[" * 100_000,
