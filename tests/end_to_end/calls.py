@@ -24,6 +24,7 @@ def tool() -> None:
         time.sleep(60)
 """
 _MOST_AT_REST: Final = 6  # below a warden: the zygote, and two children ahead of calls with a guard each
+_RUNNER: Final = "runners/python/__main__.py"
 _GROUPS: Final = "/sys/fs/cgroup"
 
 
@@ -44,8 +45,8 @@ def serves(sandbox: Sandbox) -> bool:
 
 
 def is_at_rest() -> bool:
-    """Whether nothing runs below this process but boxes, and in those nothing but children waiting for calls."""
-    return all(len(_below(box)) < _MOST_AT_REST for box in _children()) and not is_at_work()
+    """Whether nothing runs in this process's boxes but children waiting for calls."""
+    return all(len(_below(box)) < _MOST_AT_REST for box in _wardens()) and not is_at_work()
 
 
 def is_at_work() -> bool:
@@ -55,12 +56,29 @@ def is_at_work() -> bool:
 
 def zygotes() -> list[psutil.Process]:
     """The runner of each box of this process's engines, seen from outside."""
-    return [zygote for warden in _children() for zygote in _children(warden)]
+    return [zygote for warden in _wardens() for zygote in _children(warden)]
 
 
-def _children(process: psutil.Process | None = None) -> list[psutil.Process]:
+def all_of_boxes() -> list[psutil.Process]:
+    """Every process of this process's boxes."""
+    return [process for warden in _wardens() for process in (warden, *_below(warden))]
+
+
+def _wardens() -> list[psutil.Process]:
+    """The outermost process of each box; the tests may have started other things, such as a Docker daemon."""
+    return [child for child in _children(psutil.Process()) if _is_runner(child)]
+
+
+def _is_runner(process: psutil.Process) -> bool:
     try:
-        return (process or psutil.Process()).children()
+        return any(word.endswith(_RUNNER) for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children()
     except psutil.NoSuchProcess:
         return []
 

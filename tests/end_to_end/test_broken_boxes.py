@@ -20,7 +20,7 @@ import pytest
 
 from sandbox import Sandbox, Status
 from tests.checkout import ROOT
-from tests.end_to_end.calls import ENDLESS, PATIENCE_S, groups_of, serves, under_way, wait_until, zygotes
+from tests.end_to_end.calls import ENDLESS, PATIENCE_S, all_of_boxes, groups_of, serves, under_way, wait_until, zygotes
 
 pytestmark = pytest.mark.slow
 
@@ -167,7 +167,7 @@ def test_an_engine_that_starts_removes_what_a_killed_one_left() -> None:
 def test_a_call_whose_box_is_killed_crashes_and_the_next_works(part: str) -> None:
     with Sandbox() as engine, under_way(engine, ENDLESS) as call:
         (zygote,) = zygotes()
-        everything = psutil.Process().children(recursive=True)
+        everything = all_of_boxes()
         os.kill(zygote.pid if part == "runner" else zygote.ppid(), signal.SIGKILL)
         outcome = call.result(PATIENCE_S)
         assert (outcome.status, outcome.evidence["box"]) == (Status.CRASHED, "lost"), outcome
@@ -217,7 +217,7 @@ def test_a_box_that_is_stopped_is_given_up(part: str) -> None:
     with Sandbox() as engine, under_way(engine, ENDLESS, limits={"wall": 0.5}) as call:
         (zygote,) = zygotes()
         warden = psutil.Process(zygote.ppid())
-        everything = psutil.Process().children(recursive=True)
+        everything = all_of_boxes()
         for process in {"runner": [zygote], "warden": [warden], "both": [zygote, warden]}[part]:
             process.suspend()
         outcome = call.result(PATIENCE_S)
