@@ -107,7 +107,6 @@ def _environment_page(environment: StoredEnvironment) -> Page:
         "size": f"{rounded_bytes(manifest.bytes_total)}, {rounded_bytes(manifest.bytes_own)} of it its own",
         "created": manifest.created.isoformat(sep=" ", timespec="seconds"),
         "used": rounded_age(time.time() - environment.last_used),
-        "files are": "copies" if manifest.copied else "links into package trees",
         "runs code at start": "yes, by .pth files" if manifest.pth else "no",
         "modules": ", ".join(manifest.modules) or "none",
     }

@@ -124,6 +124,12 @@ class Gateway:
         index = handed.number if handed.number < len(self._settings.indexes) else None
         return Origin(index=index, url=real, filename=file.filename, sha256=file.sha256 or _digest_if_local(file))
 
+    def hand_out(self, url: str, *, sha256: str) -> str:
+        """The address in the box of one file that a requirement names itself; the box asks for no other."""
+        filename = unquote(urlsplit(url).path.rpartition("/")[2])
+        number = len(self._settings.indexes) + len(self._settings.find_links)
+        return self._handing_out(number)(ListedFile(filename, url, hashes={"sha256": sha256}))
+
     def page(self, number: int, name: str) -> bytes:
         """A package's page as the box sees it."""
         if number >= len(self._settings.indexes):

@@ -28,8 +28,6 @@ class LockedPackage(BaseModel):
     """The name of its file."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     size: Annotated[int, Field(ge=0)] | None = None
-    requires: tuple[str, ...] = ()
-    """The names of those of the lock that asked for it; none when a requirement did."""
 
 
 def _each_once(packages: tuple[LockedPackage, ...]) -> tuple[LockedPackage, ...]:

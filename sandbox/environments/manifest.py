@@ -38,5 +38,3 @@ class Manifest(BaseModel):
     """What it would take up alone."""
     bytes_own: Annotated[int, Field(ge=0)]
     """What of that it shares with no other environment."""
-    copied: bool = False
-    """Whether its files are copies, not links into package trees."""

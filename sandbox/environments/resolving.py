@@ -31,6 +31,7 @@ from sandbox.environments.uv_lock import (
     locked_wheel,
     no_wheel,
     refuse_unbuilt,
+    requirement_lines,
     resolve_options,
     source_of,
     stated_packages,
@@ -86,10 +87,11 @@ class _Asking:
 
     async def uv_lock(self, environment: Environment) -> str:
         """The text of uv's lock."""
-        options: list[JsonValue] = [*resolve_options(self.question)]
-        end = await self._run(
-            "resolve", {"requirements": [*self.question.requirements], "options": options}, environment
-        )
+        arguments: dict[str, JsonValue] = {
+            "requirements": [*requirement_lines(self.question, self.gateway)],
+            "options": [*resolve_options(self.question)],
+        }
+        end = await self._run("resolve", arguments, environment)
         return lock_text(end, self.gateway, is_offline=self.question.settings.offline)
 
     async def wheels_of(
@@ -98,7 +100,7 @@ class _Asking:
         """Packages that come as source, each built in a box and taken from it as a wheel like any other."""
         if not self.question.supply.sdists:
             raise no_wheel(stated[0])
-        sources = [source_of(each) for each in stated]
+        sources = [source_of(each, self.gateway) for each in stated]
         await asyncio.to_thread(open_folder, folder)
         arguments: dict[str, JsonValue] = {
             "sources": [[*source] for source in sources],

@@ -12,9 +12,11 @@ import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from packaging.markers import InvalidMarker, Marker
-from packaging.utils import canonicalize_name
+from packaging.requirements import Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from pydantic import ValidationError
 
 from sandbox.environments.gateway import Gateway
@@ -59,6 +61,25 @@ def index_options(question: Question) -> list[str]:
     return options
 
 
+def requirement_lines(question: Question, gateway: Gateway) -> list[str]:
+    """The requirements as uv is given them: a file that one names by its address is had through the gateway."""
+    return [_through(gateway, line) for line in question.requirements]
+
+
+def _through(gateway: Gateway, line: str) -> str:
+    wanted = Requirement(line)
+    if wanted.url is None:
+        return line
+    url, _, digest = wanted.url.partition("#sha256=")
+    if not urlsplit(url).path.endswith(".whl"):
+        raise ResolutionFailed(
+            f"{wanted.name} is asked for by the address of something that is no wheel",
+            remedy="name the address of a wheel, or a version that an index has",
+        )
+    wanted.url = f"{_SEEN_AT}{gateway.hand_out(url, sha256=digest)}#sha256={digest}"
+    return str(wanted)
+
+
 def lock_text(end: JobEnd, gateway: Gateway, *, is_offline: bool) -> str:
     """The text of uv's lock."""
     if end.problem is not None or not isinstance(end.value, dict):
@@ -100,11 +121,23 @@ def stated_packages(text: str, question: Question) -> list[Mapping[str, Any]]:
     """The packages that uv's lock names for this interpreter."""
     try:
         stated = tomllib.loads(text).get("packages", [])
-        chosen = [each for each in stated if _is_for(each.get("marker"), question.interpreter)]
+        chosen = [_as_indexed(each) for each in stated if _is_for(each.get("marker"), question.interpreter)]
     except (tomllib.TOMLDecodeError, AttributeError, InvalidMarker) as error:
         raise ResolutionFailed(f"the resolver's answer cannot be read: {error}") from None
     refuse_too_many(len(chosen), question.most_packages)
     return chosen
+
+
+def _as_indexed(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A package that was asked for by the address of its wheel, written like one that an index has."""
+    archive = stated.get("archive")
+    if not isinstance(archive, dict):
+        return stated
+    try:
+        _, version, _, _ = parse_wheel_filename(unquote(urlsplit(str(archive.get("url"))).path.rpartition("/")[2]))
+    except InvalidWheelFilename as error:
+        raise ResolutionFailed(f"{str(stated.get('name'))[:200]}: {error}") from None
+    return {"version": str(version), **stated, "wheels": [archive]}
 
 
 def _is_for(marker: object, interpreter: HostInterpreter) -> bool:
@@ -142,13 +175,13 @@ def locked_wheel(stated: Mapping[str, Any], gateway: Gateway, *, supply: Supply)
     return package, origin.url
 
 
-def source_of(stated: Mapping[str, Any]) -> tuple[str, str, str]:
-    """A package's source: its name, and its file as the box may ask for it, with its digest."""
-    source = stated.get("sdist") or {}
-    name, url, sha256 = str(stated.get("name")), source.get("url"), source.get("hashes", {}).get("sha256")
-    if not url or not sha256 or canonicalize_name(name) != name:
+def source_of(stated: Mapping[str, Any], gateway: Gateway) -> tuple[str, str, str]:
+    """A package's source: its name, and its file as the box may ask for it, with the digest that the index has."""
+    name, url = str(stated.get("name")), str((stated.get("sdist") or {}).get("url"))
+    origin = gateway.origin(url)
+    if origin is None or origin.sha256 is None or canonicalize_name(name) != name:
         raise ResolutionFailed(f"the index has neither a wheel nor a hashed source of {name[:200]}")
-    return name, str(url), str(sha256)
+    return name, url, origin.sha256
 
 
 def no_wheel(stated: Mapping[str, Any]) -> ResolutionFailed:

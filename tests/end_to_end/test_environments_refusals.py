@@ -13,8 +13,9 @@ from typing import Final
 
 import pytest
 
-from sandbox import RequirementRefused, ResolutionFailed, Sandbox
+from sandbox import RequirementRefused, ResolutionFailed, Sandbox, Status
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, SourceError
+from sandbox.policy import load
 from tests.end_to_end.packages import (
     NOTHING,
     machine_with,
@@ -26,7 +27,7 @@ from tests.end_to_end.packages import (
     requiring,
     version_of,
 )
-from tests.indexes import LocalIndex
+from tests.indexes import LocalIndex, make_wheel, sha256_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("harmless")]
 
@@ -283,3 +284,16 @@ def test_offline_nothing_is_asked(sandbox: Sandbox, index: LocalIndex, tmp_path:
     refusal = refusal_of(sandbox, "shared!=9", policy=policy_with(tmp_path, "offline = true"))
     assert "offline" in str(refusal)
     assert len(index.asked) == asked
+
+
+def test_a_wheel_named_by_its_address_and_digest_is_had_through_the_gateway(sandbox: Sandbox, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "addressed", "3.0", {"addressed.py": "VERSION = '3.0'\n"})
+    digest = sha256_of(wheel)
+    default = load("default")
+    policy = default.model_copy(update={"supply": default.supply.model_copy(update={"direct_references": True})})
+    with LocalIndex(tmp_path) as elsewhere:
+        named = f"addressed @ {elsewhere.file_url(wheel)}#sha256={digest}"
+        outcome = sandbox.run(version_of("addressed", named), policy=policy)
+        assert (outcome.status, outcome.value) == (Status.OK, "3.0")
+        wrong = f"addressed @ {elsewhere.file_url(wheel)}#sha256={'0' * 64}"
+        assert "addressed" in str(refusal_of(sandbox, wrong, policy=policy))

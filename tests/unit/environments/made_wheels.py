@@ -144,7 +144,6 @@ def publish_environment(
             trees=tuple(trees or {}),
             bytes_total=stock.bytes_total,
             bytes_own=stock.bytes_own,
-            copied=copy,
         )
         before_publishing()
         return store.publish(building, manifest, files=stock.files)
