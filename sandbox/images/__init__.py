@@ -6,6 +6,7 @@
     stripping     what is taken out of that tree again
     tarball       the tree as one file, and the folder where such files are kept
     base          the image in a daemon: made, found, listed, pruned
+    image_python  which Python an image has
 
 A base image is known by three digests. Its *recipe* says what was asked for and is the same on every machine; with the
 distribution and the processor it makes the *inputs*, for which nothing is done twice; its *content* is what came out,
@@ -15,5 +16,16 @@ the SHA-256 of the files as a tarball, and the image is tagged with that: `sandb
 from __future__ import annotations
 
 from sandbox.images.base import BaseImage, Bootstrapped, PruneReport, bootstrap, digest, find, list_images, prune
+from sandbox.images.image_python import ImagePython
 
-__all__ = ["BaseImage", "Bootstrapped", "PruneReport", "bootstrap", "digest", "find", "list_images", "prune"]
+__all__ = [
+    "BaseImage",
+    "Bootstrapped",
+    "ImagePython",
+    "PruneReport",
+    "bootstrap",
+    "digest",
+    "find",
+    "list_images",
+    "prune",
+]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,6 +20,7 @@ from sandbox.errors import BackendUnavailable
 from sandbox.images import bootstrapping
 from sandbox.images.apt_sources import Distribution, this_distribution
 from sandbox.images.bootstrapping import OnStage
+from sandbox.images.image_python import UNKNOWN, ImagePython, ask_image, read_python, write_python
 from sandbox.images.recipe import Recipe, load_recipe
 from sandbox.images.stripping import strip
 from sandbox.images.tarball import Record, TarballCache, file_digest, write_tarball
@@ -35,6 +37,9 @@ _USER: Final = "200000:200000"
 _CONFLICT: Final = 409
 _GONE: Final = 404
 _IMPORT_S: Final = 600
+
+_PYTHONS: Final[dict[str, ImagePython]] = {}
+"""What images of these ids answered; an id is the digest of all that an image is."""
 
 Way = Literal["present", "cached", "built"]
 
@@ -54,6 +59,8 @@ class BaseImage:
     made_by: str
     created: str
     bytes: int
+    python: ImagePython
+    """Unknown in a list of images that nobody has asked yet; who finds one, or makes one, is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +110,28 @@ def bootstrap(
         if record is None:
             record = _build(plan, kept, on_stage)
         on_stage("importing it into the daemon")
-        image = _import(client, record, kept.tarball(plan.inputs))
+        image = _import(client, _asked(client, record, kept), kept.tarball(plan.inputs))
     return Bootstrapped(image, way, time.monotonic() - began)
 
 
 def find(client: DockerClient, name: str = "python") -> BaseImage | None:
     """The newest image of the recipe as it is now."""
+    found = _newest(list_images(client), name)
+    return found if found is None else _told(client, found)
+
+
+def _newest(images: Iterable[BaseImage], name: str) -> BaseImage | None:
     recipe = load_recipe(name).digest
-    return next((each for each in list_images(client) if each.recipe == recipe and each.name == name), None)
+    return next((each for each in images if each.recipe == recipe and each.name == name), None)
+
+
+def _told(client: DockerClient, image: BaseImage) -> BaseImage:
+    """Of an image without that label, its Python is asked once by this process."""
+    if image.python != UNKNOWN:
+        return image
+    if image.id not in _PYTHONS:
+        _PYTHONS[image.id] = ask_image(client, image.id)
+    return replace(image, python=_PYTHONS[image.id])
 
 
 def digest(client: DockerClient, name: str = "python") -> str:
@@ -136,7 +157,20 @@ def _read(entry: dict[str, Any]) -> BaseImage | None:
     fields = ("name", "recipe", "inputs", "content", "made_from", "made_by", "created")
     if tag not in (entry.get("RepoTags") or ()) or any(field not in said for field in fields):
         return None
-    return BaseImage(id=entry["Id"], tag=tag, bytes=int(entry["Size"]), **{field: said[field] for field in fields})
+    return BaseImage(
+        id=entry["Id"],
+        tag=tag,
+        bytes=int(entry["Size"]),
+        python=_python(said),
+        **{field: said[field] for field in fields},
+    )
+
+
+def _python(said: Mapping[str, str]) -> ImagePython:
+    try:
+        return read_python(said.get("python", ""))
+    except ValueError:
+        return UNKNOWN
 
 
 def prune(
@@ -144,7 +178,7 @@ def prune(
 ) -> PruneReport:
     """Remove the base images of ours that a newer one has replaced, or all, and the files kept for them."""
     images = list_images(client)
-    current = None if everything else {name: find(client, name) for name in {image.name for image in images}}
+    current = None if everything else {name: _newest(images, name) for name in {image.name for image in images}}
     replaced = [image for image in images if current is None or current[image.name] not in (image, None)]
     if dry_run:
         return PruneReport(tuple(each.tag for each in replaced), (), sum(each.bytes for each in replaced), True)
@@ -208,14 +242,15 @@ def _build(plan: _Plan, kept: TarballCache, on_stage: OnStage) -> Record:
         on_stage("taking out what no tool needs")
         strip(plan.recipe, tree)
         bootstrapping.prove(plan.recipe, tree)
+        python = bootstrapping.python_of(tree)
         with tarball.open("wb") as file:
             write_tarball(tree, file, began=began)
-        record = _record(plan, tarball)
+        record = _record(plan, tarball, python)
         kept.keep(record, tarball)
     return record
 
 
-def _record(plan: _Plan, tarball: Path) -> Record:
+def _record(plan: _Plan, tarball: Path, python: ImagePython) -> Record:
     return Record(
         name=plan.name,
         recipe=plan.recipe.digest,
@@ -225,14 +260,25 @@ def _record(plan: _Plan, tarball: Path) -> Record:
         created=datetime.now(UTC),
         made_from=f"{plan.distribution} {plan.architecture}",
         made_by=bootstrapping.debootstrap_version(),
+        python=python,
     )
+
+
+def _asked(client: DockerClient, record: Record, kept: TarballCache) -> Record:
+    """With its Python: files that were kept without are imported to ask them, and that is noted for the next time."""
+    if record.python is not None:
+        return record
+    image = _import(client, record, kept.tarball(record.inputs))
+    record = record.model_copy(update={"python": ask_image(client, image.id)})
+    kept.note(record)
+    return record
 
 
 def _import(client: DockerClient, record: Record, tarball: Path) -> BaseImage:
     """Have the files as an image; one with the same tag and other labels is replaced."""
     tag = record.content[:_SHOWN_DIGITS]
     before = [image for image in list_images(client) if image.content == record.content]
-    if before and before[0].recipe == record.recipe:
+    if before and (before[0].recipe, before[0].python) == (record.recipe, record.python or UNKNOWN):
         return before[0]
     with translated("importing an image"):
         client.api.import_image(src=str(tarball), repository=REPOSITORY, tag=tag, changes=_changes(record))
@@ -246,8 +292,10 @@ def _import(client: DockerClient, record: Record, tarball: Path) -> BaseImage:
 
 def _changes(record: Record) -> list[str]:
     labels = {OWNER_LABEL: OWNER, f"{_LABELS}kind": "base"}
-    document = record.model_dump(mode="json", exclude={"bytes"})
+    document = record.model_dump(mode="json", exclude={"bytes", "python"})
     labels |= {f"{_LABELS}{key}": str(value) for key, value in document.items()}
+    if record.python is not None:
+        labels[f"{_LABELS}python"] = write_python(record.python)
     return [
         *(f"LABEL {key}={json.dumps(value)}" for key, value in labels.items()),
         f"USER {_USER}",

@@ -15,6 +15,7 @@ from typing import Final
 
 from sandbox.errors import BackendUnavailable
 from sandbox.images.apt_sources import Distribution
+from sandbox.images.image_python import PROGRAM, QUESTION, ImagePython, read_python
 from sandbox.images.recipe import Recipe
 
 OnStage = Callable[[str], None]
@@ -55,7 +56,15 @@ def make_tree(recipe: Recipe, tree: Path, distribution: Distribution, *, on_stag
 
 def prove(recipe: Recipe, tree: Path) -> None:
     """See that what is left after stripping still does what the recipe promises."""
-    _run_in(tree, "/usr/bin/python3", "-I", "-B", "-c", recipe.proof)
+    _run_in(tree, PROGRAM, "-I", "-B", "-c", recipe.proof)
+
+
+def python_of(tree: Path) -> ImagePython:
+    """Which one that tree has."""
+    try:
+        return read_python(_run_in(tree, PROGRAM, "-I", "-B", "-S", "-c", QUESTION))
+    except ValueError as error:
+        raise BackendUnavailable(f"the Python just installed does not say what it is: it {error}") from None
 
 
 def debootstrap_version() -> str:

@@ -28,6 +28,7 @@ from typing import BinaryIO, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox.errors import BackendUnavailable
+from sandbox.images.image_python import ImagePython
 
 _CLOSED: Final = 0o700
 _LONG_AGO: Final = 1
@@ -46,6 +47,8 @@ class Record(BaseModel):
     created: datetime
     made_from: str
     made_by: str
+    python: ImagePython | None = None
+    """None in records of engines that did not ask."""
 
 
 def default_cache() -> Path:
@@ -75,12 +78,15 @@ class TarballCache:
 
     def keep(self, record: Record, tarball: Path) -> None:
         """Take in what was made aside in this folder."""
-        document = self.folder / f"{record.inputs}.json"
-        document.unlink(missing_ok=True)
+        (self.folder / f"{record.inputs}.json").unlink(missing_ok=True)
         tarball.rename(self.tarball(record.inputs))
-        aside = tarball.with_suffix(".json")
+        self.note(record)
+
+    def note(self, record: Record) -> None:
+        """Write down what is known of a tarball that has its place; for who has it locked."""
+        aside = self.folder / f"{record.inputs}.new"
         aside.write_text(record.model_dump_json(indent=2))
-        aside.rename(document)
+        aside.rename(self.folder / f"{record.inputs}.json")
 
     def remove(self, *, but: str | None = None) -> int:
         """Remove the tarballs, but for those of these inputs; how many bytes that gave back."""

@@ -16,6 +16,8 @@ import pytest
 
 from sandbox.errors import BackendUnavailable
 from sandbox.images import BaseImage, bootstrap, digest, find, list_images, prune
+from sandbox.images.image_python import ask_image
+from sandbox.images.tarball import TarballCache, default_cache
 from tests.daemons import HARDENED, RUNTIMES
 
 if TYPE_CHECKING:
@@ -117,6 +119,55 @@ def test_it_says_whose_it_is_and_where_it_comes_from(docker_client: DockerClient
     assert config["Labels"]["sandbox.made_by"].startswith("debootstrap")
     assert base_image.tag == f"sandbox/base:{config['Labels']['sandbox.content'][:12]}"
     assert config["User"] == "200000:200000"
+
+
+def test_it_says_which_python_it_has(docker_client: DockerClient, base_image: BaseImage) -> None:
+    script = "import importlib.util, platform; print(platform.python_version(), importlib.util.MAGIC_NUMBER.hex())"
+    said = run(docker_client, base_image, "python3", "-I", "-c", script).split()
+    assert [base_image.python.version, base_image.python.magic] == said
+    labels = docker_client.images.get(base_image.tag).attrs["Config"]["Labels"]
+    assert json.loads(labels["sandbox.python"])["version"] == base_image.python.version
+
+
+def test_files_kept_by_an_engine_that_did_not_ask_for_their_python_are_asked_once(
+    docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
+) -> None:
+    kept = TarballCache(tmp_path / "cache")
+    with kept.locked(base_image.inputs):
+        record = TarballCache(default_cache()).find(base_image.inputs)
+        assert record is not None
+        kept.tarball(base_image.inputs).symlink_to(TarballCache(default_cache()).tarball(base_image.inputs))
+        kept.note(record.model_copy(update={"python": None}))
+    docker_client.api.remove_image(base_image.tag)
+    again = bootstrap(docker_client, cache=kept.folder)
+    assert (again.way, again.image.python) == ("cached", base_image.python)
+    noted = kept.find(base_image.inputs)
+    assert noted is not None
+    assert noted.python == base_image.python
+    assert [image.python for image in list_images(docker_client)] == [base_image.python]
+
+
+def test_an_image_whose_python_is_a_script_is_not_believed(docker_client: DockerClient, base_image: BaseImage) -> None:
+    container = docker_client.api.create_container(base_image.tag, ["x"])["Id"]
+    try:
+        docker_client.api.put_archive(
+            container, "/usr/bin", archive_of("python3", b"#!/bin/sh\nyes $$ | head -n 99999\n")
+        )
+        docker_client.api.commit(container, repository="foreign", tag="script")
+        with pytest.raises(BackendUnavailable, match="does not say what it is"):
+            ask_image(docker_client, "foreign:script")
+    finally:
+        docker_client.api.remove_container(container)
+        remove(docker_client, "foreign:script")
+
+
+def archive_of(name: str, content: bytes) -> bytes:
+    file = io.BytesIO()
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(content), 0o755
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
 
 
 def test_a_second_time_nothing_is_done(docker_client: DockerClient, base_image: BaseImage) -> None:
