@@ -6,8 +6,9 @@ import os
 from functools import cache
 from typing import Final
 
-from sandbox.backends.subprocess.seccomp import Sockets, compile_profile, load_profile
-from sandbox.backends.subprocess.syscall_table import MACHINES, Machine
+from sandbox.backends.seccomp_profiles import Sockets, load_profile
+from sandbox.backends.subprocess.seccomp import compile_profile
+from sandbox.backends.syscall_table import MACHINES, Machine
 
 MACHINE: Final[Machine] = next(machine for machine in MACHINES if machine == os.uname().machine)
 

@@ -22,7 +22,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import BoxPlan
-from sandbox.backends.subprocess.seccomp import ARCHITECTURES, Sockets, compile_profile, load_profile
+from sandbox.backends.seccomp_profiles import Sockets, load_profile
+from sandbox.backends.subprocess.seccomp import ARCHITECTURES, compile_profile
 from sandbox.backends.subprocess.tree import TOOL_USER, WORKPLACE, Tree
 from sandbox.errors import IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.backends.subprocess.seccomp import Profile, load_profile
-from sandbox.backends.subprocess.syscall_table import known_names
+from sandbox.backends.seccomp_profiles import Profile, load_profile
+from sandbox.backends.syscall_table import known_names
 from sandbox.errors import PolicyError
 
 
