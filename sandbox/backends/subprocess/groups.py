@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sandbox.backends.control_groups import groups_of, mounts
 from sandbox.policy import Limits
 
 _PREFIX: Final = "sandbox-"
@@ -90,40 +91,20 @@ class Hierarchies:
 
 def find_hierarchies() -> Hierarchies | str:
     """The writable hierarchies, or the reason why there are none."""
-    mounts = list(_mounts())
-    own = _own_groups()
-    found = _version_1(mounts, own)
+    mounted = list(mounts())
+    own = groups_of()
+    found = _version_1(mounted, own)
     if all(controller in found for controller in _NEEDED):
         return Hierarchies(1, found)
-    parent = _version_2(mounts, own)
+    parent = _version_2(mounted, own)
     if parent is not None:
         return Hierarchies(2, dict.fromkeys(_USEFUL, parent))
     return "no control group with memory and pids is writable for this user"
 
 
-def _mounts() -> Iterator[tuple[str, Path, frozenset[str]]]:
-    """(kind, where, options) of every mounted control group hierarchy."""
-    with suppress(OSError), open("/proc/self/mountinfo") as lines:
-        for line in lines:
-            before, _, after = line.partition(" - ")
-            kind, _, options = after.split(maxsplit=2)
-            if kind in ("cgroup", "cgroup2"):
-                yield kind, Path(before.split()[4]), frozenset(options.strip().split(","))
-
-
-def _own_groups() -> dict[str, str]:
-    """{controller, or "" for version 2: the group this process is in}."""
-    groups = {}
-    with suppress(OSError), open("/proc/self/cgroup") as lines:
-        for line in lines:
-            _, controllers, path = line.rstrip("\n").split(":", 2)
-            groups.update(dict.fromkeys(controllers.split(","), path))
-    return groups
-
-
-def _version_1(mounts: list[tuple[str, Path, frozenset[str]]], own: Mapping[str, str]) -> dict[str, Path]:
+def _version_1(mounted: list[tuple[str, Path, frozenset[str]]], own: Mapping[str, str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for kind, where, options in mounts:
+    for kind, where, options in mounted:
         for controller in _USEFUL:
             folder = where / own.get(controller, "/").lstrip("/")
             if kind == "cgroup" and controller in options and os.access(folder, os.W_OK):
@@ -131,8 +112,8 @@ def _version_1(mounts: list[tuple[str, Path, frozenset[str]]], own: Mapping[str,
     return found
 
 
-def _version_2(mounts: list[tuple[str, Path, frozenset[str]]], own: Mapping[str, str]) -> Path | None:
-    for kind, where, _ in mounts:
+def _version_2(mounted: list[tuple[str, Path, frozenset[str]]], own: Mapping[str, str]) -> Path | None:
+    for kind, where, _ in mounted:
         if kind != "cgroup2":
             continue
         folder = where / own.get("", "/").lstrip("/")

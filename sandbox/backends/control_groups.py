@@ -1,0 +1,141 @@
+"""What the kernel counts for one control group, in either version, and where the hierarchies are mounted.
+
+Reading asks for no right but to see the files, which everybody has. They stay open from the first time they are read
+until `close`, because names cost more than reading. A counter that is not there, or whose group is gone, is None or 0
+and never an exception: a group may be removed at any moment by whoever it belongs to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sandbox.ports import Reading
+
+
+def mounts() -> Iterator[tuple[str, Path, frozenset[str]]]:
+    """(kind, where, options) of every mounted control group hierarchy."""
+    with suppress(OSError), open("/proc/self/mountinfo") as lines:
+        for line in lines:
+            before, _, after = line.partition(" - ")
+            kind, _, options = after.split(maxsplit=2)
+            if kind in ("cgroup", "cgroup2"):
+                yield kind, Path(before.split()[4]), frozenset(options.strip().split(","))
+
+
+def groups_of(process: int | str = "self") -> dict[str, str]:
+    """{controller, or "" for version 2: the group that process is in}; nothing when there is no such process."""
+    groups = {}
+    with suppress(OSError), open(f"/proc/{process}/cgroup") as lines:
+        for line in lines:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            groups.update(dict.fromkeys(controllers.split(","), path))
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Which file, of which controller, tells what; `unit` is the processor time's, in seconds."""
+
+    cpu: tuple[str, str]
+    cpu_name: str | None
+    unit: float
+    memory_peak: tuple[str, str] = ("memory", "memory.peak")
+    processes_peak: tuple[str, str] = ("pids", "pids.peak")
+    kills: tuple[str, str] = ("memory", "memory.events")
+    refusals: tuple[str, str] = ("pids", "pids.events")
+
+
+_BY_VERSION: Final = {
+    1: _Files(
+        cpu=("cpuacct", "cpuacct.usage"),
+        cpu_name=None,
+        unit=1e-9,
+        memory_peak=("memory", "memory.max_usage_in_bytes"),
+        kills=("memory", "memory.oom_control"),
+    ),
+    2: _Files(cpu=("cpu", "cpu.stat"), cpu_name="usage_usec", unit=1e-6),
+}
+
+
+class Counters:
+    """The counters of one group, each since the group was made; `folders` says where which controller keeps them."""
+
+    def __init__(self, folders: Mapping[str, Path], *, version: int) -> None:
+        files = _BY_VERSION[version]
+        self._cpu_name, self._unit = files.cpu_name, files.unit
+        self._cpu = _path(folders, files.cpu)
+        self._memory_peak = _path(folders, files.memory_peak)
+        self._processes_peak = _path(folders, files.processes_peak)
+        self._kills = _path(folders, files.kills)
+        self._refusals = _path(folders, files.refusals)
+        self._open: dict[str, int] = {}
+
+    def read(self) -> Reading:
+        """What they say now."""
+        cpu = _number(self._text(self._cpu), self._cpu_name)
+        return Reading(
+            cpu_s=None if cpu is None else cpu * self._unit,
+            memory_peak_bytes=_number(self._text(self._memory_peak)),
+            processes_peak=_number(self._text(self._processes_peak)),
+            out_of_memory_kills=_number(self._text(self._kills), "oom_kill") or 0,
+            refused_forks=_number(self._text(self._refusals), "max") or 0,
+        )
+
+    def reset_memory_peak(self) -> bool:
+        """Let the peak begin at what is held now; False where this user or this kernel cannot.
+
+        Since Linux 6.12 version 2 keeps a peak for each descriptor that was written to, so it must be this one.
+        """
+        try:
+            os.pwrite(self._descriptor(self._memory_peak), b"0", 0)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the files; they are opened again when they are read again."""
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def _text(self, path: str) -> str:
+        """What a file says now; nothing where there is none, or no descriptor for it."""
+        try:
+            return os.pread(self._descriptor(path), 4096, 0).decode("ascii", "replace")
+        except OSError:
+            return ""
+
+    def _descriptor(self, path: str) -> int:
+        if path not in self._open:
+            self._open[path] = _open_to_reset(path) if path == self._memory_peak else _open(path)
+        return self._open[path]
+
+
+def _path(folders: Mapping[str, Path], place: tuple[str, str]) -> str:
+    controller, name = place
+    return str(folders[controller] / name) if controller in folders else ""
+
+
+def _open(path: str, mode: int = os.O_RDONLY) -> int:
+    return os.open(path, mode | os.O_CLOEXEC)
+
+
+def _open_to_reset(path: str) -> int:
+    """For writing, too, where that is allowed; reading asks for less."""
+    try:
+        return _open(path, os.O_RDWR)
+    except OSError:
+        return _open(path)
+
+
+def _number(text: str, name: str | None = None) -> int | None:
+    """The number that a text is, or the one on its line that begins with `name`; None where there is none."""
+    if name is not None:
+        start = text.find(f"{name} ")
+        text = text[start + len(name) :].partition("\n")[0] if start >= 0 else ""
+    return int(text) if text.strip().isdigit() else None
