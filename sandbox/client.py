@@ -25,6 +25,7 @@ from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.policy import Policy
+from sandbox.pool import PoolStatistics
 from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec
 from sandbox.streaming import Event, stream_call
 
@@ -111,6 +112,10 @@ class AsyncSandbox:
     ) -> Environment:
         """Have an environment in the store; of a `lock`, if one is given. `fields` are those of `lock`."""
         return await self._opened().build(self._environment(source, fields), lock=lock)
+
+    async def statistics(self) -> PoolStatistics:
+        """What boxes there are now, and how calls came by theirs: found warm, opened ahead, or waited for."""
+        return await self._opened().statistics()
 
     async def close(self) -> None:
         """End every call and close every box."""
@@ -205,6 +210,10 @@ class Sandbox:
     ) -> Environment:
         """Have an environment in the store; see `AsyncSandbox.build`."""
         return self._wait(self._inner.build(source, lock=lock, **fields))
+
+    def statistics(self) -> PoolStatistics:
+        """What boxes there are now, and how calls came by theirs; see `AsyncSandbox.statistics`."""
+        return self._wait(self._inner.statistics())
 
     def close(self) -> None:
         """End every call, close every box, and end the background thread."""

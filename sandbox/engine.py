@@ -35,7 +35,7 @@ from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable
 from sandbox.outcome import Outcome, Status
 from sandbox.policy import Policy, load, tighten
-from sandbox.pool import Loan, Pool, WarmBox
+from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.tools import Tool, bind, read_tool
 
@@ -107,7 +107,7 @@ class Engine:
                 return await self._run_in_a_box(call, binding.arguments, on_output)
 
     async def prepare(self, spec: CallSpec) -> None:
-        """Have the environment and a warm box for such calls ready."""
+        """Have the environment and a box for such calls ready; single-use ones as many as the policy keeps ahead."""
         with self._under_way():
             call = await self._equipped(self._read(spec))
             await self._as_walled_as_can_be(call, lambda: self._warm_up(call))
@@ -128,8 +128,13 @@ class Engine:
         return _needs(tool, spec, policy=self._granted(spec))
 
     async def _warm_up(self, call: Prepared) -> None:
-        async with self._lend(call) as loan:
-            loan.warm.preload(call.preload)
+        is_plain = self._is_plain(call)
+        await self._pool.prepare(call.key(is_plain=is_plain), call.plan(is_plain=is_plain))
+
+    async def statistics(self) -> PoolStatistics:
+        """What boxes there are now, and how calls came by theirs so far."""
+        self._refuse_when_closed()
+        return self._pool.statistics
 
     async def close(self) -> None:
         """End every call and close every box; nothing is left behind."""
@@ -229,9 +234,13 @@ class Engine:
             return await attempt()
 
     def _lend(self, call: Prepared) -> AbstractAsyncContextManager[Loan]:
-        """A box; plain only where this host was found to lack walls and the call's policy accepts that."""
-        is_plain = self._lacks_walls and call.accepts_plain
+        """A box for it."""
+        is_plain = self._is_plain(call)
         return self._pool.lend(call.key(is_plain=is_plain), call.plan(is_plain=is_plain))
+
+    def _is_plain(self, call: Prepared) -> bool:
+        """Only where this host was found to lack walls and the call's policy accepts that."""
+        return self._lacks_walls and call.accepts_plain
 
     async def _try(self, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
         async with self._lend(call) as loan:

@@ -1,278 +1,234 @@
-"""The pool: warm boxes, lent for calls and taken back, kept for one (environment, policy, tenant) each.
+"""The pool: boxes lent for calls and taken back, kept for one (environment, policy, tenant) each.
 
 A box serves as many calls at once as it has room for; every call is walled from the others inside it (see the runner),
 so a box is not lent exclusively. It leaves the pool when its policy forbids reuse, when a call in it did not end
 cleanly, when it has been idle too long, when too much memory is kept warm, or when it died. A box that leaves takes no
 new calls, ends when its last call has, and is closed exactly once.
+
+A caller that finds no room goes in line for the next room there is, in a box that became free or in one that was
+opened for it or for somebody else. Openings belong to the pool, not to callers: one that gives up costs nobody a box,
+and a box opened in vain stays warm. See `shelf` for the line, and `supply` for what is opened when.
+
+Where the policy forbids reuse, boxes are opened ahead instead: once a key has had a call, so many as its policy says
+are kept ready, each for one call, and replaced when they are taken. One that nobody took for the policy's idle time
+goes, and is not replaced until a call finds none ready.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Final
 
-from sandbox.backends.base import Backend, Box, BoxPlan
-from sandbox.backends.remedies import missing_walls, refuse_weaker
-from sandbox.errors import BoxLost, EngineClosed
-from sandbox.outcome import Receipt
-from sandbox.policy import Policy, ReuseMode
-from sandbox.wire.conversation import Conversation, WallFault
-from sandbox.wire.messages import Hello
-from sandbox.wire.running_call import RunningCall
+from sandbox.backends.base import Backend, BoxPlan
+from sandbox.box_opening import BoxOpener
+from sandbox.errors import EngineClosed
+from sandbox.shelf import BoxKey, Shelf
+from sandbox.supply import Supply
+from sandbox.warm_box import Loan, LoanPath, WarmBox
 
-_SPARE_SLOTS: Final = 2
-_WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
+__all__ = ["BoxKey", "Loan", "Pool", "PoolStatistics", "WarmBox"]
+
 _SWEEP_S: Final = 1.0
-_OPENING_S: Final = 60.0
-_LEAST_FOR_OPENING_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class BoxKey:
-    """What a box is for; calls with equal keys may share one."""
+class PoolStatistics:
+    """What a pool holds now, each box in one of the first four numbers, and how calls came by their boxes so far."""
 
-    environment: str
-    policy: str
-    tenant: str
-    is_plain: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class WarmBox:
-    """One open box with its conversation, and what the pool must remember of it."""
-
-    box: Box
-    conversation: Conversation
-    policy: Policy
-    hello: Hello
-    preloaded: bool
-    lent: int = 0
-    slots: int = 0
-    idle_since: float = 0.0
-    is_retired: bool = False
-    is_closing: bool = False
-    imported: set[str] = field(default_factory=set)
-    receipts: dict[tuple[bytes, str, str], Receipt] = field(default_factory=dict)
-    """Nearly every call of a box is walled the same, and told the same: receipts made so far."""
+    warm: int
+    """Boxes that have no call now and will serve further ones."""
+    ready: int
+    """Single-use boxes, opened ahead of their call."""
+    opening: int
+    lent: int
+    """Boxes with calls in them."""
+    cold_calls: int
+    """Calls that had to wait until a box was open."""
+    pooled_calls: int
+    """Calls that found a single-use box ready."""
+    warm_calls: int
+    """Calls that found room in a box that had served others."""
 
     @property
-    def has_room(self) -> bool:
-        """Whether another call may come."""
-        return not self.is_retired and self.conversation.loss is None and self.lent < self.box.capacity
+    def calls(self) -> int:
+        """All calls so far."""
+        return self.cold_calls + self.pooled_calls + self.warm_calls
 
-    def ensure_slots(self) -> None:
-        """As many slots as calls are under way, and some for the children forked ahead; those only once the box's first
-        call, which would wait for them, is on its way."""
-        more = self.policy.reuse.ahead + _SPARE_SLOTS if self.slots else 0
-        missing = min(self.lent, self.box.capacity) + more - self.slots
-        if missing > 0:
-            self._add_slots(missing)
-
-    def give_back(self, call: RunningCall) -> None:
-        """The call's slot has been read."""
-        if not self.conversation.give_back(call) and self.conversation.loss is None:
-            self.slots -= 1
-            self._add_slots(1)
-
-    def preload(self, modules: Sequence[str]) -> None:
-        """Have what tools import imported ahead, each module told once."""
-        new = [name for name in modules if name not in self.imported] if self.preloaded else []
-        if new:
-            self.imported.update(new)
-            self.conversation.preload(new)
-
-    def _add_slots(self, count: int) -> None:
-        """A box that dies takes its slots along, perhaps before the end of its channel is heard here."""
-        try:
-            slots = self.box.add_slots(count)
-            if slots:
-                self.slots += len(slots)
-                self.conversation.lend_slots(slots)
-        except OSError as error:
-            self.conversation.abandon(f"the box has no place for calls any more: {error}")
-
-
-@dataclass(slots=True)
-class Loan:
-    """A box for one call, and how it was come by. It is over when its `call`, if there is one, has ended."""
-
-    warm: WarmBox
-    path: Literal["cold", "warm"]
-    call: RunningCall | None = None
+    @property
+    def hit_rate(self) -> float:
+        """The share of calls that did not wait for a box to open; 0 before the first call."""
+        return (self.pooled_calls + self.warm_calls) / self.calls if self.calls else 0.0
 
 
 class Pool:
     """All boxes of one engine; used from one event loop."""
 
-    def __init__(self, backend: Backend, *, most_memory: int) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, *, most_memory: int, most_opening: int | None = None) -> None:
+        self._opener = BoxOpener(backend)
+        self._supply = Supply(
+            backend,
+            self._opener,
+            has_memory=self._has_memory,
+            most_opening=most_opening or max(2, 2 * (os.cpu_count() or 1)),
+        )
         self._most_memory = most_memory
-        self._boxes: dict[BoxKey, list[WarmBox]] = {}
-        self._open_boxes: set[WarmBox] = set()
-        self._opening: dict[BoxKey, asyncio.Task[WarmBox]] = {}
-        self._closing: set[asyncio.Task[str]] = set()
+        self._shelves: dict[BoxKey, Shelf] = {}
+        self._calls: dict[LoanPath, int] = {"cold": 0, "pooled": 0, "warm": 0}
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @property
     def boxes(self) -> tuple[WarmBox, ...]:
         """Every box that could be lent."""
-        return tuple(warm for boxes in self._boxes.values() for warm in boxes)
+        return tuple(warm for shelf in self._shelves.values() for warm in (*shelf.boxes, *shelf.ready))
+
+    @property
+    def statistics(self) -> PoolStatistics:
+        """What there is now, and what has been."""
+        shelves = self._shelves.values()
+        return PoolStatistics(
+            warm=sum(warm.lent == 0 for shelf in shelves for warm in shelf.boxes),
+            ready=sum(len(shelf.ready) for shelf in shelves),
+            opening=sum(shelf.begun for shelf in shelves),
+            lent=sum(warm.lent > 0 for warm in self._opener.open_boxes),
+            cold_calls=self._calls["cold"],
+            pooled_calls=self._calls["pooled"],
+            warm_calls=self._calls["warm"],
+        )
 
     @asynccontextmanager
     async def lend(self, key: BoxKey, plan: BoxPlan) -> AsyncIterator[Loan]:
-        """A box with room for one call, warm if there is one; `retire` it if the call does not end cleanly."""
-        loan = await self._find(key, plan)
+        """A box with room for one call, open already if there is one; retire it if the call does not end cleanly."""
+        shelf = self._shelves.get(key) or self._new_shelf(key, plan)
+        loan = shelf.take() or await self._wait_in_line(shelf, plan)
         warm = loan.warm
+        self._calls[loan.path] += 1
         try:
+            if shelf.is_single_use:
+                self._note_demand(shelf, plan)
+                self._supply.fill(shelf)
             if warm.conversation.loss is None:
                 warm.ensure_slots()
             yield loan
         finally:
             if loan.call is None:
-                self._take_back(warm)
+                self._take_back(warm, shelf)
             else:
-                loan.call.ended.add_done_callback(lambda _: self._take_back(warm))
+                loan.call.ended.add_done_callback(lambda _: self._take_back(warm, shelf))
 
     @asynccontextmanager
     async def alone(self, plan: BoxPlan) -> AsyncIterator[Loan]:
         """A box for one call, shared with nobody; it is gone, and not just going, when this ends."""
-        if self._is_closed:
-            raise EngineClosed("the engine is closed", remedy="open a new one")
-        warm = await self._open(plan)
+        self._refuse_when_closed()
+        warm = await self._opener.open(plan)
         warm.is_retired = True
         warm.lent += 1
         try:
+            self._refuse_when_closed()
             warm.ensure_slots()
             yield Loan(warm, "cold")
         finally:
-            warm.is_closing = True
-            self._open_boxes.discard(warm)
-            await asyncio.shield(self._closed(warm.box, warm.conversation))
+            await self._opener.close(warm)
 
-    def _take_back(self, warm: WarmBox) -> None:
-        warm.lent -= 1
-        warm.idle_since = asyncio.get_running_loop().time()
-        if warm.is_retired or warm.conversation.loss is not None:
-            self.retire(warm)
-        else:
-            warm.ensure_slots()
-            warm.conversation.supply_lines()
-
-    def retire(self, warm: WarmBox) -> None:
-        """Lend it no more; it is closed as soon as nobody uses it."""
-        warm.is_retired = True
-        for key, boxes in list(self._boxes.items()):
-            if warm in boxes:
-                boxes.remove(warm)
-                if not boxes:
-                    del self._boxes[key]
-        if warm.lent <= 0:
-            self._close_soon(warm)
+    async def prepare(self, key: BoxKey, plan: BoxPlan) -> None:
+        """Have room for calls like this before the first comes: a warm box, or as many single-use boxes as the policy
+        keeps ready. Raises what a call would find out: that such a box cannot be."""
+        shelf = self._shelves.get(key) or self._new_shelf(key, plan)
+        if shelf.most_ahead:
+            self._note_demand(shelf, plan)
+            shelf.wanted = shelf.most_ahead
+            await self._supply.filled(shelf)
+        if not shelf.ready:
+            loan = shelf.take() or await self._wait_in_line(shelf, plan)
+            loan.warm.preload(plan.preload)
+            self._take_back(loan.warm, shelf)
 
     async def close(self) -> None:
         """Close every box, busy or not."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for task in list(self._opening.values()):
-            task.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
-        for warm in list(self._open_boxes):
+        for shelf in self._shelves.values():
+            shelf.refuse(EngineClosed("the engine was closed while a box was opening"), most=shelf.waiting)
+        self._shelves.clear()
+        await self._supply.stop()
+        for warm in list(self._opener.open_boxes):
             warm.lent = 0
-            self.retire(warm)
-        while self._closing:
-            await asyncio.gather(*self._closing, return_exceptions=True)
+            warm.is_retired = True
+            self._opener.close_soon(warm)
+        await self._opener.all_closed()
 
-    async def _find(self, key: BoxKey, plan: BoxPlan) -> Loan:
+    def _refuse_when_closed(self) -> None:
         if self._is_closed:
             raise EngineClosed("the engine is closed", remedy="open a new one")
-        if plan.policy.reuse.mode is ReuseMode.NEVER:
-            warm = await self._open(plan)
-            warm.is_retired = True
-            warm.lent += 1
-            return Loan(warm, "cold")
-        for warm in self._boxes.get(key, ()):
-            if warm.has_room:
-                warm.lent += 1
-                return Loan(warm, "warm")
-        warm = await self._open_once(key, plan)
-        if warm.conversation.loss is not None:
-            raise warm.conversation.loss
-        if not warm.has_room:
-            return await self._find(key, plan)
-        warm.lent += 1
-        return Loan(warm, "cold")
 
-    async def _open_once(self, key: BoxKey, plan: BoxPlan) -> WarmBox:
-        """Open a box for the key; callers that come meanwhile wait for the same one."""
-        task = self._opening.get(key)
-        if task is None:
-            task = asyncio.create_task(self._open_and_keep(key, plan))
-            self._opening[key] = task
-            task.add_done_callback(lambda _: self._opening.pop(key, None))
+    def _new_shelf(self, key: BoxKey, plan: BoxPlan) -> Shelf:
+        self._refuse_when_closed()
+        shelf = self._shelves[key] = Shelf(key, plan, used_at=_now())
+        self._start_sweeping()
+        return shelf
+
+    async def _wait_in_line(self, shelf: Shelf, plan: BoxPlan) -> Loan:
+        """The next room that there is. The first call of a key does not tell whether boxes are worth opening ahead;
+        it is looked at again when it is over."""
+        shelf.learn(plan)
+        if shelf.has_lent:
+            shelf.want_more()
+            self._supply.fill(shelf)
+        place = shelf.enter_line()
+        self._supply.open_missing(shelf, plan)
         try:
-            return await asyncio.shield(task)
+            return await place
         except asyncio.CancelledError:
-            if task.cancelled():
-                raise EngineClosed("the engine was closed while a box was opening") from None
+            unused = shelf.leave_line(place)
+            if unused is not None:
+                self._take_unused(unused.warm, shelf)
             raise
 
-    async def _open_and_keep(self, key: BoxKey, plan: BoxPlan) -> WarmBox:
-        warm = await self._open(plan)
-        warm.idle_since = asyncio.get_running_loop().time()
-        self._boxes.setdefault(key, []).append(warm)
-        warm.conversation.on_loss = lambda: self.retire(warm)
-        if warm.conversation.loss is not None:
-            self.retire(warm)
-        self._start_sweeping()
-        return warm
+    def _note_demand(self, shelf: Shelf, plan: BoxPlan) -> None:
+        shelf.has_lent = True
+        shelf.used_at = _now()
+        shelf.learn(plan)
 
-    async def _open(self, plan: BoxPlan) -> WarmBox:
-        """A box with what it can have preloaded. Forking needs a process with one thread: when preloading left more,
-        the box is opened again with nothing preloaded, and every call imports for itself."""
-        warm = await self._open_with(plan)
-        if warm.hello.threads <= 1 or not plan.preload:
-            return warm
-        self._open_boxes.discard(warm)
-        await asyncio.shield(self._closed(warm.box, warm.conversation))
-        return await self._open_with(replace(plan, preload=()), preloaded=False)
+    def _take_back(self, warm: WarmBox, shelf: Shelf) -> None:
+        warm.lent -= 1
+        warm.idle_since = _now()
+        if warm.is_retired or warm.conversation.loss is not None:
+            self._supply.retire(warm, shelf)
+            self._note_end(shelf)
+        else:
+            warm.ensure_slots()
+            warm.conversation.supply_lines()
+            shelf.hand_out(warm, "warm")
 
-    async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> WarmBox:
-        box = await self._backend.open(plan)
-        conversation = Conversation(box)
-        reuse = plan.policy.reuse
-        ahead = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead
-        try:
-            refuse_weaker(box.protection, policy=plan.policy)
-            async with asyncio.timeout(_patience(plan.policy)):
-                hello = await conversation.open(
-                    box.walls, preload=plan.preload, environment=plan.environment, ahead=ahead
-                )
-            if not plan.is_plain:
-                _refuse_without_walls(hello, policy=plan.policy)
-        except BaseException as error:
-            last_words = await asyncio.shield(self._closed(box, conversation))
-            raise _explained(error, policy=plan.policy, last_words=last_words) from None
-        warm = WarmBox(box, conversation, plan.policy, hello, preloaded, imported=set(plan.preload))
-        self._open_boxes.add(warm)
-        return warm
+    def _note_end(self, shelf: Shelf) -> None:
+        """A single-use box has had its call: others will need theirs."""
+        if shelf.most_ahead and not self._is_closed and self._shelves.setdefault(shelf.key, shelf) is shelf:
+            shelf.used_at = _now()
+            if not shelf.wanted:
+                shelf.want_more()
+            self._supply.fill(shelf)
 
-    def _close_soon(self, warm: WarmBox) -> None:
-        if not warm.is_closing:
-            warm.is_closing = True
-            self._open_boxes.discard(warm)
-            self._closed(warm.box, warm.conversation)
+    def _take_unused(self, warm: WarmBox, shelf: Shelf) -> None:
+        """The caller it was handed to had gone."""
+        if shelf.is_single_use and not warm.is_closing:
+            warm.lent = 0
+            warm.is_retired = False
+            self._supply.keep(warm, shelf)
+        else:
+            self._take_back(warm, shelf)
 
-    def _closed(self, box: Box, conversation: Conversation) -> asyncio.Task[str]:
-        """Being closed, whether or not anybody waits for it; `close` does."""
-        task = asyncio.create_task(_close(box, conversation))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-        return task
+    def _has_memory(self, shelf: Shelf) -> bool:
+        """Whether one more box may be kept, as far as is known what one holds."""
+        coming = sum(each.memory * len(each.ahead) for each in self._shelves.values())
+        return self._kept_memory() + coming + shelf.memory <= self._most_memory
+
+    def _kept_memory(self) -> int:
+        return sum(warm.memory for warm in self.boxes)
 
     def _start_sweeping(self) -> None:
         if self._sweeper is None or self._sweeper.done():
@@ -280,44 +236,27 @@ class Pool:
 
     async def _sweep(self) -> None:
         """Retire what has been idle too long, and the longest idle while too much memory is kept warm."""
-        while self._boxes:
+        while self._shelves:
             await asyncio.sleep(_SWEEP_S)
-            now = asyncio.get_running_loop().time()
-            idle = sorted((warm for warm in self.boxes if warm.lent == 0), key=lambda warm: warm.idle_since)
-            for warm in idle:
-                if now - warm.idle_since > warm.policy.reuse.idle or self._keeps_too_much():
-                    self.retire(warm)
+            self._weigh()
+            idle = [(warm, shelf) for shelf in self._shelves.values() for warm in shelf.idle]
+            for warm, shelf in sorted(idle, key=lambda each: each[0].idle_since):
+                is_old = _now() - warm.idle_since > warm.policy.reuse.idle
+                if is_old or self._kept_memory() > self._most_memory:
+                    self._supply.retire(warm, shelf)
+            self._forget_unused()
 
-    def _keeps_too_much(self) -> bool:
-        return sum(warm.box.memory_bytes() for warm in self.boxes) > self._most_memory
+    def _weigh(self) -> None:
+        for shelf in self._shelves.values():
+            for warm in (*shelf.boxes, *shelf.ready):
+                warm.memory = shelf.memory = warm.box.memory_bytes()
 
-
-async def _close(box: Box, conversation: Conversation) -> str:
-    last_words = await box.close()
-    conversation.close()
-    return last_words
-
-
-def _refuse_without_walls(hello: Hello, *, policy: Policy) -> None:
-    """A box that was to be walled and is not must not pass for one, whatever its policy requires."""
-    missing: list[str] = [layer for layer in _WALLS if layer in hello.refused]
-    if missing:
-        raise missing_walls(missing, policy=policy, reason=hello.refused[missing[0]])
+    def _forget_unused(self) -> None:
+        """A key that nobody uses leaves nothing."""
+        for key, shelf in list(self._shelves.items()):
+            if shelf.is_bare and _now() - shelf.used_at > shelf.plan.policy.reuse.idle:
+                del self._shelves[key]
 
 
-def _patience(policy: Policy) -> float:
-    """How long a box may take to open: what its environment runs at the start runs on the call's account."""
-    return min(max(policy.limits.wall, _LEAST_FOR_OPENING_S), _OPENING_S)
-
-
-def _explained(error: BaseException, *, policy: Policy, last_words: str) -> BaseException:
-    """Why a box did not open, in the engine's words."""
-    if isinstance(error, WallFault):
-        return missing_walls([error.layer], policy=policy, reason=error.reason)
-    if isinstance(error, TimeoutError):
-        return BoxLost(
-            f"a box did not open within {_patience(policy):.0f} s; its runner said: {last_words[-500:] or 'nothing'}"
-        )
-    if isinstance(error, BoxLost) and last_words:
-        return BoxLost(f"{error.message}; its runner said: {last_words[-500:]}")
-    return error
+def _now() -> float:
+    return asyncio.get_running_loop().time()

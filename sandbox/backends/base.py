@@ -154,6 +154,8 @@ class Backend(ABC):
     """Opens boxes."""
 
     name: str
+    capacity: int | None = None
+    """How many calls each of its boxes runs at once, where that is known before one is open."""
 
     @abstractmethod
     async def open(self, plan: BoxPlan) -> Box:

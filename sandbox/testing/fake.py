@@ -51,7 +51,7 @@ class FakeBackend(Backend):
         self._answers = {} if answers is None else answers
         self._opening = opening
         self.missing = frozenset(missing)
-        self.capacity = capacity
+        self.capacity: int = capacity
         self.threads = threads
         self.box_memory = box_memory
         self.calls: list[FakeCall] = []

@@ -1,0 +1,118 @@
+"""How boxes are opened and closed: each is walled as its plan says and has said hello, and each is closed once.
+
+Whoever asks for a box and goes away leaves nothing: what is half open is closed, and `all_closed` waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from sandbox.backends.base import Backend, Box, BoxPlan
+from sandbox.backends.remedies import missing_walls, refuse_weaker
+from sandbox.errors import BoxLost
+from sandbox.policy import Policy, ReuseMode
+from sandbox.warm_box import WarmBox
+from sandbox.wire.conversation import Conversation, WallFault
+from sandbox.wire.messages import Hello
+
+_WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
+_OPENING_S: Final = 60.0
+_LEAST_FOR_OPENING_S: Final = 10.0
+
+
+class BoxOpener:
+    """Opens the boxes of one engine, and knows all that are open."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._closing: set[asyncio.Task[str]] = set()
+        self.open_boxes: set[WarmBox] = set()
+
+    async def open(self, plan: BoxPlan, *, preloads: bool = True) -> WarmBox:
+        """A box with what it can have preloaded. Forking needs a process with one thread: when preloading left more,
+        the box is opened again with nothing preloaded, and every call imports for itself."""
+        if preloads:
+            warm = await self._open_with(plan)
+            if warm.hello.threads <= 1 or not plan.preload:
+                return warm
+            await self.close(warm)
+        return await self._open_with(replace(plan, preload=()), preloaded=False)
+
+    def close_soon(self, warm: WarmBox) -> None:
+        """Close it, whether or not anybody waits for that."""
+        if not warm.is_closing:
+            warm.is_closing = True
+            self.open_boxes.discard(warm)
+            self._closed(warm.box, warm.conversation)
+
+    async def close(self, warm: WarmBox) -> None:
+        """Close it now: it is gone when this ends."""
+        if not warm.is_closing:
+            warm.is_closing = True
+            self.open_boxes.discard(warm)
+            await asyncio.shield(self._closed(warm.box, warm.conversation))
+
+    async def all_closed(self) -> None:
+        """Wait for the end of every box that is being closed."""
+        while self._closing:
+            await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> WarmBox:
+        box = await self._backend.open(plan)
+        conversation = Conversation(box)
+        reuse = plan.policy.reuse
+        ahead = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead
+        try:
+            refuse_weaker(box.protection, policy=plan.policy)
+            async with asyncio.timeout(_patience(plan.policy)):
+                hello = await conversation.open(
+                    box.walls, preload=plan.preload, environment=plan.environment, ahead=ahead
+                )
+            if not plan.is_plain:
+                _refuse_without_walls(hello, policy=plan.policy)
+        except BaseException as error:
+            last_words = await asyncio.shield(self._closed(box, conversation))
+            raise _explained(error, policy=plan.policy, last_words=last_words) from None
+        warm = WarmBox(box, conversation, plan.policy, hello, preloaded, imported=set(plan.preload))
+        self.open_boxes.add(warm)
+        return warm
+
+    def _closed(self, box: Box, conversation: Conversation) -> asyncio.Task[str]:
+        """Being closed, whether or not anybody waits for it."""
+        task = asyncio.create_task(_close(box, conversation))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
+
+
+async def _close(box: Box, conversation: Conversation) -> str:
+    last_words = await box.close()
+    conversation.close()
+    return last_words
+
+
+def _refuse_without_walls(hello: Hello, *, policy: Policy) -> None:
+    """A box that was to be walled and is not must not pass for one, whatever its policy requires."""
+    missing: list[str] = [layer for layer in _WALLS if layer in hello.refused]
+    if missing:
+        raise missing_walls(missing, policy=policy, reason=hello.refused[missing[0]])
+
+
+def _patience(policy: Policy) -> float:
+    """How long a box may take to open: what its environment runs at the start runs on the call's account."""
+    return min(max(policy.limits.wall, _LEAST_FOR_OPENING_S), _OPENING_S)
+
+
+def _explained(error: BaseException, *, policy: Policy, last_words: str) -> BaseException:
+    """Why a box did not open, in the engine's words."""
+    if isinstance(error, WallFault):
+        return missing_walls([error.layer], policy=policy, reason=error.reason)
+    if isinstance(error, TimeoutError):
+        return BoxLost(
+            f"a box did not open within {_patience(policy):.0f} s; its runner said: {last_words[-500:] or 'nothing'}"
+        )
+    if isinstance(error, BoxLost) and last_words:
+        return BoxLost(f"{error.message}; its runner said: {last_words[-500:]}")
+    return error

@@ -1,0 +1,94 @@
+"""One open box with the conversation in it, and the loan of it to a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from sandbox.backends.base import Box
+from sandbox.outcome import Receipt
+from sandbox.policy import Policy, ReuseMode
+from sandbox.wire.conversation import Conversation
+from sandbox.wire.messages import Hello
+from sandbox.wire.running_call import RunningCall
+
+_SPARE_SLOTS: Final = 2
+
+LoanPath: TypeAlias = Literal["cold", "pooled", "warm"]
+
+
+@dataclass(slots=True, eq=False)
+class WarmBox:
+    """One open box with its conversation, and what the pool must remember of it."""
+
+    box: Box
+    conversation: Conversation
+    policy: Policy
+    hello: Hello
+    preloaded: bool
+    lent: int = 0
+    slots: int = 0
+    idle_since: float = 0.0
+    memory: int = 0
+    """The memory it held when that was last looked at."""
+    is_retired: bool = False
+    is_closing: bool = False
+    imported: set[str] = field(default_factory=set)
+    receipts: dict[tuple[bytes, str, str], Receipt] = field(default_factory=dict)
+    """Nearly every call of a box is walled the same, and told the same: receipts made so far."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another call may come."""
+        return not self.is_retired and self.conversation.loss is None and self.lent < self.box.capacity
+
+    def ensure_slots(self) -> None:
+        """As many slots as calls are under way, and some for the children forked ahead; those only once the box's first
+        call, which would wait for them, is on its way."""
+        more = self._spare_slots if self.slots else 0
+        missing = min(self.lent, self.box.capacity) + more - self.slots
+        if missing > 0:
+            self._add_slots(missing)
+
+    @property
+    def _spare_slots(self) -> int:
+        reuse = self.policy.reuse
+        return 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead + _SPARE_SLOTS
+
+    def await_only_call(self) -> None:
+        """Have the slot of a single call there before the call is."""
+        if not self.slots:
+            self._add_slots(1)
+
+    def give_back(self, call: RunningCall) -> None:
+        """The call's slot has been read."""
+        if not self.conversation.give_back(call) and self.conversation.loss is None:
+            self.slots -= 1
+            self._add_slots(1)
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Have what tools import imported ahead, each module told once."""
+        new = [name for name in modules if name not in self.imported] if self.preloaded else []
+        if new and not self.is_retired:
+            self.imported.update(new)
+            self.conversation.preload(new)
+
+    def _add_slots(self, count: int) -> None:
+        """A box that dies takes its slots along, perhaps before the end of its channel is heard here."""
+        try:
+            slots = self.box.add_slots(count)
+            if slots:
+                self.slots += len(slots)
+                self.conversation.lend_slots(slots)
+        except OSError as error:
+            self.conversation.abandon(f"the box has no place for calls any more: {error}")
+
+
+@dataclass(slots=True)
+class Loan:
+    """A box for one call, and how it was come by. It is over when its `call`, if there is one, has ended."""
+
+    warm: WarmBox
+    path: LoanPath
+    call: RunningCall | None = None
