@@ -1,6 +1,7 @@
 """What the parts of a call ask of each other across a box, so that none of them needs to know the other.
 
-A backend's box is a `Carrier`; the conversation that runs over it is its `Receiver`. A `Slot` is lent by the box, lent
+A backend's box is a `Carrier`; the conversation that runs over it is its `Receiver`. A `BoxImage` is what environments
+become for backends that open containers. A `Slot` is lent by the box, lent
 on by the conversation, and read by whoever watches the call. A `Line` is the box's too, and the conversation uses it.
 """
 
@@ -75,6 +76,18 @@ class Carrier(Protocol):
 
     def open_line(self) -> Line | None:
         """A new line, whose far ends can be sent; None where this box, or this host now, has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxImage:
+    """What containers for an environment are made from."""
+
+    id: str
+    """`sha256:…`, which no tag can be moved away from."""
+    magic: bytes
+    """What bytecode begins with that its Python reads; empty where that is not known."""
+    holds_environment: bool = False
+    """Whether what is installed is part of it, and need not be shown."""
 
 
 @dataclass(frozen=True, slots=True)

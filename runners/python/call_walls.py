@@ -10,6 +10,8 @@ from anything.
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import struct
 
@@ -111,7 +113,8 @@ def _build(plan: dict[str, Any], kernel: calls.Kernel) -> dict[str, object] | No
 
 def _limit(plan: dict[str, Any], kernel: calls.Kernel) -> None:
     for kind, limit in limits.of_plan(plan).items():
-        kernel.make("prlimit64", 0, kind, struct.pack("=qq", limit, limit), None)
+        may_fail = () if limits.is_known_everywhere(kind) else (errno.EPERM,)
+        kernel.make("prlimit64", 0, kind, struct.pack("=qq", limit, limit), None, unless=may_fail)
     if plan["cpus"]:
         mask = sum(1 << cpu for cpu in plan["cpus"]).to_bytes(128, "little")
         kernel.make("sched_setaffinity", 0, len(mask), mask)
@@ -122,14 +125,15 @@ def _become_the_user(plan: dict[str, Any], kernel: calls.Kernel) -> None:
     if "user" in plan["namespaces"]:
         clone.write_maps(plan["user"], plan["outside"], kernel)
     if "pid" not in plan["namespaces"]:
-        kernel.make("prctl", _PR_SET_CHILD_SUBREAPER, 1)
+        kernel.make("prctl", _PR_SET_CHILD_SUBREAPER, 1, unless=(errno.EINVAL,))
 
 
 def _enter_workplace(plan: dict[str, Any], kernel: calls.Kernel) -> None:
     """A private tmpfs, or the folder that was chosen for this call: that is made at once, and so never written down."""
     if "mount" not in plan["namespaces"]:
         kernel.wall = "workplace"
-        workplace.enter(plan["home"])
+        prepare_place = workplace.furnish if plan["workplace"] else workplace.enter
+        prepare_place(plan["home"])
         return
     kernel.wall = "mount_namespace"
     wanted = plan["workplace"]
@@ -139,7 +143,11 @@ def _enter_workplace(plan: dict[str, Any], kernel: calls.Kernel) -> None:
     kernel.make("chdir", wanted["path"].encode())
     for name in workplace.PLACES:
         kernel.make("mkdirat", calls.AT_FDCWD, name.encode(), 0o777)
-    if "pid" in plan["namespaces"]:
+    for name, target in wanted.get("seen_at", {}).items():
+        mounts.show(os.path.join(wanted["path"], name), target, kernel=kernel)
+    for target in wanted.get("covered", ()):
+        mounts.tmpfs(target, size=4096, inodes=2, flags=flags | mounts.RDONLY, kernel=kernel)
+    if "pid" in plan["namespaces"] and plan.get("proc", True):
         mounts.proc(kernel=kernel)
 
 

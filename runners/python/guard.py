@@ -152,7 +152,7 @@ def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) ->
 
 def _describe_end(plan: dict[str, Any], status: int, *, max_rss: int) -> bytes:
     """The last record."""
-    room = _room_left() if "mount" in plan["namespaces"] else {"bytes_free": None, "inodes_free": None}
+    room = _room_left() if plan["workplace"] else {"bytes_free": None, "inodes_free": None}
     everything = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = everything.ru_utime + everything.ru_stime
     return pipes.as_record(dict(_ending(status), cpu_s=round(cpu, 6), max_rss=max_rss * 1024, **room))
@@ -190,7 +190,7 @@ def _end_the_rest(plan: dict[str, Any], pid: int) -> None:
 
 
 def _remove_workplace(plan: dict[str, Any]) -> None:
-    if plan["home"]:
+    if plan["home"] and not plan["workplace"]:
         workplace.remove(plan["home"])
 
 

@@ -21,9 +21,15 @@ _KINDS = {
 _ALWAYS = {"RLIMIT_CORE": 1, "RLIMIT_SIGPENDING": 256, "RLIMIT_MSGQUEUE": 819200}
 
 
+def is_known_everywhere(kind: int) -> bool:
+    """Whether a kernel that does not let it be set is no kernel for us. gVisor knows none of the others."""
+    return kind in _KINDS.values()
+
+
 def of_plan(plan: dict[str, Any]) -> dict[int, int]:
     """What a guard takes on itself, for what it forks to have it: {resource: limit}."""
-    always = {getattr(resource, kind): value for kind, value in _ALWAYS.items() if hasattr(resource, kind)}
+    kinds = {getattr(resource, kind): value for kind, value in _ALWAYS.items() if hasattr(resource, kind)}
+    always = {kind: _not_raised(kind, value) for kind, value in kinds.items()}
     return {**lowered(plan["limits"], held=plan["held"]), **always}
 
 
@@ -33,9 +39,13 @@ def lowered(limits: Mapping[str, int], *, held: int) -> dict[int, int]:
     found = {}
     for name, wanted in limits.items():
         limit = wanted + (held if name == "data" else 0)
-        hard = resource.getrlimit(_KINDS[name])[1]
-        found[_KINDS[name]] = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        found[_KINDS[name]] = _not_raised(_KINDS[name], limit)
     return found
+
+
+def _not_raised(kind: int, limit: int) -> int:
+    hard = resource.getrlimit(kind)[1]
+    return limit if hard == resource.RLIM_INFINITY else min(limit, hard)
 
 
 def lower(limits: Mapping[int, int]) -> None:

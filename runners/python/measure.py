@@ -65,7 +65,7 @@ def walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> dict[str,
     now = status()
     return {
         "namespaces": [kind for kind in inside if inside[kind] != plan["around"].get(kind)],
-        "no_new_privs": now.get("NoNewPrivs") == "1",
+        "no_new_privs": now["NoNewPrivs"] == "1" if "NoNewPrivs" in now else _is_without_new_privileges(),
         "seccomp_filters": int(now.get("Seccomp_filters", now.get("Seccomp", "0"))),
         "capabilities": {name: now[name] for name in now if name.startswith("Cap")},
         "uid": os.getuid(),
@@ -95,11 +95,19 @@ def missing(walls: dict[str, Any], required: Sequence[str]) -> list[str]:
         found.add("seccomp")
     if walls["landlock"]:
         found.add("landlock")
-    if all(int(capabilities.get(name, "1"), 16) == 0 for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")):
+    # The ambient set is always within the permitted one; gVisor does not show it.
+    if all(int(capabilities.get(name, "1"), 16) == 0 for name in ("CapEff", "CapPrm", "CapInh")):
         found.add("capabilities")
     if walls["uid"] != 0:
         found.add("own_uid")
     return [layer for layer in required if layer not in found]
+
+
+def _is_without_new_privileges() -> bool:
+    """Asked of a kernel that does not show it, as gVisor does not."""
+    from kernel import capabilities
+
+    return capabilities.new_privileges_forbidden()
 
 
 def _is_landlocked() -> bool:
@@ -136,7 +144,7 @@ def _read(path: str) -> str:
 
 
 def _workplace(plan: dict[str, Any]) -> dict[str, Any] | None:
-    if not plan["workplace"] or "mount" not in plan["namespaces"]:
+    if not plan["workplace"]:
         return None
     disk = os.statvfs(plan["workplace"]["path"])
     return {"bytes": disk.f_blocks * disk.f_frsize, "inodes": disk.f_files, "read_only_root": _is_read_only("/")}

@@ -40,7 +40,10 @@ def main(argument: str, *groups: str) -> int:
         import warden
 
         try:
-            refused = warden.open_box(plan, channel=channel.fileno(), groups=groups)
+            if plan["box"].get("stands"):
+                warden.settle_in(plan["box"])
+            else:
+                refused = warden.open_box(plan, channel=channel.fileno(), groups=groups)
         except warden.BoxFault as fault:
             return _fault(channel, fault.layer, fault.reason)
     return _serve(channel, plan, refused)

@@ -5,6 +5,7 @@ All of it is for Linux, and `IS_LINUX` is the one place that asks.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -46,9 +47,15 @@ def fault(namespaces: Sequence[str], error: OSError) -> bytes:
 
 
 def adopt_orphans() -> None:
-    """What descends from this process comes back to it when its parents die, so that it can be ended."""
-    if IS_LINUX:
+    """What descends from this process comes back to it when its parents die, so that it can be ended. gVisor knows
+    nothing of that; there it goes to the container's init, and ends with the container."""
+    if not IS_LINUX:
+        return
+    try:
         calls.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
 
 
 def die_with_parent(number: int) -> None:

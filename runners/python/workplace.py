@@ -20,9 +20,12 @@ UMASK = 0o077
 
 
 def choose(plan: dict[str, Any]) -> str | None:
-    """A new folder's path for a call that gets no tmpfs; not made yet."""
+    """A new folder's path for a call that gets no tmpfs; not made yet, unless the box is there for one call only and
+    has one standing ready."""
     if "mount" in plan["namespaces"]:
         return None
+    if plan["workplace"]:
+        return str(plan["workplace"]["path"])
     return os.path.join(parent(plan), prefix(os.getppid()) + os.urandom(8).hex())
 
 

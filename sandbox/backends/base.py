@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
-from sandbox.ports import Line, Receiver, Slot
+from sandbox.ports import BoxImage, Line, Receiver, Slot
 
 ENVIRONMENT: Final = "/environment"
 """Where every box shows what is installed for its interpreter, wherever the host keeps it."""
@@ -73,6 +73,10 @@ class Interpreter(Protocol):
     @property
     def site(self) -> str:
         """Where in that folder its packages are."""
+
+    @property
+    def image(self) -> BoxImage | None:
+        """What containers for it are made from; backends without containers need none."""
 
 
 @dataclass(frozen=True, slots=True)

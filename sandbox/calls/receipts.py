@@ -23,8 +23,10 @@ from sandbox.policy import Layer, Policy, Strength
 
 _Word = Annotated[str, Field(max_length=64)]
 _NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
-_HELD: Final = ("CapInh", "CapPrm", "CapEff", "CapAmb")
+_HELD: Final = ("CapInh", "CapPrm", "CapEff")
+"""The ambient set is always within the permitted one."""
 _PER_PROCESS: Final = ("open_files", "file_size")
+_OF_THE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
 _WALLS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
 
 
@@ -85,14 +87,14 @@ class _Record(_Told):
     fault: Fault | None = None
 
 
-def read_walls(record: bytes, *, policy: Policy) -> Walls:
-    """The walls around one call; raises when they are not enough."""
+def read_walls(record: bytes, *, policy: Policy, around: Mapping[str, LayerState] | None = None) -> Walls:
+    """The walls of one call; raises when they, and those `around` its whole box, are not enough."""
     told = _parse(bytes(record))
     if told.fault is not None:
         raise missing_walls([told.fault.layer], policy=policy, reason=told.fault.reason)
     if told.walls is None:
         raise ProtocolError("a box ran a call without describing its walls")
-    states = _states(told.walls)
+    states = _states(told.walls) | dict(around or {})
     missing = [layer for layer in _required(policy) if not states[layer].in_force]
     if missing:
         raise missing_walls(missing, policy=policy, reason="not in force when measured")
@@ -147,9 +149,9 @@ def build_receipt(
 ) -> Receipt:
     """The receipt of one call; `limits` are those of this call where they are lower than the box's."""
     states = {**_states(walls), **protection.layers}
-    is_walled = all(states[layer.value].in_force for layer in _WALLS)
+    is_walled = protection.isolation in _OF_THE_BOX or all(states[layer.value].in_force for layer in _WALLS)
     notes = protection.notes
-    if not is_walled and protection.isolation is Isolation.PROCESS:
+    if not is_walled:
         notes = (*notes, "plain: limits and filters only, no namespaces around the call")
     return Receipt(
         backend=protection.backend,

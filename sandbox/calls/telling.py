@@ -86,7 +86,7 @@ def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:
         return warm.receipts[known]
     receipt = build_receipt(
         warm.box.protection,
-        read_walls(walls, policy=call.box_policy),
+        read_walls(walls, policy=call.box_policy, around=warm.box.protection.layers),
         policy=call.policy,
         environment_key=call.environment.key,
         limits=call.policy.limits.model_dump(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.ports import BoxImage
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -24,3 +26,5 @@ class Environment:
     """Where in that folder the packages are, such as `lib/python3.11/site-packages`."""
     modules: frozenset[str] = frozenset()
     """The names that can be imported from there."""
+    image: BoxImage | None = None
+    """What containers for it are made from, where it is for containers."""

@@ -38,6 +38,7 @@ class Recipe(BaseModel):
     without_paths: tuple[RelativeGlob, ...] = ()
     kept_paths: tuple[RelativeGlob, ...] = ()
     folders: tuple[RelativeGlob, ...] = ()
+    links: dict[RelativeGlob, str] = {}
     proof: Annotated[str, Field(description="a line of Python that runs if all is there")] = "pass"
 
     @property

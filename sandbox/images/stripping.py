@@ -24,7 +24,7 @@ _SPECIAL_BITS: Final = stat.S_ISUID | stat.S_ISGID
 
 
 def strip(recipe: Recipe, tree: Path) -> None:
-    """Take out what the recipe is without, and add the folders it wants."""
+    """Take out what the recipe is without, and add the folders and links it wants; a link replaces what was there."""
     remove_packages(tree, recipe.without_packages)
     kept = {path for pattern in recipe.kept_paths for path in tree.glob(pattern)}
     programs = [f"{folder}/{pattern}" for folder in _PROGRAM_FOLDERS for pattern in recipe.without_programs]
@@ -34,6 +34,9 @@ def strip(recipe: Recipe, tree: Path) -> None:
     remove_special_bits(tree)
     for name in recipe.folders:
         (tree / name).mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name, target in recipe.links.items():
+        _remove(tree, tree / name, set())
+        (tree / name).symlink_to(target)
 
 
 def remove_packages(tree: Path, names: Iterable[str]) -> None:

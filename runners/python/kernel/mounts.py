@@ -68,6 +68,11 @@ def bind(source: str, target: str, flags: int = RDONLY | NOSUID | NODEV) -> None
     )
 
 
+def show(source: str, target: str, *, kernel: calls.Kernel = calls.NOW) -> None:
+    """Show a folder of a mount of our own at a second place, with the flags that it has."""
+    mount(source, target, None, _BIND, kernel=kernel)
+
+
 def enter_new_root(stage: str) -> None:
     """Make a fresh tmpfs the root, with the former root under /.host; `stage` is any directory, covered meanwhile."""
     tmpfs(stage, size=1 << 20, inodes=4096)

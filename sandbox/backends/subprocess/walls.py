@@ -79,7 +79,7 @@ def box_walls(
         "namespaces": [] if plan.is_plain else [*kinds],
         "identity": [caller.uid, caller.gid],
         "user": [user, group],
-        "filter": _filter("runner", Sockets.INTERNET),
+        "filter": system_call_filter("runner", Sockets.INTERNET),
         "doors": list(doors),
         "again": list(again) if again and not plan.is_plain else None,
     }
@@ -98,10 +98,12 @@ def call_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, is_meter
         "workplace": None if plan.is_plain else {"path": WORKPLACE, "size": limits.disk, "inodes": limits.inodes},
         "folder": tempfile.gettempdir(),
         "landlock": _landlock(plan, tree, reaches_network=reaches_network),
-        "filter": _filter("tool", Sockets.UNIX if plan.is_plain and not reaches_network else Sockets.INTERNET),
+        "filter": system_call_filter(
+            "tool", Sockets.UNIX if plan.is_plain and not reaches_network else Sockets.INTERNET
+        ),
         "limits": process_limits(policy, is_metered=is_metered),
         "cpus": [*choose_cpus(limits.cpus)],
-        "watch": None if is_metered else _watch(policy),
+        "watch": None if is_metered else watch(policy),
     }
 
 
@@ -140,7 +142,8 @@ def choose_cpus(count: int) -> Sequence[int]:
     return [*sorted(secrets.SystemRandom().sample(allowed, count))]
 
 
-def _watch(policy: Policy) -> dict[str, JsonValue]:
+def watch(policy: Policy) -> dict[str, JsonValue]:
+    """What the runner looks after itself, where nothing outside of the box counts it."""
     limits = policy.limits
     return {
         "interval": _WATCH_INTERVAL_S,
@@ -151,9 +154,8 @@ def _watch(policy: Policy) -> dict[str, JsonValue]:
 
 
 @cache
-def _filter(name: str, sockets: Sockets) -> str:
+def system_call_filter(name: str, sockets: Sockets, machine: str = os.uname().machine) -> str:
     """The system-call filter of that name as the bytes of its program, in base64."""
-    machine = os.uname().machine
     if machine not in ARCHITECTURES:
         raise IsolationUnavailable(
             f"there are no system-call filters for {machine} machines",

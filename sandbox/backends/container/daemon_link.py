@@ -1,0 +1,103 @@
+"""One engine's link to one daemon: what it is, and its blocking calls, made in threads of the link's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sandbox.backends.container.address import Address, find_address
+from sandbox.daemon import connect, translated
+from sandbox.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+Result = TypeVar("Result")
+
+_THREADS: Final = 8
+_GONE: Final = (404,)
+_BUSY: Final = 409
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFacts:
+    """What a daemon says of itself."""
+
+    id: str
+    host: str
+    machine: str
+    cpus: int
+    runtimes: tuple[str, ...]
+    default_runtime: str
+    maps_users: bool
+    has_apparmor: bool
+
+
+@dataclass(slots=True)
+class DaemonLink:
+    """Opened with `open_link`; close it."""
+
+    client: DockerClient
+    address: Address
+    facts: DaemonFacts
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "docker"))
+
+    async def ask(self, doing: str, question: Callable[[DockerClient], Result]) -> Result:
+        """Ask the daemon in a thread; its errors are translated, with `doing` as in "starting a container"."""
+
+        def answer() -> Result:
+            with translated(doing, host=self.address.url):
+                return question(self.client)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, answer)
+
+    async def remove_container(self, id: str) -> None:
+        """Kill it and remove it, with what it wrote; one that is gone already is what was wanted."""
+        await self.ask("removing a container", lambda client: _remove(client, id))
+
+    def close(self) -> None:
+        """Let go of the connection; questions under way are answered first."""
+        self._threads.shutdown(wait=False)
+        self.client.close()
+
+
+def open_link(host: str | None = None) -> DaemonLink:
+    """Blocks until the daemon has answered, or raises `BackendUnavailable`."""
+    address = find_address(host)
+    client = connect(host)
+    try:
+        with translated("asking what it is", host=address.url):
+            facts = _facts(client.info())
+    except BaseException:
+        client.close()
+        raise
+    return DaemonLink(client, address, facts)
+
+
+def _facts(said: Mapping[str, Any]) -> DaemonFacts:
+    if str(said.get("OSType", "linux")) != "linux":
+        raise BackendUnavailable("this daemon runs no Linux containers", remedy="use one that does")
+    options = [str(option) for option in said.get("SecurityOptions") or ()]
+    return DaemonFacts(
+        id=str(said.get("ID", "")),
+        host=str(said.get("Name", "")),
+        machine=str(said.get("Architecture", "")),
+        cpus=int(said.get("NCPU") or 1),
+        runtimes=tuple(sorted(said.get("Runtimes") or ())),
+        default_runtime=str(said.get("DefaultRuntime") or "runc"),
+        maps_users=any("name=userns" in option or "name=rootless" in option for option in options),
+        has_apparmor=any("name=apparmor" in option for option in options),
+    )
+
+
+def _remove(client: DockerClient, id: str) -> None:
+    from docker.errors import APIError
+
+    try:
+        client.api.remove_container(id, v=True, force=True)
+    except APIError as error:
+        if error.status_code not in (*_GONE, _BUSY):
+            raise

@@ -1,0 +1,154 @@
+"""From a plan to a container: everything that walls it, always, as the document the daemon is given.
+
+Nothing here depends on whether a policy asks for it: a numeric user that is nobody else's, no capabilities, no new
+privileges, our own system-call filter, a read-only root, no network, limits on the whole tree, nothing of the host but
+what is shown read-only, no log that could fill a disk. What a policy decides is the size of things.
+
+One call at a time runs in a container, so its control group is the call's: what the kernel counts and limits there, it
+counts for that call, and for the runner beside it, which gets an allowance on top.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from sandbox.backends.base import Shown
+from sandbox.policy import Policy, ReuseMode
+
+WORKPLACE: Final = "/work"
+HOSTNAME: Final = "sandbox"
+AHEAD: Final = 1
+"""A container serves one call at a time, so one child waits for the next."""
+RUNNER_MEMORY: Final = 32 << 20
+_INIT_AND_ZYGOTE: Final = 2
+_PER_CHILD: Final = 2  # its guard, and its tool's first process
+_SHARED_MEMORY: Final = 16 << 20
+_OPEN_FILES_OF_A_RUNNER: Final = 1024
+_FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
+_FIRST_MAPPED_UID, _LAST_MAPPED_UID = 20000, 60000
+_NO_CORE: Final = 1
+"""A core of one byte is none; with a limit of none at all, the kernel hands it to a program of the host's."""
+_NANO: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What one container is made for, beside its policy."""
+
+    image: str
+    command: Sequence[str]
+    user: int
+    labels: Mapping[str, str]
+    seccomp: str
+    runtime: str | None = None
+    mounts: tuple[Shown, ...] = ()
+    host_cpus: int = 1
+    counts_threads_of_its_own: bool = False
+    """gVisor's own threads count as processes, so the limit on these must leave room for them."""
+
+
+def draw_user(*, is_mapped: bool) -> int:
+    """A user id that no other box has: high ones that no distribution hands out, or, where the daemon maps users and
+    has only so many, one of those."""
+    first, last = (_FIRST_MAPPED_UID, _LAST_MAPPED_UID) if is_mapped else (_FIRST_FREE_UID, _LAST_FREE_UID)
+    return first + secrets.randbelow(last - first)
+
+
+def is_single_use(policy: Policy) -> bool:
+    """Whether its containers are for one call each, and so are that call's wall."""
+    return policy.reuse.mode is ReuseMode.NEVER
+
+
+def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
+    """What `POST /containers/create` is told."""
+    return {
+        "Image": container.image,
+        "Cmd": [*container.command],
+        "Entrypoint": [],
+        "User": f"{container.user}:{container.user}",
+        "Hostname": HOSTNAME,
+        "WorkingDir": "/",
+        "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"],
+        "Labels": dict(container.labels),
+        "OpenStdin": True,
+        "StdinOnce": True,  # when the engine hangs up, or dies, the runner reads the end of its input
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": False,
+        "NetworkDisabled": True,
+        "HostConfig": {**_walls(container, policy), **_limits(container, policy)},
+    }
+
+
+def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
+    return {
+        "Init": True,
+        "NetworkMode": "none",
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "ReadonlyRootfs": True,
+        "Privileged": False,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true", f"seccomp={container.seccomp}"],
+        "LogConfig": {"Type": "none"},
+        "RestartPolicy": {"Name": "no"},
+        "AutoRemove": False,  # whoever opened it asks how it ended, and removes it
+        "Tmpfs": _tmpfs(container, policy),
+        "Mounts": [_mount(shown) for shown in container.mounts],
+        **({"Runtime": container.runtime} if container.runtime else {}),
+    }
+
+
+def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
+    """The workplace. In a container for many calls each call mounts one of its own there, and this one stays empty.
+    Owner and mode are given, because Docker ignores `mode` where the folder exists."""
+    limits, is_single = policy.limits, is_single_use(policy)
+    size, inodes = (limits.disk, limits.inodes) if is_single else (4096, 2)
+    owner = f"uid={container.user},gid={container.user},mode=0700"
+    options = f"rw,noexec,nosuid,nodev,size={size},nr_inodes={inodes},{owner}"
+    return {WORKPLACE: options}
+
+
+def _mount(shown: Shown) -> JsonValue:
+    return {
+        "Type": "bind",
+        "Source": str(shown.source),
+        "Target": shown.target,
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "rprivate"},
+    }
+
+
+def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
+    limits = policy.limits
+    memory = limits.memory + RUNNER_MEMORY
+    processes = most_processes(policy)
+    files = max(_OPEN_FILES_OF_A_RUNNER, limits.open_files)
+    ulimits: list[JsonValue] = [
+        {"Name": "core", "Soft": _NO_CORE, "Hard": _NO_CORE},
+        {"Name": "nofile", "Soft": files, "Hard": files},
+    ]
+    if container.counts_threads_of_its_own:
+        ulimits.append({"Name": "nproc", "Soft": processes, "Hard": processes})
+        processes = max(2 * processes, 256)
+    return {
+        "Memory": memory,
+        "MemorySwap": memory,
+        "PidsLimit": processes,
+        "ShmSize": min(_SHARED_MEMORY, limits.disk),
+        "OomScoreAdj": 500,
+        "Ulimits": ulimits,
+        **({"NanoCpus": limits.cpus * _NANO} if limits.cpus < container.host_cpus else {}),
+    }
+
+
+def most_processes(policy: Policy) -> int:
+    """All processes there may be in a container: the call's, and ours beside it."""
+    children = 1 if is_single_use(policy) else 1 + AHEAD
+    return policy.limits.processes + _INIT_AND_ZYGOTE + children * _PER_CHILD - 1

@@ -1,0 +1,97 @@
+"""What the daemon says a container really is: the outer half of a receipt.
+
+Asked once the container runs, and read back, not copied from what was asked for: a daemon that ignores a setting, as
+rootless ones do with limits, or a runtime that is an alias of another, shows here. What the daemon cannot know, because
+it only passes it on, is measured inside by the call's own process (see `calls.receipts`) and proved by canaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sandbox.backends.base import Protection
+from sandbox.backends.container.hardening import RUNNER_MEMORY, is_single_use, most_processes
+from sandbox.outcome import Isolation, LayerState, LimitState
+from sandbox.policy import Policy
+
+MACHINE_RUNTIMES: Final = ("runsc", "kata", "io.containerd.runsc", "io.containerd.kata")
+_ITS_OWN: Final = "the container's own"
+_NANO: Final = 1_000_000_000
+_KEEPER: Final = "the container's control group"
+
+
+def is_machine(runtime: str) -> bool:
+    """Whether the runtime gives a container a kernel of its own."""
+    return runtime.startswith(MACHINE_RUNTIMES)
+
+
+def protection(said: Mapping[str, Any], *, policy: Policy, backend: str, is_metered: bool) -> Protection:
+    """The receipt's outer half, from an answer to `GET /containers/<id>/json`."""
+    host, runtime = said["HostConfig"], str(said["HostConfig"].get("Runtime") or "runc")
+    return Protection(
+        backend=backend,
+        isolation=Isolation.MACHINE if is_machine(runtime) else Isolation.CONTAINER,
+        layers=_layers(said, policy=policy),
+        limits=_limits(host, policy=policy, is_metered=is_metered),
+        network=str(host.get("NetworkMode")),
+        user=str(said["Config"].get("User", "")).partition(":")[0],
+        runtime=runtime,
+        notes=_notes(host, runtime=runtime, policy=policy),
+    )
+
+
+def _layers(said: Mapping[str, Any], *, policy: Policy) -> dict[str, LayerState]:
+    """What stands around the whole container. Where every call is walled in again, its own measurement says more."""
+    host, user = said["HostConfig"], str(said["Config"].get("User", ""))
+    memory, processes = host.get("Memory") or 0, host.get("PidsLimit") or 0
+    found = {
+        "cgroup": LayerState(
+            in_force=memory > 0 and processes > 0, detail=f"memory {memory >> 20} MiB, {processes} processes"
+        ),
+        "own_uid": LayerState(in_force=_is_unprivileged(user), detail=f"uid {user} is this container's alone"),
+    }
+    return found | (_namespaces(host) if is_single_use(policy) else {})
+
+
+def _namespaces(host: Mapping[str, Any]) -> dict[str, LayerState]:
+    own = {
+        "mount_namespace": bool(host.get("ReadonlyRootfs")),
+        "pid_namespace": not host.get("PidMode"),
+        "network_namespace": host.get("NetworkMode") == "none",
+        "ipc_namespace": host.get("IpcMode") in ("private", "none", "shareable"),
+        "uts_namespace": not host.get("UTSMode"),
+        "cgroup_namespace": host.get("CgroupnsMode") == "private",
+    }
+    return {
+        name: LayerState(in_force=is_own, detail=_ITS_OWN if is_own else "shared with the host")
+        for name, is_own in own.items()
+    }
+
+
+def _is_unprivileged(user: str) -> bool:
+    return user.partition(":")[0].isdigit() and int(user.partition(":")[0]) > 0
+
+
+def _limits(host: Mapping[str, Any], *, policy: Policy, is_metered: bool) -> dict[str, LimitState]:
+    limits = policy.limits
+    memory = max((host.get("Memory") or 0) - RUNNER_MEMORY, 0)
+    processes = max((host.get("PidsLimit") or 0) - most_processes(policy) + limits.processes, 0)
+    nano = host.get("NanoCpus") or 0
+    found = {
+        "wall": LimitState(value=limits.wall, enforced_by="the engine's clock"),
+        "cpu": LimitState(value=limits.cpu, enforced_by=_KEEPER if is_metered else "watch over the call's processes"),
+        "memory": LimitState(value=memory, enforced_by=_KEEPER),
+        "processes": LimitState(value=processes, enforced_by=_KEEPER),
+        "output": LimitState(value=limits.output, enforced_by="the engine"),
+        "value": LimitState(value=limits.value, enforced_by="the engine"),
+    }
+    return found | ({"cpus": LimitState(value=nano / _NANO, enforced_by=f"{_KEEPER}'s quota")} if nano else {})
+
+
+def _notes(host: Mapping[str, Any], *, runtime: str, policy: Policy) -> tuple[str, ...]:
+    names = [option for option in host.get("SecurityOpt") or () if not option.startswith("seccomp=")]
+    profile = "strict" if is_single_use(policy) else "runner"
+    seccomp = "gVisor answers system calls itself" if is_machine(runtime) else f"seccomp profile '{profile}'"
+    dropped = ", ".join(host.get("CapDrop") or ()) or "none"
+    return (f"{seccomp}; {', '.join(names) or 'no options'}; capabilities dropped: {dropped}",)

@@ -1,0 +1,74 @@
+"""What the runner in a container is told to put up.
+
+The box's walls stand already when it starts, so it only gives up what it still has. A container for many calls has each
+of them walled again, in namespaces of its own with a private tmpfs. Two things differ there from a box of processes:
+
+- `/proc` cannot be mounted anew, because the container's has masked places. A call sees its runner's processes in it;
+  being another user namespace's, they can be neither traced nor read, and they have no numbers it could signal.
+- Places the container shares (`/tmp`, `/dev/shm`, message queues) are covered by the call's own.
+
+In a container for one call nobody may make namespaces: it is the wall, and its workplace the call's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import JsonValue
+
+from sandbox.backends.base import BoxPlan
+from sandbox.backends.container.hardening import WORKPLACE, is_single_use, most_processes
+from sandbox.backends.seccomp_profiles import Sockets
+from sandbox.backends.subprocess.walls import process_limits, system_call_filter, watch
+from sandbox.policy import Layer
+
+NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
+TOOL_USER: Final = (1000, 1000)
+_FROM_OUTSIDE: Final = (Layer.CGROUP, Layer.OWN_UID)
+_NAMESPACE_LAYERS: Final = frozenset(Layer(f"{kind}_namespace") for kind in NAMESPACES)
+_DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
+
+
+def walls(plan: BoxPlan, *, user: int, is_metered: bool, machine: str) -> dict[str, JsonValue]:
+    """The runner's part of its first message."""
+    installed = plan.prefix and [plan.prefix, f"{plan.prefix}/{plan.interpreter.site}"]
+    return {
+        "box": {"stands": True, "filter": system_call_filter("runner", Sockets.INTERNET, machine)},
+        "call": _call(plan, user=user, is_metered=is_metered, machine=machine),
+        "slots": is_metered,
+        "installed": installed,
+        "lines": False,
+    }
+
+
+def _call(plan: BoxPlan, *, user: int, is_metered: bool, machine: str) -> dict[str, JsonValue]:
+    policy, is_single = plan.policy, is_single_use(plan.policy)
+    limits = policy.limits
+    required = [layer for layer in policy.isolation.require if layer not in _FROM_OUTSIDE]
+    if is_single:
+        required = [layer for layer in required if layer not in _NAMESPACE_LAYERS]
+    per_process = process_limits(policy, is_metered=is_metered)
+    return {
+        "namespaces": [] if is_single else [*NAMESPACES],
+        "required": [layer.value for layer in required],
+        "user": list(TOOL_USER),
+        "outside": [user, user],
+        "workplace": {
+            "path": WORKPLACE,
+            "size": limits.disk,
+            "inodes": limits.inodes,
+            "seen_at": {".tmp": "/tmp", ".shm": "/dev/shm"},
+            "covered": ["/dev/mqueue"],
+        },
+        "proc": False,
+        "folder": WORKPLACE,
+        "landlock": {
+            "execute": ["/"],
+            "write": [WORKPLACE, "/tmp", "/dev/shm", "/proc", *_DEVICES],
+            "network": True,
+        },
+        "filter": system_call_filter("tool", Sockets.INTERNET, machine),
+        "limits": per_process | ({"processes": most_processes(policy)} if is_single else {}),
+        "cpus": [],
+        "watch": None if is_metered else watch(policy),
+    }
