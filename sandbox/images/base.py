@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from sandbox.daemon import translated
+from sandbox.daemon import LABELS, OWNER_LABEL, translated
 from sandbox.errors import BackendUnavailable
 from sandbox.images import bootstrapping
 from sandbox.images.apt_sources import Distribution, this_distribution
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 REPOSITORY: Final = "sandbox/base"
-OWNER_LABEL: Final = "sandbox.owner"
 OWNER: Final = "sandbox-engine"
-_LABELS: Final = "sandbox."
 _SHOWN_DIGITS: Final = 12
 _USER: Final = "200000:200000"
 _CONFLICT: Final = 409
@@ -83,7 +81,7 @@ class PruneReport:
     is_dry_run: bool
 
 
-def _nobody(_: str) -> None:
+def nobody(_: str) -> None:
     """Told of the stages where nobody asked to be."""
 
 
@@ -93,7 +91,7 @@ def bootstrap(
     name: str = "python",
     cache: Path | None = None,
     fresh: bool = False,
-    on_stage: OnStage = _nobody,
+    on_stage: OnStage = nobody,
 ) -> Bootstrapped:
     """Have that image in the daemon. `fresh` makes it of today's packages, although there is one.
 
@@ -116,11 +114,12 @@ def bootstrap(
 
 def find(client: DockerClient, name: str = "python") -> BaseImage | None:
     """The newest image of the recipe as it is now."""
-    found = _newest(list_images(client), name)
+    found = newest(list_images(client), name)
     return found if found is None else _told(client, found)
 
 
-def _newest(images: Iterable[BaseImage], name: str) -> BaseImage | None:
+def newest(images: Iterable[BaseImage], name: str) -> BaseImage | None:
+    """Of these, the first that is of the recipe as it is now."""
     recipe = load_recipe(name).digest
     return next((each for each in images if each.recipe == recipe and each.name == name), None)
 
@@ -152,7 +151,7 @@ def list_images(client: DockerClient) -> tuple[BaseImage, ...]:
 
 def _read(entry: dict[str, Any]) -> BaseImage | None:
     labels = {str(key): str(value) for key, value in (entry.get("Labels") or {}).items()}
-    said = {key.removeprefix(_LABELS): value for key, value in labels.items() if key.startswith(_LABELS)}
+    said = {key.removeprefix(LABELS): value for key, value in labels.items() if key.startswith(LABELS)}
     tag = f"{REPOSITORY}:{said.get('content', '')[:_SHOWN_DIGITS]}"
     fields = ("name", "recipe", "inputs", "content", "made_from", "made_by", "created")
     if tag not in (entry.get("RepoTags") or ()) or any(field not in said for field in fields):
@@ -178,11 +177,11 @@ def prune(
 ) -> PruneReport:
     """Remove the base images of ours that a newer one has replaced, or all, and the files kept for them."""
     images = list_images(client)
-    current = None if everything else {name: _newest(images, name) for name in {image.name for image in images}}
+    current = None if everything else {name: newest(images, name) for name in {image.name for image in images}}
     replaced = [image for image in images if current is None or current[image.name] not in (image, None)]
     if dry_run:
         return PruneReport(tuple(each.tag for each in replaced), (), sum(each.bytes for each in replaced), True)
-    gone = [image for image in replaced if _remove(client, image.id)]
+    gone = [image for image in replaced if remove(client, image.id)]
     in_use = tuple(image.tag for image in replaced if image not in gone)
     freed = sum(image.bytes for image in gone)
     if everything:
@@ -190,7 +189,7 @@ def prune(
     return PruneReport(tuple(image.tag for image in gone), in_use, freed, False)
 
 
-def _remove(client: DockerClient, image: str) -> bool:
+def remove(client: DockerClient, image: str) -> bool:
     """Whether it is gone; what a container uses is not."""
     from docker.errors import APIError
 
@@ -283,7 +282,7 @@ def _import(client: DockerClient, record: Record, tarball: Path) -> BaseImage:
     with translated("importing an image"):
         client.api.import_image(src=str(tarball), repository=REPOSITORY, tag=tag, changes=_changes(record))
     for replaced in before:
-        _remove(client, replaced.id)
+        remove(client, replaced.id)
     image = next((each for each in list_images(client) if each.content == record.content), None)
     if image is None:
         raise BackendUnavailable(f"the daemon did not keep the image {REPOSITORY}:{tag}", remedy="see the daemon's log")
@@ -291,11 +290,11 @@ def _import(client: DockerClient, record: Record, tarball: Path) -> BaseImage:
 
 
 def _changes(record: Record) -> list[str]:
-    labels = {OWNER_LABEL: OWNER, f"{_LABELS}kind": "base"}
+    labels = {OWNER_LABEL: OWNER, f"{LABELS}kind": "base"}
     document = record.model_dump(mode="json", exclude={"bytes", "python"})
-    labels |= {f"{_LABELS}{key}": str(value) for key, value in document.items()}
+    labels |= {f"{LABELS}{key}": str(value) for key, value in document.items()}
     if record.python is not None:
-        labels[f"{_LABELS}python"] = write_python(record.python)
+        labels[f"{LABELS}python"] = write_python(record.python)
     return [
         *(f"LABEL {key}={json.dumps(value)}" for key, value in labels.items()),
         f"USER {_USER}",
