@@ -16,10 +16,11 @@ What can be counted anew is (processor time, kills, refusals); a peak cannot, un
 back: root for memory, nobody for processes. A peak that has not moved since `renew` may be an earlier call's and is
 None. The memory's is all that the container held, runner included, which is what its limit holds against.
 
-Under gVisor a group holds gVisor's own processes. Measured here with its ptrace platform: it rests at 55 threads and
-15 MiB where runc has 2 processes and 1 MiB, so that processes are not told; processor time is a tenth more than the
-tool's own where it computes, and a multiple where it asks for system calls. A process refused by the control group
-ends the whole container (exit code 2), so that nothing is left to be counted.
+Under gVisor a group holds gVisor's own processes, and is right about the host. Measured with its ptrace platform: an
+idle Python is 55 threads and 18 MiB where runc has 2 processes and 8 MiB, so that processes are not told; what a call
+held is given back late, and may still be in the next one's peak; computing costs the same, system calls seven to ten
+times as much. A process that the group refuses is one that gVisor cannot do without: the container ends (exit code 2)
+or hangs, and the refusal is not counted. There, processes are to be limited inside (`ulimits`), not here.
 """
 
 from __future__ import annotations

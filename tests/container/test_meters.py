@@ -1,0 +1,300 @@
+"""What a container used is told from outside, and is that of one call: measured against what the container says."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from docker.errors import NotFound
+
+from sandbox.backends.container.meters import ContainerMeter, facts, meter_of, open_meter, used_since
+from sandbox.backends.control_groups import Counters
+from sandbox.images import BaseImage
+from sandbox.ports import Reading
+from tests.daemons import HARDENED, RUNTIMES
+from tests.leaks import Watch, descriptors
+from tests.unprivileged import NOBODY
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+pytestmark = [pytest.mark.slow, pytest.mark.root]
+
+SHARING_OUR_KERNEL: Final = ("runc", "crun")
+MIB: Final = 1 << 20
+IDLE: Final = "import signal; print('here', flush=True); signal.pause()"
+COMPUTE: Final = "import time\nwhile time.process_time() < 1: pass\nprint(time.process_time())"
+HOLD: Final = f"held = b'x' * (100 * {MIB})"
+HOLD_TOO_MUCH: Final = f"held = b'x' * (400 * {MIB})"
+FORK_TOO_OFTEN: Final = """
+import os, signal
+children = []
+try:
+    while len(children) < 200:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.pause()
+except OSError as error:
+    print(error.errno)
+for child in children:
+    os.kill(child, signal.SIGKILL)
+"""
+
+
+@contextmanager
+def running(client: DockerClient, image: BaseImage, *, runtime: str = "runc", **options: Any) -> Iterator[Container]:
+    """A hardened container whose main process has said that it is there."""
+    limits = {"mem_limit": "256m", "memswap_limit": "256m", "pids_limit": 100}
+    command = ["python3", "-I", "-c", IDLE]
+    container = client.containers.create(
+        image.tag, command, init=True, runtime=runtime, **{**HARDENED, **limits, **options}
+    )
+    try:
+        container.start()
+        wait_until_it_speaks(container)
+        yield container
+    finally:
+        with suppress(NotFound):
+            container.remove(force=True)
+
+
+def wait_until_it_speaks(container: Container) -> None:
+    deadline = time.monotonic() + 30
+    while not container.logs():
+        assert time.monotonic() < deadline
+
+
+@contextmanager
+def metered(client: DockerClient, container: Container) -> Iterator[ContainerMeter]:
+    meter = open_meter(client, str(container.id))
+    assert meter is not None
+    with closing(meter):
+        yield meter
+
+
+def call(container: Container, script: str) -> str:
+    """Run it in there and wait for it; what it printed."""
+    answer = container.exec_run(["python3", "-I", "-c", script]).output
+    assert isinstance(answer, bytes)
+    return answer.decode()
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    os.setegid(NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+@pytest.mark.parametrize("runtime", SHARING_OUR_KERNEL)
+def test_processor_time_is_what_the_container_says_it_used(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        said = float(call(container, COMPUTE))
+        assert meter.read().cpu_s == pytest.approx(said, rel=0.2)
+
+
+def test_gvisor_says_more_than_it_used_where_others_use_the_processor(
+    docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with (
+        running(docker_client, base_image, runtime="runsc") as container,
+        metered(docker_client, container) as meter,
+    ):
+        began = time.monotonic()
+        said = float(call(container, COMPUTE))
+        used, passed = meter.read().cpu_s, time.monotonic() - began
+    assert used is not None
+    assert said / 4 < used < 2 * passed
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_memory_held_for_a_moment_is_seen_afterwards(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        call(container, HOLD)
+        peak = meter.read().memory_peak_bytes
+    assert peak is not None
+    assert 100 * MIB < peak < 150 * MIB
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_what_the_first_call_used_is_not_the_seconds(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        call(container, f"{HOLD}\n{COMPUTE}")
+        assert meter.renew()
+        call(container, "pass")
+        second = meter.read()
+    assert second.cpu_s is not None
+    assert 0 < second.cpu_s < 0.5
+    assert second.memory_peak_bytes is not None
+    assert 0 < second.memory_peak_bytes < 100 * MIB
+
+
+@pytest.mark.parametrize("runtime", SHARING_OUR_KERNEL)
+def test_kills_for_lack_of_memory_are_counted_for_each_call(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        call(container, HOLD_TOO_MUCH)
+        assert meter.read().out_of_memory_kills == 1
+        assert meter.renew()
+        call(container, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+        assert meter.read().out_of_memory_kills == 0
+
+
+@pytest.mark.parametrize("runtime", SHARING_OUR_KERNEL)
+def test_a_refused_fork_is_counted_for_its_call_only(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        assert call(container, FORK_TOO_OFTEN) == "11\n"
+        first = meter.read()
+        assert (first.refused_forks, first.processes_peak) == (1, 100)
+        assert meter.renew()
+        call(container, "pass")
+        second = meter.read()
+        assert (second.refused_forks, second.processes_peak) == (0, None), "the kernel keeps that peak"
+
+
+def test_processes_of_ours_are_not_told_as_the_tools(docker_client: DockerClient, base_image: BaseImage) -> None:
+    with running(docker_client, base_image) as container:
+        meter = open_meter(docker_client, str(container.id), resting=2)
+        assert meter is not None
+        with closing(meter):
+            call(container, FORK_TOO_OFTEN)
+            assert meter.read().processes_peak == 98
+
+
+def test_gvisors_own_processes_are_not_told_as_the_tools(docker_client: DockerClient, base_image: BaseImage) -> None:
+    with (
+        running(docker_client, base_image, runtime="runsc") as container,
+        metered(docker_client, container) as meter,
+    ):
+        call(container, "import os\nos.fork()")
+        assert meter.read().processes_peak is None
+
+
+def test_a_container_in_no_group_of_its_own_has_no_meter(docker_client: DockerClient, base_image: BaseImage) -> None:
+    with running(docker_client, base_image, runtime="runsc-unlimited") as container:
+        assert open_meter(docker_client, str(container.id)) is None
+        assert facts(docker_client, str(container.id)).totals == Reading(), "they are those of the whole machine"
+
+
+def test_a_stranger_who_got_the_number_of_its_process_is_not_metered() -> None:
+    assert meter_of(os.getpid(), "0" * 64) is None
+    assert meter_of(0, "0" * 64) is None
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_of_a_container_that_is_gone_nothing_is_known(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        container.remove(force=True)
+        assert meter.read() == Reading()
+        assert not meter.renew()
+        assert facts(docker_client, str(container.id)).status == "gone"
+        with running(docker_client, base_image, runtime=runtime):
+            assert meter.read() == Reading()
+
+
+def test_a_meter_gives_its_descriptors_back(docker_client: DockerClient, base_image: BaseImage) -> None:
+    with running(docker_client, base_image) as container:
+        with metered(docker_client, container):
+            pass
+        watch = Watch(descriptors)
+        with metered(docker_client, container) as meter:
+            meter.read()
+            assert meter.renew()
+            assert watch.leftovers(within=0)
+        assert watch.leftovers() == {}
+
+
+def test_without_root_all_is_told_but_a_peak_that_may_be_an_earlier_calls(
+    docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image) as container:
+        container.reload()
+        with as_nobody():
+            meter = meter_of(int(container.attrs["State"]["Pid"]), str(container.id))
+        assert meter is not None
+        with closing(meter):
+            call(container, f"{HOLD}\n{COMPUTE}")
+            first = meter.read()
+            assert meter.renew()
+            call(container, "pass")
+            second = meter.read()
+    assert first.memory_peak_bytes is not None
+    assert 100 * MIB < first.memory_peak_bytes < 150 * MIB
+    assert second.memory_peak_bytes is None
+    assert second.cpu_s is not None
+    assert first.cpu_s is not None
+    assert 0 < second.cpu_s < first.cpu_s
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_daemon_tells_a_kill_for_memory_from_any_other(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container:
+        container.kill()
+        container.wait()
+        killed = facts(docker_client, str(container.id))
+    greedy = ["python3", "-I", "-c", f"print('here', flush=True); {HOLD_TOO_MUCH}"]
+    with running(docker_client, base_image, runtime=runtime, entrypoint=greedy) as container:
+        container.wait()
+        starved = facts(docker_client, str(container.id))
+    assert (killed.status, killed.exit_code, killed.out_of_memory) == ("exited", 137, False)
+    assert (starved.status, starved.exit_code, starved.out_of_memory) == ("exited", 137, True)
+
+
+@pytest.mark.parametrize("runtime", SHARING_OUR_KERNEL)
+def test_the_daemon_tells_of_a_kill_in_a_container_that_lives_on(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container:
+        before = facts(docker_client, str(container.id))
+        call(container, HOLD_TOO_MUCH)
+        after = facts(docker_client, str(container.id))
+    assert (before.status, before.exit_code, before.out_of_memory) == ("running", None, False)
+    assert (after.status, after.exit_code, after.out_of_memory) == ("running", None, True)
+    assert used_since(before.totals, now=after.totals).out_of_memory_kills == 1
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_daemons_counters_are_the_kernels(runtime: str, docker_client: DockerClient, base_image: BaseImage) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        before = facts(docker_client, str(container.id))
+        call(container, COMPUTE)
+        used = used_since(before.totals, now=facts(docker_client, str(container.id)).totals)
+        assert used.cpu_s == pytest.approx(meter.read().cpu_s, rel=0.1)
+
+
+def test_version_2_is_read_as_it_writes(tmp_path: Path) -> None:
+    texts = {
+        "cpu.stat": "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n",
+        "memory.peak": "4096\n",
+        "memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n",
+        "pids.peak": "9\n",
+        "pids.events": "max 3\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    with closing(Counters(dict.fromkeys(("memory", "pids", "cpu"), tmp_path), version=2)) as counters:
+        expected = Reading(cpu_s=1.5, memory_peak_bytes=4096, processes_peak=9, out_of_memory_kills=1, refused_forks=3)
+        assert counters.read() == expected
