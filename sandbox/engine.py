@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 from sandbox.admission import Admission
-from sandbox.backends.base import Backend
+from sandbox.backends import open_backend
+from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
+from sandbox.calls.image_supply import ImageSupply
 from sandbox.calls.prepared import Clock, Prepared
 from sandbox.calls.replies import aside_when_large
 from sandbox.calls.request import build_request, lowered_limits
@@ -85,6 +87,8 @@ class Engine:
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
         self._provider: Provider | None = None
+        self._images = ImageSupply(backend) if backend.needs_images else None
+        self._builders: tuple[Pool, Backend] | None = None
         self._is_closed = False
         self._lacks_walls = False
 
@@ -115,12 +119,13 @@ class Engine:
     async def lock(self, spec: EnvironmentSpec, *, refresh: bool = False) -> Lock:
         """What the requirements come to; asked of the indexes again with `refresh`."""
         with self._under_way():
-            return (await self.provider.lock(self._needs(spec), refresh=refresh)).lock
+            needs = await self._for_boxes(self._needs(spec))
+            return (await self.provider.lock(needs, refresh=refresh)).lock
 
     async def build(self, spec: EnvironmentSpec, *, lock: Lock | None = None) -> Environment:
         """Have the environment in the store: of the requirements, or of a lock that they came to before."""
         with self._under_way():
-            return await self.provider.provide(self._needs(spec), lock=lock)
+            return await self.provider.provide(await self._for_boxes(self._needs(spec)), lock=lock)
 
     def _needs(self, spec: EnvironmentSpec) -> Needs:
         """What that asks for, with what the source of a tool asks for itself."""
@@ -144,8 +149,9 @@ class Engine:
             self._cut_off.add(task)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._pool.close()
-        await self._backend.close()
+        for pool, backend in ((self._pool, self._backend), *([self._builders] if self._builders else [])):
+            await pool.close()
+            await backend.close()
         if self._provider is not None:
             self._provider.close()
 
@@ -183,10 +189,25 @@ class Engine:
         """The call with the environment that its tool requires."""
         if call.tool.requirements or call.spec.requirements or call.tool.requires_python:
             needs = _needs(call.tool, call.spec, policy=call.policy)
-            environment = self.provider.known(needs) or await self.provider.provide(needs)
-            call = replace(call, environment=environment)
+            call = replace(call, environment=await self._environment(needs))
+        if self._images is not None:
+            call = replace(call, environment=await self._images.furnished(call.environment))
         call.clock.mark("equipped")
         return call
+
+    async def _environment(self, needs: Needs) -> Environment:
+        """What meets these needs; for containers, with the Python that their image has."""
+        if self._images is not None and not needs.requirements:
+            await self._images.see_that_it_does(needs.requires_python)
+            return bare_environment()
+        needs = await self._for_boxes(needs)
+        return self.provider.known(needs) or await self.provider.provide(needs)
+
+    async def _for_boxes(self, needs: Needs) -> Needs:
+        if self._images is None:
+            return needs
+        asked = [needs.requires_python] if needs.requires_python else []
+        return replace(needs, requires_python=",".join((*asked, await self._images.python_version())))
 
     @property
     def provider(self) -> Provider:
@@ -197,12 +218,21 @@ class Engine:
 
             settings = self._settings
             self._provider = Provider(
-                BoxWorkshop(self._pool),
+                BoxWorkshop(self._pool_for_builds()),
                 store=settings.store,
                 is_offline=settings.is_offline,
                 on_progress=settings.on_progress,
             )
         return self._provider
+
+    def _pool_for_builds(self) -> Pool:
+        """Where environments are built: in boxes of this host, also when calls run in containers."""
+        if self._images is None:
+            return self._pool
+        if self._builders is None:
+            backend = open_backend("subprocess")
+            self._builders = Pool(backend, most_memory=0), backend
+        return self._builders[0]
 
     def _granted(self, spec: CallSpec | EnvironmentSpec) -> Policy:
         """The policy as its operator wrote it, read once."""
@@ -221,7 +251,16 @@ class Engine:
                 return await self._as_walled_as_can_be(call, lambda: self._try(call, request, on_output))
             except _NeverStarted as error:
                 reason = str(error)
+            except ImageGone as error:
+                reason = str(error)
+                call = await self._with_images_anew(call)
         raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {reason}")
+
+    async def _with_images_anew(self, call: Prepared) -> Prepared:
+        """Somebody removed the image that its boxes were to be made from."""
+        assert self._images is not None
+        self._images.forget()
+        return await self._equipped(call)
 
     async def _as_walled_as_can_be(self, call: Prepared, attempt: Callable[[], Awaitable[Result]]) -> Result:
         """Once more in the plain form, where this host turns out to lack walls and the call's policy accepts that."""

@@ -13,6 +13,7 @@ from sandbox.errors import SpecError
 
 _BACKENDS: Final = {
     "subprocess": ("sandbox.backends.subprocess.backend", "SubprocessBackend"),
+    "container": ("sandbox.backends.container.backend", "ContainerBackend"),
 }
 
 

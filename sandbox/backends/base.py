@@ -7,16 +7,19 @@ methods, a line in the table of backends, and passing the contract suite.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from pydantic import JsonValue
 
+from sandbox.errors import BackendUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
 from sandbox.ports import BoxImage, Line, Receiver, Slot
+
+Result = TypeVar("Result")
 
 ENVIRONMENT: Final = "/environment"
 """Where every box shows what is installed for its interpreter, wherever the host keeps it."""
@@ -45,6 +48,9 @@ class Protection:
     user: str
     runtime: str | None = None
     notes: tuple[str, ...] = ()
+    """What a user should be warned of."""
+    details: Mapping[str, str] = field(default_factory=dict)
+    """What there is to add to the layers that a call's own process measures."""
 
 
 class Interpreter(Protocol):
@@ -154,16 +160,37 @@ class Box(ABC):
         """Kill everything in it, wait until it is gone, leave nothing behind. Returns what it last wrote to stderr."""
 
 
+class Daemon(Protocol):
+    """The link of a backend that opens containers to who makes them."""
+
+    @property
+    def sees_our_files(self) -> bool:
+        """Whether a folder of ours can be shown to its containers."""
+
+    async def ask(self, doing: str, question: Callable[[Any], Result]) -> Result:
+        """Ask its client, in a thread; errors are `BackendUnavailable`, with `doing` as in "making an image"."""
+
+
+class ImageGone(BackendUnavailable):
+    """What a box should be made from was removed since it was found."""
+
+
 class Backend(ABC):
     """Opens boxes."""
 
     name: str
+    needs_images: ClassVar[bool] = False
+    """Whether its boxes are made from images, so that every environment needs one."""
     capacity: int | None = None
     """How many calls each of its boxes runs at once, where that is known before one is open."""
 
     @abstractmethod
     async def open(self, plan: BoxPlan) -> Box:
         """A box whose runner has been started but not spoken to; raises `BackendUnavailable` and its kinds."""
+
+    async def daemon(self) -> Daemon | None:
+        """Where its images are; None for backends that need none."""
+        return None
 
     async def close(self) -> None:
         """Give back what the backend itself holds; its boxes are closed already."""

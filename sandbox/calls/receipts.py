@@ -149,6 +149,8 @@ def build_receipt(
 ) -> Receipt:
     """The receipt of one call; `limits` are those of this call where they are lower than the box's."""
     states = {**_states(walls), **protection.layers}
+    for layer, detail in protection.details.items():
+        states[layer] = LayerState(in_force=states[layer].in_force, detail=f"{states[layer].detail}; {detail}")
     is_walled = protection.isolation in _OF_THE_BOX or all(states[layer.value].in_force for layer in _WALLS)
     notes = protection.notes
     if not is_walled:

@@ -34,6 +34,7 @@ class ContainerBackend(Backend):
     """Opens boxes of containers; `host` as in DOCKER_HOST, `runtime` one of those the daemon has."""
 
     name = "container"
+    needs_images = True
 
     def __init__(self, *, host: str | None = None, runtime: str | None = None) -> None:
         self._host = host
@@ -45,6 +46,9 @@ class ContainerBackend(Backend):
         if self._link is None or (self._link.done() and self._link.exception()):
             self._link = asyncio.create_task(asyncio.to_thread(open_link, self._host))
         return await asyncio.shield(self._link)
+
+    async def daemon(self) -> DaemonLink:
+        return await self.link()
 
     async def open(self, plan: BoxPlan) -> ContainerBox:
         _refuse_what_cannot_be(plan)
@@ -90,7 +94,7 @@ class ContainerBackend(Backend):
             raise
 
     def _choose_runtime(self, plan: BoxPlan, link: DaemonLink) -> str:
-        """What was asked for; otherwise gVisor for policies that want a kernel of the box's own, or one call in each."""
+        """What was asked for; otherwise gVisor for policies that want a kernel of the box's own."""
         facts = link.facts
         wanted = self._runtime
         if wanted is None and plan.policy.isolation.minimum >= Strength.MACHINE:

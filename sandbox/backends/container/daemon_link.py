@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ class DaemonFacts:
     cpus: int
     runtimes: tuple[str, ...]
     default_runtime: str
+    kernel: str
     maps_users: bool
     has_apparmor: bool
 
@@ -44,6 +47,13 @@ class DaemonLink:
     address: Address
     facts: DaemonFacts
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "docker"))
+
+    @property
+    def sees_our_files(self) -> bool:
+        """Whether the daemon is on this machine: by its socket, its name and its kernel, which a daemon that is reached
+        by a socket that somebody forwards does not all have."""
+        facts, here = self.facts, os.uname()
+        return self.address.is_socket and (facts.host, facts.kernel) == (socket.gethostname(), here.release)
 
     async def ask(self, doing: str, question: Callable[[DockerClient], Result]) -> Result:
         """Ask the daemon in a thread; its errors are translated, with `doing` as in "starting a container"."""
@@ -88,6 +98,7 @@ def _facts(said: Mapping[str, Any]) -> DaemonFacts:
         cpus=int(said.get("NCPU") or 1),
         runtimes=tuple(sorted(said.get("Runtimes") or ())),
         default_runtime=str(said.get("DefaultRuntime") or "runc"),
+        kernel=str(said.get("KernelVersion", "")),
         maps_users=any("name=userns" in option or "name=rootless" in option for option in options),
         has_apparmor=any("name=apparmor" in option for option in options),
     )

@@ -37,7 +37,7 @@ def protection(said: Mapping[str, Any], *, policy: Policy, backend: str, is_mete
         network=str(host.get("NetworkMode")),
         user=str(said["Config"].get("User", "")).partition(":")[0],
         runtime=runtime,
-        notes=_notes(host, runtime=runtime, policy=policy),
+        details=_details(host, runtime=runtime, policy=policy),
     )
 
 
@@ -89,9 +89,13 @@ def _limits(host: Mapping[str, Any], *, policy: Policy, is_metered: bool) -> dic
     return found | ({"cpus": LimitState(value=nano / _NANO, enforced_by=f"{_KEEPER}'s quota")} if nano else {})
 
 
-def _notes(host: Mapping[str, Any], *, runtime: str, policy: Policy) -> tuple[str, ...]:
-    names = [option for option in host.get("SecurityOpt") or () if not option.startswith("seccomp=")]
+def _details(host: Mapping[str, Any], *, runtime: str, policy: Policy) -> dict[str, str]:
+    """What the daemon put up of what is measured inside."""
     profile = "strict" if is_single_use(policy) else "runner"
-    seccomp = "gVisor answers system calls itself" if is_machine(runtime) else f"seccomp profile '{profile}'"
+    is_confined = any(option.startswith("seccomp=") for option in host.get("SecurityOpt") or ())
+    seccomp = f"the container's own is profile '{profile}'" if is_confined else "the container has none of its own"
     dropped = ", ".join(host.get("CapDrop") or ()) or "none"
-    return (f"{seccomp}; {', '.join(names) or 'no options'}; capabilities dropped: {dropped}",)
+    return {
+        "seccomp": "gVisor answers system calls itself" if is_machine(runtime) else seccomp,
+        "capabilities": f"dropped by the daemon: {dropped}",
+    }
