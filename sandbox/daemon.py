@@ -21,6 +21,10 @@ from sandbox.errors import BackendUnavailable
 if TYPE_CHECKING:
     from docker import DockerClient
 
+LABELS: Final = "sandbox."
+"""How the names of all our labels begin, on images and on containers."""
+OWNER_LABEL: Final = f"{LABELS}owner"
+"""On an image, this project; on a container, the engine that made it."""
 MACHINES_OWN: Final = "unix:///var/run/docker.sock"
 OLDEST_API: Final = (1, 41)
 _KNOCK_S: Final = 5.0
