@@ -14,8 +14,10 @@ from sandbox.cli.env_lock import lock_environment
 from sandbox.cli.env_prune import prune_environments
 from sandbox.cli.env_verify import verify_environments
 from sandbox.cli.image_bootstrap import bootstrap_image
+from sandbox.cli.image_build import build_image
 from sandbox.cli.image_list import list_all_images
 from sandbox.cli.image_prune import prune_images
+from sandbox.cli.image_push import push_image
 from sandbox.cli.policy_explain import explain
 from sandbox.cli.policy_list import list_policies
 from sandbox.cli.policy_show import show_policy
@@ -52,8 +54,10 @@ env.command("export")(export_environment)
 env.command("import")(import_environment)
 app.add_typer(image, name="image")
 image.command("bootstrap")(bootstrap_image)
+image.command("build")(build_image)
 image.command("list")(list_all_images)
 image.command("prune")(prune_images)
+image.command("push")(push_image)
 
 
 def _show_version(asked: bool) -> None:

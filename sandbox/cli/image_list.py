@@ -1,4 +1,4 @@
-"""`sandbox image list`: the base images of ours that a daemon has."""
+"""`sandbox image list`: the images of ours that a daemon has."""
 
 from __future__ import annotations
 
@@ -13,41 +13,51 @@ from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
-    from sandbox.cli.tables import Page
-    from sandbox.images import BaseImage
+    from sandbox.cli.tables import Cell, Page
+    from sandbox.images import BaseImage, EnvironmentImage
 
 
 def list_all_images(docker_host: DockerHost = None, as_json: AsJson = False) -> int:
-    """List the base images in the daemon, the newest first."""
+    """List the images in the daemon: what containers start from, and environments on top of that."""
     from sandbox.daemon import connect
-    from sandbox.images import list_images
+    from sandbox.images import list_environment_images, list_images
 
     with closing(connect(docker_host)) as client:
-        found = list_images(client)
+        bases, environments = list_images(client), list_environment_images(client)
     if as_json:
-        show_document(json.dumps([asdict(image) for image in found], indent=2))
+        documents = [{"kind": "base", **asdict(image)} for image in bases]
+        documents += [{"kind": "environment", **asdict(image)} for image in environments]
+        show_document(json.dumps(documents, indent=2))
     else:
-        _page(found).show()
+        _page(bases, environments).show()
     return 0
 
 
-def _page(found: Sequence[BaseImage]) -> Page:
-    from sandbox.cli.figures import rounded_bytes
-    from sandbox.cli.tables import Cell, Page
+def _page(bases: Sequence[BaseImage], environments: Sequence[EnvironmentImage]) -> Page:
+    from sandbox.cli.tables import Page
 
     page = Page()
-    if not found:
+    if not bases and not environments:
         page.line("no image of ours in this daemon: `sandbox image bootstrap` makes one")
         return page
-    rows = [
-        [
-            Cell(image.tag, "bold"),
-            Cell(image.name),
-            Cell(image.made_from),
-            Cell(rounded_bytes(image.bytes)),
-            Cell(image.created[:19].replace("T", " "), "dim"),
-        ]
-        for image in found
+    rows = [_row(image, image.name, f"{image.made_from}, Python {image.python.version}") for image in bases]
+    by_content = {image.content: image.tag for image in bases}
+    rows += [
+        _row(image, "environment", by_content.get(image.base, "a base that is gone"))
+        for image in environments
     ]
     page.table(["image", "for", "made from", "size", "created"], rows)
     return page
+
+
+def _row(image: BaseImage | EnvironmentImage, purpose: str, made_from: str) -> list[Cell]:
+    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.tables import Cell
+
+    return [
+        Cell(image.tag, "bold"),
+        Cell(purpose),
+        Cell(made_from),
+        Cell(rounded_bytes(image.bytes)),
+        Cell(image.created[:19].replace("T", " "), "dim"),
+    ]

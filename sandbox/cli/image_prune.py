@@ -1,4 +1,4 @@
-"""`sandbox image prune`: remove the base images of ours that nobody needs."""
+"""`sandbox image prune`: remove the images of ours that nobody needs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 
 def prune_images(
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="TIME", help="Also environments made that long ago: 30d, 12h; 0s is all."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Only those of this environment, or key's beginning.")
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also those still wanted, and the files kept to import them again.")
     ] = False,
@@ -26,17 +33,47 @@ def prune_images(
     docker_host: DockerHost = None,
     as_json: AsJson = False,
 ) -> int:
-    """Remove base images that a newer one has replaced. What a container uses stays, and so does what is not ours."""
-    from sandbox.daemon import connect
-    from sandbox.images import prune
+    """Remove images that a newer one has replaced, and environments on a base that has been.
 
-    with closing(connect(docker_host)) as client:
-        report = prune(client, everything=everything, dry_run=dry_run)
+    What a container uses stays, and so does what is not ours.
+    """
+    from sandbox.daemon import connect
+    from sandbox.errors import SpecError
+    from sandbox.images import prune, prune_environment_images
+
+    if key is not None and (everything or older_than is not None):
+        raise SpecError("a key says already which images go", remedy="give --key alone")
+    age = None if older_than is None else _age(older_than)
+    with closing(connect(docker_host)) as client:  # environments first: their bases cannot go before them
+        report = prune_environment_images(client, older_than_s=age, key=key, everything=everything, dry_run=dry_run)
+        if key is None:
+            report = _both(report, prune(client, everything=everything, dry_run=dry_run))
     if as_json:
         show_document(json.dumps(asdict(report), indent=2))
     else:
         _page(report).show()
     return 0
+
+
+def _age(text: str) -> float:
+    from sandbox.errors import SpecError
+    from sandbox.policy.quantities import parse_seconds_or_zero
+
+    try:
+        return parse_seconds_or_zero(text)
+    except ValueError as error:
+        raise SpecError(f"--older-than {text[:80]!r} {error}") from None
+
+
+def _both(first: PruneReport, second: PruneReport) -> PruneReport:
+    from sandbox.images import PruneReport
+
+    return PruneReport(
+        first.removed + second.removed,
+        first.in_use + second.in_use,
+        first.bytes_freed + second.bytes_freed,
+        first.is_dry_run,
+    )
 
 
 def _page(report: PruneReport) -> Page:
