@@ -13,7 +13,8 @@ that say which engine made it, in which process on which host, and until when it
 
 Everybody else on the daemon is believed alive until proved dead, and proof is to be had on the same host only: the host
 has been started anew, the process is not there, or what has its number began at another time. Of an engine on another
-host, or in another container, nothing can be known but that its containers have long expired.
+host, or in another container, nothing can be known but that its containers have long expired. Two machines that were
+cloned, name and machine id included, look like one that was started anew: they must not share a daemon.
 
 Images hand their labels down, also one that somebody made from a container of ours. A container is therefore ours only
 when all labels are there and well-formed, and its name is one that this engine gives.
