@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
@@ -248,7 +249,7 @@ class Engine:
         request = build_request(call.spec, call.tool, arguments, call.policy)
         for _ in range(_ATTEMPTS):
             try:
-                return await self._as_walled_as_can_be(call, lambda: self._try(call, request, on_output))
+                return await self._as_walled_as_can_be(call, partial(self._try, call, request, on_output))
             except _NeverStarted as error:
                 reason = str(error)
             except ImageGone as error:

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from sandbox.errors import BackendUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
-from sandbox.ports import BoxImage, Line, Receiver, Slot
+from sandbox.ports import BoxImage, Line, Reading, Receiver, Slot
 
 Result = TypeVar("Result")
 
@@ -150,6 +150,10 @@ class Box(ABC):
     def last_words(self) -> str:
         """What its runner last wrote for people to read."""
         return ""
+
+    async def last_reading(self) -> Reading:
+        """What is known of it once it has died with a call in it; nothing where nobody can be asked."""
+        return Reading()
 
     @abstractmethod
     def memory_bytes(self) -> int:

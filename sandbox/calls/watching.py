@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, Protocol
 
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
@@ -92,6 +93,7 @@ class Watcher:
             is_enough = self._is_enough(answer)
             if not is_enough:
                 self._settle(await asyncio.shield(self.call.ended))
+                await self._ask_what_became_of_the_box()
         except asyncio.CancelledError:
             self._stop(Stop.CANCELLED)
             await _settled(self.call.ended)
@@ -124,6 +126,12 @@ class Watcher:
             return False
         self.reading = self.call.slot.read()
         return not self.reading.out_of_memory_kills
+
+    async def _ask_what_became_of_the_box(self) -> None:
+        """A box that died takes its counters along, and only who opened it may know why."""
+        if self.call.was_lost and self._stopped_for is None and not self.reading.out_of_memory_kills:
+            last = await self._warm.box.last_reading()
+            self.reading = replace(self.reading, out_of_memory_kills=last.out_of_memory_kills)
 
     def _end_lingering(self) -> None:
         self._has_lingered = True

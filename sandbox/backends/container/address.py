@@ -35,7 +35,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The host, for its own eyes and for messages."""
+        """The host."""
         return urlsplit(self.url).hostname or "localhost"
 
     async def connect(self, protocol: Callable[[], asyncio.Protocol]) -> None:
@@ -56,7 +56,7 @@ class Address:
             await loop.create_connection(protocol, sock=_over_ssh(self.url))
             return
         tls = self._tls()
-        await loop.create_connection(protocol, parts.hostname, parts.port or _PORTS[tls is not None], ssl=tls)
+        await loop.create_connection(protocol, self.name, parts.port or _PORTS[tls is not None], ssl=tls)
 
     def _tls(self) -> ssl.SSLContext | None:
         if self.certificates is None:
@@ -88,9 +88,9 @@ def _over_ssh(url: str) -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         subprocess.Popen(
-            ["ssh", "-T", *user, *port, "--", parts.hostname or "", "docker", "system", "dial-stdio"],
-            stdin=theirs,
-            stdout=theirs,
+            ("ssh", "-T", *user, *port, "--", parts.hostname or "", "docker", "system", "dial-stdio"),
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
             start_new_session=True,
         )
     return ours

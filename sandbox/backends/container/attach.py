@@ -1,7 +1,8 @@
 """The channel to a container: the daemon's attach stream, taken over as it is.
 
-`POST /containers/<id>/attach` turns its connection into the container's standard streams. What is sent goes to standard
-input as it is; what comes back is cut into pieces, each behind eight bytes that say which stream it is of and how long::
+`POST /containers/<id>/attach` turns its connection into the container's standard streams. What is sent goes to
+standard input as it is; what comes back is cut into pieces, each behind eight bytes that say which stream it is of, and
+how long::
 
     1 | 2 · 0 · 0 · 0 · length, four bytes
 
@@ -80,7 +81,7 @@ class AttachStream(asyncio.Protocol):
         if data:
             self._take_apart(data)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         if not self._is_switched.done():
             self._is_switched.set_exception(BackendUnavailable("the daemon hung up before the container was attached"))
         was_closed, self._is_closed = self._is_closed, True

@@ -7,27 +7,39 @@ Containers of a policy that lets boxes be used again stay open, and the runner i
 namespaces of that call's own. For a policy that does not, a container is opened for one call and is itself the wall.
 
 Opening one takes the daemon a tenth of a second or two; the pool opens them ahead. Whatever happens to the engine, a
-container ends by itself when the attach stream does, and what is left of it then is removed by the next engine's reaper.
+container ends by itself when the attach stream does, and what is left of it then the next engine's reaper removes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
-from sandbox.backends.base import Backend, BoxPlan
-from sandbox.backends.container.attach import attach
+from pydantic import JsonValue
+
+from sandbox.backends.base import Backend, BoxPlan, ImageGone
+from sandbox.backends.container.attach import AttachStream, attach
 from sandbox.backends.container.box import ContainerBox, LastWords
 from sandbox.backends.container.daemon_link import DaemonLink, open_link
 from sandbox.backends.container.delivery import command, package
-from sandbox.backends.container.hardening import Container, document, draw_user, is_single_use
+from sandbox.backends.container.hardening import OURS_BESIDE_A_CALL, Container, document, draw_user, is_single_use
 from sandbox.backends.container.inspection import is_machine, protection
+from sandbox.backends.container.meters import ContainerMeter, meter_of
+from sandbox.backends.container.ownership import Owner
+from sandbox.backends.container.reaper import Reaper
 from sandbox.backends.container.seccomp import docker_profile
 from sandbox.backends.container.walls import walls
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
-from sandbox.policy import NetworkMode, Strength
+from sandbox.policy import NetworkMode, Policy, Strength
+from sandbox.ports import BoxImage
 
 _GVISOR: Final = "runsc"
+_SWEEP_S: Final = 60.0
+_BEYOND_ITS_TIME_S: Final = 3600.0
 
 
 class ContainerBackend(Backend):
@@ -35,84 +47,128 @@ class ContainerBackend(Backend):
 
     name = "container"
     needs_images = True
+    capacity = 1
 
     def __init__(self, *, host: str | None = None, runtime: str | None = None) -> None:
         self._host = host
         self._runtime = runtime
+        self._owner = Owner.current()
         self._link: asyncio.Task[DaemonLink] | None = None
-
-    async def link(self) -> DaemonLink:
-        """The link to the daemon, made once; not being there now does not mean never."""
-        if self._link is None or (self._link.done() and self._link.exception()):
-            self._link = asyncio.create_task(asyncio.to_thread(open_link, self._host))
-        return await asyncio.shield(self._link)
+        self._sweeper: asyncio.Task[None] | None = None
 
     async def daemon(self) -> DaemonLink:
-        return await self.link()
+        """The link to the daemon, made once; not being there now does not mean never."""
+        if self._link is None or (self._link.done() and (self._link.cancelled() or self._link.exception())):
+            self._link = asyncio.create_task(asyncio.to_thread(open_link, self._host))
+        link = await asyncio.shield(self._link)
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(_sweep(link))
+        return link
 
     async def open(self, plan: BoxPlan) -> ContainerBox:
         _refuse_what_cannot_be(plan)
-        link = await self.link()
-        runtime = self._choose_runtime(plan, link)
-        image = plan.interpreter.image
-        if image is None:
-            raise EnvironmentUnavailable("this environment has no image, and containers need one")
+        link, image = await self.daemon(), _image(plan)
+        runtime = _choose_runtime(self._runtime, plan.policy, link)
         user = draw_user(is_mapped=link.facts.maps_users)
+        wanted = document(self._container(plan, link, image=image, runtime=runtime, user=user), plan.policy)
+        id = await _make(link, wanted, name=self._owner.new_name())
+        words = LastWords()
+        try:
+            stream = await attach(link.address, id, on_stderr=words.add)
+            said, meter = await _start(link, id, stream, first=package(image.magic))
+            return ContainerBox(
+                id,
+                stream,
+                protection=protection(said, policy=plan.policy, backend=self.name, is_metered=meter is not None),
+                walls=walls(plan, user=user, is_metered=meter is not None, machine=link.facts.machine),
+                meter=meter,
+                last_words=words,
+                link=link,
+            )
+        except BaseException:
+            with suppress(BackendUnavailable):
+                await asyncio.shield(link.remove_container(id))
+            raise
+
+    async def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        if self._link is not None:
+            (link,) = await asyncio.gather(self._link, return_exceptions=True)
+            if isinstance(link, DaemonLink):
+                link.close()
+
+    def _container(self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int) -> Container:
         profile = docker_profile("strict" if is_single_use(plan.policy) else "runner", machine=link.facts.machine)
-        container = Container(
+        lasts = plan.policy.reuse.idle + plan.policy.limits.wall + _BEYOND_ITS_TIME_S
+        return Container(
             image=image.id,
             command=command(),
             user=user,
-            labels={"sandbox.owner": "x"},
+            labels=self._owner.labels(expires_at=time.time() + lasts),
             seccomp=profile,
             runtime=runtime,
             mounts=() if image.holds_environment else plan.places(),
             host_cpus=link.facts.cpus,
             counts_threads_of_its_own=is_machine(runtime),
         )
-        wanted = document(container, plan.policy)
-        made = await link.ask("making a container", lambda client: client.api.create_container_from_config(wanted))
-        id, words = str(made["Id"]), LastWords()
-        try:
-            stream = await attach(link.address, id, on_stderr=words.add)
-            await link.ask("starting a container", lambda client: client.api.start(id))
-            stream.send(package(image.magic))
-            said: dict[str, Any] = await link.ask(
-                "looking at a container", lambda client: client.api.inspect_container(id)
-            )
-            return ContainerBox(
-                id,
-                stream,
-                protection=protection(said, policy=plan.policy, backend=self.name, is_metered=False),
-                walls=walls(plan, user=user, is_metered=False, machine=link.facts.machine),
-                meter=None,
-                last_words=words,
-                remove=link.remove_container,
-            )
-        except BaseException:
-            await asyncio.shield(link.remove_container(id))
-            raise
 
-    def _choose_runtime(self, plan: BoxPlan, link: DaemonLink) -> str:
-        """What was asked for; otherwise gVisor for policies that want a kernel of the box's own."""
-        facts = link.facts
-        wanted = self._runtime
-        if wanted is None and plan.policy.isolation.minimum >= Strength.MACHINE:
-            wanted = _GVISOR
-        runtime = wanted or facts.default_runtime
-        if runtime not in facts.runtimes:
-            raise IsolationUnavailable(
-                f"the daemon has no runtime {runtime[:80]!r}; it has {', '.join(facts.runtimes)[:300]}",
-                missing=(runtime[:80],),
-                remedy="register it in the daemon's `runtimes`, or choose another",
-            )
-        return runtime
 
-    async def close(self) -> None:
-        if self._link is not None and not self._link.done():
-            await asyncio.wait({self._link})
-        if self._link is not None and not self._link.exception():
-            self._link.result().close()
+async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, name: str) -> str:
+    from docker.errors import ImageNotFound
+
+    try:
+        made = await link.ask("making a container", partial(_create, wanted=wanted, name=name))
+    except BackendUnavailable as error:
+        if isinstance(error.__cause__, ImageNotFound):
+            raise ImageGone(error.message, remedy="run `sandbox image bootstrap`") from error
+        raise
+    return str(made["Id"])
+
+
+def _create(client: Any, *, wanted: Mapping[str, JsonValue], name: str) -> dict[str, Any]:
+    made: dict[str, Any] = client.api.create_container_from_config(wanted, name)
+    return made
+
+
+async def _start(
+    link: DaemonLink, id: str, stream: AttachStream, *, first: bytes
+) -> tuple[dict[str, Any], ContainerMeter | None]:
+    """Start it and hand the runner in; what the daemon says of it then, and what counts what it uses."""
+    await link.ask("starting a container", lambda client: client.api.start(id))
+    stream.send(first)
+    said: dict[str, Any] = await link.ask("inspecting a container", lambda client: client.api.inspect_container(id))
+    is_here = link.sees_our_files
+    return said, meter_of(int(said["State"]["Pid"]), id, resting=OURS_BESIDE_A_CALL) if is_here else None
+
+
+async def _sweep(link: DaemonLink) -> None:
+    """Remove what dead engines left, now and from time to time."""
+    while True:
+        with suppress(BackendUnavailable):
+            await link.ask("looking for containers of dead engines", lambda client: Reaper(client).sweep())
+        await asyncio.sleep(_SWEEP_S)
+
+
+def _image(plan: BoxPlan) -> BoxImage:
+    image = plan.interpreter.image
+    if image is None:
+        raise EnvironmentUnavailable("this environment has no image, and containers are made from one")
+    return image
+
+
+def _choose_runtime(asked: str | None, policy: Policy, link: DaemonLink) -> str:
+    """What was asked for; otherwise gVisor for policies that want a kernel of the box's own."""
+    needs_machine = policy.isolation.minimum >= Strength.MACHINE
+    runtime = asked or (_GVISOR if needs_machine else link.facts.default_runtime)
+    if runtime not in link.facts.runtimes:
+        raise IsolationUnavailable(
+            f"the daemon has no runtime {runtime[:80]!r}; it has {', '.join(link.facts.runtimes)[:300]}",
+            missing=(runtime[:80],),
+            remedy="register it in the daemon's `runtimes`, or choose another",
+        )
+    return runtime
 
 
 def _refuse_what_cannot_be(plan: BoxPlan) -> None:
@@ -124,5 +180,5 @@ def _refuse_what_cannot_be(plan: BoxPlan) -> None:
             missing=("egress filter",),
             remedy="use a policy with network.mode 'none'",
         )
-    if any(shown.is_writable for shown in plan.shown):
+    if plan.gateway is not None or any(shown.is_writable for shown in plan.shown):
         raise BackendUnavailable("containers are shown nothing of the host that they could write to")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
 from pydantic import JsonValue
 
 from sandbox.backends.base import Box, Protection
 from sandbox.backends.container.attach import AttachStream
-from sandbox.ports import Receiver, Slot
+from sandbox.backends.container.daemon_link import DaemonLink
+from sandbox.backends.container.meters import Facts, facts
+from sandbox.errors import BackendUnavailable
+from sandbox.ports import Reading, Receiver, Slot
 
 _MAX_LAST_WORDS: Final = 8192
 _ABOUT: Final = 24 << 20
@@ -46,7 +50,7 @@ class ContainerBox(Box):
         walls: Mapping[str, JsonValue],
         meter: Slot | None,
         last_words: LastWords,
-        remove: Callable[[str], Awaitable[None]],
+        link: DaemonLink,
     ) -> None:
         self.id = id
         self.protection = protection
@@ -55,7 +59,7 @@ class ContainerBox(Box):
         self._meter = meter
         self._is_metered = False
         self._last_words = last_words
-        self._remove = remove
+        self._link = link
 
     @property
     def walls(self) -> Mapping[str, JsonValue]:
@@ -82,7 +86,19 @@ class ContainerBox(Box):
     def memory_bytes(self) -> int:
         return _ABOUT
 
+    async def last_reading(self) -> Reading:
+        try:
+            known = await self._link.ask("inspecting a container", self._facts)
+        except BackendUnavailable:
+            return Reading()
+        return Reading(out_of_memory_kills=int(known.out_of_memory))
+
     async def close(self) -> str:
+        """A daemon that is gone removes nothing: its containers ended with the stream, and the reaper clears them."""
         self._stream.close()
-        await asyncio.shield(self._remove(self.id))
+        with suppress(BackendUnavailable):
+            await asyncio.shield(self._link.remove_container(self.id))
         return str(self._last_words)
+
+    def _facts(self, client: Any) -> Facts:
+        return facts(client, self.id, with_counters=False)

@@ -1,8 +1,8 @@
 """How the runner gets into a container: nothing of it is in the image, and nothing of the host is mounted for it.
 
 The container is started with a few lines of Python that read one message from standard input: the runner's modules,
-which are then imported from memory. So a runner that changes rebuilds no image, and a daemon on another machine needs no
-files of ours. What follows on standard input is the channel.
+which are then imported from memory. So a runner that changes rebuilds no image, and a daemon on another machine needs
+no files of ours. What follows on standard input is the channel.
 
 Where the image's Python reads the bytecode that ours writes (they have the same magic number), the modules go as
 bytecode, and the container starts without compiling; otherwise they go as source.

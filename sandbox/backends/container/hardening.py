@@ -27,6 +27,8 @@ AHEAD: Final = 1
 RUNNER_MEMORY: Final = 32 << 20
 _INIT_AND_ZYGOTE: Final = 2
 _PER_CHILD: Final = 2  # its guard, and its tool's first process
+OURS_BESIDE_A_CALL: Final = _INIT_AND_ZYGOTE + 1
+"""The processes that are there while a call runs and are not the call's: its guard, too."""
 _SHARED_MEMORY: Final = 16 << 20
 _OPEN_FILES_OF_A_RUNNER: Final = 1024
 _FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0

@@ -31,12 +31,12 @@ _DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "ran
 
 def walls(plan: BoxPlan, *, user: int, is_metered: bool, machine: str) -> dict[str, JsonValue]:
     """The runner's part of its first message."""
-    installed = plan.prefix and [plan.prefix, f"{plan.prefix}/{plan.interpreter.site}"]
+    prefix = plan.prefix
     return {
         "box": {"stands": True, "filter": system_call_filter("runner", Sockets.INTERNET, machine)},
         "call": _call(plan, user=user, is_metered=is_metered, machine=machine),
         "slots": is_metered,
-        "installed": installed,
+        "installed": None if prefix is None else [prefix, f"{prefix}/{plan.interpreter.site}"],
         "lines": False,
     }
 
