@@ -153,7 +153,7 @@ class Pool:
         if self._sweeper is not None:
             self._sweeper.cancel()
         for shelf in self._shelves.values():
-            shelf.refuse(EngineClosed("the engine was closed while a box was opening"), most=shelf.waiting)
+            shelf.refuse(EngineClosed("the engine was closed while a box was opening"), most=len(shelf.line))
         self._shelves.clear()
         await self._supply.stop()
         for warm in list(self._opener.open_boxes):
@@ -196,14 +196,15 @@ class Pool:
 
     def _take_back(self, warm: WarmBox, shelf: Shelf) -> None:
         warm.lent -= 1
-        warm.idle_since = _now()
+        warm.idle_since = asyncio.get_running_loop().time()
         if warm.is_retired or warm.conversation.loss is not None:
             self._supply.retire(warm, shelf)
             self._note_end(shelf)
         else:
             warm.ensure_slots()
             warm.conversation.supply_lines()
-            shelf.hand_out(warm, "warm")
+            if shelf.line:
+                shelf.hand_out(warm, "warm")
 
     def _note_end(self, shelf: Shelf) -> None:
         """A single-use box has had its call: others will need theirs."""

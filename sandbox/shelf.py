@@ -3,7 +3,7 @@
 Boxes that serve many calls stay in `boxes` while they are lent. A single-use box is in `ready` until its one call takes
 it, and never comes back. Nothing here waits: a caller that finds no room gets a place in line, and whoever comes to
 have room hands it out, in the order of the line. So nobody is in line while there is room, and a box that was handed
-out is counted as lent at once, before the caller knows.
+out is counted as lent at once, before the caller knows. A box that is lost is dropped at once, so none here is.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Shelf:
     ready: list[WarmBox] = field(default_factory=list)
     wanted: int = 0
     """So many single-use boxes should be ready."""
+    line: deque[asyncio.Future[Loan]] = field(default_factory=deque)
     queued: int = 0
     """Openings for the line that have not begun."""
     begun: int = 0
@@ -58,17 +59,11 @@ class Shelf:
     """Whether a box of it runs one call only."""
     most_ahead: int = field(init=False)
     """So many single-use boxes may be kept ready."""
-    _line: deque[asyncio.Future[Loan]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         reuse = self.plan.policy.reuse
         self.is_single_use = reuse.mode is ReuseMode.NEVER
         self.most_ahead = reuse.ahead if self.is_single_use else 0
-
-    @property
-    def waiting(self) -> int:
-        """How many callers are in line."""
-        return len(self._line)
 
     @property
     def lacks_ready(self) -> bool:
@@ -78,7 +73,7 @@ class Shelf:
     @property
     def is_bare(self) -> bool:
         """Whether there is nothing here, and nothing on its way."""
-        return not (self.boxes or self.ready or self._line or self.queued or self.begun or self.ahead)
+        return not (self.boxes or self.ready or self.line or self.queued or self.begun or self.ahead)
 
     @property
     def idle(self) -> Iterator[WarmBox]:
@@ -92,22 +87,20 @@ class Shelf:
             if warm.has_room:
                 warm.lent += 1
                 return Loan(warm, "warm")
-        while self.ready:
-            warm = self.ready.pop()  # the latest: those that nobody needs become idle, and go
-            if warm.has_room:
-                return self._lent(warm, "pooled")
+        if self.ready:
+            return self._lent(self.ready.pop(), "pooled")  # the latest: those that nobody needs become idle, and go
         return None
 
     def enter_line(self) -> asyncio.Future[Loan]:
         """A place in line: it becomes a loan, or the reason why there is none."""
         place = asyncio.get_running_loop().create_future()
-        self._line.append(place)
+        self.line.append(place)
         return place
 
     def leave_line(self, place: asyncio.Future[Loan]) -> Loan | None:
         """The caller is gone; what it was handed meanwhile."""
-        if place in self._line:
-            self._line.remove(place)
+        if place in self.line:
+            self.line.remove(place)
         return None if place.cancelled() or not place.done() or place.exception() else place.result()
 
     def hand_out(self, warm: WarmBox, path: LoanPath) -> None:
@@ -148,8 +141,8 @@ class Shelf:
                 warm.preload(new)
 
     def _next_in_line(self) -> asyncio.Future[Loan] | None:
-        while self._line:
-            place = self._line.popleft()
+        while self.line:
+            place = self.line.popleft()
             if not place.done():
                 return place
         return None

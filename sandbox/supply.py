@@ -44,7 +44,7 @@ class Supply:
 
     def open_missing(self, shelf: Shelf, plan: BoxPlan) -> None:
         """Begin as many openings as it takes for all in line."""
-        while not self._is_stopped and (shelf.queued + shelf.begun) * self._seats(shelf) < shelf.waiting:
+        while not self._is_stopped and (shelf.queued + shelf.begun) * self._seats(shelf) < len(shelf.line):
             shelf.queued += 1
             self._begin(self._open_for_line(shelf, plan))
 
@@ -106,7 +106,7 @@ class Supply:
     async def _open_for_line(self, shelf: Shelf, plan: BoxPlan) -> Exception | None:
         async with self._turns.turn(shelf.key.tenant):
             shelf.queued -= 1
-            is_needed = shelf.begun * self._seats(shelf) < shelf.waiting
+            is_needed = shelf.begun * self._seats(shelf) < len(shelf.line)
             return await self._open(shelf, plan) if is_needed else None
 
     async def _open_ahead(self, shelf: Shelf, lull: float) -> Exception | None:

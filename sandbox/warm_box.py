@@ -37,6 +37,12 @@ class WarmBox:
     imported: set[str] = field(default_factory=set)
     receipts: dict[tuple[bytes, str, str], Receipt] = field(default_factory=dict)
     """Nearly every call of a box is walled the same, and told the same: receipts made so far."""
+    spare_slots: int = field(init=False)
+    """How many more than it has calls."""
+
+    def __post_init__(self) -> None:
+        reuse = self.policy.reuse
+        self.spare_slots = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead + _SPARE_SLOTS
 
     @property
     def has_room(self) -> bool:
@@ -46,15 +52,10 @@ class WarmBox:
     def ensure_slots(self) -> None:
         """As many slots as calls are under way, and some for the children forked ahead; those only once the box's first
         call, which would wait for them, is on its way."""
-        more = self._spare_slots if self.slots else 0
+        more = self.spare_slots if self.slots else 0
         missing = min(self.lent, self.box.capacity) + more - self.slots
         if missing > 0:
             self._add_slots(missing)
-
-    @property
-    def _spare_slots(self) -> int:
-        reuse = self.policy.reuse
-        return 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead + _SPARE_SLOTS
 
     def await_only_call(self) -> None:
         """Have the slot of a single call there before the call is."""

@@ -95,6 +95,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     lifecycle.check_tenants_do_not_share_a_box,
     lifecycle.check_a_box_is_not_used_again_after_an_unclean_end,
     lifecycle.check_a_box_of_a_single_use_policy_serves_one_call,
+    lifecycle.check_single_use_boxes_are_ready_ahead_of_their_calls,
+    lifecycle.check_a_single_use_box_that_was_lost_while_ready_costs_nobody_a_call,
     lifecycle.check_many_calls_at_once_all_end_well,
     lifecycle.check_map_keeps_the_order_whoever_is_done_first,
     lifecycle.check_a_lost_box_is_told_and_the_next_call_works,

@@ -44,11 +44,29 @@ async def check_a_box_is_not_used_again_after_an_unclean_end(subject: Subject) -
 
 
 async def check_a_box_of_a_single_use_policy_serves_one_call(subject: Subject) -> None:
-    policy = subject.policy_with("reuse", mode=ReuseMode.NEVER)
+    policy = subject.policy_with("reuse", mode=ReuseMode.NEVER, ahead=0)
     async with subject.engine(policy=policy) as engine:
         for number in range(2):
             expect.same(expect.ok(await engine.sandbox.run(ECHO, {"value": number})).timing.path, "cold")
         expect.same(len(engine.boxes), 2, what="the number of boxes")
+
+
+async def check_single_use_boxes_are_ready_ahead_of_their_calls(subject: Subject) -> None:
+    policy = subject.policy_with("reuse", mode=ReuseMode.NEVER, ahead=2)
+    async with subject.engine(policy=policy) as engine:
+        await engine.sandbox.prepare(ECHO)
+        found = await asyncio.gather(*(engine.sandbox.run(ECHO, {"value": n}) for n in range(2)))
+        expect.same([expect.ok(outcome).value for outcome in found], [0, 1])
+        expect.same([outcome.timing.path for outcome in found], ["pooled", "pooled"])
+
+
+async def check_a_single_use_box_that_was_lost_while_ready_costs_nobody_a_call(subject: Subject) -> None:
+    policy = subject.policy_with("reuse", mode=ReuseMode.NEVER, ahead=1)
+    for lose in subject.losses:
+        async with subject.engine(policy=policy) as engine:
+            await engine.sandbox.prepare(ECHO)
+            lose(engine.boxes[0])
+            expect.same(expect.ok(await engine.sandbox.run(ECHO, {"value": 1})).value, 1)
 
 
 async def check_many_calls_at_once_all_end_well(subject: Subject) -> None:

@@ -56,8 +56,17 @@ class World:
     def lend(
         self, tenant: str = "", *, policy: Policy = POLICY, preload: tuple[str, ...] = ()
     ) -> AbstractAsyncContextManager[Loan]:
-        plan = BoxPlan(policy, bare_environment(), preload=preload)
-        return self.pool.lend(BoxKey("environment", policy.digest, tenant), plan)
+        return self.pool.lend(*_asked_for(tenant, policy, preload))
+
+    async def prepare(self, tenant: str = "", *, policy: Policy = POLICY, preload: tuple[str, ...] = ()) -> None:
+        await self.pool.prepare(*_asked_for(tenant, policy, preload))
+
+    def key(self, tenant: str = "", *, policy: Policy = POLICY) -> BoxKey:
+        return _asked_for(tenant, policy, ())[0]
+
+    def hold(self, tenant: str = "", **plan: Any) -> Caller:
+        """A caller that keeps its box until it is told to leave."""
+        return Caller(self, tenant, plan)
 
     @property
     def open_boxes(self) -> int:
@@ -67,20 +76,49 @@ class World:
         return self.backend.boxes[number]
 
 
+class Caller:
+    """Asks for a box, holds it, and leaves when it is told to."""
+
+    def __init__(self, world: World, tenant: str, plan: dict[str, Any]) -> None:
+        self._leave = asyncio.Event()
+        self.loan: Loan | None = None
+        self.task = asyncio.create_task(self._stay(world, tenant, plan))
+
+    async def _stay(self, world: World, tenant: str, plan: dict[str, Any]) -> None:
+        async with world.lend(tenant, **plan) as self.loan:
+            await self._leave.wait()
+
+    @property
+    def path(self) -> str | None:
+        """How it came by its box, if it has one."""
+        return None if self.loan is None else self.loan.path
+
+    async def leave(self) -> None:
+        self._leave.set()
+        await self.task
+
+
+def _asked_for(tenant: str, policy: Policy, preload: tuple[str, ...]) -> tuple[BoxKey, BoxPlan]:
+    return BoxKey("environment", policy.digest, tenant), BoxPlan(policy, bare_environment(), preload=preload)
+
+
 def pooled(
-    *, memory: int = 1 << 40, **backend: Any
+    *, memory: int = 1 << 40, at_once: int = 8, **backend: Any
 ) -> Callable[[Callable[[World], Awaitable[None]]], Callable[[], None]]:
-    """Run the test with a pool, close it, and see that every box is closed."""
+    """Run the test with a pool, close it, and see that every box is closed and no error went unheard."""
 
     def decorate(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
         async def live() -> None:
+            unheard: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, said: unheard.append(said))
             opening = Opening()
             fake = FakeBackend(opening=opening, **backend)
-            world = World(fake, Pool(fake, most_memory=memory), opening)
+            world = World(fake, Pool(fake, most_memory=memory, most_opening=at_once), opening)
             await test(world)
             await world.pool.close()
             assert fake.open_boxes == ()
             assert all(slot.is_closed for box in fake.boxes for slot in box.slots.values())
+            assert unheard == []
 
         def run() -> None:
             virtual_time.run(live())

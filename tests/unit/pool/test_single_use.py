@@ -1,0 +1,300 @@
+"""Single-use boxes: opened ahead of their calls, for one call each, and no more than calls take. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sandbox.backends.base import BoxPlan
+from sandbox.errors import BackendUnavailable, EngineClosed
+from sandbox.policy import ReuseMode
+from sandbox.testing import FakeBox
+from tests.unit.pool.worlds import SINGLE_USE, Caller, World, policy_with, pooled, settle, until
+
+COLD_ONLY = policy_with(mode=ReuseMode.NEVER, ahead=0)
+MANY_AHEAD = policy_with(mode=ReuseMode.NEVER, ahead=8)
+
+
+async def refilled() -> None:
+    """Long enough for what opens ahead to be open, and for nothing to become idle."""
+    await asyncio.sleep(0.5)
+
+
+def ready(world: World) -> int:
+    return world.pool.statistics.ready
+
+
+@pooled()
+async def test_after_the_first_call_of_a_key_boxes_are_ready(world: World) -> None:
+    assert (await world.lend_once(policy=SINGLE_USE)).path == "cold"
+    await refilled()
+    assert ready(world) == SINGLE_USE.reuse.ahead == 2
+    assert (await world.lend_once(policy=SINGLE_USE)).path == "pooled"
+    assert (await world.lend_once("another", policy=SINGLE_USE)).path == "cold"
+
+
+@pooled()
+async def test_nothing_opens_ahead_while_the_first_call_runs(world: World) -> None:
+    async with world.lend(policy=SINGLE_USE):
+        await refilled()
+        assert world.open_boxes == 1
+
+
+@pooled()
+async def test_a_ready_box_runs_one_call_and_is_closed(world: World) -> None:
+    await world.prepare(policy=SINGLE_USE)
+    loans = []
+    for _ in range(6):
+        async with world.lend(policy=SINGLE_USE) as loan:
+            loans.append(loan)
+        await refilled()
+        assert loan.warm.is_closing
+    assert [loan.path for loan in loans] == ["pooled"] * 6
+    assert len({id(loan.warm) for loan in loans}) == 6
+    assert world.open_boxes == ready(world) == 2
+
+
+@pooled()
+async def test_a_box_that_was_taken_is_replaced_while_its_call_runs(world: World) -> None:
+    await world.prepare(policy=SINGLE_USE)
+    async with world.lend(policy=SINGLE_USE), world.lend(policy=SINGLE_USE):
+        assert ready(world) == 0
+        await refilled()
+        assert ready(world) == 2
+
+
+@pooled()
+async def test_when_none_is_ready_a_call_gets_a_cold_one(world: World) -> None:
+    await world.prepare(policy=SINGLE_USE)
+    callers = [world.hold(policy=SINGLE_USE) for _ in range(4)]
+    await settle()
+    assert [caller.path for caller in callers] == ["pooled", "pooled", "cold", "cold"]
+    for caller in callers:
+        await caller.leave()
+
+
+@pooled()
+async def test_a_call_that_finds_none_ready_takes_one_that_is_on_its_way(world: World) -> None:
+    await world.lend_once(policy=SINGLE_USE)
+    world.opening.held_up = asyncio.Event()
+    await refilled()
+    assert (world.pool.statistics.opening, world.opening.count) == (2, 3)
+    caller = world.hold(policy=SINGLE_USE)
+    await settle()
+    assert world.opening.count == 3
+    world.opening.held_up.set()
+    await settle()
+    assert caller.path == "cold"
+    await caller.leave()
+
+
+@pooled()
+async def test_a_policy_that_wants_none_ahead_gets_none(world: World) -> None:
+    await world.prepare(policy=COLD_ONLY)
+    for _ in range(2):
+        assert (await world.lend_once(policy=COLD_ONLY)).path == "cold"
+    await refilled()
+    assert world.open_boxes == 0
+
+
+@pooled()
+async def test_preparing_has_as_many_ready_as_the_policy_keeps(world: World) -> None:
+    await world.prepare(policy=MANY_AHEAD)
+    assert ready(world) == 8
+    assert world.pool.statistics.calls == 0
+
+
+@pooled()
+async def test_preparing_tells_why_no_box_can_be(world: World) -> None:
+    world.opening.failures = [BackendUnavailable("no daemon")] * 2
+    with pytest.raises(BackendUnavailable, match="no daemon"):
+        await world.prepare(policy=SINGLE_USE)
+    await refilled()
+    assert world.open_boxes == 0
+
+
+@pooled()
+async def test_more_are_kept_ready_the_more_calls_find_none(world: World) -> None:
+    await world.lend_once(policy=MANY_AHEAD)
+    await refilled()
+    assert ready(world) == 2
+    for expected in (4, 8, 8):
+        callers = [world.hold(policy=MANY_AHEAD) for _ in range(ready(world) + 1)]
+        await settle()
+        for caller in callers:
+            await caller.leave()
+        await refilled()
+        assert ready(world) == expected
+
+
+@pooled()
+async def test_one_that_nobody_takes_goes_and_is_not_replaced(world: World) -> None:
+    policy = policy_with(mode=ReuseMode.NEVER, idle=10.0)
+    await world.prepare(policy=policy)
+    for _ in range(5):
+        await asyncio.sleep(4)
+        assert (await world.lend_once(policy=policy)).path == "pooled"
+    await refilled()
+    assert ready(world) == 1
+    await asyncio.sleep(30)
+    assert (world.open_boxes, world.pool.boxes) == (0, ())
+    assert (await world.lend_once(policy=policy)).path == "cold"
+    await refilled()
+    assert ready(world) == 2
+
+
+@pooled()
+async def test_one_that_dies_while_it_waits_is_never_lent(world: World) -> None:
+    await world.prepare(policy=SINGLE_USE)
+    for box in world.backend.open_boxes:
+        box.lose()
+    await settle()
+    assert (ready(world), world.open_boxes) == (0, 0)
+    async with world.lend(policy=SINGLE_USE) as loan:
+        assert (loan.path, loan.warm.conversation.loss) == ("cold", None)
+
+
+@pooled()
+async def test_boxes_that_die_as_soon_as_they_are_ready_are_not_opened_forever(world: World) -> None:
+    class Dying(FakeBox):
+        def add_slots(self, count: int):  # type: ignore[no-untyped-def]
+            self.lose()
+            return super().add_slots(count)
+
+    async def open_dying(plan: BoxPlan) -> FakeBox:
+        world.backend.boxes.append(Dying(world.backend, plan))
+        return world.backend.boxes[-1]
+
+    await world.lend_once(policy=SINGLE_USE)
+    world.backend.open = open_dying  # type: ignore[method-assign]
+    await asyncio.sleep(60)
+    assert len(world.backend.boxes) == 3
+
+
+@pooled()
+async def test_when_boxes_do_not_open_ahead_calls_still_get_theirs(world: World) -> None:
+    await world.lend_once(policy=SINGLE_USE)
+    world.opening.failures = [BackendUnavailable("busy")]
+    await asyncio.sleep(60)
+    assert (world.opening.count, ready(world)) == (2, 0)
+    assert (await world.lend_once(policy=SINGLE_USE)).path == "cold"
+    await refilled()
+    assert ready(world) == 2
+
+
+@pooled(memory=250, box_memory=100)
+async def test_no_more_are_kept_ready_than_memory_allows(world: World) -> None:
+    await world.prepare(policy=MANY_AHEAD)
+    await asyncio.sleep(2)
+    assert ready(world) == 2
+    for _ in range(3):
+        assert (await world.lend_once(policy=MANY_AHEAD)).path == "pooled"
+        await refilled()
+        assert ready(world) == 2
+
+
+@pooled()
+async def test_a_ready_box_has_what_its_tool_imports_and_has_run_nothing(world: World) -> None:
+    await world.prepare(policy=SINGLE_USE, preload=("json",))
+    async with world.lend(policy=SINGLE_USE, preload=("csv",)) as loan:
+        await settle()
+        assert isinstance(loan.warm.box, FakeBox)
+        assert loan.warm.box.preloaded[0] == "json"
+    await refilled()
+    assert [sorted(box.preloaded) for box in world.backend.open_boxes] == [["csv", "json"]] * 2
+    assert world.backend.calls == []
+
+
+@pooled(threads=4)
+async def test_what_cannot_be_preloaded_is_tried_once(world: World) -> None:
+    await world.lend_once(policy=SINGLE_USE, preload=("json",))
+    await refilled()
+    assert [box.preloaded for box in world.backend.boxes] == [("json",), (), (), ()]
+
+
+@pooled()
+async def test_a_box_handed_to_a_caller_in_the_moment_it_gives_up_is_ready_for_the_next(world: World) -> None:
+    gone = await just_handed(world)
+    gone.task.cancel()
+    await settle()
+    assert (gone.task.cancelled(), gone.loan) == (True, None)
+    assert ready(world) == world.open_boxes == 2
+    assert (await world.lend_once(policy=SINGLE_USE)).path == "pooled"
+
+
+@pooled()
+async def test_one_that_dies_in_that_moment_is_not(world: World) -> None:
+    gone = await just_handed(world)
+    gone.task.cancel()
+    world.backend.open_boxes[0]._receiver.closed()  # type: ignore[union-attr]
+    await settle()
+    assert ready(world) == world.open_boxes == 1
+
+
+@pooled(at_once=1)
+async def test_or_goes_to_who_is_next_in_line(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    gone, patient = world.hold(policy=COLD_ONLY), world.hold(policy=COLD_ONLY)
+    await settle()
+    world.opening.held_up.set()
+    await until(lambda: len(world.pool._shelves[world.key(policy=COLD_ONLY)].line) == 1)
+    gone.task.cancel()
+    await settle()
+    assert patient.loan is not None
+    assert patient.loan.warm.box is world.box(0)
+    await patient.leave()
+
+
+async def just_handed(world: World) -> Caller:
+    """A caller that waited for a box being opened ahead, was handed it just now, and does not know yet."""
+    await world.lend_once(policy=SINGLE_USE)
+    world.opening.held_up = asyncio.Event()
+    await refilled()
+    caller = world.hold(policy=SINGLE_USE)
+    await settle()
+    world.opening.held_up.set()
+    await until(lambda: not world.pool._shelves[world.key(policy=SINGLE_USE)].line)
+    assert caller.loan is None
+    return caller
+
+
+@pooled()
+async def test_closing_while_boxes_open_ahead_leaves_none(world: World) -> None:
+    await world.lend_once(policy=SINGLE_USE)
+    world.opening.held_up = asyncio.Event()
+    await refilled()
+    assert world.pool.statistics.opening == 2
+    await world.pool.close()
+    assert world.pool.statistics.opening == 0
+
+
+@pooled()
+async def test_closing_while_boxes_are_prepared_tells_who_waits(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    preparing = asyncio.create_task(world.prepare(policy=SINGLE_USE))
+    await settle()
+    await world.pool.close()
+    with pytest.raises(EngineClosed):
+        await preparing
+
+
+@pooled()
+async def test_whoever_gives_up_preparing_leaves_the_boxes_to_the_calls(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    preparing = asyncio.create_task(world.prepare(policy=SINGLE_USE))
+    await settle()
+    preparing.cancel()
+    world.opening.held_up.set()
+    await settle()
+    assert preparing.cancelled()
+    assert (await world.lend_once(policy=SINGLE_USE)).path == "pooled"
+
+
+@pooled()
+async def test_keys_that_are_not_used_any_more_are_forgotten(world: World) -> None:
+    for number in range(20):
+        await world.lend_once(f"tenant-{number}", policy=SINGLE_USE)
+    assert len(world.pool._shelves) == 20
+    await asyncio.sleep(3 * SINGLE_USE.reuse.idle)
+    assert (len(world.pool._shelves), world.open_boxes) == (0, 0)
