@@ -178,8 +178,12 @@ class Reuse(Section):
     mode: ReuseMode = Field(
         default=ReuseMode.BOX, description="box: kept warm for later calls of the same kind; never: one box, one call"
     )
-    idle: Seconds = Field(default=300.0, description="a warm box unused for that long is closed")
-    ahead: CountOrZero = Field(default=2, le=MOST_AHEAD, description="children kept forked ahead of the next calls")
+    idle: Seconds = Field(default=300.0, description="a box unused for that long is closed")
+    ahead: CountOrZero = Field(
+        default=2,
+        le=MOST_AHEAD,
+        description="kept ahead of the next calls; box: children forked; never: boxes opened, each for one call",
+    )
 
 
 class Policy(Section):
