@@ -9,6 +9,7 @@
     image_python  which Python an image has
 
     environment_image   an environment on top of the base image: made, found, listed
+    built               what a store says of it
     layer               its files as they are sent to a daemon
     fitting             whether it would work with the base's Python
     pruning  pushing    what goes, and where to

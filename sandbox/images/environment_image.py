@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,8 +36,9 @@ from sandbox.daemon import LABELS, OWNER_LABEL, translated
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import OWNER, BaseImage, nobody
 from sandbox.images.bootstrapping import OnStage
+from sandbox.images.built import read_facts
 from sandbox.images.fitting import see_that_it_fits
-from sandbox.images.layer import LAYER_FORMAT, layer
+from sandbox.images.layer import LAYER_FORMAT, Layer
 from sandbox.images.tarball import TarballCache
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def environment_image(
 ) -> EnvironmentImage:
     """Have the environment in the daemon as an image; `cache` is where makers wait for each other.
 
-    Raises `EnvironmentUnavailable` when the base has another Python than it was built for, or it goes away meanwhile,
-    and `BackendUnavailable` when the daemon cannot take it.
+    Raises `EnvironmentUnavailable` when the base has another Python than it was built for, or its files are gone or
+    changed, and `BackendUnavailable` when the daemon cannot take it.
     """
     if image := find_environment_image(client, environment.key, base=base):
         return image
@@ -161,9 +162,10 @@ def _labels(environment: Environment, base: BaseImage) -> dict[str, str]:
 
 
 def _make(client: DockerClient, installed: Path, labels: dict[str, str], *, base: BaseImage, on_stage: OnStage) -> None:
+    files = read_facts(installed).files
     api, tag = client.api, environment_tag(labels[f"{_LABELS}key"], base)
     with _container(client, base, name=f"sandbox-making-{tag.partition(':')[2]}-{_machine()}-") as container:
-        api.put_archive(container, "/", _in_pieces(layer(installed, place=PLACE)))
+        api.put_archive(container, "/", _in_pieces(Layer(installed, place=PLACE, files=files)))
         on_stage("making an image of it")
         with _patient(client):
             made = api.commit(container, changes=[f"LABEL {key}={json.dumps(text)}" for key, text in labels.items()])[
@@ -211,7 +213,7 @@ def _machine() -> str:
     return hashlib.sha256(f"{said}{socket.gethostname()}".encode()).hexdigest()[:8]
 
 
-def _in_pieces(archive: Iterator[bytes]) -> Iterator[bytes]:
+def _in_pieces(archive: Iterable[bytes]) -> Iterator[bytes]:
     """Thousands of small files take a few large writes."""
     waiting = bytearray()
     for part in archive:

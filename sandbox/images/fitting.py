@@ -8,34 +8,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Final
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Final
 
 from sandbox.errors import EnvironmentUnavailable
+from sandbox.images.built import read_facts
 from sandbox.images.image_python import UNKNOWN, ImagePython
 
-_MANIFEST: Final = "manifest.json"
 _TAG: Final = re.compile(r"(?P<abi>[^-]+)-(?P<platform>[^-]+)(?:-(?P<libc>musl|glibc)(?P<version>[0-9.]*))?")
-
-
-class _Lock(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    interpreter: Annotated[str, Field(max_length=128)]
-
-
-class _Manifest(BaseModel):
-    """Of an environment's manifest, what matters here."""
-
-    model_config = ConfigDict(frozen=True)
-
-    lock: _Lock
 
 
 def see_that_it_fits(installed: Path, python: ImagePython, *, base: str) -> None:
     """Raise `EnvironmentUnavailable` when the environment in that folder of a store was built for another Python."""
-    tag = _built_for(installed)
+    tag = read_facts(installed).lock.interpreter
     if not fits(tag, python):
         raise EnvironmentUnavailable(
             f"the environment is built for {tag}, and the Python of the image {base} is {python}",
@@ -57,14 +41,3 @@ def fits(tag: str, python: ImagePython) -> bool:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part)
-
-
-def _built_for(installed: Path) -> str:
-    """What its lock says."""
-    try:
-        return _Manifest.model_validate_json((installed.parent / _MANIFEST).read_bytes()).lock.interpreter
-    except (OSError, ValidationError) as error:
-        raise EnvironmentUnavailable(
-            f"the environment in {installed} is not one of a store, or is gone from it",
-            remedy="build it again with `sandbox env build`",
-        ) from error

@@ -4,12 +4,15 @@ Of a file its content, whether it is executed, and the second of its change are 
 not, nor any attribute that gives rights. So what comes out depends on the environment alone: equal environments make
 equal layers. Nothing is held in memory but a piece of one file.
 
-A file that is not what it was a moment ago (a prune, a hand in the store) ends the archive with an error: half a layer
-is never a layer, since the archive's end is missing.
+While the files are read their list is made again, as the store has it of every environment (`<sha256> <size> <letter>
+<path>`, sorted), and its digest must be the one in the environment's manifest. A file that was changed, is gone or is
+new (a prune, a hand in the store) ends the archive with an error: half a layer is never a layer, since its end is
+missing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import tarfile
@@ -17,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from sandbox.errors import EnvironmentUnavailable
+from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable
 
 LAYER_FORMAT: Final = 1
 """Counted up when the same environment makes another layer."""
@@ -28,64 +31,84 @@ _READ_ONLY: Final = 0o444
 _PASSABLE: Final = 0o555
 
 
-def layer(folder: Path, *, place: str) -> Iterator[bytes]:
-    """The archive of all that is below `folder`, which it has at `place`, such as `environment`."""
-    try:
-        yield from _member(folder, place)
-        for parent, folders, files in os.walk(folder, onerror=_fail):
-            below = os.path.relpath(parent, folder)
-            prefix = place if below == "." else f"{place}/{below}"
-            folders.sort()
-            for name in sorted([*folders, *files]):
-                yield from _member(Path(parent, name), f"{prefix}/{name}")
-    except OSError as error:
-        raise EnvironmentUnavailable(
-            f"the environment in {folder} went away, or changed, while it was read: {error.strerror or error}",
-            remedy="build it again with `sandbox env build`",
-        ) from error
-    yield bytes(2 * _BLOCK)
+class Layer:
+    """The archive of all that is below `folder`, which it has at `place`, such as `environment`; read once."""
+
+    def __init__(self, folder: Path, *, place: str, files: str) -> None:
+        self._folder = folder
+        self._place = place
+        self._files = files
+        self._listed: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The pieces; raises `EnvironmentUnavailable` or `EnvironmentTampered` in place of the last."""
+        try:
+            yield from self._folder_or_link(self._folder, "")
+            for parent, folders, files in os.walk(self._folder, onerror=_fail):
+                below = os.path.relpath(parent, self._folder)
+                folders.sort()
+                for name in sorted([*folders, *files]):
+                    yield from self._member(Path(parent, name), name if below == "." else f"{below}/{name}")
+        except OSError as error:
+            raise EnvironmentUnavailable(
+                f"the environment in {self._folder} went away while it was read: {error.strerror or error}",
+                remedy="build it again with `sandbox env build`",
+            ) from error
+        self._see_that_it_is_whole()
+        yield bytes(2 * _BLOCK)
+
+    def _member(self, path: Path, name: str) -> Iterator[bytes]:
+        if stat.S_ISREG(path.lstat().st_mode):
+            yield from self._file(path, name)
+        else:
+            yield from self._folder_or_link(path, name)
+
+    def _folder_or_link(self, path: Path, name: str) -> Iterator[bytes]:
+        status = path.lstat()
+        entry = self._entry(name, status)
+        if stat.S_ISDIR(status.st_mode):
+            entry.type, entry.mode = tarfile.DIRTYPE, _PASSABLE
+        elif stat.S_ISLNK(status.st_mode):
+            entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, os.readlink(path)
+            target = os.fsencode(entry.linkname)
+            self._listed[name] = f"{hashlib.sha256(target).hexdigest()} {len(target)} l"
+        else:
+            raise OSError(f"{path} is no file")
+        yield _header(entry)
+
+    def _file(self, path: Path, name: str) -> Iterator[bytes]:
+        with open(os.open(path, _FILE), "rb", buffering=0) as file:
+            status, digest = os.fstat(file.fileno()), hashlib.sha256()
+            is_program = bool(status.st_mode & 0o111)
+            entry = self._entry(name, status)
+            entry.size, entry.mode = status.st_size, _PASSABLE if is_program else _READ_ONLY
+            yield _header(entry)
+            left = entry.size
+            while left and (piece := file.read(min(left, _PIECE))):
+                digest.update(piece)
+                left -= len(piece)
+                yield piece
+            if left:
+                raise OSError(f"{path} changed its size")
+        yield bytes(-entry.size % _BLOCK)
+        self._listed[name] = f"{digest.hexdigest()} {entry.size} {'x' if is_program else 'f'}"
+
+    def _entry(self, name: str, status: os.stat_result) -> tarfile.TarInfo:
+        entry = tarfile.TarInfo(f"{self._place}/{name}" if name else self._place)
+        entry.mtime = int(status.st_mtime)
+        return entry
+
+    def _see_that_it_is_whole(self) -> None:
+        listing = "".join(f"{listed} {name}\n" for name, listed in sorted(self._listed.items()))
+        if hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest() != self._files:
+            raise EnvironmentTampered(
+                f"the files in {self._folder} are not those that were built",
+                remedy="`sandbox env verify` tells which differ; prune that environment and build it again",
+            )
 
 
 def _fail(error: OSError) -> None:
     raise error
-
-
-def _member(path: Path, name: str) -> Iterator[bytes]:
-    status = path.lstat()
-    if stat.S_ISREG(status.st_mode):
-        yield from _file(path, name)
-    else:
-        yield _folder_or_link(path, name, status)
-
-
-def _folder_or_link(path: Path, name: str, status: os.stat_result) -> bytes:
-    entry = tarfile.TarInfo(name)
-    entry.mtime = int(status.st_mtime)
-    if stat.S_ISDIR(status.st_mode):
-        entry.type, entry.mode = tarfile.DIRTYPE, _PASSABLE
-    elif stat.S_ISLNK(status.st_mode):
-        entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, os.readlink(path)
-    else:
-        raise OSError(f"{path} is no file")
-    return _header(entry)
-
-
-def _file(path: Path, name: str) -> Iterator[bytes]:
-    with open(os.open(path, _FILE), "rb", buffering=0) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is no file")
-        entry = tarfile.TarInfo(name)
-        entry.mtime, entry.size = int(status.st_mtime), status.st_size
-        entry.mode = _PASSABLE if status.st_mode & 0o111 else _READ_ONLY
-        yield _header(entry)
-        left = entry.size
-        while left and (piece := file.read(min(left, _PIECE))):
-            left -= len(piece)
-            yield piece
-        if left or file.read(1):
-            raise OSError(f"{path} changed its size")
-        yield bytes(-entry.size % _BLOCK)
 
 
 def _header(entry: tarfile.TarInfo) -> bytes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 _PART: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_REPOSITORY: Final = re.compile(rf"(?:[A-Za-z0-9.-]+(?::[0-9]{{1,5}})?/)?{_PART}(?:/{_PART})*")
+_REPOSITORY: Final = re.compile(rf"(?:[a-z0-9.-]+(?::[0-9]{{1,5}})?/)?{_PART}(?:/{_PART})*")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _LONGEST: Final = 200
 _MOST_TOLD: Final = 500
