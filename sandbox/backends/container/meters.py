@@ -182,20 +182,25 @@ def facts(client: DockerClient, container: str, *, with_counters: bool = True) -
 
 
 def _totals(client: DockerClient, inspected: Mapping[str, Any]) -> tuple[Reading, str]:
-    """Its counters, and when they were read by the daemon's clock; nothing of a container that does not run.
-
-    Some runtimes put their container into no control group of its own. Then a daemon hands out the whole machine's
-    counters, which are known by the limit that goes with them.
-    """
+    """Its counters, and when they were read by the daemon's clock; nothing of a container that does not run."""
     if not inspected["State"]["Running"]:
         return Reading(), ""
-    stats: dict[str, Any] = client.api.stats(inspected["Id"], stream=False, one_shot=True)
-    memory, read_at = stats.get("memory_stats") or {}, str(stats.get("read") or "")
-    if memory.get("limit") != inspected["HostConfig"].get("Memory"):
+    stats: Mapping[str, Any] = client.api.stats(inspected["Id"], stream=False, one_shot=True)
+    read_at = str(stats.get("read") or "")
+    if not are_its_own(stats, inspected=inspected):
         return Reading(), read_at
     nanoseconds = ((stats.get("cpu_stats") or {}).get("cpu_usage") or {}).get("total_usage")
     cpu_s = None if nanoseconds is None else nanoseconds * 1e-9
-    return Reading(cpu_s=cpu_s, memory_peak_bytes=memory.get("max_usage")), read_at
+    return Reading(cpu_s=cpu_s, memory_peak_bytes=stats["memory_stats"].get("max_usage")), read_at
+
+
+def are_its_own(stats: Mapping[str, Any], *, inspected: Mapping[str, Any]) -> bool:
+    """Whether counters that a daemon tells are those of the container.
+
+    Some runtimes put it into no control group of its own. Then they are the whole machine's, and known by the limit
+    that goes with them: every container of ours has one on memory.
+    """
+    return bool((stats.get("memory_stats") or {}).get("limit") == inspected["HostConfig"].get("Memory"))
 
 
 def _kills(client: DockerClient, inspected: Mapping[str, Any], *, until: str) -> int:
