@@ -7,7 +7,7 @@ again. A runtime that is exchanged behind the same path and arguments is noticed
     <caches>/sandbox-canaries/
         <digest of all that, and of the canaries>.json
 
-A folder that others can write to is no evidence and is left alone. What cannot be read, is old or of another form is
+What a canary left open is remembered by the engine alone. A folder that others can write to is no evidence and is left alone. What cannot be read, is old or of another form is
 as if it were not there; what cannot be written is proved again by the next.
 """
 
@@ -47,6 +47,8 @@ class Finding(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     is_enforced: bool
+    is_certain: bool = True
+    """Whether trying again would be of no use: not where a canary ended in a way that says nothing."""
     evidence: str
 
 
@@ -107,6 +109,8 @@ class Proofs:
         return proof if _is_fresh(proof) and _is_only_ours(self._folder) else None
 
     def _write(self, key: str, proof: Proof) -> None:
+        if not all(finding.is_certain for finding in proof.findings.values()):
+            return
         with suppress(OSError):
             self._folder.mkdir(mode=_CLOSED, parents=True, exist_ok=True)
             if not _is_only_ours(self._folder):
