@@ -184,7 +184,9 @@ class Engine:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
         granted = self._granted(spec)
         policy = tighten(granted, spec.limits)
-        return Prepared(spec, tool, policy, _box_policy(granted, policy), bare_environment(), clock)
+        return Prepared(
+            spec, tool, policy, self._backend.tightened(_box_policy(granted, policy)), bare_environment(), clock
+        )
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""

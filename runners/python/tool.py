@@ -41,7 +41,7 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     lower, request = pipes.receive()
     if lower:
         limits.lower(limits.lowered(lower, held=0))
-    if plan["home"]:
+    if plan["home"] and not plan["workplace"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
     call.run(request, value)
 

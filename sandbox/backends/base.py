@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import JsonValue
 
@@ -183,7 +183,7 @@ class Backend(ABC):
     """Opens boxes."""
 
     name: str
-    needs_images: ClassVar[bool] = False
+    needs_images: bool = False
     """Whether its boxes are made from images, so that every environment needs one."""
     capacity: int | None = None
     """How many calls each of its boxes runs at once, where that is known before one is open."""
@@ -191,6 +191,10 @@ class Backend(ABC):
     @abstractmethod
     async def open(self, plan: BoxPlan) -> Box:
         """A box whose runner has been started but not spoken to; raises `BackendUnavailable` and its kinds."""
+
+    def tightened(self, policy: Policy) -> Policy:
+        """What a policy comes to in boxes of this backend: the same, or stricter where they cannot do otherwise."""
+        return policy
 
     async def daemon(self) -> Daemon | None:
         """Where its images are; None for backends that need none."""

@@ -157,6 +157,9 @@ class Isolation(Section):
         description="the weakest box accepted; plain: no walls but limits; process: walled by this host's kernel; "
         "container: a container; machine: a kernel of its own, such as gVisor or Kata",
     )
+    prefer: Strength = Field(
+        default=Strength.PLAIN, description="stronger walls that are taken where the host has them"
+    )
     require: Annotated[tuple[Layer, ...], AfterValidator(_in_order)] = Field(
         default=DEFAULT_LAYERS, description="layers that must be in force; own_uid only means something under root"
     )

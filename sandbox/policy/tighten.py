@@ -118,6 +118,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "network.mode": _at_most,
     "filesystem.readable": _within,
     "isolation.minimum": _at_least,
+    "isolation.prefer": _at_least,
     "isolation.require": _all_of,
     "environment.verify": _at_least,
     "environment.build_time": _at_most,

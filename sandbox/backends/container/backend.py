@@ -26,15 +26,22 @@ from sandbox.backends.container.attach import AttachStream, attach
 from sandbox.backends.container.box import ContainerBox, LastWords
 from sandbox.backends.container.daemon_link import DaemonLink, open_link
 from sandbox.backends.container.delivery import command, package
-from sandbox.backends.container.hardening import OURS_BESIDE_A_CALL, Container, document, draw_user, is_single_use
-from sandbox.backends.container.inspection import is_machine, protection
+from sandbox.backends.container.hardening import (
+    OURS_BESIDE_A_CALL,
+    Container,
+    document,
+    draw_user,
+    is_machine,
+    profile_name,
+)
+from sandbox.backends.container.inspection import protection
 from sandbox.backends.container.meters import ContainerMeter, meter_of
 from sandbox.backends.container.ownership import Owner
 from sandbox.backends.container.reaper import Reaper
 from sandbox.backends.container.seccomp import docker_profile
-from sandbox.backends.container.walls import walls
+from sandbox.backends.container.walls import Host, walls
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
-from sandbox.policy import NetworkMode, Policy, Strength
+from sandbox.policy import NetworkMode, Policy, ReuseMode, Strength
 from sandbox.ports import BoxImage
 
 _GVISOR: Final = "runsc"
@@ -56,6 +63,16 @@ class ContainerBackend(Backend):
         self._link: asyncio.Task[DaemonLink] | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
+    def tightened(self, policy: Policy) -> Policy:
+        """Under gVisor every call has a container of its own."""
+        if policy.reuse.mode is ReuseMode.NEVER or not self._gives_machines(policy):
+            return policy
+        never = policy.reuse.model_copy(update={"mode": ReuseMode.NEVER})
+        return policy.model_copy(update={"reuse": never})
+
+    def _gives_machines(self, policy: Policy) -> bool:
+        return is_machine(self._runtime) or policy.isolation.minimum >= Strength.MACHINE
+
     async def daemon(self) -> DaemonLink:
         """The link to the daemon, made once; not being there now does not mean never."""
         if self._link is None or (self._link.done() and (self._link.cancelled() or self._link.exception())):
@@ -69,6 +86,7 @@ class ContainerBackend(Backend):
         _refuse_what_cannot_be(plan)
         link, image = await self.daemon(), _image(plan)
         runtime = _choose_runtime(self._runtime, plan.policy, link)
+        host = Host(link.facts.machine, link.facts.cpus, runtime)
         user = draw_user(is_mapped=link.facts.maps_users)
         wanted = document(self._container(plan, link, image=image, runtime=runtime, user=user), plan.policy)
         id = await _make(link, wanted, name=self._owner.new_name())
@@ -80,7 +98,7 @@ class ContainerBackend(Backend):
                 id,
                 stream,
                 protection=protection(said, policy=plan.policy, backend=self.name, is_metered=meter is not None),
-                walls=walls(plan, user=user, is_metered=meter is not None, machine=link.facts.machine),
+                walls=walls(plan, user=user, is_metered=meter is not None, host=host),
                 meter=meter,
                 last_words=words,
                 link=link,
@@ -100,7 +118,7 @@ class ContainerBackend(Backend):
                 link.close()
 
     def _container(self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int) -> Container:
-        profile = docker_profile("strict" if is_single_use(plan.policy) else "runner", machine=link.facts.machine)
+        profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)
         lasts = plan.policy.reuse.idle + plan.policy.limits.wall + _BEYOND_ITS_TIME_S
         return Container(
             image=image.id,
@@ -111,7 +129,6 @@ class ContainerBackend(Backend):
             runtime=runtime,
             mounts=() if image.holds_environment else plan.places(),
             host_cpus=link.facts.cpus,
-            counts_threads_of_its_own=is_machine(runtime),
         )
 
 
@@ -159,14 +176,22 @@ def _image(plan: BoxPlan) -> BoxImage:
 
 
 def _choose_runtime(asked: str | None, policy: Policy, link: DaemonLink) -> str:
-    """What was asked for; otherwise gVisor for policies that want a kernel of the box's own."""
-    needs_machine = policy.isolation.minimum >= Strength.MACHINE
-    runtime = asked or (_GVISOR if needs_machine else link.facts.default_runtime)
-    if runtime not in link.facts.runtimes:
+    """What was asked for; otherwise gVisor for policies that want a kernel of the box's own, or prefer one."""
+    facts = link.facts
+    demands = policy.isolation.minimum >= Strength.MACHINE
+    prefers = policy.isolation.prefer >= Strength.MACHINE and _GVISOR in facts.runtimes
+    runtime = asked or (_GVISOR if demands or prefers else facts.default_runtime)
+    if runtime not in facts.runtimes:
         raise IsolationUnavailable(
-            f"the daemon has no runtime {runtime[:80]!r}; it has {', '.join(link.facts.runtimes)[:300]}",
+            f"the daemon has no runtime {runtime[:80]!r}; it has {', '.join(facts.runtimes)[:300]}",
             missing=(runtime[:80],),
             remedy="register it in the daemon's `runtimes`, or choose another",
+        )
+    if is_machine(runtime) and policy.reuse.mode is not ReuseMode.NEVER:
+        raise IsolationUnavailable(
+            f"under {runtime} one call cannot be walled from the next, and policy '{policy.name}' keeps boxes",
+            missing=("user_namespace",),
+            remedy="use a policy with reuse.mode 'never', such as 'strict'",
         )
     return runtime
 

@@ -18,7 +18,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Shown
-from sandbox.policy import Policy, ReuseMode
+from sandbox.backends.container.seccomp import ProfileName
+from sandbox.policy import Layer, Policy, ReuseMode
 
 WORKPLACE: Final = "/work"
 HOSTNAME: Final = "sandbox"
@@ -50,8 +51,6 @@ class Container:
     runtime: str | None = None
     mounts: tuple[Shown, ...] = ()
     host_cpus: int = 1
-    counts_threads_of_its_own: bool = False
-    """gVisor's own threads count as processes, so the limit on these must leave room for them."""
 
 
 def draw_user(*, is_mapped: bool) -> int:
@@ -61,9 +60,24 @@ def draw_user(*, is_mapped: bool) -> int:
     return first + secrets.randbelow(last - first)
 
 
-def is_single_use(policy: Policy) -> bool:
-    """Whether its containers are for one call each, and so are that call's wall."""
-    return policy.reuse.mode is ReuseMode.NEVER
+MACHINE_RUNTIMES: Final = ("runsc", "kata", "io.containerd.runsc", "io.containerd.kata")
+
+
+def is_machine(runtime: str | None) -> bool:
+    """Whether the runtime gives a container a kernel of its own."""
+    return runtime is not None and runtime.startswith(MACHINE_RUNTIMES)
+
+
+def stands_alone(policy: Policy, runtime: str | None) -> bool:
+    """Whether its containers are for one call each and are that call's wall: nobody in them makes another. Under gVisor
+    nobody could; elsewhere a policy that demands a user namespace has its calls walled once more."""
+    is_single_use = policy.reuse.mode is ReuseMode.NEVER
+    return is_single_use and (is_machine(runtime) or Layer.USER_NAMESPACE not in policy.isolation.require)
+
+
+def profile_name(policy: Policy, runtime: str | None) -> ProfileName:
+    """Which of our system call profiles its containers have."""
+    return "strict" if stands_alone(policy, runtime) else "runner"
 
 
 def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
@@ -108,10 +122,10 @@ def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 
 def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
-    """The workplace. In a container for many calls each call mounts one of its own there, and this one stays empty.
+    """The workplace. Where calls are walled again, each mounts one of its own there, and this one stays empty.
     Owner and mode are given, because Docker ignores `mode` where the folder exists."""
-    limits, is_single = policy.limits, is_single_use(policy)
-    size, inodes = (limits.disk, limits.inodes) if is_single else (4096, 2)
+    limits = policy.limits
+    size, inodes = (limits.disk, limits.inodes) if stands_alone(policy, container.runtime) else (4096, 2)
     owner = f"uid={container.user},gid={container.user},mode=0700"
     options = f"rw,noexec,nosuid,nodev,size={size},nr_inodes={inodes},{owner}"
     return {WORKPLACE: options}
@@ -136,7 +150,7 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
         {"Name": "core", "Soft": _NO_CORE, "Hard": _NO_CORE},
         {"Name": "nofile", "Soft": files, "Hard": files},
     ]
-    if container.counts_threads_of_its_own:
+    if is_machine(container.runtime):  # its own threads count as processes, too
         ulimits.append({"Name": "nproc", "Soft": processes, "Hard": processes})
         processes = max(2 * processes, 256)
     return {
@@ -152,5 +166,5 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 def most_processes(policy: Policy) -> int:
     """All processes there may be in a container: the call's, and ours beside it."""
-    children = 1 if is_single_use(policy) else 1 + AHEAD
+    children = 1 if policy.reuse.mode is ReuseMode.NEVER else 1 + AHEAD
     return policy.limits.processes + _INIT_AND_ZYGOTE + children * _PER_CHILD - 1

@@ -11,19 +11,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sandbox.backends.base import Protection
-from sandbox.backends.container.hardening import RUNNER_MEMORY, is_single_use, most_processes
+from sandbox.backends.container.hardening import RUNNER_MEMORY, is_machine, most_processes, profile_name, stands_alone
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
 
-MACHINE_RUNTIMES: Final = ("runsc", "kata", "io.containerd.runsc", "io.containerd.kata")
 _ITS_OWN: Final = "the container's own"
+_KERNEL_OF_ITS_OWN: Final = {
+    "user_namespace": LayerState(in_force=True, detail="a kernel of its own: privileges inside mean nothing outside")
+}
 _NANO: Final = 1_000_000_000
 _KEEPER: Final = "the container's control group"
-
-
-def is_machine(runtime: str) -> bool:
-    """Whether the runtime gives a container a kernel of its own."""
-    return runtime.startswith(MACHINE_RUNTIMES)
 
 
 def protection(said: Mapping[str, Any], *, policy: Policy, backend: str, is_metered: bool) -> Protection:
@@ -32,7 +29,7 @@ def protection(said: Mapping[str, Any], *, policy: Policy, backend: str, is_mete
     return Protection(
         backend=backend,
         isolation=Isolation.MACHINE if is_machine(runtime) else Isolation.CONTAINER,
-        layers=_layers(said, policy=policy),
+        layers=_layers(said, runtime=runtime, policy=policy),
         limits=_limits(host, policy=policy, is_metered=is_metered),
         network=str(host.get("NetworkMode")),
         user=str(said["Config"].get("User", "")).partition(":")[0],
@@ -41,7 +38,7 @@ def protection(said: Mapping[str, Any], *, policy: Policy, backend: str, is_mete
     )
 
 
-def _layers(said: Mapping[str, Any], *, policy: Policy) -> dict[str, LayerState]:
+def _layers(said: Mapping[str, Any], *, runtime: str, policy: Policy) -> dict[str, LayerState]:
     """What stands around the whole container. Where every call is walled in again, its own measurement says more."""
     host, user = said["HostConfig"], str(said["Config"].get("User", ""))
     memory, processes = host.get("Memory") or 0, host.get("PidsLimit") or 0
@@ -51,7 +48,9 @@ def _layers(said: Mapping[str, Any], *, policy: Policy) -> dict[str, LayerState]
         ),
         "own_uid": LayerState(in_force=_is_unprivileged(user), detail=f"uid {user} is this container's alone"),
     }
-    return found | (_namespaces(host) if is_single_use(policy) else {})
+    if not stands_alone(policy, runtime):
+        return found
+    return found | _namespaces(host) | (_KERNEL_OF_ITS_OWN if is_machine(runtime) else {})
 
 
 def _namespaces(host: Mapping[str, Any]) -> dict[str, LayerState]:
@@ -91,7 +90,7 @@ def _limits(host: Mapping[str, Any], *, policy: Policy, is_metered: bool) -> dic
 
 def _details(host: Mapping[str, Any], *, runtime: str, policy: Policy) -> dict[str, str]:
     """What the daemon put up of what is measured inside."""
-    profile = "strict" if is_single_use(policy) else "runner"
+    profile = profile_name(policy, runtime)
     is_confined = any(option.startswith("seccomp=") for option in host.get("SecurityOpt") or ())
     seccomp = f"the container's own is profile '{profile}'" if is_confined else "the container has none of its own"
     dropped = ", ".join(host.get("CapDrop") or ()) or "none"

@@ -12,15 +12,18 @@ In a container for one call nobody may make namespaces: it is the wall, and its 
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
 
 from sandbox.backends.base import BoxPlan
-from sandbox.backends.container.hardening import WORKPLACE, is_single_use, most_processes
+from sandbox.backends.container.hardening import WORKPLACE, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
 from sandbox.backends.subprocess.walls import process_limits, system_call_filter, watch
-from sandbox.policy import Layer
+from sandbox.policy import Layer, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
 TOOL_USER: Final = (1000, 1000)
@@ -29,27 +32,35 @@ _NAMESPACE_LAYERS: Final = frozenset(Layer(f"{kind}_namespace") for kind in NAME
 _DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 
 
-def walls(plan: BoxPlan, *, user: int, is_metered: bool, machine: str) -> dict[str, JsonValue]:
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What containers run on."""
+
+    machine: str
+    cpus: int
+    runtime: str
+
+
+def walls(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str, JsonValue]:
     """The runner's part of its first message."""
     prefix = plan.prefix
     return {
-        "box": {"stands": True, "filter": system_call_filter("runner", Sockets.INTERNET, machine)},
-        "call": _call(plan, user=user, is_metered=is_metered, machine=machine),
+        "box": {"stands": True, "filter": system_call_filter("runner", Sockets.INTERNET, host.machine)},
+        "call": _call(plan, user=user, is_metered=is_metered, host=host),
         "slots": is_metered,
         "installed": None if prefix is None else [prefix, f"{prefix}/{plan.interpreter.site}"],
         "lines": False,
     }
 
 
-def _call(plan: BoxPlan, *, user: int, is_metered: bool, machine: str) -> dict[str, JsonValue]:
-    policy, is_single = plan.policy, is_single_use(plan.policy)
+def _call(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str, JsonValue]:
+    policy, is_alone = plan.policy, stands_alone(plan.policy, host.runtime)
     limits = policy.limits
     required = [layer for layer in policy.isolation.require if layer not in _FROM_OUTSIDE]
-    if is_single:
+    if is_alone:
         required = [layer for layer in required if layer not in _NAMESPACE_LAYERS]
-    per_process = process_limits(policy, is_metered=is_metered)
     return {
-        "namespaces": [] if is_single else [*NAMESPACES],
+        "namespaces": [] if is_alone else [*NAMESPACES],
         "required": [layer.value for layer in required],
         "user": list(TOOL_USER),
         "outside": [user, user],
@@ -67,8 +78,23 @@ def _call(plan: BoxPlan, *, user: int, is_metered: bool, machine: str) -> dict[s
             "write": [WORKPLACE, "/tmp", "/dev/shm", "/proc", *_DEVICES],
             "network": True,
         },
-        "filter": system_call_filter("tool", Sockets.INTERNET, machine),
-        "limits": per_process | ({"processes": most_processes(policy)} if is_single else {}),
-        "cpus": [],
+        "filter": system_call_filter("tool", Sockets.INTERNET, host.machine),
+        "limits": _limits(policy, is_metered=is_metered, runtime=host.runtime),
+        "cpus": [*_choose_cpus(policy.limits.cpus, of=host.cpus)],
         "watch": None if is_metered else watch(policy),
     }
+
+
+def _limits(policy: Policy, *, is_metered: bool, runtime: str) -> dict[str, JsonValue]:
+    """Per process; `processes` is counted for a user, which in a container for one call is also its init's and its
+    runner's. gVisor's own group cannot count the processes in it, so there this is the limit that is met."""
+    counts = is_metered and not is_machine(runtime)
+    limits = process_limits(policy, is_metered=counts)
+    if stands_alone(policy, runtime):
+        limits["processes"] = most_processes(policy) * (2 if counts else 1)
+    return limits
+
+
+def _choose_cpus(count: int, *, of: int) -> Sequence[int]:
+    """The processors a call sees: any, when the limit leaves all; otherwise some, spread over the containers."""
+    return [] if count >= of else sorted(secrets.SystemRandom().sample(range(of), count))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import psutil
 
-from sandbox.backends.base import Backend, Box, BoxPlan
+from sandbox.backends.base import Backend, Box, BoxPlan, Daemon
 from sandbox.client import AsyncSandbox
 from sandbox.policy import Policy, load
 from sandbox.streaming import Event, Printed
@@ -26,12 +26,20 @@ class WatchedBackend(Backend):
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
         self.name = inner.name
+        self.capacity = inner.capacity
+        self.needs_images = inner.needs_images
         self.boxes: list[Box] = []
 
     async def open(self, plan: BoxPlan) -> Box:
         box = await self._inner.open(plan)
         self.boxes.append(box)
         return box
+
+    def tightened(self, policy: Policy) -> Policy:
+        return self._inner.tightened(policy)
+
+    async def daemon(self) -> Daemon | None:
+        return await self._inner.daemon()
 
     async def close(self) -> None:
         await self._inner.close()
