@@ -42,10 +42,7 @@ def _page(bases: Sequence[BaseImage], environments: Sequence[EnvironmentImage]) 
         return page
     rows = [_row(image, image.name, f"{image.made_from}, Python {image.python.version}") for image in bases]
     by_content = {image.content: image.tag for image in bases}
-    rows += [
-        _row(image, "environment", by_content.get(image.base, "a base that is gone"))
-        for image in environments
-    ]
+    rows += [_row(image, "environment", by_content.get(image.base, "a base that is gone")) for image in environments]
     page.table(["image", "for", "made from", "size", "created"], rows)
     return page
 
