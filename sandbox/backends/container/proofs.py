@@ -7,8 +7,9 @@ again. A runtime that is exchanged behind the same path and arguments is noticed
     <caches>/sandbox-canaries/
         <digest of all that, and of the canaries>.json
 
-What a canary left open is remembered by the engine alone. A folder that others can write to is no evidence and is left alone. What cannot be read, is old or of another form is
-as if it were not there; what cannot be written is proved again by the next.
+What a canary left open is remembered by the engine alone. A folder that others can write to is no evidence and is left
+alone. What cannot be read, is old or of another form is as if it were not there; what cannot be written is proved again
+by the next.
 """
 
 from __future__ import annotations
