@@ -213,6 +213,7 @@ class Pool:
             if not shelf.wanted:
                 shelf.want_more()
             self._supply.fill(shelf)
+            self._start_sweeping()
 
     def _take_unused(self, warm: WarmBox, shelf: Shelf) -> None:
         """The caller it was handed to had gone."""
@@ -224,9 +225,11 @@ class Pool:
             self._take_back(warm, shelf)
 
     def _has_memory(self, shelf: Shelf) -> bool:
-        """Whether one more box may be kept, as far as is known what one holds."""
-        coming = sum(each.memory * len(each.ahead) for each in self._shelves.values())
-        return self._kept_memory() + coming + shelf.memory <= self._most_memory
+        """Whether one more of its boxes may be kept ready. What others keep for nobody does not count: the longest idle
+        go when there is too much."""
+        in_use = sum(warm.memory for warm in self.boxes if warm.lent)
+        of_its_own = shelf.memory * (len(shelf.ready) + len(shelf.ahead) + 1)
+        return in_use + of_its_own <= self._most_memory
 
     def _kept_memory(self) -> int:
         return sum(warm.memory for warm in self.boxes)

@@ -114,10 +114,10 @@ def test_many_calls_in_boxes_of_their_own_all_succeed_and_leave_nothing() -> Non
 
     async def work() -> None:
         async with AsyncSandbox(policy=single_use(ahead=4), concurrency=8) as engine:
-            outcomes = await engine.map(TRIVIAL, [{"a": number, "b": 1} for number in range(60)])
-            assert [outcome.value for outcome in outcomes] == list(range(1, 61))
+            outcomes = await engine.map(TRIVIAL, [{"a": number, "b": 1} for number in range(40)])
+            assert [outcome.value for outcome in outcomes] == list(range(1, 41))
             counted = await engine.statistics()
-            assert (counted.calls, counted.warm_calls) == (60, 0)
+            assert (counted.calls, counted.warm_calls) == (40, 0)
 
     asyncio.run(work())
     assert watch.leftovers() == {}

@@ -194,6 +194,28 @@ async def test_no_more_are_kept_ready_than_memory_allows(world: World) -> None:
         assert ready(world) == 2
 
 
+@pooled(memory=250, box_memory=100)
+async def test_boxes_that_nobody_takes_make_room_for_those_of_a_busier_tenant(world: World) -> None:
+    await world.prepare("quiet", policy=SINGLE_USE)
+    await asyncio.sleep(2)
+    for _ in range(2):
+        await world.lend_once("busy", policy=SINGLE_USE)
+        await asyncio.sleep(2)
+    assert world.open_boxes == 2
+    assert (await world.lend_once("busy", policy=SINGLE_USE)).path == "pooled"
+
+
+@pooled()
+async def test_a_call_longer_than_boxes_may_be_idle_still_counts_as_the_first(world: World) -> None:
+    policy = policy_with(mode=ReuseMode.NEVER, idle=10.0)
+    async with world.lend(policy=policy):
+        await asyncio.sleep(60)
+    await refilled()
+    assert ready(world) == 2
+    await asyncio.sleep(30)
+    assert world.open_boxes == 0
+
+
 @pooled()
 async def test_a_ready_box_has_what_its_tool_imports_and_has_run_nothing(world: World) -> None:
     await world.prepare(policy=SINGLE_USE, preload=("json",))
