@@ -8,7 +8,7 @@ and never an exception: a group may be removed at any moment by whoever it belon
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,14 @@ from typing import Final
 
 from sandbox.ports import Reading
 
+Mount = tuple[str, Path, frozenset[str]]
+"""(kind, where, options)"""
 
-def mounts() -> Iterator[tuple[str, Path, frozenset[str]]]:
-    """(kind, where, options) of every mounted control group hierarchy."""
+_CONTROLLERS: Final = ("memory", "pids", "cpuacct", "cpu")
+
+
+def mounts() -> Iterator[Mount]:
+    """Those of every mounted control group hierarchy."""
     with suppress(OSError), open("/proc/self/mountinfo") as lines:
         for line in lines:
             before, _, after = line.partition(" - ")
@@ -114,6 +119,29 @@ class Counters:
         if path not in self._open:
             self._open[path] = _open_to_reset(path) if path == self._memory_peak else _open(path)
         return self._open[path]
+
+
+def find_counters(groups: Mapping[str, str], *, part: str, mounted: Iterable[Mount]) -> Counters | None:
+    """The counters of the group that has `part` in its name, among the groups a process is in and those above them.
+
+    Drivers spell a container's group differently: `<id>`, `docker-<id>.scope`, `libpod-<id>.scope/container`. The part
+    with the id is the one that has the limits. None where there is no such group, or it is not to be seen from here.
+    """
+    version = 1 if "memory" in groups else 2
+    kind, folders = "cgroup" if version == 1 else "cgroup2", {}
+    for its_kind, where, options in mounted:
+        for controller in _CONTROLLERS if its_kind == kind else ():
+            group = _as_far_as(part, groups.get(controller if version == 1 else "", ""))
+            if group and (version == 2 or controller in options) and (where / group).is_dir():
+                folders[controller] = where / group
+    return Counters(folders, version=version) if folders else None
+
+
+def _as_far_as(part: str, path: str) -> str:
+    """The path up to the name that holds `part`; nothing without one, and where it leads out of what we see."""
+    names = path.strip("/").split("/")
+    own = next((number for number, name in enumerate(names) if part in name), None)
+    return "" if own is None or ".." in names else "/".join(names[: own + 1])
 
 
 def _path(folders: Mapping[str, Path], place: tuple[str, str]) -> str:

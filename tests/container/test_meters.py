@@ -13,7 +13,7 @@ import pytest
 from docker.errors import NotFound
 
 from sandbox.backends.container.meters import ContainerMeter, facts, meter_of, open_meter, used_since
-from sandbox.backends.control_groups import Counters
+from sandbox.backends.control_groups import find_counters
 from sandbox.images import BaseImage
 from sandbox.ports import Reading
 from tests.daemons import HARDENED, RUNTIMES
@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.root]
 
 SHARING_OUR_KERNEL: Final = ("runc", "crun")
 MIB: Final = 1 << 20
+ID: Final = "5ab8" * 16
 IDLE: Final = "import signal; print('here', flush=True); signal.pause()"
 COMPUTE: Final = "import time\nwhile time.process_time() < 1: pass\nprint(time.process_time())"
 HOLD: Final = f"held = b'x' * (100 * {MIB})"
@@ -285,7 +286,8 @@ def test_the_daemons_counters_are_the_kernels(runtime: str, docker_client: Docke
         assert used.cpu_s == pytest.approx(meter.read().cpu_s, rel=0.1)
 
 
-def test_version_2_is_read_as_it_writes(tmp_path: Path) -> None:
+def write_version_2(folder: Path) -> Reading:
+    """A group's files as version 2 writes them; what they say."""
     texts = {
         "cpu.stat": "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n",
         "memory.peak": "4096\n",
@@ -293,8 +295,31 @@ def test_version_2_is_read_as_it_writes(tmp_path: Path) -> None:
         "pids.peak": "9\n",
         "pids.events": "max 3\n",
     }
+    folder.mkdir(parents=True)
     for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    with closing(Counters(dict.fromkeys(("memory", "pids", "cpu"), tmp_path), version=2)) as counters:
-        expected = Reading(cpu_s=1.5, memory_peak_bytes=4096, processes_peak=9, out_of_memory_kills=1, refused_forks=3)
-        assert counters.read() == expected
+        (folder / name).write_text(text)
+    return Reading(cpu_s=1.5, memory_peak_bytes=4096, processes_peak=9, out_of_memory_kills=1, refused_forks=3)
+
+
+@pytest.mark.parametrize(
+    ("group", "below"),
+    [
+        ("docker/{id}", ""),
+        ("system.slice/docker-{id}.scope", ""),
+        ("machine.slice/libpod-{id}.scope", "/container"),
+    ],
+)
+def test_groups_of_version_2_are_found_as_every_driver_names_them(tmp_path: Path, group: str, below: str) -> None:
+    path = group.format(id=ID)
+    said = write_version_2(tmp_path / path)
+    mounted = [("cgroup", Path("/nowhere"), frozenset({"memory"})), ("cgroup2", tmp_path, frozenset({"rw"}))]
+    counters = find_counters({"": f"/{path}{below}"}, part=ID, mounted=mounted)
+    assert counters is not None
+    with closing(counters):
+        assert counters.read() == said
+
+
+@pytest.mark.parametrize("path", ["/", f"/docker/{ID[:-1]}1", f"/../docker/{ID}", f"/elsewhere/{ID}"])
+def test_groups_that_are_not_the_containers_or_not_in_sight_are_not_read(tmp_path: Path, path: str) -> None:
+    write_version_2(tmp_path / "docker" / ID)
+    assert find_counters({"": path}, part=ID, mounted=[("cgroup2", tmp_path, frozenset())]) is None

@@ -31,14 +31,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.backends.control_groups import Counters, groups_of, mounts
+from sandbox.backends.control_groups import Counters, find_counters, groups_of, mounts
 from sandbox.daemon import translated
 from sandbox.ports import Reading
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_CONTROLLERS: Final = ("memory", "pids", "cpuacct", "cpu")
 _OWN_KERNELS: Final = (b"runsc-sandbox",)
 """What the main process of a container is called whose processes the host's kernel does not know."""
 
@@ -89,36 +88,10 @@ def open_meter(client: DockerClient, container: str, *, id: int = 0, resting: in
 
 def meter_of(process: int, container: str, *, id: int = 0, resting: int = 0) -> ContainerMeter | None:
     """The same for a container whose main process and whole id are known: asks no daemon."""
-    version, folders = _folders(groups_of(process), container) if process else (2, {})
-    if not folders:
+    counters = find_counters(groups_of(process), part=container, mounted=mounts()) if process and container else None
+    if counters is None:
         return None
-    counters = Counters(folders, version=version)
     return ContainerMeter(counters, id=id, resting=None if _has_own_kernel(process) else resting)
-
-
-def _folders(groups: Mapping[str, str], container: str) -> tuple[int, dict[str, Path]]:
-    """The layout's version, and where each controller keeps its files of the container's group."""
-    version = 1 if "memory" in groups else 2
-    kind = "cgroup" if version == 1 else "cgroup2"
-    folders = {}
-    for controller in _CONTROLLERS:
-        group = _own_part(groups.get(controller if version == 1 else "", ""), container)
-        for its_kind, where, options in mounts() if group else ():
-            is_its = its_kind == kind and (version == 2 or controller in options)
-            if is_its and (where / group).is_dir():
-                folders[controller] = where / group
-    return version, folders
-
-
-def _own_part(path: str, container: str) -> str:
-    """The path as far as the part that has the container's id, which has the limits; nothing in a stranger's.
-
-    Drivers spell that part differently: `<id>`, `docker-<id>.scope`, `libpod-<id>.scope/container`. With a path that
-    leads out of our own namespace of control groups there is no file to find.
-    """
-    parts = path.strip("/").split("/")
-    own = next((number for number, part in enumerate(parts) if container and container in part), None)
-    return "" if own is None or ".." in parts else "/".join(parts[: own + 1])
 
 
 def _has_own_kernel(process: int) -> bool:
