@@ -21,6 +21,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from sandbox.backends.base import Backend, BoxPlan
@@ -29,10 +30,12 @@ from sandbox.errors import EngineClosed
 from sandbox.shelf import BoxKey, Shelf
 from sandbox.supply import Supply
 from sandbox.warm_box import Loan, LoanPath, WarmBox
+from sandbox.wire.running_call import RunningCall
 
 __all__ = ["BoxKey", "Loan", "Pool", "PoolStatistics", "WarmBox"]
 
 _SWEEP_S: Final = 1.0
+_SOON_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class Pool:
             if loan.call is None:
                 self._take_back(warm, shelf)
             else:
-                loan.call.ended.add_done_callback(lambda _: self._take_back(warm, shelf))
+                self._take_back_when_ended(loan.call, warm, shelf)
 
     @asynccontextmanager
     async def alone(self, plan: BoxPlan) -> AsyncIterator[Loan]:
@@ -181,6 +184,9 @@ class Pool:
             self._supply.fill(shelf)
         place = shelf.enter_line()
         self._supply.open_missing(shelf, plan)
+        if shelf.ending:  # one that does not end soon is not waited for
+            open_anyway = partial(self._supply.open_missing, shelf, plan, counts_ending=False)
+            asyncio.get_running_loop().call_later(_SOON_S, open_anyway)
         try:
             return await place
         except asyncio.CancelledError:
@@ -194,12 +200,24 @@ class Pool:
         shelf.used_at = _now()
         shelf.learn(plan)
 
+    def _take_back_when_ended(self, call: RunningCall, warm: WarmBox, shelf: Shelf) -> None:
+        """A caller may have its outcome a moment before the call's last process is gone."""
+        is_coming_back = not warm.is_retired
+
+        def ended(_: object) -> None:
+            shelf.ending -= is_coming_back
+            self._take_back(warm, shelf)
+
+        shelf.ending += is_coming_back
+        call.ended.add_done_callback(ended)
+
     def _take_back(self, warm: WarmBox, shelf: Shelf) -> None:
         warm.lent -= 1
         warm.idle_since = asyncio.get_running_loop().time()
         if warm.is_retired or warm.conversation.loss is not None:
             self._supply.retire(warm, shelf)
             self._note_end(shelf)
+            self._supply.open_missing(shelf, shelf.plan)
         else:
             warm.ensure_slots()
             warm.conversation.supply_lines()

@@ -47,6 +47,8 @@ class Shelf:
     """Openings for the line that have not begun."""
     begun: int = 0
     """Openings under way, whoever they are for."""
+    ending: int = 0
+    """Calls whose callers have their outcomes, and whose rooms are about to come back."""
     ahead: set[asyncio.Task[Exception | None]] = field(default_factory=set)
     """Openings for nobody yet, begun or not."""
     has_lent: bool = False

@@ -42,9 +42,10 @@ class Supply:
         self._seen_capacity: int | None = None
         self._is_stopped = False
 
-    def open_missing(self, shelf: Shelf, plan: BoxPlan) -> None:
-        """Begin as many openings as it takes for all in line."""
-        while not self._is_stopped and (shelf.queued + shelf.begun) * self._seats(shelf) < len(shelf.line):
+    def open_missing(self, shelf: Shelf, plan: BoxPlan, *, counts_ending: bool = True) -> None:
+        """Begin as many openings as it takes for all in line who get no room of calls that are just ending."""
+        in_line = len(shelf.line) - (shelf.ending if counts_ending else 0)
+        while not self._is_stopped and (shelf.queued + shelf.begun) * self._seats(shelf) < in_line:
             shelf.queued += 1
             self._begin(self._open_for_line(shelf, plan))
 
