@@ -96,7 +96,8 @@ def missing(walls: dict[str, Any], required: Sequence[str]) -> list[str]:
     if walls["landlock"]:
         found.add("landlock")
     # The ambient set is always within the permitted one; gVisor does not show it.
-    if all(int(capabilities.get(name, "1"), 16) == 0 for name in ("CapEff", "CapPrm", "CapInh")):
+    held = [capabilities.get(name, "1") for name in ("CapEff", "CapPrm", "CapInh")]
+    if all(int(value, 16) == 0 for value in (*held, capabilities.get("CapAmb", "0"))):
         found.add("capabilities")
     if walls["uid"] != 0:
         found.add("own_uid")

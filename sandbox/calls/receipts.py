@@ -23,8 +23,8 @@ from sandbox.policy import Layer, Policy, Strength
 
 _Word = Annotated[str, Field(max_length=64)]
 _NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
-_HELD: Final = ("CapInh", "CapPrm", "CapEff")
-"""The ambient set is always within the permitted one."""
+_HELD: Final = {"CapInh": "unknown", "CapPrm": "unknown", "CapEff": "unknown", "CapAmb": "0"}
+"""What to think where one is not told. The ambient set is always within the permitted one; gVisor does not show it."""
 _PER_PROCESS: Final = ("open_files", "file_size")
 _OF_THE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
 _WALLS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
@@ -116,7 +116,7 @@ def _parse(record: bytes) -> _Record:
 
 def _states(walls: Walls) -> dict[str, LayerState]:
     """Every layer that the call's process could measure."""
-    held = {name: walls.capabilities.get(name, "unknown") for name in _HELD}
+    held = {name: walls.capabilities.get(name, untold) for name, untold in _HELD.items()}
     none_held = all(set(value) == {"0"} for value in held.values())
     interfaces = "unknown" if walls.interfaces is None else ", ".join(walls.interfaces) or "none"
     states = {f"{kind}_namespace": _namespace(kind, walls) for kind in _NAMESPACES}
@@ -180,9 +180,15 @@ def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> d
         )
     if walls.workplace is not None:
         found["disk"] = LimitState(value=walls.workplace.bytes, enforced_by="private tmpfs")
-        found["inodes"] = LimitState(value=walls.workplace.inodes, enforced_by="private tmpfs")
+        found["inodes"] = _inodes(walls.workplace.inodes, asked=asked.get("inodes", 0))
     found.setdefault("cpus", _shown_cpus(walls))
     return found
+
+
+def _inodes(counted: int, *, asked: int) -> LimitState:
+    if not counted:
+        return LimitState(value=asked, enforced_by="nobody: these files are not counted")
+    return LimitState(value=counted, enforced_by="private tmpfs")
 
 
 def _shown_cpus(walls: Walls) -> LimitState:
