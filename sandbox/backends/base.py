@@ -51,6 +51,8 @@ class Protection:
     """What a user should be warned of."""
     details: Mapping[str, str] = field(default_factory=dict)
     """What there is to add to the layers that a call's own process measures."""
+    loose: Mapping[str, str] = field(default_factory=dict)
+    """Limits that were set and found not to hold, each with what was seen."""
 
 
 class Interpreter(Protocol):

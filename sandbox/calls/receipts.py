@@ -182,6 +182,9 @@ def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> d
         found["disk"] = LimitState(value=walls.workplace.bytes, enforced_by="private tmpfs")
         found["inodes"] = _inodes(walls.workplace.inodes, asked=asked.get("inodes", 0))
     found.setdefault("cpus", _shown_cpus(walls))
+    for name, seen in protection.loose.items():
+        if name in found:
+            found[name] = LimitState(value=found[name].value, enforced_by=f"nobody: {seen}")
     return found
 
 

@@ -37,6 +37,7 @@ from sandbox.backends.container.hardening import (
 from sandbox.backends.container.inspection import protection
 from sandbox.backends.container.meters import ContainerMeter, meter_of
 from sandbox.backends.container.ownership import Owner
+from sandbox.backends.container.proofs import Proof, Proofs
 from sandbox.backends.container.reaper import Reaper
 from sandbox.backends.container.seccomp import docker_profile
 from sandbox.backends.container.walls import Host, walls
@@ -62,6 +63,8 @@ class ContainerBackend(Backend):
         self._owner = Owner.current()
         self._link: asyncio.Task[DaemonLink] | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self._proofs = Proofs()
+        self._proved: dict[str, asyncio.Task[Proof]] = {}
 
     def tightened(self, policy: Policy) -> Policy:
         """Under gVisor every call has a container of its own."""
@@ -89,6 +92,7 @@ class ContainerBackend(Backend):
         host = Host(link.facts.machine, link.facts.cpus, runtime)
         user = draw_user(is_mapped=link.facts.maps_users)
         wanted = document(self._container(plan, link, image=image, runtime=runtime, user=user), plan.policy)
+        proof = await self._proof(link, image=image.id, runtime=runtime)
         id = await _make(link, wanted, name=self._owner.new_name())
         words = LastWords()
         try:
@@ -97,7 +101,7 @@ class ContainerBackend(Backend):
             return ContainerBox(
                 id,
                 stream,
-                protection=protection(said, policy=plan.policy, backend=self.name, is_metered=meter is not None),
+                protection=protection(said, policy=plan.policy, proof=proof, is_metered=meter is not None),
                 walls=walls(plan, user=user, is_metered=meter is not None, host=host),
                 meter=meter,
                 last_words=words,
@@ -116,6 +120,22 @@ class ContainerBackend(Backend):
             (link,) = await asyncio.gather(self._link, return_exceptions=True)
             if isinstance(link, DaemonLink):
                 link.close()
+
+    async def _proof(self, link: DaemonLink, *, image: str, runtime: str) -> Proof:
+        """Whether the limits of that runtime hold, tried before its first container has a call."""
+        task = self._proved.get(runtime)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            find = partial(self._proofs.find_or_prove, image=image, runtime=runtime)
+            task = self._proved[runtime] = asyncio.create_task(link.ask("proving the limits of containers", find))
+        proof = await asyncio.shield(task)
+        if "network" in proof.unenforced:
+            raise IsolationUnavailable(
+                f"containers of runtime {runtime} have a network although they are to have none: "
+                f"{proof.findings['network'].evidence}",
+                missing=("network_namespace",),
+                remedy="use another runtime, or mend the daemon's",
+            )
+        return proof
 
     def _container(self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int) -> Container:
         profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)

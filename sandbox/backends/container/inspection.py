@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from sandbox.backends.base import Protection
 from sandbox.backends.container.hardening import RUNNER_MEMORY, is_machine, most_processes, profile_name, stands_alone
+from sandbox.backends.container.proofs import Proof
 from sandbox.outcome import Isolation, LayerState, LimitState
-from sandbox.policy import Policy
+from sandbox.policy import Policy, format_bytes
 
 _ITS_OWN: Final = "the container's own"
 _KERNEL_OF_ITS_OWN: Final = {
@@ -23,34 +24,40 @@ _NANO: Final = 1_000_000_000
 _KEEPER: Final = "the container's control group"
 
 
-def protection(said: Mapping[str, Any], *, policy: Policy, backend: str, is_metered: bool) -> Protection:
+def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_metered: bool) -> Protection:
     """The receipt's outer half, from an answer to `GET /containers/<id>/json`."""
     host, runtime = said["HostConfig"], str(said["HostConfig"].get("Runtime") or "runc")
     return Protection(
-        backend=backend,
+        backend="container",
         isolation=Isolation.MACHINE if is_machine(runtime) else Isolation.CONTAINER,
-        layers=_layers(said, runtime=runtime, policy=policy),
+        layers=_layers(said, runtime=runtime, policy=policy, proof=proof),
         limits=_limits(host, policy=policy, is_metered=is_metered),
         network=str(host.get("NetworkMode")),
         user=str(said["Config"].get("User", "")).partition(":")[0],
         runtime=runtime,
+        loose={name: proof.findings[name].evidence for name in proof.unenforced},
         details=_details(host, runtime=runtime, policy=policy),
     )
 
 
-def _layers(said: Mapping[str, Any], *, runtime: str, policy: Policy) -> dict[str, LayerState]:
+def _layers(said: Mapping[str, Any], *, runtime: str, policy: Policy, proof: Proof) -> dict[str, LayerState]:
     """What stands around the whole container. Where every call is walled in again, its own measurement says more."""
     host, user = said["HostConfig"], str(said["Config"].get("User", ""))
-    memory, processes = host.get("Memory") or 0, host.get("PidsLimit") or 0
     found = {
-        "cgroup": LayerState(
-            in_force=memory > 0 and processes > 0, detail=f"memory {memory >> 20} MiB, {processes} processes"
-        ),
+        "cgroup": _control_groups(host, proof),
         "own_uid": LayerState(in_force=_is_unprivileged(user), detail=f"uid {user} is this container's alone"),
     }
     if not stands_alone(policy, runtime):
         return found
     return found | _namespaces(host) | (_KERNEL_OF_ITS_OWN if is_machine(runtime) else {})
+
+
+def _control_groups(host: Mapping[str, Any], proof: Proof) -> LayerState:
+    """Set, as the daemon says, and of the kind that was seen to hold."""
+    memory, processes = host.get("Memory") or 0, host.get("PidsLimit") or 0
+    seen = proof.control_groups
+    detail = f"memory {format_bytes(memory)}, {processes} processes; {seen.detail}"
+    return LayerState(in_force=memory > 0 and processes > 0 and seen.in_force, detail=detail)
 
 
 def _namespaces(host: Mapping[str, Any]) -> dict[str, LayerState]:
