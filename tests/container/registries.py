@@ -52,7 +52,7 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.server.registry.refuses:
-            said = {"errors": [{"code": "DENIED", "message": "requested access to the resource is denied"}]}
+            said = {"errors": [{"code": "DENIED", "message": "access denied", "detail": "not you"}]}
             self._send(403, json.dumps(said).encode())
         else:
             self._send(200, b"{}")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
 PATIENCE_S: Final = 60
-NUMPY: Final = "numpy"
+PASSWORD: Final = "nobodys-business"
 TREE: Final = """
 import hashlib, importlib.metadata, json, os, stat, sys
 root, site, tree = sys.argv[1], os.path.join(sys.argv[1], sys.argv[2]), {}
@@ -79,12 +79,14 @@ print(numpy.__version__, int(numpy.arange(10).sum()))
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """A small environment in a store of its own, in use while its engine is open."""
+    """A small environment from an index with a login, in a store of its own, in use while its engine is open."""
     folder = tmp_path_factory.mktemp("small")
     publish(folder / "wheels", "small", "1.0")
     with Sandbox(store=folder / "store") as engine:
-        with LocalIndex(folder / "wheels") as index, machine_with(index.url):
-            environment = engine.build(requirements=("small==1.0",))
+        with LocalIndex(folder / "wheels", login=("someone", PASSWORD)) as index:
+            with machine_with(index.url.replace("//", f"//someone:{PASSWORD}@")):
+                environment = engine.build(requirements=("small==1.0",))
+            assert index.authorizations
         yield environment
 
 
@@ -95,6 +97,20 @@ def small(built: Environment, docker_client: DockerClient) -> Iterator[Environme
     yield built
     assert prune_environment_images(docker_client, key=built.key).in_use == ()
     assert makers(docker_client) == []
+
+
+@pytest.fixture(scope="module")
+def numpy_built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """One with numpy, from wherever this machine has its packages."""
+    with Sandbox(store=tmp_path_factory.mktemp("numpy") / "store") as engine:
+        yield engine.build(requirements=("numpy",))
+
+
+@pytest.fixture
+def numpy(numpy_built: Environment, docker_client: DockerClient) -> Iterator[Environment]:
+    """The same, of which the daemon has no image afterwards."""
+    yield numpy_built
+    assert prune_environment_images(docker_client, key=numpy_built.key).in_use == ()
 
 
 def store_of(environment: Environment) -> Path:
@@ -122,26 +138,20 @@ def answer(docker_daemon: str, *words: str) -> Any:
 
 
 def test_an_environment_is_the_same_in_the_store_in_its_image_and_mounted(
-    docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
+    docker_client: DockerClient, base_image: BaseImage, numpy: Environment
 ) -> None:
-    with Sandbox(store=tmp_path / "store") as engine:
-        environment = engine.build(requirements=(NUMPY,))
-        image = environment_image(docker_client, environment, base=base_image)
-        try:
-            assert environment.installed is not None
-            folder, site = str(environment.installed), environment.site
-            here = [sys.executable, "-I", "-c", TREE, folder, site]
-            in_store = json.loads(subprocess.run(here, capture_output=True, check=True).stdout)
-            mount = {"volumes": {folder: {"bind": "/environment", "mode": "ro"}}}
-            in_image = json.loads(printed(docker_client, image.tag, TREE, "/environment", site))
-            mounted = json.loads(printed(docker_client, base_image.tag, TREE, "/environment", site, **mount))
-            assert in_store == in_image == mounted
-            ((name, version),) = in_store["installed"]
-            assert name == "numpy"
-            assert printed(docker_client, image.tag, IMPORT, site) == f"{version} 45\n"
-            assert printed(docker_client, base_image.tag, IMPORT, site, **mount) == f"{version} 45\n"
-        finally:
-            prune_environment_images(docker_client, key=environment.key)
+    image = environment_image(docker_client, numpy, base=base_image)
+    folder, site = str(numpy.installed), numpy.site
+    here = [sys.executable, "-I", "-c", TREE, folder, site]
+    in_store = json.loads(subprocess.run(here, capture_output=True, check=True).stdout)
+    mount = {"volumes": {folder: {"bind": "/environment", "mode": "ro"}}}
+    in_image = json.loads(printed(docker_client, image.tag, TREE, "/environment", site))
+    mounted = json.loads(printed(docker_client, base_image.tag, TREE, "/environment", site, **mount))
+    assert in_store == in_image == mounted
+    ((name, version),) = in_store["installed"]
+    assert name == "numpy"
+    assert printed(docker_client, image.tag, IMPORT, site) == f"{version} 45\n"
+    assert printed(docker_client, base_image.tag, IMPORT, site, **mount) == f"{version} 45\n"
 
 
 def test_its_layer_holds_the_environment_and_nothing_else(
@@ -153,6 +163,18 @@ def test_its_layer_holds_the_environment_and_nothing_else(
     assert all(member.name == "environment" or member.name.startswith("environment/") for member in members)
     assert {(member.uid, member.gid, member.mode & 0o7222) for member in members if not member.issym()} == {(0, 0, 0)}
     assert any(member.name.endswith("/small.py") for member in members)
+
+
+def test_nothing_of_this_machines_settings_is_in_it(
+    docker_client: DockerClient, base_image: BaseImage, small: Environment
+) -> None:
+    image = environment_image(docker_client, small, base=base_image)
+    found = docker_client.images.get(image.tag)
+    told = json.dumps([found.attrs, found.history()])
+    layer = last_layer(docker_client, image)
+    for secret in (PASSWORD, "127.0.0.1", "-----BEGIN CERTIFICATE", "https_proxy", "PIP_"):
+        assert secret not in told
+        assert secret.encode() not in layer
 
 
 def last_layer(client: DockerClient, image: EnvironmentImage) -> bytes:
@@ -244,20 +266,15 @@ def test_another_machine_that_makes_the_same_meanwhile_does_no_harm(
 
 
 def test_what_a_killed_maker_left_is_removed_by_the_next(
-    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
+    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, numpy: Environment
 ) -> None:
-    with Sandbox(store=tmp_path / "store") as engine:
-        environment = engine.build(requirements=(NUMPY,))
-        command = cli(docker_daemon, "build", "--key", environment.key, "--store", str(tmp_path / "store"))
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as maker:
-            wait_until(lambda: bool(makers(docker_client)))
-            maker.kill()
-        assert list_environment_images(docker_client) == ()
-        try:
-            environment_image(docker_client, environment, base=base_image)
-            assert makers(docker_client) == []
-        finally:
-            prune_environment_images(docker_client, key=environment.key)
+    command = cli(docker_daemon, "build", "--key", numpy.key, "--store", str(store_of(numpy)))
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as maker:
+        wait_until(lambda: bool(makers(docker_client)))
+        maker.kill()
+    assert list_environment_images(docker_client) == ()
+    environment_image(docker_client, numpy, base=base_image)
+    assert makers(docker_client) == []
 
 
 def wait_until(condition: Any) -> None:
@@ -407,17 +424,16 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 @pytest.mark.timeout(300)
-def test_a_full_disk_of_the_daemon_is_told_with_what_to_do(base_image: BaseImage, tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
+def test_a_full_disk_of_the_daemon_is_told_with_what_to_do(
+    base_image: BaseImage, numpy_built: Environment, tmp_path: Path
+) -> None:
     with (
-        small_disk(tmp_path / "disk", "150m") as disk,
+        small_disk(tmp_path, "150m") as disk,
         provision.running(f"--data-root={disk}/data") as url,
         closing(connect(url)) as client,
-        Sandbox(store=tmp_path / "store") as engine,
     ):
         base = bootstrap(client).image
-        environment = engine.build(requirements=(NUMPY,))
         with pytest.raises(BackendUnavailable, match=r"disk is full.*sandbox image prune"):
-            environment_image(client, environment, base=base)
+            environment_image(client, numpy_built, base=base)
         assert list_environment_images(client) == ()
         assert makers(client) == []

@@ -147,6 +147,24 @@ def test_files_kept_by_an_engine_that_did_not_ask_for_their_python_are_asked_onc
     assert [image.python for image in list_images(docker_client)] == [base_image.python]
 
 
+def test_an_image_that_does_not_say_which_python_it_has_is_asked(
+    docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    api, (repository, _, tag) = docker_client.api, base_image.tag.partition(":")
+    labelled = docker_client.images.get(base_image.tag).id
+    container = api.create_container(base_image.tag)["Id"]
+    try:
+        without = api.commit(container, repository=repository, tag=tag, changes=['LABEL sandbox.python=""'])["Id"]
+        assert [image.python.version for image in list_images(docker_client)] == [""]
+        found = find(docker_client)
+        assert found is not None
+        assert (found.id, found.python) == (without, base_image.python)
+    finally:
+        api.remove_container(container)
+        api.tag(labelled, repository, tag)
+        remove(docker_client, without)
+
+
 def test_an_image_whose_python_is_a_script_is_not_believed(docker_client: DockerClient, base_image: BaseImage) -> None:
     container = docker_client.api.create_container(base_image.tag, ["x"])["Id"]
     try:
