@@ -18,6 +18,7 @@ from typing import Any, Final, Self, TypeVar
 
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend
+from sandbox.configuration import load_configuration
 from sandbox.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
 from sandbox.environments import Environment
 from sandbox.environments.lock import Lock
@@ -37,14 +38,14 @@ _GRACE_S: Final = 5.0
 class AsyncSandbox:
     """An engine to run tools with; close it, or use it in an `async with`.
 
-    `backend` is a name or a `Backend`, `policy` what calls run under that name none. Environments are kept in the
+    `backend` is a name or a `Backend`, otherwise what is configured (see `configuration`), `policy` what calls run under that name none. Environments are kept in the
     folder `store`; `offline` asks no package index for them; `on_progress` is told how building them goes.
     """
 
     def __init__(
         self,
         *,
-        backend: str | Backend = "subprocess",
+        backend: str | Backend | None = None,
         policy: str | Policy = "default",
         concurrency: int = DEFAULT_CONCURRENCY,
         warm_memory: int = DEFAULT_WARM_MEMORY,
@@ -127,8 +128,7 @@ class AsyncSandbox:
         if self._is_closed:
             raise EngineClosed("the engine is closed", remedy="open a new one")
         if self._engine is None:
-            backend = open_backend(self._backend) if isinstance(self._backend, str) else self._backend
-            self._engine = Engine(backend, self._settings)
+            self._engine = Engine(_backend(self._backend), self._settings)
         return self._engine
 
     def _environment(self, source: str | bytes | Path | None, fields: Mapping[str, Any]) -> EnvironmentSpec:
@@ -144,7 +144,7 @@ class Sandbox:
     def __init__(
         self,
         *,
-        backend: str | Backend = "subprocess",
+        backend: str | Backend | None = None,
         policy: str | Policy = "default",
         concurrency: int = DEFAULT_CONCURRENCY,
         warm_memory: int = DEFAULT_WARM_MEMORY,
@@ -290,3 +290,11 @@ async def _end_of(work: Coroutine[Any, Any, object]) -> None:
 
 async def _next(events: AsyncGenerator[Event]) -> Event:
     return await anext(events)
+
+
+def _backend(chosen: str | Backend | None) -> Backend:
+    """What was said; otherwise what is configured."""
+    if isinstance(chosen, Backend):
+        return chosen
+    configuration = load_configuration()
+    return open_backend(configuration.backend if chosen is None else chosen, configuration)

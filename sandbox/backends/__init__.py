@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Final
 
 from sandbox.backends.base import Backend
+from sandbox.configuration import Configuration
 from sandbox.errors import SpecError
 
 _BACKENDS: Final = {
@@ -22,10 +23,10 @@ def backend_names() -> tuple[str, ...]:
     return tuple(_BACKENDS)
 
 
-def open_backend(name: str) -> Backend:
-    """The backend of that name; raises `SpecError` with the names there are."""
+def open_backend(name: str, configuration: Configuration | None = None) -> Backend:
+    """The backend of that name, as it is configured; raises `SpecError` with the names there are."""
     if name not in _BACKENDS:
         raise SpecError(f"there is no backend {name[:80]!r}", remedy=f"the backends are: {', '.join(_BACKENDS)}")
     module, kind = _BACKENDS[name]
-    backend: Backend = getattr(import_module(module), kind)()
+    backend: Backend = getattr(import_module(module), kind).configured(configuration or Configuration())
     return backend

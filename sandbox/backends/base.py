@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from pydantic import JsonValue
 
+from sandbox.configuration import Configuration
 from sandbox.errors import BackendUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
@@ -189,6 +190,11 @@ class Backend(ABC):
     """Whether its boxes are made from images, so that every environment needs one."""
     capacity: int | None = None
     """How many calls each of its boxes runs at once, where that is known before one is open."""
+
+    @classmethod
+    def configured(cls, _: Configuration) -> Self:
+        """One as the user's configuration says."""
+        return cls()
 
     @abstractmethod
     async def open(self, plan: BoxPlan) -> Box:

@@ -51,7 +51,7 @@ class Checkup:
         }
 
 
-def doctor(*, backend: Backend = "subprocess", as_json: AsJson = False) -> int:
+def doctor(*, backend: Backend = None, as_json: AsJson = False) -> int:
     """See which walls, limits and policies this host has.
 
     Runs real calls. Exits with 0 when the default policy runs on this host, and with 5 when it does not.
@@ -68,7 +68,7 @@ def doctor(*, backend: Backend = "subprocess", as_json: AsJson = False) -> int:
     return 0 if checkup.default_runs else UNAVAILABLE
 
 
-async def _examine(backend: str) -> Checkup:
+async def _examine(backend: str | None) -> Checkup:
     from sandbox.cli.probe import try_limits, try_policies, undemanding
     from sandbox.errors import BackendUnavailable
     from sandbox.policy import load, shipped
@@ -76,7 +76,7 @@ async def _examine(backend: str) -> Checkup:
     first, *trials = await try_policies(backend, [undemanding(), *map(load, shipped())])
     if first.receipt is None:
         raise first.refusal or BackendUnavailable("no box can be opened here")
-    return Checkup(backend, first.receipt, trials, await try_limits(backend))
+    return Checkup(first.receipt.backend, first.receipt, trials, await try_limits(backend))
 
 
 def _document(checkup: Checkup) -> dict[str, Any]:

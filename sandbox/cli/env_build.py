@@ -30,7 +30,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
     python: PythonVersions = None,
     policy: PolicyName = "default",
     offline: Offline = False,
-    backend: Backend = "subprocess",
+    backend: Backend = None,
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:

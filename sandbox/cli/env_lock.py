@@ -39,7 +39,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write the lock there, for `env build --lock`."),
     ] = None,
-    backend: Backend = "subprocess",
+    backend: Backend = None,
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:

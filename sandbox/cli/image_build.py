@@ -37,7 +37,7 @@ def build_image(  # noqa: PLR0913  (each option is a parameter)
     python: PythonVersions = None,
     policy: PolicyName = "default",
     offline: Offline = False,
-    backend: Backend = "subprocess",
+    backend: Backend = None,
     store: StorePlace = None,
     docker_host: DockerHost = None,
     as_json: AsJson = False,

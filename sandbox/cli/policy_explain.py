@@ -46,7 +46,7 @@ class Line:
     is_in_force: bool = True
 
 
-def explain(policy: PolicyFile, backend: Backend = "subprocess", as_json: AsJson = False) -> int:
+def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False) -> int:
     """Explain each line, and what enforces it on this host."""
     import asyncio
 
@@ -61,7 +61,7 @@ def explain(policy: PolicyFile, backend: Backend = "subprocess", as_json: AsJson
     return 0
 
 
-async def _tried(policy: Policy, backend: str) -> tuple[Trial, Receipt]:
+async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
     """The policy's own trial, and the receipt to explain it with."""
     from sandbox.cli.probe import try_policies, undemanding
     from sandbox.errors import BackendUnavailable

@@ -69,7 +69,7 @@ def undemanding() -> Policy:
     )
 
 
-async def try_policies(backend: str, policies: Sequence[Policy]) -> list[Trial]:
+async def try_policies(backend: str | None, policies: Sequence[Policy]) -> list[Trial]:
     """Each policy tried with a real call; raises `BackendUnavailable` where no box can be opened at all."""
     async with AsyncSandbox(backend=backend) as box:
         return list(await asyncio.gather(*(_try(box, policy) for policy in policies)))
@@ -84,7 +84,7 @@ async def _try(box: AsyncSandbox, policy: Policy) -> Trial:
     return Trial(policy, outcome.receipt, None)
 
 
-async def try_limits(backend: str) -> list[Bite]:
+async def try_limits(backend: str | None) -> list[Bite]:
     """Every canary at once."""
     policy = undemanding().model_copy(
         update={"limits": _SMALL, "output": Output(over=Excess.KILL), "reuse": Reuse(mode=ReuseMode.NEVER, ahead=0)}

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from sandbox.outcome import Outcome
 
 Backend = Annotated[
-    str, typer.Option("--backend", metavar="NAME", envvar="SANDBOX_BACKEND", help="What opens the box.")
+    str | None,
+    typer.Option(
+        "--backend", metavar="NAME", envvar="SANDBOX_BACKEND", help="What opens the box: subprocess or container."
+    ),
 ]
 PolicyName = Annotated[
     str,
@@ -74,7 +77,7 @@ def run(  # noqa: PLR0913  (each option is a parameter)
     tenant: Annotated[
         str, typer.Option("--tenant", metavar="NAME", help="For whom; boxes are never shared between tenants.")
     ] = "",
-    backend: Backend = "subprocess",
+    backend: Backend = None,
     store: StorePlace = None,
     offline: Offline = False,
     as_json: AsJson = False,

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import JsonValue
 
@@ -41,6 +41,7 @@ from sandbox.backends.container.proofs import Proof, Proofs
 from sandbox.backends.container.reaper import Reaper
 from sandbox.backends.container.seccomp import docker_profile
 from sandbox.backends.container.walls import Host, walls
+from sandbox.configuration import Configuration, EnvironmentForm
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
 from sandbox.policy import NetworkMode, Policy, ReuseMode, Strength
 from sandbox.ports import BoxImage
@@ -51,20 +52,29 @@ _BEYOND_ITS_TIME_S: Final = 3600.0
 
 
 class ContainerBackend(Backend):
-    """Opens boxes of containers; `host` as in DOCKER_HOST, `runtime` one of those the daemon has."""
+    """Opens boxes of containers; `host` as in DOCKER_HOST, `runtime` one of those the daemon has. What is installed for
+    a tool is shown to its containers (`mount`), or is in their image; which of the two, the daemon's place decides."""
 
     name = "container"
     needs_images = True
     capacity = 1
 
-    def __init__(self, *, host: str | None = None, runtime: str | None = None) -> None:
+    def __init__(
+        self, *, host: str | None = None, runtime: str | None = None, environment: EnvironmentForm = "auto"
+    ) -> None:
         self._host = host
         self._runtime = runtime
+        self._form = environment
         self._owner = Owner.current()
         self._link: asyncio.Task[DaemonLink] | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._proofs = Proofs()
         self._proved: dict[str, asyncio.Task[Proof]] = {}
+
+    @classmethod
+    def configured(cls, configuration: Configuration) -> Self:
+        settings = configuration.container
+        return cls(host=settings.host, runtime=settings.runtime, environment=settings.environment)
 
     def tightened(self, policy: Policy) -> Policy:
         """Under gVisor every call has a container of its own."""
@@ -79,7 +89,7 @@ class ContainerBackend(Backend):
     async def daemon(self) -> DaemonLink:
         """The link to the daemon, made once; not being there now does not mean never."""
         if self._link is None or (self._link.done() and (self._link.cancelled() or self._link.exception())):
-            self._link = asyncio.create_task(asyncio.to_thread(open_link, self._host))
+            self._link = asyncio.create_task(asyncio.to_thread(open_link, self._host, form=self._form))
         link = await asyncio.shield(self._link)
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(_sweep(link))
@@ -176,7 +186,7 @@ async def _start(
     await link.ask("starting a container", lambda client: client.api.start(id))
     stream.send(first)
     said: dict[str, Any] = await link.ask("inspecting a container", lambda client: client.api.inspect_container(id))
-    is_here = link.sees_our_files
+    is_here = link.is_on_this_machine
     return said, meter_of(int(said["State"]["Pid"]), id, resting=OURS_BESIDE_A_CALL) if is_here else None
 
 
@@ -218,12 +228,12 @@ def _choose_runtime(asked: str | None, policy: Policy, link: DaemonLink) -> str:
 
 def _refuse_what_cannot_be(plan: BoxPlan) -> None:
     policy = plan.policy
-    if policy.network.mode is not NetworkMode.NONE:
+    if policy.network.mode in (NetworkMode.PUBLIC, NetworkMode.INDEX):
         raise IsolationUnavailable(
-            f"policy '{policy.name}' lets tools reach {policy.network.mode.value} addresses, "
-            "and containers have no network at all",
+            f"policy '{policy.name}' lets tools reach {policy.network.mode.value} addresses only, "
+            "and nothing here can filter what a container reaches",
             missing=("egress filter",),
-            remedy="use a policy with network.mode 'none'",
+            remedy="use a policy with network.mode 'none', or 'host' for code you trust",
         )
     if plan.gateway is not None or any(shown.is_writable for shown in plan.shown):
         raise BackendUnavailable("containers are shown nothing of the host that they could write to")

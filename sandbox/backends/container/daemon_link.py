@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.backends.container.address import Address, find_address
+from sandbox.configuration import EnvironmentForm
 from sandbox.daemon import connect, translated
 from sandbox.errors import BackendUnavailable
 
@@ -46,14 +47,20 @@ class DaemonLink:
     client: DockerClient
     address: Address
     facts: DaemonFacts
+    form: EnvironmentForm = "auto"
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "docker"))
 
     @property
-    def sees_our_files(self) -> bool:
-        """Whether the daemon is on this machine: by its socket, its name and its kernel, which a daemon that is reached
-        by a socket that somebody forwards does not all have."""
+    def is_on_this_machine(self) -> bool:
+        """By its socket, its name and its kernel, which a daemon behind a socket that somebody forwards does not all
+        have."""
         facts, here = self.facts, os.uname()
         return self.address.is_socket and (facts.host, facts.kernel) == (socket.gethostname(), here.release)
+
+    @property
+    def sees_our_files(self) -> bool:
+        """Whether its containers are shown the store's folders, as it was set or as its place suggests."""
+        return self.form == "mount" or (self.form == "auto" and self.is_on_this_machine)
 
     async def ask(self, doing: str, question: Callable[[DockerClient], Result]) -> Result:
         """Ask the daemon in a thread; its errors are translated, with `doing` as in "starting a container"."""
@@ -74,7 +81,7 @@ class DaemonLink:
         self.client.close()
 
 
-def open_link(host: str | None = None) -> DaemonLink:
+def open_link(host: str | None = None, *, form: EnvironmentForm = "auto") -> DaemonLink:
     """Blocks until the daemon has answered, or raises `BackendUnavailable`."""
     address = find_address(host)
     client = connect(host)
@@ -84,7 +91,7 @@ def open_link(host: str | None = None) -> DaemonLink:
     except BaseException:
         client.close()
         raise
-    return DaemonLink(client, address, facts)
+    return DaemonLink(client, address, facts, form)
 
 
 def _facts(said: Mapping[str, Any]) -> DaemonFacts:

@@ -1,8 +1,9 @@
 """From a plan to a container: everything that walls it, always, as the document the daemon is given.
 
 Nothing here depends on whether a policy asks for it: a numeric user that is nobody else's, no capabilities, no new
-privileges, our own system-call filter, a read-only root, no network, limits on the whole tree, nothing of the host but
-what is shown read-only, no log that could fill a disk. What a policy decides is the size of things.
+privileges, our own system-call filter, a read-only root, limits on the whole tree, nothing of the host but what is
+shown read-only, no log that could fill a disk. What a policy decides is the size of things, and whether a developer's
+own code has the host's network; all others have none.
 
 One call at a time runs in a container, so its control group is the call's: what the kernel counts and limits there, it
 counts for that call, and for the runner beside it, which gets an allowance on top.
@@ -19,7 +20,7 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import Shown
 from sandbox.backends.container.seccomp import ProfileName
-from sandbox.policy import Layer, Policy, ReuseMode
+from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode
 
 WORKPLACE: Final = "/work"
 HOSTNAME: Final = "sandbox"
@@ -97,7 +98,6 @@ def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
         "AttachStdout": True,
         "AttachStderr": True,
         "Tty": False,
-        "NetworkDisabled": True,
         "HostConfig": {**_walls(container, policy), **_limits(container, policy)},
     }
 
@@ -105,7 +105,7 @@ def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
 def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
     return {
         "Init": True,
-        "NetworkMode": "none",
+        "NetworkMode": "host" if policy.network.mode is NetworkMode.HOST else "none",
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "ReadonlyRootfs": True,

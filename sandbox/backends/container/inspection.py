@@ -45,7 +45,9 @@ def _layers(said: Mapping[str, Any], *, runtime: str, policy: Policy, proof: Pro
     host, user = said["HostConfig"], str(said["Config"].get("User", ""))
     found = {
         "cgroup": _control_groups(host, proof),
-        "own_uid": LayerState(in_force=_is_unprivileged(user), detail=f"uid {user} is this container's alone"),
+        "own_uid": LayerState(
+            in_force=_is_unprivileged(user), detail=f"uid {user.partition(':')[0]} is this container's alone"
+        ),
     }
     if not stands_alone(policy, runtime):
         return found

@@ -23,7 +23,7 @@ from sandbox.backends.base import BoxPlan
 from sandbox.backends.container.hardening import WORKPLACE, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
 from sandbox.backends.subprocess.walls import process_limits, system_call_filter, watch
-from sandbox.policy import Layer, Policy
+from sandbox.policy import Layer, NetworkMode, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
 TOOL_USER: Final = (1000, 1000)
@@ -60,7 +60,7 @@ def _call(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str
     if is_alone:
         required = [layer for layer in required if layer not in _NAMESPACE_LAYERS]
     return {
-        "namespaces": [] if is_alone else [*NAMESPACES],
+        "namespaces": [] if is_alone else _namespaces(policy),
         "required": [layer.value for layer in required],
         "user": list(TOOL_USER),
         "outside": [user, user],
@@ -83,6 +83,10 @@ def _call(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str
         "cpus": [*_choose_cpus(policy.limits.cpus, of=host.cpus)],
         "watch": None if is_metered else watch(policy),
     }
+
+
+def _namespaces(policy: Policy) -> list[JsonValue]:
+    return [kind for kind in NAMESPACES if kind != "network" or policy.network.mode is not NetworkMode.HOST]
 
 
 def _limits(policy: Policy, *, is_metered: bool, runtime: str) -> dict[str, JsonValue]:
