@@ -11,6 +11,7 @@ from typing import Final
 
 from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER
+from sandbox.tools.tool import Tool
 from sandbox.tools.value_types import (
     ANYTHING,
     BOOLEAN,
@@ -53,6 +54,11 @@ def value_type(annotation: str | None, *, redefined: frozenset[str]) -> ValueTyp
     """The type an annotation's text means; `redefined` names mean something else in this source."""
     node = None if annotation is None else parse_expression(annotation)
     return ANYTHING if node is None else _Reader(redefined).resolve(node, depth=0)
+
+
+def parameter_types(tool: Tool) -> tuple[ValueType, ...]:
+    """The types of a tool's parameters, in their order."""
+    return tuple(value_type(each.annotation, redefined=tool.redefined) for each in tool.parameters)
 
 
 def admits_none(annotation: ast.expr | None, *, redefined: frozenset[str]) -> bool:

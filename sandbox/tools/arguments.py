@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-from sandbox.tools.annotations import value_type
+from sandbox.tools.annotations import parameter_types
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list, printable
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.recent import Recent
@@ -90,7 +90,7 @@ def _model_of(tool: Tool) -> _Model:
 
 def _build_model(tool: Tool) -> _Model:
     names = {f"parameter_{number}": parameter.name for number, parameter in enumerate(tool.parameters)}
-    types = [value_type(parameter.annotation, redefined=tool.redefined) for parameter in tool.parameters]
+    types = parameter_types(tool)
     fields: dict[str, Any] = {
         field: (found.type, Field(alias=parameter.name) if parameter.required else Field(None, alias=parameter.name))
         for field, parameter, found in zip(names, tool.parameters, types, strict=True)

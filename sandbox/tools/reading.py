@@ -16,8 +16,8 @@ from sandbox.tools.module_names import import_time_statements, imported_modules,
 from sandbox.tools.parsing import parse_module
 from sandbox.tools.recent import Recent
 from sandbox.tools.script_block import read_script_block
-from sandbox.tools.signature import is_generator, read_parameters
-from sandbox.tools.tool import Tool
+from sandbox.tools.signature import injected_names, is_generator, read_parameters
+from sandbox.tools.tool import CallForm, Tool
 
 _HEAVIEST_BYTES: Final = 32 * 1024 * 1024
 _tools: Recent[tuple[str, str, str | None], Tool] = Recent(most=512, heaviest=_HEAVIEST_BYTES)
@@ -65,6 +65,7 @@ def _read(source: str | bytes, *, filename: str, entry: str | None) -> Tool:
         docstring=_docstring(function),
         requirements=block.requirements,
         requires_python=block.requires_python,
+        call=CallForm("function", (function.name,), injected_names(function)),
     )
 
 

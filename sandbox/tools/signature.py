@@ -10,7 +10,7 @@ from sandbox.errors import SourceError
 from sandbox.tools.annotations import admits_none
 from sandbox.tools.entry import Function
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt
-from sandbox.tools.tool import Parameter, ParameterKind
+from sandbox.tools.tool import INJECTED, Parameter, ParameterKind
 
 MAX_PARAMETERS: Final = 256
 MAX_ANNOTATION_CHARACTERS: Final = 16 * 1024
@@ -19,7 +19,7 @@ MAX_ANNOTATION_CHARACTERS: Final = 16 * 1024
 def read_parameters(function: Function, text: str, *, redefined: frozenset[str]) -> tuple[Parameter, ...]:
     """The parameters in their order; `**kwargs` is not one of them, and `*args` is refused."""
     _refuse_star(function.args.vararg)
-    listed = list(_in_order(function.args))
+    listed = [each for each in _in_order(function.args) if each[0].arg not in INJECTED]
     if len(listed) > MAX_PARAMETERS:
         raise SourceError(
             f"the function has {len(listed)} parameters and may have {MAX_PARAMETERS}",
@@ -38,6 +38,11 @@ def read_parameters(function: Function, text: str, *, redefined: frozenset[str])
         )
         for (argument, kind, has_default), annotation in zip(listed, annotations, strict=True)
     )
+
+
+def injected_names(function: Function) -> tuple[str, ...]:
+    """The parameters that the call itself fills in."""
+    return tuple(argument.arg for argument, _, _ in _in_order(function.args) if argument.arg in INJECTED)
 
 
 def is_generator(function: Function) -> bool:
