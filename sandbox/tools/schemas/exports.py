@@ -1,0 +1,47 @@
+"""All the shapes a tool's schema is written in, by the name a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from sandbox.tools.schemas.anthropic import anthropic
+from sandbox.tools.schemas.mcp import mcp_tool
+from sandbox.tools.schemas.openai import openai_chat, openai_responses
+from sandbox.tools.schemas.strict import strict_parameters
+from sandbox.tools.schemas.tool_schema import Export, read_tool_schema
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Format(StrEnum):
+    """Who reads the schema."""
+
+    OPENAI = "openai"
+    OPENAI_RESPONSES = "openai-responses"
+    ANTHROPIC = "anthropic"
+    MCP = "mcp"
+    JSON = "json"
+
+
+def json_schema(schema: object, *, strict: bool = False) -> Export:
+    """The schema of the arguments as a document of its own; `SchemaRefused` if it has to be strict and cannot be."""
+    tool = read_tool_schema(schema)
+    parameters = strict_parameters(tool.parameters) if strict else tool.parameters
+    return Export({"$schema": DIALECT, **parameters, "title": tool.name, "description": tool.description}, ())
+
+
+def export(schema: object, *, to: Format, strict: bool = False) -> Export:
+    """A tool's schema in one shape; what the shape cannot say is listed, also that strict mode is not to be had."""
+    return _EXPORTS[to](schema, strict)
+
+
+_Exporter: TypeAlias = Callable[[object, bool], Export]
+_EXPORTS: Final[dict[Format, _Exporter]] = {
+    Format.OPENAI: lambda schema, strict: openai_chat(schema, strict=strict),
+    Format.OPENAI_RESPONSES: lambda schema, strict: openai_responses(schema, strict=strict),
+    Format.ANTHROPIC: lambda schema, strict: anthropic(schema, strict=strict),
+    Format.MCP: lambda schema, _: mcp_tool(schema),
+    Format.JSON: lambda schema, strict: json_schema(schema, strict=strict),
+}
