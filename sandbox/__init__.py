@@ -10,6 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from sandbox.authoring import (
+        BaseTool,
+        OutputType,
+        Tool,
+        ToolResult,
+        method_metadata,
+        openapi_schema,
+        tool,
+        tool_metadata,
+    )
     from sandbox.client import AsyncSandbox, Sandbox
     from sandbox.errors import (
         BackendUnavailable,
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncSandbox",
     "BackendUnavailable",
+    "BaseTool",
     "BoxLost",
     "BuildFailed",
     "CallFailed",
@@ -46,6 +57,7 @@ __all__ = [
     "IndexUnavailable",
     "IsolationUnavailable",
     "Outcome",
+    "OutputType",
     "Policy",
     "PolicyError",
     "Printed",
@@ -57,9 +69,28 @@ __all__ = [
     "SourceError",
     "SpecError",
     "Status",
+    "Tool",
+    "ToolResult",
+    "method_metadata",
+    "openapi_schema",
+    "tool",
+    "tool_metadata",
 ]
 
 _HOMES: Final[dict[str, str]] = {
+    **dict.fromkeys(
+        (
+            "BaseTool",
+            "OutputType",
+            "Tool",
+            "ToolResult",
+            "method_metadata",
+            "openapi_schema",
+            "tool",
+            "tool_metadata",
+        ),
+        "sandbox.authoring",
+    ),
     "AsyncSandbox": "sandbox.client",
     "Sandbox": "sandbox.client",
     **dict.fromkeys(

@@ -13,7 +13,7 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +23,11 @@ from weakref import WeakSet
 from sandbox.admission import Admission
 from sandbox.backends.base import Backend
 from sandbox.backends.remedies import missing_walls
+from sandbox.calls.inputs import Inputs, read_inputs
 from sandbox.calls.prepared import Clock, Prepared
 from sandbox.calls.replies import aside_when_large
 from sandbox.calls.request import build_request, lowered_limits
-from sandbox.calls.telling import argument_problems, invalid_outcome, outcome_of, shape_verdict
+from sandbox.calls.telling import invalid_outcome, outcome_of, shape_verdict
 from sandbox.calls.verdict import judge
 from sandbox.calls.watching import OnOutput, Watcher
 from sandbox.environments import Environment, bare_environment
@@ -37,7 +38,7 @@ from sandbox.outcome import Outcome, Status
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
-from sandbox.tools import Tool, bind, read_tool
+from sandbox.tools import Tool, read_tool
 
 if TYPE_CHECKING:
     from sandbox.environments.provider import Needs, Provider
@@ -97,14 +98,13 @@ class Engine:
         """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on."""
         with self._under_way():
             call = self._read(spec)
-            binding = bind(call.tool, spec.args)
-            problems = argument_problems(binding, call.policy.limits)
-            if problems:
-                return invalid_outcome(call, problems)
+            inputs = read_inputs(call.tool, spec, call.policy.limits)
+            if inputs.problems:
+                return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
             async with self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
-                return await self._run_in_a_box(call, binding.arguments, on_output)
+                return await self._run_in_a_box(call, inputs, on_output)
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a warm box for such calls ready."""
@@ -207,10 +207,8 @@ class Engine:
             self._policies[spec.policy] = load(spec.policy)
         return self._policies[spec.policy]
 
-    async def _run_in_a_box(
-        self, call: Prepared, arguments: Mapping[str, object], on_output: OnOutput | None
-    ) -> Outcome:
-        request = build_request(call.spec, call.tool, arguments, call.policy)
+    async def _run_in_a_box(self, call: Prepared, inputs: Inputs, on_output: OnOutput | None) -> Outcome:
+        request = build_request(call.spec, call.tool, inputs.arguments, call.policy, given=inputs.given)
         for _ in range(_ATTEMPTS):
             try:
                 return await self._as_walled_as_can_be(call, lambda: self._try(call, request, on_output))

@@ -69,7 +69,7 @@ _models: Recent[tuple[str, str], _Model] = Recent(most=256, heaviest=4096)
 def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
     """Check and convert arguments by the types the tool declares."""
     model = _model_of(tool)
-    plain, faulty = _plain_arguments(args)
+    plain, faulty = plain_arguments(args)
     known = {name: value for name, value in plain.items() if name in model.expected}
     unknown = () if len(known) == len(plain) or tool.accepts_extra else plain.keys() - known.keys()
     checked, wrong = _validate(model, known, faulty=faulty)
@@ -103,7 +103,7 @@ def _build_model(tool: Tool) -> _Model:
     )
 
 
-def _plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[object, Problem]]:
+def plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[object, Problem]]:
     """Copies of the arguments, and a problem for each one that is not plain JSON."""
     plain: dict[str, JSON] = {}
     faulty: dict[object, Problem] = {}
@@ -122,7 +122,7 @@ def _plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[
 
 
 def _not_plain(name: object, fault: NotPlain) -> Problem:
-    path = _path([name if isinstance(name, str) else _shown(name), *fault.path])
+    path = path_of([name if isinstance(name, str) else _shown(name), *fault.path])
     return Problem(path, f"the value {fault.message}", "a JSON value", _shown(fault.value))
 
 
@@ -142,7 +142,7 @@ def _validate(
 
 
 def _problem(error: ErrorDetails, model: _Model) -> Problem:
-    path = _path(error["loc"])
+    path = path_of(error["loc"])
     if error["type"] == "missing":
         name = str(error["loc"][0])
         return Problem(path, "this argument is required and was not given", model.expected[name], "nothing")
@@ -153,12 +153,12 @@ def _problem(error: ErrorDetails, model: _Model) -> Problem:
 def _unknown_problems(unknown: Iterable[str], plain: Mapping[str, JSON], model: _Model) -> list[Problem]:
     takes = f"one of {name_list(model.expected)}" if model.expected else "no arguments"
     return [
-        Problem(_path([name]), "the tool takes no argument of this name", excerpt(takes), _shown(plain[name]))
+        Problem(path_of([name]), "the tool takes no argument of this name", excerpt(takes), _shown(plain[name]))
         for name in sorted(unknown)[:MAX_PROBLEMS]
     ]
 
 
-def _path(steps: Iterable[str | int]) -> str:
+def path_of(steps: Iterable[str | int]) -> str:
     """`rows[2].name`: where a value is, seen from the call."""
     path = ""
     for step in steps:
