@@ -7,7 +7,7 @@ ends at a depth and at a number of values, because names that hold names multipl
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,16 +26,16 @@ class NotLiteral(Exception):
         self.node = node
 
 
-def literal(node: ast.expr, constants: Mapping[str, ast.expr]) -> Any:
-    """The plain value that an expression stands for, or `NotLiteral`."""
-    return _Walk(constants).value(node, depth=0)
+def literal(node: ast.expr, constant: Callable[[str], ast.expr | None]) -> Any:
+    """The plain value that an expression stands for, or `NotLiteral`; `constant` gives what a name is assigned."""
+    return _Walk(constant).value(node, depth=0)
 
 
 @dataclass(slots=True)
 class _Walk:
     """One evaluation, and what it may still make."""
 
-    constants: Mapping[str, ast.expr]
+    constant_of: Callable[[str], ast.expr | None]
     left: int = MAX_VALUES
 
     def value(self, node: ast.expr, *, depth: int) -> Any:
@@ -100,7 +100,7 @@ class _Walk:
 
     def _named(self, node: ast.expr, *, depth: int) -> Any:
         name = dotted_name(node)
-        constant = None if name is None else self.constants.get(name)
+        constant = None if name is None else self.constant_of(name)
         if constant is None:
             raise NotLiteral(node)
         return self.value(constant, depth=depth)

@@ -37,11 +37,13 @@ class SourceProblem(BaseModel):
     remedy: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Problems:
     """A list that problems are added to while a source is read."""
 
+    text: str = ""
     found: list[SourceProblem] = field(default_factory=list)
+    _lines: list[str] = field(default_factory=list)
 
     def add(
         self,
@@ -59,12 +61,21 @@ class Problems:
             code=code,
             message=excerpt(message, _LONGEST_MESSAGE),
             line=getattr(at, "lineno", None),
-            column=None if at is None else getattr(at, "col_offset", 0) + 1,
+            column=self._column(at),
             path=None if path is None else excerpt(path),
             remedy=remedy,
         )
         if len(self.found) < MAX_PROBLEMS and problem not in self.found:
             self.found.append(problem)
+
+    def _column(self, node: ast.AST | None) -> int | None:
+        """In characters; the tree counts bytes."""
+        if not isinstance(node, ast.expr | ast.stmt | ast.arg):
+            return None
+        if not self._lines:
+            self._lines.extend(self.text.split("\n"))
+        line = self._lines[node.lineno - 1] if node.lineno <= len(self._lines) else ""
+        return len(line.encode()[: node.col_offset].decode(errors="replace")) + 1
 
     def add_error(self, code: str, error: SourceError, *, path: str | None = None) -> None:
         """Add what was raised."""

@@ -13,7 +13,7 @@ from typing import Final
 from sandbox.tools.decoding import MAX_SOURCE_BYTES, decode_source
 from sandbox.tools.dialects import Candidate, read_candidates
 from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, safe_filename
-from sandbox.tools.module_names import imported_modules, redefined_names
+from sandbox.tools.module_names import imported_modules
 from sandbox.tools.parsing import parse_module
 from sandbox.tools.recent import Recent
 from sandbox.tools.script_block import read_script_block
@@ -49,8 +49,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
     block = read_script_block(text)
     source = open_source(text, parse_module(text))
     chosen = choose_entry(source, read_candidates(source), filename=filename, entry=entry)
-    redefined = redefined_names(source.statements)
-    taken = read_signature(chosen, text, redefined=redefined)
+    taken = read_signature(chosen, source)
     function = chosen.function
     return Tool(
         name=chosen.name,
@@ -63,12 +62,14 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
         parameters=taken.parameters,
         accepts_extra=taken.accepts_extra,
         imports=imported_modules(source.statements),
-        redefined=redefined,
         line=getattr(chosen.node, "lineno", 1),
         docstring=_docstring(chosen),
         requirements=block.requirements,
         requires_python=block.requires_python,
         call=CallForm(chosen.kind, chosen.names, taken.injected, takes_mapping=taken.takes_mapping),
+        scope=source.scope.reachable(taken.annotations),
+        settings=block.settings,
+        schema=chosen.schema,
     )
 
 

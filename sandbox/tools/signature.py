@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from sandbox.errors import SourceError
-from sandbox.tools.annotations import admits_none
+from sandbox.tools.annotations import AnnotationReader
 from sandbox.tools.dialects.candidate import Candidate
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt
 from sandbox.tools.names_in_source import last_name
-from sandbox.tools.source import Function
+from sandbox.tools.source import Function, Source
 from sandbox.tools.tool import INJECTED, Parameter, ParameterKind
 
 MAX_PARAMETERS: Final = 256
@@ -20,7 +20,7 @@ MAX_ANNOTATION_CHARACTERS: Final = 16 * 1024
 _MAPPINGS: Final = frozenset({"dict", "Dict", "Mapping", "MutableMapping"})
 _MAPPING_NAMES: Final = frozenset({"args", "arguments", "params", "parameters", "inputs", "input_data"})
 
-_Listed: TypeAlias = "tuple[ast.arg, ParameterKind, bool]"
+Listed: TypeAlias = "tuple[ast.arg, ParameterKind, bool]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +31,39 @@ class Signature:
     accepts_extra: bool
     injected: tuple[str, ...] = ()
     takes_mapping: bool = False
+    annotations: tuple[ast.expr, ...] = ()
 
 
-def read_signature(candidate: Candidate, text: str, *, redefined: frozenset[str]) -> Signature:
+def read_signature(candidate: Candidate, source: Source) -> Signature:
     """The parameters in their order, without the object itself and without what the call fills in."""
     function = candidate.function
     if function is None:
         return _said(candidate, takes_mapping=False)
-    listed = list(_in_order(function.args))[1 if candidate.is_bound else 0 :]
+    listed = _listed(candidate, function)
     injected = tuple(argument.arg for argument, _, _ in listed if argument.arg in INJECTED)
-    shown = [each for each in listed if each[0].arg not in INJECTED]
-    if candidate.kind in ("execute", "module", "handler") and (candidate.schema is not None or _is_mapping(shown)):
-        return _said(candidate, injected=injected, takes_mapping=_is_mapping(shown))
+    shown = shown_parameters(candidate)
+    if candidate.kind in ("execute", "module", "handler") and (candidate.schema is not None or is_mapping(shown)):
+        return _said(candidate, injected=injected, takes_mapping=is_mapping(shown))
     _refuse_star(function.args.vararg)
     return Signature(
-        _parameters(function, shown, text, redefined=redefined), function.args.kwarg is not None, injected=injected
+        _parameters(function, shown, source),
+        function.args.kwarg is not None,
+        injected=injected,
+        annotations=tuple(argument.annotation for argument, _, _ in shown if argument.annotation is not None),
     )
 
 
-def _is_mapping(shown: list[_Listed]) -> bool:
+def shown_parameters(candidate: Candidate) -> list[Listed]:
+    """The parameters that a model sees."""
+    function = candidate.function
+    return [] if function is None else [each for each in _listed(candidate, function) if each[0].arg not in INJECTED]
+
+
+def _listed(candidate: Candidate, function: Function) -> list[Listed]:
+    return list(in_order(function.args))[1 if candidate.is_bound else 0 :]
+
+
+def is_mapping(shown: list[Listed]) -> bool:
     """Whether the only thing it takes is the dict of all arguments."""
     if len(shown) != 1:
         return False
@@ -77,9 +91,7 @@ def _said(candidate: Candidate, *, injected: tuple[str, ...] = (), takes_mapping
     )
 
 
-def _parameters(
-    function: Function, listed: list[_Listed], text: str, *, redefined: frozenset[str]
-) -> tuple[Parameter, ...]:
+def _parameters(function: Function, listed: list[Listed], source: Source) -> tuple[Parameter, ...]:
     if len(listed) > MAX_PARAMETERS:
         raise SourceError(
             f"the function has {len(listed)} parameters and may have {MAX_PARAMETERS}",
@@ -87,13 +99,14 @@ def _parameters(
             remedy="take one object parameter",
         )
     _refuse_duplicates([argument for argument, _, _ in listed])
-    annotations = _annotation_texts([argument for argument, _, _ in listed], text)
+    annotations = _annotation_texts([argument for argument, _, _ in listed], source.text)
+    reader = AnnotationReader(source.scope)
     return tuple(
         Parameter(
             name=argument.arg,
             kind=kind,
             annotation=annotation,
-            required=not has_default and not admits_none(argument.annotation, redefined=redefined),
+            required=not has_default and not reader.admits_none(argument.annotation),
             has_default=has_default,
         )
         for (argument, kind, has_default), annotation in zip(listed, annotations, strict=True)
@@ -105,7 +118,7 @@ def is_generator(function: Function) -> bool:
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function))
 
 
-def _in_order(arguments: ast.arguments) -> Iterator[_Listed]:
+def in_order(arguments: ast.arguments) -> Iterator[Listed]:
     positional = arguments.posonlyargs + arguments.args
     without_default = len(positional) - len(arguments.defaults)
     for position, argument in enumerate(positional):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from sandbox.tools.literals import NotLiteral, literal
 from sandbox.tools.module_names import import_time_statements
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.problems import Problems
+from sandbox.tools.scope import Scope, assigned, scope_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -28,12 +29,13 @@ class Source:
     classes: Mapping[str, ast.ClassDef]
     constants: Mapping[str, ast.expr]
     """What is assigned to a name of the module."""
+    scope: Scope
     problems: Problems = field(default_factory=Problems)
 
     def literal(self, node: ast.expr, *, of: str) -> Any:
         """Its plain value; None, with a problem, when it is not written out."""
         try:
-            return literal(node, self.constants)
+            return literal(node, self.constants.get)
         except NotLiteral as fault:
             self.problems.add(
                 "not_literal",
@@ -62,7 +64,7 @@ class Source:
 
 def open_source(text: str, module: ast.Module) -> Source:
     """What the readers of a source share."""
-    statements = sorted(import_time_statements(module), key=lambda each: (each.lineno, each.col_offset))
+    statements = _in_order(import_time_statements(module))
     return Source(
         text=text,
         module=module,
@@ -70,17 +72,13 @@ def open_source(text: str, module: ast.Module) -> Source:
         functions={each.name: each for each in module.body if isinstance(each, Function)},
         classes={each.name: each for each in module.body if isinstance(each, ast.ClassDef)},
         constants=dict(_constants(statements)),
+        scope=scope_of(_in_order(import_time_statements(module, with_typing=True))),
+        problems=Problems(text),
     )
 
 
-def assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """The names that an assignment gives a value to, each with the value."""
-    if isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            if isinstance(target, ast.Name):
-                yield target.id, statement.value
-    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-        yield statement.target.id, statement.value
+def _in_order(statements: Iterable[ast.stmt]) -> list[ast.stmt]:
+    return sorted(statements, key=lambda each: (each.lineno, each.col_offset))
 
 
 def _constants(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:

@@ -7,9 +7,13 @@ UTF-8 and importing it there gives exactly the program that was read here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+from sandbox.tools.scope import NO_NAMES, Scope
+from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
 
 CallKind = Literal["function", "method", "execute", "module", "handler"]
 
@@ -69,10 +73,13 @@ class Tool:
     parameters: tuple[Parameter, ...]
     accepts_extra: bool
     imports: frozenset[str]
-    redefined: frozenset[str]
-    """Names of well-known types which this source uses for something else."""
     line: int
     docstring: str | None
     requirements: tuple[str, ...]
     requires_python: str | None
     call: CallForm
+    scope: Scope = field(default=NO_NAMES, compare=False, repr=False)
+    """What the names in its annotations stand for."""
+    settings: ToolSettings = NO_SETTINGS
+    schema: Mapping[str, Any] | None = field(default=None, hash=False)
+    """The JSON schema of its parameters, where the source says one beside the signature."""

@@ -14,7 +14,8 @@ from sandbox.tools.dialects.candidate import Candidate
 from sandbox.tools.dialects.method_class import methods_of
 from sandbox.tools.names import machine_name
 from sandbox.tools.names_in_source import last_name
-from sandbox.tools.source import Function, Source, assigned
+from sandbox.tools.scope import assigned
+from sandbox.tools.source import Function, Source
 
 _SCHEMAS: Final = ("parameters", "input_schema", "args_schema")
 SETTINGS: Final = ("output_semantic_type", "stdout_semantic_type", "stderr_semantic_type")

@@ -32,7 +32,6 @@ def test_a_tool_is_read_whole() -> None:
         ),
         accepts_extra=False,
         imports=frozenset({"json"}),
-        redefined=frozenset(),
         line=4,
         docstring="Greet.\n\nOften.",
         requirements=(),
