@@ -14,7 +14,7 @@ from typing import Final
 from sandbox.tools.schemas.findings import ROOT, Finding
 from sandbox.tools.schemas.health import Level, health
 from sandbox.tools.schemas.nodes import Schema, properties_of, types_of, walk, with_children
-from sandbox.tools.schemas.recursion import is_recursive
+from sandbox.tools.schemas.recursion import recursive_references
 from sandbox.tools.schemas.relaxing import Relaxation
 from sandbox.tools.schemas.tool_schema import Export, ToolSchema, read_tool_schema
 
@@ -96,6 +96,6 @@ def _against_strict(parameters: Schema) -> tuple[Finding, ...]:
     ]
     if found.level is Level.INVALID:
         reasons += [Finding(reason.path, f"not strict: {reason.message}") for reason in found.reasons]
-    if is_recursive(parameters):
+    if recursive_references(parameters):
         reasons.append(Finding(ROOT, "not strict: the schema is recursive"))
     return tuple(reasons)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.schemas.findings import ROOT, Finding
 from sandbox.tools.schemas.nodes import ANNOTATIONS, DEFINITIONS, UNIONS, Schema, members_of, types_of, with_children
+from sandbox.tools.schemas.recursion import recursive_references
 from sandbox.tools.schemas.references import referred
 from sandbox.tools.schemas.relaxing import distinct
 from sandbox.tools.schemas.validator import validator
@@ -49,8 +50,9 @@ class _Inlining:
 
     def __init__(self, root: Schema) -> None:
         self._root = root
+        self._recursive = recursive_references(root)
         self._nodes = 0
-        self._open: list[str] = ["#"]
+        self._open = 0
         self._depth = 0
         self.kept: list[Finding] = []
 
@@ -67,22 +69,30 @@ class _Inlining:
         """What can be written in place of the node."""
         if "$ref" not in node:
             return None
-        reference = node["$ref"]
-        found = referred(self._root, reference)
-        too_deep = len(self._open) > DEEPEST_REFERENCE or self._depth > _DEEPEST_NODE or self._nodes > _MOST_NODES
-        says_more = node.keys() - ANNOTATIONS - {"$ref"}
-        if reference in self._open or too_deep or says_more or not isinstance(found, dict):
-            self.kept.append(Finding(path, "stays a reference: it is recursive, or says more than what it refers to"))
-            return None
-        return found
+        found = referred(self._root, node["$ref"])
+        reason = self._against(node)
+        if reason is None and isinstance(found, dict):
+            return found
+        self.kept.append(Finding(path, f"stays a reference: {reason or 'it refers to no object'}"))
+        return None
+
+    def _against(self, node: Schema) -> str | None:
+        """Why the reference of a node cannot be written out."""
+        if node["$ref"] in self._recursive:
+            return "it is recursive"
+        if node.keys() - ANNOTATIONS - {"$ref"}:
+            return "it adds to what it refers to"
+        if self._open >= DEEPEST_REFERENCE or self._depth > _DEEPEST_NODE:
+            return f"it is more than {DEEPEST_REFERENCE} references or {_DEEPEST_NODE} levels deep"
+        return "the schema would become too large" if self._nodes > _MOST_NODES else None
 
     def _written_out(self, node: Schema, found: Schema, path: str) -> Schema:
         said = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
-        self._open.append(str(node["$ref"]))
+        self._open += 1
         try:
             return {**self.node(found, path), **said}
         finally:
-            self._open.pop()
+            self._open -= 1
 
 
 def _with_properties(root: Schema) -> Schema:

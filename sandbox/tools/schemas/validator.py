@@ -44,7 +44,11 @@ class SchemaValidator:
 
     def is_valid(self, document: object) -> bool:
         """Whether the document fits."""
-        return not self.problems(document)
+        try:
+            plain = PlainCopy().copy(document)
+        except NotPlain:
+            return False
+        return self._is_affordable(plain) and self._compiled.is_valid(plain)
 
     def problems(self, document: object) -> tuple[Finding, ...]:
         """Where the document does not fit, at most a hundred places; none when it does."""
@@ -52,11 +56,14 @@ class SchemaValidator:
             plain = PlainCopy().copy(document)
         except NotPlain as fault:
             return (Finding(path_of(fault.path), fault.message),)
-        if self._multiplies and not self._affords(_MOST_COMPARISONS, plain):
+        if not self._is_affordable(plain):
             return (_TOO_LARGE,)
         if self._compiled.is_valid(plain):
             return ()
         return self._explained(plain) if self._affords(_MOST_EXPLAINED, plain) else (_UNEXPLAINED,)
+
+    def _is_affordable(self, document: JSON) -> bool:
+        return not self._multiplies or self._affords(_MOST_COMPARISONS, document)
 
     def _affords(self, comparisons: int, document: JSON) -> bool:
         try:
