@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from sandbox.outcome import Outcome, Status
     from sandbox.policy import Policy
-    from sandbox.streaming import Finished, Printed
+    from sandbox.streaming import Finished, Printed, Progress
 
 __all__ = [
     "AsyncSandbox",
@@ -61,6 +61,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Printed",
+    "Progress",
     "ProtocolError",
     "RequirementRefused",
     "ResolutionFailed",
@@ -119,6 +120,7 @@ _HOMES: Final[dict[str, str]] = {
     "Policy": "sandbox.policy",
     "Finished": "sandbox.streaming",
     "Printed": "sandbox.streaming",
+    "Progress": "sandbox.streaming",
 }
 
 

@@ -74,13 +74,15 @@ class AsyncSandbox:
 
     async def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
         """Run one call. `source` is a tool's text or the path of its file; `fields` are those of `CallSpec`:
-        entry, requirements, policy, limits, env, tenant, filename, call_id, trace_id."""
+        entry, requirements, policy, limits, env, state, agent_id, ctx, client, permitted, tenant, filename, call_id,
+        trace_id."""
         return await self._opened().run(self._spec(source, args, fields))
 
     async def stream(
         self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
     ) -> AsyncGenerator[Event]:
-        """Run one call and give what it prints as it comes; the last event is `Finished` with the outcome."""
+        """Run one call and give what it prints (`Printed`) and, if it is a generator, what it gives (`Progress`) as it
+        comes; the last event is `Finished` with the outcome."""
         async with aclosing(stream_call(self._opened(), self._spec(source, args, fields))) as events:
             async for event in events:
                 yield event

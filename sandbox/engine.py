@@ -29,7 +29,7 @@ from sandbox.calls.replies import aside_when_large
 from sandbox.calls.request import build_request, lowered_limits
 from sandbox.calls.telling import invalid_outcome, outcome_of, shape_verdict
 from sandbox.calls.verdict import judge
-from sandbox.calls.watching import OnOutput, Watcher
+from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
@@ -94,7 +94,7 @@ class Engine:
         """The warm boxes."""
         return self._pool
 
-    async def run(self, spec: CallSpec, on_output: OnOutput | None = None) -> Outcome:
+    async def run(self, spec: CallSpec, reader: Reader | None = None) -> Outcome:
         """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on."""
         with self._under_way():
             call = self._read(spec)
@@ -104,7 +104,7 @@ class Engine:
             call = await self._equipped(call)
             async with self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
-                return await self._run_in_a_box(call, inputs, on_output)
+                return await self._run_in_a_box(call, inputs, reader)
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a warm box for such calls ready."""
@@ -207,11 +207,18 @@ class Engine:
             self._policies[spec.policy] = load(spec.policy)
         return self._policies[spec.policy]
 
-    async def _run_in_a_box(self, call: Prepared, inputs: Inputs, on_output: OnOutput | None) -> Outcome:
-        request = build_request(call.spec, call.tool, inputs.arguments, call.policy, given=inputs.given)
+    async def _run_in_a_box(self, call: Prepared, inputs: Inputs, reader: Reader | None) -> Outcome:
+        request = build_request(
+            call.spec,
+            call.tool,
+            inputs.arguments,
+            call.policy,
+            given=inputs.given,
+            streams=reader is not None and reader.on_item is not None,
+        )
         for _ in range(_ATTEMPTS):
             try:
-                return await self._as_walled_as_can_be(call, lambda: self._try(call, request, on_output))
+                return await self._as_walled_as_can_be(call, lambda: self._try(call, request, reader))
             except _NeverStarted as error:
                 reason = str(error)
         raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {reason}")
@@ -231,12 +238,12 @@ class Engine:
         is_plain = self._lacks_walls and call.accepts_plain
         return self._pool.lend(call.key(is_plain=is_plain), call.plan(is_plain=is_plain))
 
-    async def _try(self, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
+    async def _try(self, call: Prepared, request: bytes, reader: Reader | None) -> Outcome:
         async with self._lend(call) as loan:
             call.clock.mark("boxed")
             is_clean = False
             try:
-                outcome = await _run_in(loan, call, request, on_output)
+                outcome = await _run_in(loan, call, request, reader)
                 is_clean = outcome.status not in _UNCLEAN
             finally:
                 if not is_clean:
@@ -246,10 +253,10 @@ class Engine:
             return outcome
 
 
-async def _run_in(loan: Loan, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
+async def _run_in(loan: Loan, call: Prepared, request: bytes, reader: Reader | None) -> Outcome:
     if loan.warm.conversation.loss is not None:
         raise _NeverStarted(_last_seen(loan.warm))
-    watcher = Watcher(loan.warm, policy=call.policy, on_output=on_output)
+    watcher = Watcher(loan.warm, policy=call.policy, reader=reader)
     loan.call = watcher.start(
         request,
         limits=lowered_limits(call.policy, call.box_policy),

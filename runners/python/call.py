@@ -1,9 +1,9 @@
 """One call inside its walls: the tool's source as a module, its function, its value.
 
-The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``, and where the call
-is not that of a plain function with plain values ``form`` (see dialects.py), ``rebuilds``, ``given``, ``permitted``.
-The reply, one JSON object behind its length, goes out on a descriptor of its own, so that nothing printed can be taken
-for it. It has a `kind`:
+The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``; where the call is not
+that of a plain function with plain values also ``form`` (see dialects.py), ``rebuilds``, ``given``, ``permitted``; and
+``streams`` where items are wanted as they come (see drawing.py). The reply, one JSON object behind its length, goes out
+on a descriptor of its own, so that nothing printed can be taken for it. It has a `kind`:
 
     value         the function returned: `value`, `warnings`; `ok` if that says so itself, `state` if it changed
     exception     it raised: `error` with type, message and a traceback of the tool's own frames
@@ -26,6 +26,7 @@ import sys
 
 import call_pipes as pipes
 import dialects
+import drawing
 import failure
 import injected
 import kit
@@ -140,7 +141,9 @@ def _outcome(request: dict[str, Any], descriptor: int) -> dict[str, Any]:
     path = os.path.join(os.getcwd(), request["filename"])
     try:
         module = _load(request["source"], path)
-        return _called(module, request) if "form" in request else _called_plainly(module, request)
+        items = drawing.Items(descriptor, request["value_limit"]) if "streams" in request else None
+        call = _called if "form" in request else _called_plainly
+        return call(module, request, items)
     except rebuilding.Misfit as misfit:
         return {"kind": "invalid", "problems": [{"path": steps, "message": told} for steps, told in misfit.problems]}
     except dialects.Objection as objection:
@@ -154,29 +157,29 @@ def _outcome(request: dict[str, Any], descriptor: int) -> dict[str, Any]:
         return dict(told, warnings=kit.warnings(request["source"]))
 
 
-def _called_plainly(module: ModuleType, request: dict[str, Any]) -> dict[str, Any]:
+def _called_plainly(module: ModuleType, request: dict[str, Any], items: drawing.Items | None) -> dict[str, Any]:
     """A plain function with plain values: what nearly every call is."""
     arguments = request["arguments"]
     function = getattr(module, request["entry"])
     positional = [arguments.pop(name) for name in request["positional"] if name in arguments]
-    return _reply(_finish(function(*positional, **arguments)), request)
+    return _reply(drawing.finish(function(*positional, **arguments), items), request)
 
 
-def _called(module: ModuleType, request: dict[str, Any]) -> dict[str, Any]:
+def _called(module: ModuleType, request: dict[str, Any], items: drawing.Items | None) -> dict[str, Any]:
     """Any other: found, its arguments rebuilt, asked whether it minds, given what it is to be given."""
     form, arguments = request["form"], request["arguments"]
     function = dialects.target_of(module, form)
     rebuild = rebuilding.rebuild_mapping if form["takes_mapping"] else rebuilding.rebuild_arguments
     arguments = rebuild(function, arguments) if request["rebuilds"] else arguments
     if form["kind"] == "execute":
-        dialects.ask_first(function, arguments, may=request["permitted"], finish=_finish)
+        dialects.ask_first(function, arguments, may=request["permitted"], finish=drawing.finish)
     injection = injected.Injection(function, form["injected"], request["given"])
     if form["takes_mapping"]:
         result = function(arguments, **injection.arguments)
     else:
         positional = [arguments.pop(name) for name in request["positional"] if name in arguments]
         result = function(*positional, **arguments, **injection.arguments)
-    return _reply(_finish(result), request, injection)
+    return _reply(drawing.finish(result, items), request, injection)
 
 
 def _objected(objection: dialects.Objection) -> dict[str, Any]:
@@ -208,30 +211,6 @@ def _module_name(path: str) -> str:
     stem = os.path.basename(path).rpartition(".")[0] or "tool"
     taken = stem in sys.modules or stem in getattr(sys, "stdlib_module_names", ())
     return stem + "_tool" if taken else stem
-
-
-def _finish(result: Any) -> Any:
-    """What a function returned, with what it left to be awaited or drawn out."""
-    kind = type(result)
-    if hasattr(kind, "__await__"):
-        import asyncio
-
-        return asyncio.run(_awaited(result))
-    if hasattr(kind, "__anext__"):
-        import asyncio
-
-        return asyncio.run(_drained(result))
-    if hasattr(kind, "gi_frame"):
-        return list(result)
-    return result
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
-
-
-async def _drained(result: Any) -> list[Any]:
-    return [item async for item in result]
 
 
 def _reply(value: object, request: dict[str, Any], injection: injected.Injection | None = None) -> dict[str, Any]:
@@ -272,10 +251,7 @@ def _flush(*streams: Any) -> None:
 
 
 def _send(reply: dict[str, Any], descriptor: int) -> None:
-    """All of it; the pipe may take it in pieces."""
-    data = _encoded(reply)
-    while data:
-        data = data[os.write(descriptor, data) :]
+    drawing.write(descriptor, _encoded(reply))
 
 
 def _encoded(reply: dict[str, Any]) -> bytes:

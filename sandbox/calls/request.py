@@ -37,8 +37,9 @@ def build_request(
     policy: Policy,
     *,
     given: Mapping[str, object] = MappingProxyType({}),
+    streams: bool = False,
 ) -> bytes:
-    """What the call's process is told, as JSON. A plain function with plain values needs no more than this."""
+    """What the call's process is told, as JSON. `streams`: what the tool gives is wanted as it comes."""
     request: dict[str, object] = {
         "source": tool.text,
         "filename": tool.filename,
@@ -48,6 +49,8 @@ def build_request(
         "environment": _variables(spec, tool, policy),
         "value_limit": policy.limits.value,
     }
+    if streams:
+        request["streams"] = True
     rebuilds = needs_rebuilding(tool)
     if rebuilds or tool.call.kind != "function" or tool.call.injected:
         request.update(form=_form(tool.call), rebuilds=rebuilds, given=dict(given), permitted=spec.permitted)
