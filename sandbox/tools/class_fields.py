@@ -121,9 +121,7 @@ def is_total(keywords: list[ast.keyword]) -> bool:
     )
 
 
-def _own_fields(
-    scope: Scope, node: ast.ClassDef, kind: ClassKind, described: Mapping[str, str]
-) -> Iterator[ClassField]:
+def _own_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind, said: Mapping[str, str]) -> Iterator[ClassField]:
     total = is_total(node.keywords)
     for position, statement in enumerate(node.body):
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):

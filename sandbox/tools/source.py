@@ -62,7 +62,7 @@ class Source:
         return any(last_name(base) == name for each in self.line_of_bases(owner) for base in each.bases)
 
 
-def open_source(text: str, module: ast.Module) -> Source:
+def open_source(text: str, module: ast.Module, problems: Problems | None = None) -> Source:
     """What the readers of a source share."""
     statements = _in_order(import_time_statements(module))
     return Source(
@@ -73,7 +73,7 @@ def open_source(text: str, module: ast.Module) -> Source:
         classes={each.name: each for each in module.body if isinstance(each, ast.ClassDef)},
         constants=dict(_constants(statements)),
         scope=scope_of(_in_order(import_time_statements(module, with_typing=True))),
-        problems=Problems(text),
+        problems=problems or Problems(text),
     )
 
 

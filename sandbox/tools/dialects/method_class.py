@@ -74,6 +74,12 @@ def _candidate(source: Source, owner: ast.ClassDef, method: Function) -> Candida
     )
 
 
+def openapi_description(source: Source, method: Function) -> str | None:
+    """What `@openapi_schema` says that a method does."""
+    description = _openapi(source, method).get("description")
+    return description if isinstance(description, str) and description.strip() else None
+
+
 def _openapi(source: Source, method: Function) -> Mapping[str, Any]:
     """The function part of what `@openapi_schema` is given."""
     values = decorator_values(source, method, "openapi_schema")
