@@ -8,12 +8,12 @@ nor recursion: such a tool is exported without strict mode, and the losses say w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sandbox.tools.schemas.findings import ROOT, Finding
 from sandbox.tools.schemas.health import Level, health
-from sandbox.tools.schemas.nodes import Schema, properties_of, types_of, walk, with_children
+from sandbox.tools.schemas.nodes import Schema, members_of, properties_of, types_of, walk, with_children
 from sandbox.tools.schemas.recursion import recursive_references
 from sandbox.tools.schemas.relaxing import Relaxation
 from sandbox.tools.schemas.tool_schema import Export, ToolSchema, read_tool_schema
@@ -96,6 +96,15 @@ def _against_strict(parameters: Schema) -> tuple[Finding, ...]:
     ]
     if found.level is Level.INVALID:
         reasons += [Finding(reason.path, f"not strict: {reason.message}") for reason in found.reasons]
+    for path, node in walk(parameters, ROOT):
+        reasons += [Finding(path, f"not strict: {reason}") for reason in _unsayable(node)]
     if recursive_references(parameters):
         reasons.append(Finding(ROOT, "not strict: the schema is recursive"))
     return tuple(reasons)
+
+
+def _unsayable(node: Schema) -> Iterator[str]:
+    if any(isinstance(value, dict | list) for value in members_of(node, "enum")):
+        yield "an enum holds values that are objects or arrays"
+    if any(isinstance(member, dict) and "$ref" in member for member in members_of(node, "allOf")):
+        yield "an `allOf` holds a reference"

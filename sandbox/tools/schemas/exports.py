@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
+from sandbox.tools.plain_json import JSON
 from sandbox.tools.schemas.anthropic import anthropic
 from sandbox.tools.schemas.mcp import mcp_tool
 from sandbox.tools.schemas.openai import openai_chat, openai_responses
@@ -32,16 +33,30 @@ def json_schema(schema: object, *, strict: bool = False) -> Export:
     return Export({"$schema": DIALECT, **parameters, "title": tool.name, "description": tool.description}, ())
 
 
-def export(schema: object, *, to: Format, strict: bool = False) -> Export:
-    """A tool's schema in one shape; what the shape cannot say is listed, also that strict mode is not to be had."""
-    return _EXPORTS[to](schema, strict)
+def export(
+    schema: object,
+    *,
+    to: Format,
+    strict: bool = False,
+    output: Mapping[str, JSON] | None = None,
+    annotations: Mapping[str, JSON] | None = None,
+) -> Export:
+    """A tool's schema in one shape; what the shape cannot say is listed, also that strict mode is not to be had.
+
+    Only the Model Context Protocol announces the schema of what a tool returns, and hints about it.
+    """
+    if to is Format.MCP:
+        return mcp_tool(schema, output=output, annotations=annotations)
+    return _PROVIDERS[to](schema, strict=strict)
 
 
-_Exporter: TypeAlias = Callable[[object, bool], Export]
-_EXPORTS: Final[dict[Format, _Exporter]] = {
-    Format.OPENAI: lambda schema, strict: openai_chat(schema, strict=strict),
-    Format.OPENAI_RESPONSES: lambda schema, strict: openai_responses(schema, strict=strict),
-    Format.ANTHROPIC: lambda schema, strict: anthropic(schema, strict=strict),
-    Format.MCP: lambda schema, _: mcp_tool(schema),
-    Format.JSON: lambda schema, strict: json_schema(schema, strict=strict),
+class _Exporter(Protocol):
+    def __call__(self, schema: object, *, strict: bool) -> Export: ...
+
+
+_PROVIDERS: Final[dict[Format, _Exporter]] = {
+    Format.OPENAI: openai_chat,
+    Format.OPENAI_RESPONSES: openai_responses,
+    Format.ANTHROPIC: anthropic,
+    Format.JSON: json_schema,
 }

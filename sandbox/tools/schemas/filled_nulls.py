@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.given import parameters_of, plain_schema
+from sandbox.tools.schemas.given import is_tool
 from sandbox.tools.schemas.nodes import Schema, members_of, properties_of, required_of, types_of
 from sandbox.tools.schemas.references import target
 
@@ -27,9 +27,11 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-def without_filled_nulls(arguments: Mapping[str, JSON], schema: object) -> dict[str, JSON]:
-    """A copy of the arguments without the nulls that stand for "use the default"; raises `Unreadable` for no schema."""
-    parameters = parameters_of(plain_schema(schema))
+def without_filled_nulls(arguments: Mapping[str, JSON], schema: Schema) -> dict[str, JSON]:
+    """A copy of the arguments without the nulls that stand for "use the default"; the schema is only read."""
+    parameters = schema["parameters"] if is_tool(schema) else schema
+    if not isinstance(parameters, dict):
+        return dict(arguments)
     return _Reader(parameters).object(dict(arguments), parameters, depth=0)
 
 

@@ -17,7 +17,7 @@ from sandbox.tools.plain_json import JSON
 from sandbox.tools.schemas.findings import ROOT, Finding
 from sandbox.tools.schemas.nodes import ANNOTATIONS, DEFINITIONS, UNIONS, Schema, members_of, types_of, with_children
 from sandbox.tools.schemas.recursion import recursive_references
-from sandbox.tools.schemas.references import referred
+from sandbox.tools.schemas.references import referred, target
 from sandbox.tools.schemas.relaxing import distinct
 from sandbox.tools.schemas.validator import validator
 
@@ -38,11 +38,21 @@ def import_schema(schema: object) -> Import:
     """A foreign schema of a tool's parameters in our shape; `SchemaRefused` when it is none, or fetches."""
     root = validator(schema).schema
     inlining = _Inlining(root)
-    described = {keyword: value for keyword, value in root.items() if keyword not in (*DEFINITIONS, *_OF_DOCUMENTS)}
+    described = _top(root)
     inlined = inlining.node(described, ROOT)
     if inlining.kept:
         inlined |= {keyword: root[keyword] for keyword in DEFINITIONS if keyword in root}
     return Import(_normal(_with_properties(inlined), ROOT), tuple(inlining.kept))
+
+
+def _top(root: Schema) -> Schema:
+    """The top level, written out even where it is recursive: what a tool takes is an object by itself."""
+    said = {keyword: value for keyword, value in root.items() if keyword not in (*DEFINITIONS, *_OF_DOCUMENTS)}
+    found = target(root, root)
+    if "$ref" not in said or said.keys() - ANNOTATIONS - {"$ref"} or not isinstance(found, dict):
+        return said
+    del said["$ref"]
+    return {**found, **said}
 
 
 class _Inlining:

@@ -17,7 +17,6 @@ from sandbox.tools.plain_json import JSON
 from sandbox.tools.schemas.findings import ROOT, Finding
 from sandbox.tools.schemas.health import NOT_STRICT
 from sandbox.tools.schemas.nodes import (
-    ANNOTATIONS,
     DEFINITIONS,
     Schema,
     children,
@@ -119,11 +118,9 @@ def _untaken(node: Schema, path: str) -> Iterable[str]:
 def _plain_references(node: Schema, path: str) -> Schema:
     """Strict mode takes nothing beside a `$ref`, so that goes into a union of one."""
     copied = with_children(node, _plain_references, path)
-    if "$ref" not in copied or len(copied) == 1:
+    if "$ref" not in copied or len(copied) == 1 or "anyOf" in copied:
         return copied
     said = {keyword: value for keyword, value in copied.items() if keyword != "$ref"}
-    if said.keys() - ANNOTATIONS - {*DEFINITIONS}:
-        return copied
     return {**said, "anyOf": [{"$ref": copied["$ref"]}]}
 
 

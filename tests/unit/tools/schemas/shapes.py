@@ -28,6 +28,41 @@ TREE: dict[str, Any] = {
     "additionalProperties": False,
 }
 
+_KEYWORDS = (
+    *("type", "properties", "required", "items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems"),
+    *("$ref", "$defs", "enum", "const", "default", "format", "pattern", "minItems", "not", "description", "a", "b"),
+)
+_WORDS = st.sampled_from(["object", "array", "string", "null", "#", "#/$defs/a", "#/properties/a", "#/$defs/b", "a"])
+
+
+def _documents(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    members = inner | _WORDS
+    return st.lists(members, max_size=4) | st.dictionaries(st.sampled_from(_KEYWORDS), members, max_size=5)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), _documents, max_leaves=30
+)
+_SCHEMAS = st.recursive(
+    st.sampled_from(["string", "integer", "null", "object"]).map(lambda name: {"type": name})
+    | st.sampled_from(["#", "#/$defs/a", "#/properties/a", "#/$defs/b"]).map(lambda place: {"$ref": place}),
+    lambda inner: (
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner})
+        | st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=3)})
+        | st.fixed_dictionaries({"type": st.just("object"), "properties": st.dictionaries(NAMES, inner, max_size=2)})
+        | st.fixed_dictionaries({"type": st.just("array"), "prefixItems": st.lists(inner, min_size=1, max_size=2)})
+    ),
+    max_leaves=5,
+)
+TANGLED = st.fixed_dictionaries(
+    {
+        "type": st.just("object"),
+        "properties": st.fixed_dictionaries({"a": _SCHEMAS, "b": _SCHEMAS}),
+        "$defs": st.fixed_dictionaries({"a": _SCHEMAS, "b": _SCHEMAS}),
+    }
+)
+"""Parameters whose references lead anywhere in them, also round in circles."""
+
 
 @st.composite
 def objects(draw: st.DrawFn, members: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:

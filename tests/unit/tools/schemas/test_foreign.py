@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+import datetime
+from typing import Any, Literal
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.errors import SchemaRefused
-from sandbox.tools.schemas import import_mcp_tool, import_schema, mcp_tool, strict_form, validator
-from tests.unit.tools.schemas.provider_rules import nodes
+from sandbox.tools.schemas import (
+    import_mcp_tool,
+    import_schema,
+    mcp_tool,
+    openai_responses,
+    strict_form,
+    validator,
+    without_filled_nulls,
+)
+from tests.unit.tools.schemas.provider_rules import nodes, openai_faults
 from tests.unit.tools.schemas.shapes import PARAMETERS, arguments
 
 NONE = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
@@ -119,6 +129,40 @@ def test_references_that_lead_elsewhere_are_refused(reference: str) -> None:
 def test_what_is_no_schema_is_refused(schema: Any) -> None:
     with pytest.raises(SchemaRefused):
         import_schema(schema)
+
+
+class _Leg(pydantic.BaseModel):
+    kind: Literal["leg"]
+    miles: float = pydantic.Field(ge=0, description="how far")
+    via: list[str] | None = None
+
+
+class _Stop(pydantic.BaseModel):
+    kind: Literal["stop"]
+    until: datetime.datetime
+    after: _Leg | None = None
+
+
+class _Journey(pydantic.BaseModel):
+    parts: list[_Leg | _Stop]
+    first: _Leg
+    seats: int = 1
+    inner: _Journey | None = None
+
+
+def test_what_pydantic_writes_is_imported_and_has_a_strict_form() -> None:
+    tool, losses = import_mcp_tool({"name": "travel", "inputSchema": _Journey.model_json_schema()})
+    assert {loss.path for loss in losses} == {"root.properties.inner.anyOf[0]"}
+    assert [loss.message for loss in losses] == ["stays a reference: it is recursive"] * len(losses)
+    strict, kept = openai_responses(tool, strict=True)
+    assert list(openai_faults(strict)) == []
+    assert strict["strict"] is True
+    leg = {"kind": "leg", "miles": 1, "via": None}
+    stop = {"kind": "stop", "until": "2026-01-01T00:00:00Z", "after": None}
+    filled: dict[str, Any] = {"parts": [leg, stop], "first": leg, "seats": None, "inner": None}
+    assert validator(strict["parameters"]).problems(filled) == ()
+    assert _Journey.model_validate(without_filled_nulls(filled, tool)).seats == 1
+    assert {loss.message for loss in kept} == {"`default` is only described"}
 
 
 def test_a_property_may_be_called_like_a_keyword() -> None:

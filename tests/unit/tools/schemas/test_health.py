@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from sandbox.tools.schemas import Finding, Health, Level, health
+from tests.unit.tools.schemas.shapes import ANY_JSON
 
 CLOSED: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 
@@ -222,24 +222,8 @@ def test_an_object_that_answers_with_errors_is_invalid(schema: Any) -> None:
     assert health(schema).level is Level.INVALID
 
 
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(
-                ["type", "properties", "required", "items", "anyOf", "$ref", "$defs", "enum", "const", "a"]
-            ),
-            inner | st.sampled_from(["object", "array", "string", "#", "#/$defs/a", "#/properties/a"]),
-            max_size=5,
-        )
-    ),
-    max_leaves=30,
-)
-
-
 @pytest.mark.slow
-@given(JSON_VALUES)
+@given(ANY_JSON)
 def test_no_json_value_makes_it_raise(value: Any) -> None:
     for schema in (value, {"type": "object", "properties": {"a": value}}, {"parameters": value}):
         found = health(schema)

@@ -151,7 +151,7 @@ def test_null_for_an_optional_parameter_means_its_default() -> None:
 
 def test_nulls_are_removed_in_items_unions_and_what_is_referred_to() -> None:
     inner = {"type": "object", "properties": {"x": {"type": "string"}, "y": {"type": "integer"}}, "required": ["y"]}
-    schema = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {
             "list": {"type": "array", "items": inner},
