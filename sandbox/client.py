@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend
@@ -25,8 +25,12 @@ from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.policy import Policy
-from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec
+from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, reading_spec
 from sandbox.streaming import Event, stream_call
+
+if TYPE_CHECKING:
+    from sandbox.tools.check import CheckReport
+    from sandbox.tools.schemas import Export
 
 Result = TypeVar("Result")
 _MOST_SOURCE_FILE: Final = 6 << 20
@@ -113,6 +117,24 @@ class AsyncSandbox:
     ) -> Environment:
         """Have an environment in the store; of a `lock`, if one is given. `fields` are those of `lock`."""
         return await self._opened().build(self._environment(source, fields), lock=lock)
+
+    async def check(self, source: str | bytes | Path, **fields: Any) -> CheckReport:
+        """Everything that is wrong with a source, everything it can be called as, and what models are told of it.
+        `fields`: entry, filename. Nothing of it is executed, and no box is opened."""
+        from sandbox.tools.check import check_source
+
+        spec = reading_spec({**_text_of(source), **fields})
+        return await asyncio.to_thread(check_source, spec.source, filename=spec.filename, entry=spec.entry)
+
+    async def schema(
+        self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any
+    ) -> Export:
+        """The tool's schema, `{"name", "description", "parameters"}`, or in the shape `format`: openai,
+        openai-responses, anthropic, mcp or json; and what that shape could not say. `fields` are those of `check`."""
+        from sandbox.tools.schema import exported_schema
+
+        report = await self.check(source, **fields)
+        return exported_schema(report, shape=format, strict=strict)
 
     async def close(self) -> None:
         """End every call and close every box."""
@@ -207,6 +229,16 @@ class Sandbox:
     ) -> Environment:
         """Have an environment in the store; see `AsyncSandbox.build`."""
         return self._wait(self._inner.build(source, lock=lock, **fields))
+
+    def check(self, source: str | bytes | Path, **fields: Any) -> CheckReport:
+        """Everything that is wrong with a source, and what it can be called as; see `AsyncSandbox.check`."""
+        return self._wait(self._inner.check(source, **fields))
+
+    def schema(
+        self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any
+    ) -> Export:
+        """The tool's schema in a shape of your choice; see `AsyncSandbox.schema`."""
+        return self._wait(self._inner.schema(source, format=format, strict=strict, **fields))
 
     def close(self) -> None:
         """End every call, close every box, and end the background thread."""

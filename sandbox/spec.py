@@ -87,6 +87,24 @@ class EnvironmentSpec(BaseModel):
     tenant: Annotated[str, Field(max_length=256)] = ""
 
 
+class ReadingSpec(BaseModel):
+    """A source to be read without being run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str | bytes
+    filename: _Name = "tool.py"
+    entry: _Name | None = None
+
+
+def reading_spec(fields: Mapping[str, Any]) -> ReadingSpec:
+    """The spec of these fields; raises `SpecError` that says which of them is wrong."""
+    try:
+        return ReadingSpec.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        raise SpecError("; ".join(_complaints(error))) from None
+
+
 def environment_spec(fields: Mapping[str, Any]) -> EnvironmentSpec:
     """The spec of these fields; raises `SpecError` that says which of them is wrong."""
     try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from sandbox.tools.value_types import REFERENCE, STRICT, Cell, ValueType
+
+_FIRST: Final = ("type", "format", "description", "default", "enum")
 
 
 def json_schema_of(found: ValueType, cells: Mapping[str, Cell]) -> dict[str, Any]:
@@ -36,4 +38,9 @@ def _referring(node: Any, wanted: list[str]) -> Any:
     if isinstance(name := node.get(REFERENCE), str):
         wanted.append(name)
         return {"$ref": f"#/$defs/{name}", **{key: value for key, value in node.items() if key != REFERENCE}}
-    return {key: _referring(value, wanted) for key, value in node.items()}
+    return {key: _referring(node[key], wanted) for key in sorted(node, key=_place)}
+
+
+def _place(keyword: str) -> int:
+    """Where a keyword stands: what it is before what it is made of."""
+    return _FIRST.index(keyword) if keyword in _FIRST else len(_FIRST)

@@ -12,10 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sandbox.errors import SourceError
+from sandbox.errors import SourceError, SpecError
 from sandbox.tools.check import CheckedCallable, CheckReport, check_source
 from sandbox.tools.entry import DEFAULT_FILENAME
-from sandbox.tools.schemas import Export, Format, export, import_schema
+from sandbox.tools.names import display_name
+from sandbox.tools.schemas import Export, Format, export, import_schema, mcp_tool, strict_form
 
 _SHOWN = 5
 
@@ -33,24 +34,26 @@ def tool_schema(
         return dict(given)
     report = check_source(source, filename=filename, entry=entry)
     if arguments is None:
-        return _whole(report).schema_
+        return whole(report).schema_
     chosen = _readable(report)
     described = chosen.schema_["description"]
     return {"name": chosen.name, "description": described, "parameters": _parameters(arguments)}
 
 
-def exported_schema(schema: Mapping[str, Any], *, to: str, strict: bool) -> Export:
-    """The schema in one shape, and what that shape could not say."""
-    return export(schema, to=Format(to), strict=strict)
+def exported_schema(report: CheckReport, *, shape: str | None, strict: bool) -> Export:
+    """The schema of a report's entry in a shape, with what that could not say; in our own, where none is named."""
+    chosen = whole(report)
+    if shape is None:
+        return Export(strict_form(chosen.schema_) if strict else chosen.schema_, ())
+    if shape not in list(Format):
+        raise SpecError(f"there is no format {shape[:64]!r}", remedy=f"take one of {', '.join(Format)}")
+    if shape == Format.MCP:
+        return mcp_tool(chosen.schema_, output=chosen.returns, title=_title(report, chosen))
+    return export(chosen.schema_, to=Format(shape), strict=strict)
 
 
-def _parameters(arguments: Mapping[str, Any] | type[BaseModel]) -> dict[str, Any]:
-    schema = dict(arguments) if isinstance(arguments, Mapping) else arguments.model_json_schema()
-    return import_schema(schema).schema
-
-
-def _whole(report: CheckReport) -> CheckedCallable:
-    """The entry of a source without a fault."""
+def whole(report: CheckReport) -> CheckedCallable:
+    """The entry of a source that has a complete schema; raises `SourceError` with what it lacks."""
     chosen = _readable(report)
     errors = [each for each in report.problems if each.severity == "error" and _is_of(each.path, chosen)]
     if not errors:
@@ -63,6 +66,22 @@ def _whole(report: CheckReport) -> CheckedCallable:
         column=errors[0].column,
         remedy=errors[0].remedy if len(errors) == 1 else "`sandbox check` lists what to mend",
     )
+
+
+def _title(report: CheckReport, chosen: CheckedCallable) -> str:
+    """What people read: of a method its own name, else that of its tool."""
+    for record in report.metadata:
+        for method in record.methods:
+            if chosen.kind == "method" and chosen.entry.endswith(f".{method.name}"):
+                return method.display_name
+        if record.name == chosen.name:
+            return record.display_name
+    return display_name(chosen.name)
+
+
+def _parameters(arguments: Mapping[str, Any] | type[BaseModel]) -> dict[str, Any]:
+    schema = dict(arguments) if isinstance(arguments, Mapping) else arguments.model_json_schema()
+    return import_schema(schema).schema
 
 
 def _readable(report: CheckReport) -> CheckedCallable:
