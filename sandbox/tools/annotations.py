@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
+from sandbox.tools.annotation_syntax import MAX_ANNOTATION_DEPTH, arguments, is_shallow, literal_value, shown, unquoted
 from sandbox.tools.class_fields import (
     ClassField,
     ClassKind,
@@ -28,7 +29,7 @@ from sandbox.tools.excerpt import excerpt
 from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, known_name, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.parsing import parse_expression
-from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER
+from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_extra
 from sandbox.tools.tool import Tool
@@ -48,9 +49,7 @@ from sandbox.tools.value_types import (
     record_of,
 )
 
-MAX_ANNOTATION_DEPTH: Final = 32
 MAX_TYPES: Final = 2000
-_TEXT_OF_ELLIPSIS: Final = "the places of a tuple"
 
 OnUnknown = Callable[[ast.AST, str, str], None]
 """Told of a part of an annotation that is not understood: the node, what it is, and why."""
@@ -115,13 +114,13 @@ class AnnotationReader:
     def _parts(self, node: ast.expr) -> list[ast.expr]:
         """What an annotation is a union of, or stands for."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            unquoted = _unquoted(node)
-            return [] if unquoted is None else [unquoted]
+            bare = unquoted(node)
+            return [] if bare is None else [bare]
         own = self._own(node)
         if own is not None and isinstance(own[1], ast.expr):
             return [own[1]]
         if isinstance(node, ast.Subscript) and self._name(node.value) == "Annotated":
-            return _arguments(node)[:1]
+            return arguments(node)[:1]
         return self._union_parts(node) or []
 
     def _is_none(self, node: ast.expr) -> bool:
@@ -130,10 +129,10 @@ class AnnotationReader:
         if self._name(node) in ("None", "NoneType"):
             return True
         literal = isinstance(node, ast.Subscript) and self._name(node.value) == "Literal"
-        return literal and any(isinstance(each, ast.Constant) and each.value is None for each in _arguments(node))
+        return literal and any(isinstance(each, ast.Constant) and each.value is None for each in arguments(node))
 
     def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
-        if depth > MAX_ANNOTATION_DEPTH or not _is_shallow(node):
+        if depth > MAX_ANNOTATION_DEPTH or not is_shallow(node):
             return self._unknown(node, "an annotation", "it is nested too deeply")
         members = self._union_members(node)
         if len(members) == 1:
@@ -154,9 +153,9 @@ class AnnotationReader:
             node = waiting.pop()
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and quoted_left > 0:
                 quoted_left -= 1
-                unquoted = _unquoted(node)
-                waiting += [] if unquoted is None else [unquoted]
-                members += [node] if unquoted is None else []
+                bare = unquoted(node)
+                waiting += [] if bare is None else [bare]
+                members += [node] if bare is None else []
             elif (inner := self._union_parts(node)) is not None:
                 waiting += reversed(inner)
             else:
@@ -168,9 +167,9 @@ class AnnotationReader:
             return [node.left, node.right]
         name = self._name(node.value) if isinstance(node, ast.Subscript) else None
         if name == "Union":
-            return _arguments(node)
+            return arguments(node)
         if name == "Optional":
-            return [*_arguments(node), ast.copy_location(ast.Constant(value=None), node)]
+            return [*arguments(node), ast.copy_location(ast.Constant(value=None), node)]
         return None
 
     def _resolve_one(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
@@ -182,7 +181,7 @@ class AnnotationReader:
             return self._called(node)
         if not isinstance(node, ast.Subscript):
             return self._bare(node)
-        return self._generic(node, self._name(node.value), _arguments(node), depth=depth + 1, spoken=spoken)
+        return self._generic(node, self._name(node.value), arguments(node), depth=depth + 1, spoken=spoken)
 
     def _bare(self, node: ast.expr) -> ValueType:
         name = self._name(node)
@@ -194,7 +193,7 @@ class AnnotationReader:
             return PLAIN[name]
         dotted = dotted_name(node)
         special = None if dotted is None else special_type(self._scope.full_name(dotted))
-        return special or self._unknown(node, _shown(node), self._reason(dotted))
+        return special or self._unknown(node, shown(node), self._reason(dotted))
 
     def _generic(
         self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None
@@ -211,7 +210,7 @@ class AnnotationReader:
             return self._resolve(arguments[0], depth=depth, spoken=spoken)
         if name == "Literal":
             return self._literal(node, arguments)
-        return self._unknown(node, _shown(node), self._reason(dotted_name(getattr(node, "value", node))))
+        return self._unknown(node, shown(node), self._reason(dotted_name(getattr(node, "value", node))))
 
     def _annotated(self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None) -> ValueType:
         """The first argument with what the others say; a description goes to whoever has a place for one."""
@@ -235,9 +234,9 @@ class AnnotationReader:
         values: list[JSON] = []
         for argument in arguments:
             constant = self._scope.constant(dotted_name(argument) or "")
-            value = _literal_value(argument if constant is None else constant)
+            value = literal_value(argument if constant is None else constant)
             if isinstance(value, list):
-                return self._unknown(argument, _shown(node), "its members are strings, integers, booleans or None")
+                return self._unknown(argument, shown(node), "its members are strings, integers, booleans or None")
             values.append(value)
         return one_of_values(tuple(values)) if values else self._unknown(node, "Literal", "it has no members")
 
@@ -245,7 +244,7 @@ class AnnotationReader:
         """`conint(ge=1)` and its like."""
         base = special_type(f"pydantic.{last_name(node.func)}")
         if base is None:
-            return self._unknown(node, _shown(node), "it would have to be executed")
+            return self._unknown(node, shown(node), "it would have to be executed")
         said = spoken_extra(ast.Call(func=ast.Name("Field", ast.Load()), args=[], keywords=node.keywords), self._scope)
         return self.with_constraints(base, said, node)
 
@@ -359,49 +358,3 @@ class AnnotationReader:
         if first in self._scope.definitions:
             return "it is no class or alias of this source"
         return "it is no type that JSON has, and the source does not define it"
-
-
-def _unquoted(node: ast.Constant) -> ast.expr | None:
-    """What a quoted annotation says, standing where the quotes stand."""
-    assert isinstance(node.value, str)
-    parsed = parse_expression(node.value)
-    if parsed is not None and hasattr(node, "lineno"):
-        for each in ast.walk(parsed):
-            if isinstance(each, ast.expr):
-                ast.copy_location(each, node)
-    return parsed
-
-
-def _literal_value(node: ast.expr) -> JSON:
-    """The value of one member of a Literal; an empty list when it is not a JSON scalar."""
-    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-    constant = node.operand if isinstance(node, ast.UnaryOp) and negative else node
-    value = constant.value if isinstance(constant, ast.Constant) else ...
-    if isinstance(value, int) and not isinstance(value, bool):
-        signed = -value if negative else value
-        return signed if MIN_INTEGER <= signed <= MAX_INTEGER else []
-    return value if not negative and (value is None or isinstance(value, bool | str)) else []
-
-
-def _arguments(node: ast.expr) -> list[ast.expr]:
-    """What stands between the brackets of a subscript."""
-    if not isinstance(node, ast.Subscript):
-        return []
-    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
-def _shown(node: Any) -> str:
-    """An annotation in a message."""
-    name = dotted_name(node.value if isinstance(node, ast.Subscript) else getattr(node, "func", node))
-    if name is None:
-        return "the annotation"
-    return excerpt(f"{name}[…]" if isinstance(node, ast.Subscript) else name, 64)
-
-
-def _is_shallow(node: ast.expr) -> bool:
-    level: list[ast.AST] = [node]
-    for _ in range(MAX_ANNOTATION_DEPTH * 4):
-        if not level:
-            return True
-        level = [child for each in level for child in ast.iter_child_nodes(each)]
-    return not level

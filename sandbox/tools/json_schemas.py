@@ -9,6 +9,8 @@ from pydantic import TypeAdapter
 
 from sandbox.tools.value_types import REFERENCE, STRICT, Cell, ValueType
 
+_BY_NAME: Final = ("properties", "$defs", "patternProperties")
+_DATA: Final = ("default", "enum", "const", "examples", "required")
 _FIRST: Final = ("type", "format", "description", "default", "enum")
 
 
@@ -38,7 +40,14 @@ def _referring(node: Any, wanted: list[str]) -> Any:
     if isinstance(name := node.get(REFERENCE), str):
         wanted.append(name)
         return {"$ref": f"#/$defs/{name}", **{key: value for key, value in node.items() if key != REFERENCE}}
-    return {key: _referring(node[key], wanted) for key in sorted(node, key=_place)}
+    return {key: _inner(key, node[key], wanted) for key in sorted(node, key=_place)}
+
+
+def _inner(keyword: str, value: Any, wanted: list[str]) -> Any:
+    """What stands under a keyword: schemas by names, data, or a schema."""
+    if keyword in _BY_NAME and isinstance(value, dict):
+        return {name: _referring(each, wanted) for name, each in value.items()}
+    return value if keyword in _DATA else _referring(value, wanted)
 
 
 def _place(keyword: str) -> int:
