@@ -86,6 +86,14 @@ def is_union(hint: Any) -> bool:
     return is_written or bool(_name(getattr(hint, "__origin__", None)) == "Union")
 
 
+def admits_none(hint: Any) -> bool:
+    """Whether None is one of its values."""
+    hint = bare(hint)
+    if is_union(hint):
+        return any(admits_none(member) for member in arguments_of(hint))
+    return hint is None or hint is type(None) or (is_literal(hint) and None in arguments_of(hint))
+
+
 def is_literal(hint: Any) -> bool:
     """`Literal[…]`."""
     return bool(_name(getattr(hint, "__origin__", None)) == "Literal")

@@ -17,7 +17,7 @@ import json
 import sys
 
 import scalars
-from hints import arguments_of, bare, hints_of, is_literal, is_union, kind_of
+from hints import admits_none, arguments_of, bare, hints_of, is_literal, is_union, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ _REFUSALS = (ValueError, TypeError, AssertionError, ArithmeticError)
 _ARRAYS = frozenset(("list", "Sequence", "MutableSequence", "Iterable", "Collection", "Container", "Reversible"))
 _SETS = {"set": set, "Set": set, "MutableSet": set, "frozenset": frozenset}
 _OBJECTS = frozenset(("dict", "Mapping", "MutableMapping"))
+_MISSING = "field required"
+"""What pydantic says of it."""
 _NUMBERS: dict[Any, Callable[[str], Any]] = {int: int, float: float}
 
 
@@ -107,7 +109,7 @@ class _Rebuilder:
         if len(others) == 1 and not self._choosing:
             return self.rebuild(value, others[0], depth + 1)
         if any(_is_model(member) for member in others):
-            return _by_pydantic(value, whole)
+            return _one_of_models(value, whole, others, depth)
         return _first_that_fits(value, others, depth)
 
     # Containers
@@ -148,31 +150,45 @@ class _Rebuilder:
 
     def build_dataclass(self, value: Any, hint: Any, depth: int) -> Any:
         kind = kind_of(hint)
-        fields = {name for name, field in kind.__dataclass_fields__.items() if _is_given(field)}
-        members = self._members(value, kind, fields, depth)
+        fields = {name: field for name, field in kind.__dataclass_fields__.items() if _is_given(field)}
+        needed = [name for name, field in fields.items() if not _has_default(field)]
+        members = self._members(_object(value), kind, set(fields), needed, depth)
         return _made(lambda: kind(**members))
 
     def build_named_tuple(self, value: Any, hint: Any, depth: int) -> Any:
         kind = kind_of(hint)
-        given = dict(zip(kind._fields, value)) if isinstance(value, list) else value
-        members = self._members(given, kind, set(kind._fields), depth)
+        given = dict(zip(kind._fields, value)) if isinstance(value, list) else _object(value)
+        needed = [name for name in kind._fields if name not in kind._field_defaults]
+        members = self._members(given, kind, set(kind._fields), needed, depth)
         return _made(lambda: kind(**members))
 
     def build_typed_dict(self, value: Any, hint: Any, depth: int) -> Any:
         kind = kind_of(hint)
         required: set[str] = set(getattr(kind, "__required_keys__", ()))  # since Python 3.9
-        missing = sorted(required - set(_object(value)))
-        if missing:
-            raise Misfit([([name], "is required and was not given") for name in missing])
-        return self._members(value, kind, required.union(getattr(kind, "__optional_keys__", value)), depth)
+        names = required.union(getattr(kind, "__optional_keys__", value))
+        return self._members(_object(value), kind, names, sorted(required), depth)
 
-    def _members(self, value: Any, kind: type, names: set[str], depth: int) -> dict[str, Any]:
-        """What a class is made of, by name."""
+    def _members(
+        self, value: dict[str, Any], kind: type, names: set[str], needed: list[str], depth: int
+    ) -> dict[str, Any]:
+        """What a class is made of, by name; None for what it needs, was not given, and may be None."""
         hints = hints_of(kind)
-        unknown = [name for name in _object(value) if name not in names]
-        if unknown:
-            raise Misfit([([name], "%s has nothing of this name" % kind.__name__) for name in unknown])
-        return _each(value, lambda name, member: self.rebuild(member, hints.get(name, object), depth))
+        missing = [name for name in needed if name not in value]
+        absent = [name for name in missing if not admits_none(hints.get(name))]
+        unknown = [name for name in value if name not in names]
+        if absent or unknown:
+            problems = [([name], "is required and was not given") for name in absent]
+            raise Misfit([*problems, *(([name], "%s has nothing of this name" % kind.__name__) for name in unknown)])
+        whole = dict(value, **dict.fromkeys(missing))
+        return _each(whole, lambda name, member: self.rebuild(member, hints.get(name, object), depth))
+
+
+def _one_of_models(value: Any, hint: Any, members: list[Any], depth: int) -> Any:
+    """As pydantic chooses; by turns where something is missing that may be None."""
+    try:
+        return _validated(value, hint)
+    except Misfit:
+        return _first_that_fits(value, members, depth)
 
 
 def _first_that_fits(value: Any, members: list[Any], depth: int) -> Any:
@@ -257,7 +273,40 @@ def _model(_: _Rebuilder, value: Any, hint: Any, __: int) -> Any:
 
 
 def _by_pydantic(value: Any, hint: Any) -> Any:
-    """As pydantic reads JSON, in either of its generations."""
+    """As pydantic reads JSON. What it needs, was not given, and may be None, is None: so the schema says."""
+    try:
+        return _validated(value, hint)
+    except Misfit as misfit:
+        filled = _with_nulls(value, misfit)
+        if filled is None:
+            raise
+        try:
+            return _validated(filled, hint)
+        except Misfit:
+            raise misfit from None
+
+
+def _with_nulls(value: Any, misfit: Misfit) -> Any:
+    """A copy with null at each place that is said to be missing; None where nothing is, or there is no such place."""
+    missing = [path for path, message in misfit.problems if message.lower() == _MISSING and path]
+    if not missing:
+        return None
+    filled: Any = json.loads(json.dumps(value))
+    for *outer, name in missing:
+        place = filled
+        for step in outer:
+            is_there = isinstance(place, dict) and step in place
+            if not is_there and not (isinstance(place, list) and isinstance(step, int) and step < len(place)):
+                return None
+            place = place[step]
+        if not isinstance(place, dict) or name in place:
+            return None
+        place[name] = None
+    return filled
+
+
+def _validated(value: Any, hint: Any) -> Any:
+    """In either of pydantic's generations."""
     text = json.dumps(value)
     if hasattr(hint, "model_validate_json"):
         return _made(lambda: hint.model_validate_json(text))
@@ -291,6 +340,12 @@ def _told(error: Exception) -> list[tuple[list[Any], str]]:
 def _is_given(field: Any) -> bool:
     """Whether a dataclass takes it when it is made."""
     return bool(field.init) and field._field_type.name != "_FIELD_CLASSVAR"
+
+
+def _has_default(field: Any) -> bool:
+    import dataclasses
+
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def _is_model(kind: Any) -> bool:

@@ -69,8 +69,8 @@ class Watcher:
     def __init__(self, warm: WarmBox, *, policy: Policy, reader: Reader | None = None) -> None:
         self._warm = warm
         self._policy = policy
-        self._on_output = reader and reader.on_output
-        self._on_item = reader and reader.on_item
+        self._on_output = None if reader is None else reader.on_output
+        self._on_item = None if reader is None else reader.on_item
         limits, shown = policy.limits, policy.output.shown
         self.stdout = Capture(shown=shown, limit=limits.output)
         self.stderr = Capture(shown=shown, limit=limits.output)
