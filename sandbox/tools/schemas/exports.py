@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Protocol
 
-from sandbox.tools.plain_json import JSON
 from sandbox.tools.schemas.anthropic import anthropic
 from sandbox.tools.schemas.mcp import mcp_tool
 from sandbox.tools.schemas.openai import openai_chat, openai_responses
@@ -33,20 +31,10 @@ def json_schema(schema: object, *, strict: bool = False) -> Export:
     return Export({"$schema": DIALECT, **parameters, "title": tool.name, "description": tool.description}, ())
 
 
-def export(
-    schema: object,
-    *,
-    to: Format,
-    strict: bool = False,
-    output: Mapping[str, JSON] | None = None,
-    annotations: Mapping[str, JSON] | None = None,
-) -> Export:
-    """A tool's schema in one shape; what the shape cannot say is listed, also that strict mode is not to be had.
-
-    Only the Model Context Protocol announces the schema of what a tool returns, and hints about it.
-    """
+def export(schema: object, *, to: Format, strict: bool = False) -> Export:
+    """A tool's schema in one shape; what the shape cannot say is listed, also that strict mode is not to be had."""
     if to is Format.MCP:
-        return mcp_tool(schema, output=output, annotations=annotations)
+        return mcp_tool(schema)
     return _PROVIDERS[to](schema, strict=strict)
 
 

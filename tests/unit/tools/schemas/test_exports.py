@@ -303,14 +303,3 @@ def test_what_anthropics_strict_mode_cannot_say_is_exported_without_it(node: Any
     document, losses = anthropic(tool, strict=True)
     assert "strict" not in document
     assert "root.properties.a" in [loss.path for loss in losses if loss.message.startswith("not strict")]
-
-
-def test_what_a_tool_returns_is_exported_where_it_can_be_said() -> None:
-    found = export(_tool({}), to=Format.MCP, output={"type": "integer"}, annotations={"readOnlyHint": True})
-    assert found.document["outputSchema"] == {
-        "type": "object",
-        "properties": {"result": {"type": "integer"}},
-        "required": ["result"],
-    }
-    assert found.document["annotations"] == {"readOnlyHint": True}
-    assert "outputSchema" not in export(_tool({}), to=Format.OPENAI, output={"type": "integer"}).document
