@@ -53,19 +53,10 @@ def _loose(parameters: Schema) -> tuple[Schema, tuple[Finding, ...]]:
 
 def _strict(tool: ToolSchema) -> tuple[Schema, tuple[Finding, ...]]:
     relaxation = Relaxation()
-    for path, node in walk(tool.parameters, ROOT):
-        if node.get("additionalProperties") is True and properties_of(node):
-            relaxation.lose(path, "members that are not listed cannot be given")
-    arrays = relaxation.tuples_as_arrays(_with_any_of(tool.parameters, ROOT), ROOT)
+    relaxation.lose_unlisted(tool.parameters)
+    arrays = relaxation.tuples_as_arrays(relaxation.one_of_as_any_of(tool.parameters, ROOT), ROOT)
     closed = _closed(relaxation.moved(arrays, _untaken, ROOT), ROOT)
     return closed, tuple(relaxation.losses)
-
-
-def _with_any_of(node: Schema, path: str) -> Schema:
-    copied = with_children(node, _with_any_of, path)
-    if "oneOf" in copied and "anyOf" not in copied:
-        copied["anyOf"] = copied.pop("oneOf")
-    return copied
 
 
 def _untaken(node: Schema, path: str) -> Iterable[str]:

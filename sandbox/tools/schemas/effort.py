@@ -3,6 +3,9 @@
 A validator follows references and tries every member of a union, so a small schema can ask for more comparisons than
 can ever be made: each level of `anyOf: [A, A]` doubles them. The count multiplies in the same way, but every pair of a
 value and a node is looked at once.
+
+A text compared with a pattern counts as many comparisons as it has characters: patterns do not hang, yet a large one
+takes its time for each of them.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from sandbox.tools.schemas.findings import ROOT
 from sandbox.tools.schemas.nodes import UNIONS, Schema, children, members_of
 from sandbox.tools.schemas.references import referred
 
+_COSTLY: Final = frozenset({"$ref", "$dynamicRef", "pattern", "patternProperties"})
 _HERE: Final = ("not", "if", "then", "else")
-_OF_EVERY_MEMBER: Final = ("additionalProperties", "unevaluatedProperties", "propertyNames")
+_OF_EVERY_MEMBER: Final = ("additionalProperties", "unevaluatedProperties")
 _OF_EVERY_ITEM: Final = ("items", "contains", "unevaluatedItems", "additionalItems")
 
 
@@ -32,13 +36,13 @@ def spend_at_most(comparisons: int, *, schema: Schema, document: JSON) -> None:
         raise TooMuchEffort from None
 
 
-def has_references(schema: JSON) -> bool:
-    """Whether parts of the schema are used in several places, without which comparisons cannot multiply."""
+def can_be_costly(schema: JSON) -> bool:
+    """Whether comparisons can multiply, for which parts of the schema have to be used again, or be long."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
-            if "$ref" in node or "$dynamicRef" in node:
+            if _COSTLY & node.keys():
                 return True
             waiting.extend(child for _, child in children(node, ROOT))
     return False
@@ -58,7 +62,7 @@ class _Count:
         if key not in self._known:
             self._known[key] = 0
             pairs = [*((value, each) for each in self._here(node)), *_inside(value, node)]
-            self._known[key] = 1 + sum(self.of(part, each) for part, each in pairs)
+            self._known[key] = 1 + _characters(value, node) + sum(self.of(part, each) for part, each in pairs)
         if self._known[key] > self._most or len(self._known) > self._most:
             raise TooMuchEffort
         return self._known[key]
@@ -72,6 +76,16 @@ class _Count:
             yield from dependent.values()
         if "$ref" in node:
             yield referred(self._root, node["$ref"])
+
+
+def _characters(value: JSON, node: Schema) -> int:
+    """The characters that are compared with the patterns of the node itself."""
+    if isinstance(value, str):
+        return len(value) if "pattern" in node else 0
+    patterns = node.get("patternProperties")
+    if isinstance(value, dict) and isinstance(patterns, dict):
+        return len(patterns) * sum(len(name) for name in value)
+    return 0
 
 
 def _inside(value: JSON, node: Schema) -> Iterator[tuple[JSON, JSON]]:
@@ -91,4 +105,6 @@ def _members(value: dict[str, JSON], node: Schema) -> Iterator[tuple[JSON, JSON]
             yield from ((value[name], member) for name, member in listed.items() if name in value)
         elif isinstance(listed, dict):
             yield from ((part, member) for member in listed.values() for part in value.values())
+    if "propertyNames" in node:
+        yield from ((name, node["propertyNames"]) for name in value)
     yield from ((part, node[keyword]) for keyword in _OF_EVERY_MEMBER if keyword in node for part in value.values())

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Final, TypeAlias
 
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt
@@ -90,6 +91,16 @@ def health(schema: object) -> Health:
     except Unreadable as fault:
         return Health(Level.INVALID, (fault.finding,))
     return _summary(_faults(parameters))
+
+
+def invalid_reasons(schema: object) -> tuple[Finding, ...]:
+    """What makes a schema unusable, without what only strict mode minds."""
+    try:
+        faults = _faults(parameters_of(plain_schema(schema)))
+    except Unreadable as fault:
+        return (fault.finding,)
+    invalid = (Finding(path, message) for level, path, message in faults if level is Level.INVALID)
+    return tuple(islice(invalid, MOST_FINDINGS))
 
 
 def _summary(faults: Iterator[_Fault]) -> Health:

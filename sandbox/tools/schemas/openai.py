@@ -78,10 +78,9 @@ def _loose(parameters: Schema) -> tuple[Schema, tuple[Finding, ...]]:
 
 def _strict(parameters: Schema) -> tuple[Schema, tuple[Finding, ...]]:
     relaxation = Relaxation()
-    for path, node in walk(parameters, ROOT):
-        if node.get("additionalProperties") is True and properties_of(node):
-            relaxation.lose(path, "members that are not listed cannot be given")
-    spelled = relaxation.tuples_as_arrays(_with_any_of(parameters, ROOT, relaxation), ROOT)
+    relaxation.lose_unlisted(parameters)
+    unions = relaxation.one_of_as_any_of(_read(parameters, ROOT), ROOT)
+    spelled = relaxation.tuples_as_arrays(unions, ROOT)
     strict = _plain_references(strict_parameters(relaxation.moved(spelled, _untaken, ROOT)), ROOT)
     beyond = tuple(_beyond_limits(strict))
     if beyond:
@@ -89,17 +88,9 @@ def _strict(parameters: Schema) -> tuple[Schema, tuple[Finding, ...]]:
     return strict, tuple(relaxation.losses)
 
 
-def _with_any_of(node: Schema, path: str, relaxation: Relaxation) -> Schema:
-    """Strict mode knows one kind of union."""
-
-    def change(child: Schema, place: str) -> Schema:
-        return _with_any_of(child, place, relaxation)
-
-    copied = {keyword: value for keyword, value in with_children(node, change, path).items() if keyword not in _UNREAD}
-    if "oneOf" in copied and "anyOf" not in copied:
-        copied["anyOf"] = copied.pop("oneOf")
-        relaxation.lose(path, "that exactly one member of `oneOf` fits is not said")
-    return copied
+def _read(node: Schema, path: str) -> Schema:
+    """The node without remarks that are for others than a model."""
+    return {keyword: value for keyword, value in with_children(node, _read, path).items() if keyword not in _UNREAD}
 
 
 def _untaken(node: Schema, path: str) -> Iterable[str]:

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 from sandbox.tools.excerpt import excerpt
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import Finding
-from sandbox.tools.schemas.nodes import Schema, with_children
+from sandbox.tools.schemas.findings import ROOT, Finding
+from sandbox.tools.schemas.nodes import Schema, properties_of, walk, with_children
 
 Untaken: TypeAlias = Callable[[Schema, str], Iterable[str]]
 """The keywords of a node, found at a path, that the provider does not take."""
@@ -40,6 +40,20 @@ class Relaxation:
     def lose(self, path: str, message: str) -> None:
         """Note what cannot be said at a place."""
         self.losses.append(Finding(path, message))
+
+    def lose_unlisted(self, parameters: Schema) -> None:
+        """Note the objects that take more than they list, and are going to be closed."""
+        for path, node in walk(parameters, ROOT):
+            if node.get("additionalProperties") is True and properties_of(node):
+                self.lose(path, "members that are not listed cannot be given")
+
+    def one_of_as_any_of(self, node: Schema, path: str) -> Schema:
+        """A copy that knows one kind of union."""
+        copied = with_children(node, self.one_of_as_any_of, path)
+        if "oneOf" in copied and "anyOf" not in copied:
+            copied["anyOf"] = copied.pop("oneOf")
+            self.lose(path, "that exactly one member of `oneOf` fits is not said")
+        return copied
 
     def tuples_as_arrays(self, node: Schema, path: str) -> Schema:
         """A copy in which arrays that say what each position holds say what any of them holds."""

@@ -1,9 +1,10 @@
 """Documents against a JSON schema of draft 2020-12, also one written by a stranger.
 
 Three things a stranger's schema could do are kept from it. It cannot make this process read a file or an address:
-references lead to the schema's own parts or the schema is refused. It cannot hang it with a pattern: the regular
-expressions count how often they step back. And it cannot ask for comparisons without end through unions of references:
-they are counted before they are made. A document that would take too many does not fit, and says so.
+references lead to the schema's own parts or the schema is refused. It cannot hang it with patterns: the regular
+expressions count how often they step back, and there is a bound on their number and size. And it cannot ask for
+comparisons without end through unions of references: they are counted before they are made. A document that would
+take too many does not fit, and says so.
 
 `format` is a remark about a value, as in the standard, and is not checked.
 """
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from sandbox.errors import SchemaRefused
 from sandbox.tools.excerpt import excerpt
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
-from sandbox.tools.schemas.effort import TooMuchEffort, has_references, spend_at_most
+from sandbox.tools.schemas.effort import TooMuchEffort, can_be_costly, spend_at_most
 from sandbox.tools.schemas.findings import MOST_FINDINGS, ROOT, Finding, path_of
 from sandbox.tools.schemas.given import Unreadable, plain_schema
 from sandbox.tools.schemas.nodes import Schema, walk
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 _MOST_COMPARISONS: Final = 2_000_000
 _MOST_EXPLAINED: Final = 50_000
+_MOST_PATTERNS: Final = 1_000
 _BACKTRACK_LIMIT: Final = 100_000
-_PATTERN_BYTES: Final = 1024 * 1024
+_PATTERN_BYTES: Final = 256 * 1024
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _TOO_LARGE: Final = Finding(ROOT, "is too large to compare with this schema")
 _UNEXPLAINED: Final = Finding(ROOT, "does not fit the schema, and is too large to say where")
@@ -40,7 +42,7 @@ class SchemaValidator:
 
     schema: Schema
     _compiled: Draft202012Validator
-    _multiplies: bool
+    _is_costly: bool
 
     def is_valid(self, document: object) -> bool:
         """Whether the document fits."""
@@ -63,7 +65,7 @@ class SchemaValidator:
         return self._explained(plain) if self._affords(_MOST_EXPLAINED, plain) else (_UNEXPLAINED,)
 
     def _is_affordable(self, document: JSON) -> bool:
-        return not self._multiplies or self._affords(_MOST_COMPARISONS, document)
+        return not self._is_costly or self._affords(_MOST_COMPARISONS, document)
 
     def _affords(self, comparisons: int, document: JSON) -> bool:
         try:
@@ -87,20 +89,25 @@ def validator(schema: object) -> SchemaValidator:
         plain = plain_schema(schema)
     except Unreadable as fault:
         raise _refusal(fault.finding) from None
-    outside = references_outside(plain)
+    _refuse_strange(plain)
+    return SchemaValidator(plain, _compiled(plain), can_be_costly(plain))
+
+
+def _refuse_strange(schema: Schema) -> None:
+    """Refuse what leaves the schema, which nothing ever follows, and more patterns than anybody needs."""
+    patterns = 0
+    outside: list[Finding] = []
+    for path, node in walk(schema, ROOT):
+        named = node.get("patternProperties")
+        patterns += ("pattern" in node) + (len(named) if isinstance(named, dict) else 0)
+        leaving = (keyword for keyword in _REFERENCES if keyword in node and not is_local(node[keyword]))
+        outside += (
+            Finding(path, f"`{keyword}` leads out of the schema, and nothing is fetched") for keyword in leaving
+        )
+    if patterns > _MOST_PATTERNS:
+        outside.append(Finding(ROOT, f"has {patterns} patterns and may have {_MOST_PATTERNS}"))
     if outside:
-        raise _refusal(*outside)
-    return SchemaValidator(plain, _compiled(plain), has_references(plain))
-
-
-def references_outside(schema: Schema) -> tuple[Finding, ...]:
-    """The references that leave the schema; none of them is ever followed."""
-    return tuple(
-        Finding(path, f"`{keyword}` leads out of the schema, and nothing is fetched")
-        for path, node in walk(schema, ROOT)
-        for keyword in _REFERENCES
-        if keyword in node and not is_local(node[keyword])
-    )[:MOST_FINDINGS]
+        raise _refusal(*outside[:MOST_FINDINGS])
 
 
 def _compiled(schema: Schema) -> Draft202012Validator:

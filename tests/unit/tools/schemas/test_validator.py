@@ -156,3 +156,20 @@ def test_a_recursive_schema_checks_deep_documents() -> None:
 def test_a_large_document_that_does_not_fit_is_told_so_without_every_place() -> None:
     problems = validator({"items": {"type": "string"}}).problems(list(range(200_000)))
     assert problems == (Finding("root", "does not fit the schema, and is too large to say where"),)
+
+
+def test_a_text_is_compared_with_a_pattern_as_long_as_that_takes_no_time() -> None:
+    checked = validator({"pattern": "(a{100}){20}$"})
+    assert checked.is_valid("a" * 100_000)
+    assert checked.problems("a" * 3_000_000) == (Finding("root", "is too large to compare with this schema"),)
+    assert not validator({"propertyNames": {"pattern": "^b"}}).is_valid({"a": 1})
+    assert not validator({"patternProperties": {"a$": False}}).is_valid({"x" * 3_000_000: 1})
+
+
+def test_patterns_are_few() -> None:
+    def with_patterns(count: int) -> Any:
+        return {"properties": {f"p{number}": {"pattern": f"^{number}"} for number in range(count)}}
+
+    assert validator(with_patterns(1000)).is_valid({"p0": "0"})
+    with pytest.raises(SchemaRefused, match="1001 patterns"):
+        validator(with_patterns(1001))
