@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,13 +27,14 @@ _LONGEST_JSON: Final = 1 << 20
 _LONGEST_SENTENCE: Final = 400
 _NO: Final = (False, 0, "false")
 _CODES: Final = ("error_code", "code")
-_TEXTS: Final = ("message", "error", "detail", "reason", "stderr")
+_TEXTS: Final = ("error", "message", "detail", "reason", "stderr")
+_UNSAID: Final = "the tool says that it failed, and not why"
 _REFUSALS: Final = frozenset(
     {"401", "403", "access_denied", "permission_denied", "denied", "forbidden"}
     | {"unauthorized", "unauthorised", "not_authorized", "not_authorised"}
     | {"insufficient_privileges", "insufficient_permissions"}
 )
-_KIND: Final = r"(?:[\w.]*(?:error|exception)\s*:\s*|error\b[\s:-]*|\[errno \d+\]\s*|http\s+|40[13]\b[\s:,-]*)*"
+_KIND: Final = r"(?:[\w.]*(?:error|exception)\s*:\s*|error\b[\s:-]*|\[errno\s\d+\]\s*|http\s+|40[13]\b[\s:,-]*)*"
 _SUBJECT: Final = r"(?:[\w'@./-]+\s+){0,6}"
 _IS_REFUSED: Final = re.compile(
     rf"""{_KIND}(?:
@@ -120,21 +121,18 @@ def _is_refusal_code(code: object) -> bool:
 def _error_text(document: Mapping[str, Any]) -> str:
     """What it says is wrong: the error, or what says it in its place."""
     error = document.get("error")
-    if isinstance(error, Mapping):
-        return _error_text({"error": None, **error}) or _shortly(error)
-    for each in (error, *(document.get(name) for name in _TEXTS)):
-        if isinstance(each, str) and each.strip():
-            return each.strip()[:_LONGEST_MESSAGE]
-    return _shortly(error) if error else "the tool says that it failed, and not why"
+    inner = _first_text(error, _TEXTS) if isinstance(error, Mapping) else ""
+    found = inner or (_shortly(error) if error and not isinstance(error, str) else _first_text(document, _TEXTS))
+    return found or _UNSAID
 
 
 def _result_text(value: JsonValue) -> str:
-    parts = value if isinstance(value, Mapping) else {}
-    for name in ("stderr", "stdout"):
-        text = parts.get(name)
-        if isinstance(text, str) and text.strip():
-            return text.strip()[:_LONGEST_MESSAGE]
-    return "the tool says that it failed, and not why"
+    return _first_text(value if isinstance(value, Mapping) else {}, ("stderr", "stdout")) or _UNSAID
+
+
+def _first_text(document: Mapping[str, Any], names: Iterable[str]) -> str:
+    texts = (document.get(name) for name in names)
+    return next((text.strip()[:_LONGEST_MESSAGE] for text in texts if isinstance(text, str) and text.strip()), "")
 
 
 def _shortly(value: object) -> str:
