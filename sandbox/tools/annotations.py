@@ -11,7 +11,7 @@ is made of too many is taken as `Any` too.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from sandbox.tools.annotation_syntax import MAX_ANNOTATION_DEPTH, arguments, is_shallow, literal_value, shown, unquoted
@@ -176,7 +176,7 @@ class AnnotationReader:
         if isinstance(node, ast.Constant) and node.value is None:
             return NULL
         if (own := self._own(node.value if isinstance(node, ast.Subscript) else node)) is not None:
-            return self._declared(own[0], own[1], depth=depth)
+            return self._declared(own[0], own[1], node, depth=depth)
         if isinstance(node, ast.Call):
             return self._called(node)
         if not isinstance(node, ast.Subscript):
@@ -252,7 +252,7 @@ class AnnotationReader:
         dotted = dotted_name(node)
         return None if dotted is None else self._scope.own(dotted, within=self._within)
 
-    def _declared(self, name: str, definition: ast.ClassDef | ast.expr, *, depth: int) -> ValueType:
+    def _declared(self, name: str, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> ValueType:
         """A class or an alias of the source."""
         if name in self._known:
             return self._known[name]
@@ -261,7 +261,7 @@ class AnnotationReader:
             return inside(self._open[name])
         cell = self._open[name] = Cell(name)
         found = (
-            self._class(name, definition, depth=depth + 1)
+            self._class(name, definition, used, depth=depth + 1)
             if isinstance(definition, ast.ClassDef)
             else self._alias(definition, depth=depth + 1)
         )
@@ -296,14 +296,13 @@ class AnnotationReader:
         name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
         return record_of([self._field(each, ClassKind.TYPED_DICT, depth=depth) for each in fields], name=str(name))
 
-    def _class(self, name: str, node: ast.ClassDef, *, depth: int) -> ValueType:
+    def _class(self, name: str, node: ast.ClassDef, used: ast.expr, *, depth: int) -> ValueType:
         kind = class_kind(self._scope, node)
         if kind is ClassKind.ENUM:
-            values = enum_values(self._scope, node)
-            return self._enum(node, values)
+            return self._enum(node, used)
         if kind is None or depth > MAX_ANNOTATION_DEPTH:
             return self._unknown(
-                node, name, "it is a class of this source, but no model, dataclass, TypedDict, NamedTuple or Enum"
+                used, name, "it is a class of this source, but no model, dataclass, TypedDict, NamedTuple or Enum"
             )
         outer, self._within = self._within, name
         found = class_fields(self._scope, node, kind)
@@ -314,9 +313,10 @@ class AnnotationReader:
             return record_of(fields, name=node.name, description=docstring)
         return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
 
-    def _enum(self, node: ast.ClassDef, values: Sequence[JSON] | None) -> ValueType:
+    def _enum(self, node: ast.ClassDef, used: ast.expr) -> ValueType:
+        values = enum_values(self._scope, node)
         if not values:
-            return self._unknown(node, node.name, "its members are not written out as strings, numbers or booleans")
+            return self._unknown(used, node.name, "its members are not written out as strings, numbers or booleans")
         return one_of_values(tuple(values))
 
     def _field(self, declared: ClassField, kind: ClassKind, *, depth: int) -> FieldType:

@@ -22,7 +22,7 @@ from sandbox.tools.parsing import parse_module
 from sandbox.tools.problems import Problems, SourceProblem
 from sandbox.tools.reading import source_digest
 from sandbox.tools.recent import Recent
-from sandbox.tools.schemas import Level, health
+from sandbox.tools.schemas.health import invalid_reasons
 from sandbox.tools.script_block import ScriptBlock, read_script_block
 from sandbox.tools.signature import read_signature
 from sandbox.tools.source import Source, open_source
@@ -30,6 +30,7 @@ from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
 
 _FROZEN: Final = ConfigDict(frozen=True, extra="forbid")
 MAX_CALLABLES: Final = 200
+_MOST_REASONS: Final = 10
 _HEAVIEST_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -158,16 +159,14 @@ def _check_call(source: Source, candidate: Candidate) -> None:
 
 
 def _check_health(source: Source, candidate: Candidate, schema: Mapping[str, Any]) -> None:
-    found = health(schema)
-    if found.level is Level.INVALID:
-        for finding in found.reasons[:10]:
-            source.problems.add(
-                "invalid_schema",
-                finding.message,
-                at=candidate.node,
-                path=f"{candidate.entry}: {finding.path}",
-                remedy="mend the schema that the source writes out",
-            )
+    for finding in invalid_reasons(schema)[:_MOST_REASONS]:
+        source.problems.add(
+            "invalid_schema",
+            finding.message,
+            at=candidate.node,
+            path=f"{candidate.entry}: {finding.path}",
+            remedy="mend the schema that the source writes out",
+        )
 
 
 def _report(

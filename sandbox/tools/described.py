@@ -267,7 +267,8 @@ class _Description:
         annotation = None if function is None else function.returns
         if function is None or (annotation is not None and is_constant_none(annotation)):
             return None
-        if self.documentation.description is not None and self.documentation.returns is None:
+        said = self.documentation
+        if said.description is not None and said.returns is None and self.candidate.kind != "execute":
             self._add(
                 "missing_returns",
                 "the docstring does not say what is returned",
