@@ -10,6 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from sandbox.authoring import (
+        BaseTool,
+        OutputType,
+        Tool,
+        ToolResult,
+        method_metadata,
+        openapi_schema,
+        tool,
+        tool_metadata,
+    )
     from sandbox.client import AsyncSandbox, Sandbox
     from sandbox.errors import (
         BackendUnavailable,
@@ -31,11 +41,12 @@ if TYPE_CHECKING:
     )
     from sandbox.outcome import Outcome, Status
     from sandbox.policy import Policy
-    from sandbox.streaming import Finished, Printed
+    from sandbox.streaming import Finished, Printed, Progress
 
 __all__ = [
     "AsyncSandbox",
     "BackendUnavailable",
+    "BaseTool",
     "BoxLost",
     "BuildFailed",
     "CallFailed",
@@ -46,9 +57,11 @@ __all__ = [
     "IndexUnavailable",
     "IsolationUnavailable",
     "Outcome",
+    "OutputType",
     "Policy",
     "PolicyError",
     "Printed",
+    "Progress",
     "ProtocolError",
     "RequirementRefused",
     "ResolutionFailed",
@@ -57,9 +70,28 @@ __all__ = [
     "SourceError",
     "SpecError",
     "Status",
+    "Tool",
+    "ToolResult",
+    "method_metadata",
+    "openapi_schema",
+    "tool",
+    "tool_metadata",
 ]
 
 _HOMES: Final[dict[str, str]] = {
+    **dict.fromkeys(
+        (
+            "BaseTool",
+            "OutputType",
+            "Tool",
+            "ToolResult",
+            "method_metadata",
+            "openapi_schema",
+            "tool",
+            "tool_metadata",
+        ),
+        "sandbox.authoring",
+    ),
     "AsyncSandbox": "sandbox.client",
     "Sandbox": "sandbox.client",
     **dict.fromkeys(
@@ -88,6 +120,7 @@ _HOMES: Final[dict[str, str]] = {
     "Policy": "sandbox.policy",
     "Finished": "sandbox.streaming",
     "Printed": "sandbox.streaming",
+    "Progress": "sandbox.streaming",
 }
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend
@@ -27,8 +27,12 @@ from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.policy import Policy
 from sandbox.pool import PoolStatistics
-from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec
+from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, reading_spec
 from sandbox.streaming import Event, stream_call
+
+if TYPE_CHECKING:
+    from sandbox.tools.check import CheckReport
+    from sandbox.tools.schemas import Export
 
 Result = TypeVar("Result")
 _MOST_SOURCE_FILE: Final = 6 << 20
@@ -76,13 +80,15 @@ class AsyncSandbox:
 
     async def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
         """Run one call. `source` is a tool's text or the path of its file; `fields` are those of `CallSpec`:
-        entry, requirements, policy, limits, env, tenant, filename, call_id, trace_id."""
+        entry, requirements, policy, limits, env, state, agent_id, ctx, client, permitted, tenant, filename, call_id,
+        trace_id."""
         return await self._opened().run(self._spec(source, args, fields))
 
     async def stream(
         self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
     ) -> AsyncGenerator[Event]:
-        """Run one call and give what it prints as it comes; the last event is `Finished` with the outcome."""
+        """Run one call and give what it prints (`Printed`) and, if it is a generator, what it gives (`Progress`) as it
+        comes; the last event is `Finished` with the outcome."""
         async with aclosing(stream_call(self._opened(), self._spec(source, args, fields))) as events:
             async for event in events:
                 yield event
@@ -117,6 +123,24 @@ class AsyncSandbox:
     async def statistics(self) -> PoolStatistics:
         """What boxes there are now, and how calls came by theirs: found warm, opened ahead, or waited for."""
         return await self._opened().statistics()
+
+    async def check(self, source: str | bytes | Path, **fields: Any) -> CheckReport:
+        """Everything that is wrong with a source, everything it can be called as, and what models are told of it.
+        `fields`: entry, filename. Nothing of it is executed, and no box is opened."""
+        from sandbox.tools.check import check_source
+
+        spec = reading_spec({**_text_of(source), **fields})
+        return await asyncio.to_thread(check_source, spec.source, filename=spec.filename, entry=spec.entry)
+
+    async def schema(
+        self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any
+    ) -> Export:
+        """The tool's schema, `{"name", "description", "parameters"}`, or in the shape `format`: openai,
+        openai-responses, anthropic, mcp or json; and what that shape could not say. `fields` are those of `check`."""
+        from sandbox.tools.schema import exported_schema
+
+        report = await self.check(source, **fields)
+        return exported_schema(report, shape=format, strict=strict)
 
     async def close(self) -> None:
         """End every call and close every box."""
@@ -214,6 +238,16 @@ class Sandbox:
     def statistics(self) -> PoolStatistics:
         """What boxes there are now, and how calls came by theirs; see `AsyncSandbox.statistics`."""
         return self._wait(self._inner.statistics())
+
+    def check(self, source: str | bytes | Path, **fields: Any) -> CheckReport:
+        """Everything that is wrong with a source, and what it can be called as; see `AsyncSandbox.check`."""
+        return self._wait(self._inner.check(source, **fields))
+
+    def schema(
+        self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any
+    ) -> Export:
+        """The tool's schema in a shape of your choice; see `AsyncSandbox.schema`."""
+        return self._wait(self._inner.schema(source, format=format, strict=strict, **fields))
 
     def close(self) -> None:
         """End every call, close every box, and end the background thread."""

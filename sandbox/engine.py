@@ -13,7 +13,7 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,12 +26,13 @@ from sandbox.backends import open_backend
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
 from sandbox.calls.image_supply import ImageSupply
+from sandbox.calls.inputs import Inputs, read_inputs
 from sandbox.calls.prepared import Clock, Prepared
 from sandbox.calls.replies import aside_when_large
 from sandbox.calls.request import build_request, lowered_limits
-from sandbox.calls.telling import argument_problems, invalid_outcome, outcome_of, shape_verdict
+from sandbox.calls.telling import invalid_outcome, outcome_of, shape_verdict
 from sandbox.calls.verdict import judge
-from sandbox.calls.watching import OnOutput, Watcher
+from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
@@ -40,7 +41,7 @@ from sandbox.outcome import Outcome, Status
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
-from sandbox.tools import Tool, bind, read_tool
+from sandbox.tools import Tool, read_tool
 
 if TYPE_CHECKING:
     from sandbox.environments.provider import Needs, Provider
@@ -98,18 +99,17 @@ class Engine:
         """The warm boxes."""
         return self._pool
 
-    async def run(self, spec: CallSpec, on_output: OnOutput | None = None) -> Outcome:
+    async def run(self, spec: CallSpec, reader: Reader | None = None) -> Outcome:
         """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on."""
         with self._under_way():
             call = self._read(spec)
-            binding = bind(call.tool, spec.args)
-            problems = argument_problems(binding, call.policy.limits)
-            if problems:
-                return invalid_outcome(call, problems)
+            inputs = read_inputs(call.tool, spec, call.policy.limits)
+            if inputs.problems:
+                return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
             async with self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
-                return await self._run_in_a_box(call, binding.arguments, on_output)
+                return await self._run_in_a_box(call, inputs, reader)
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a box for such calls ready; single-use ones as many as the policy keeps ahead."""
@@ -245,13 +245,18 @@ class Engine:
             self._policies[spec.policy] = load(spec.policy)
         return self._policies[spec.policy]
 
-    async def _run_in_a_box(
-        self, call: Prepared, arguments: Mapping[str, object], on_output: OnOutput | None
-    ) -> Outcome:
-        request = build_request(call.spec, call.tool, arguments, call.policy)
+    async def _run_in_a_box(self, call: Prepared, inputs: Inputs, reader: Reader | None) -> Outcome:
+        request = build_request(
+            call.spec,
+            call.tool,
+            inputs.arguments,
+            call.policy,
+            given=inputs.given,
+            streams=reader is not None and reader.on_item is not None,
+        )
         for _ in range(_ATTEMPTS):
             try:
-                return await self._as_walled_as_can_be(call, partial(self._try, call, request, on_output))
+                return await self._as_walled_as_can_be(call, partial(self._try, call, request, reader))
             except _NeverStarted as error:
                 reason = str(error)
             except ImageGone as error:
@@ -284,12 +289,12 @@ class Engine:
         """Only where this host was found to lack walls and the call's policy accepts that."""
         return self._lacks_walls and call.accepts_plain
 
-    async def _try(self, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
+    async def _try(self, call: Prepared, request: bytes, reader: Reader | None) -> Outcome:
         async with self._lend(call) as loan:
             call.clock.mark("boxed")
             is_clean = False
             try:
-                outcome = await _run_in(loan, call, request, on_output)
+                outcome = await _run_in(loan, call, request, reader)
                 is_clean = outcome.status not in _UNCLEAN
             finally:
                 if not is_clean:
@@ -299,10 +304,10 @@ class Engine:
             return outcome
 
 
-async def _run_in(loan: Loan, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
+async def _run_in(loan: Loan, call: Prepared, request: bytes, reader: Reader | None) -> Outcome:
     if loan.warm.conversation.loss is not None:
         raise _NeverStarted(_last_seen(loan.warm))
-    watcher = Watcher(loan.warm, policy=call.policy, on_output=on_output)
+    watcher = Watcher(loan.warm, policy=call.policy, reader=reader)
     loan.call = watcher.start(
         request,
         limits=lowered_limits(call.policy, call.box_policy),

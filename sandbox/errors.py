@@ -5,7 +5,8 @@ part, or that we were asked for something that cannot be done::
 
     SandboxError
     ├── SpecError                 the call is malformed: fix the call                              exit 2
-    │   └── SourceError           the tool's text cannot be read as a tool (line and column)       exit 2
+    │   ├── SourceError           the tool's text cannot be read as a tool (line and column)       exit 2
+    │   └── SchemaRefused         a JSON schema cannot be used for what was asked of it            exit 2
     ├── PolicyError               a policy is wrong, unknown, or grants less than was asked        exit 2
     ├── EnvironmentUnavailable    what the tool requires cannot be provided                        exit 4
     │   ├── RequirementRefused    a requirement is malformed, or not one the policy allows         exit 4
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from sandbox.outcome import Outcome
+    from sandbox.tools.schemas.findings import Finding
 
 
 class SandboxError(Exception):
@@ -63,6 +65,18 @@ class SourceError(SpecError):
         super().__init__(message, remedy=remedy)
         self.line = line
         self.column = column
+
+
+class SchemaRefused(SpecError):
+    """A JSON schema cannot be taken, or not for this; `reasons` says where and why, each with a path."""
+
+    _SHOWN: ClassVar[int] = 3
+
+    def __init__(self, message: str, *, reasons: tuple[Finding, ...], remedy: str | None = None) -> None:
+        shown = "; ".join(str(reason) for reason in reasons[: self._SHOWN])
+        rest = f"; and {len(reasons) - self._SHOWN} more" if len(reasons) > self._SHOWN else ""
+        super().__init__(f"{message}: {shown}{rest}", remedy=remedy)
+        self.reasons = reasons
 
 
 class PolicyError(SandboxError):

@@ -277,6 +277,10 @@ class Outcome(_Part):
     retryable: bool = False
     warnings: tuple[Text, ...] = ()
     problems: tuple[Problem, ...] = ()
+    detail: Text | None = None
+    """The beginning of what went wrong, where the tool returned and said that something did."""
+    state: _Value = None
+    """The agent's state, where the tool was given it and changed it."""
     artifacts: tuple[Artifact, ...] = ()
     receipt: Receipt | None = None
     environment: EnvironmentUsed | None = None
@@ -304,6 +308,11 @@ class Outcome(_Part):
         if self.ok:
             return self
         raise CallFailed(self._line(), outcome=self)
+
+    @property
+    def error_line(self) -> str | None:
+        """What went wrong, on one bounded line for a model to read; None when nothing did."""
+        return None if self.ok else self._line()
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The document; succeeds whatever the tool returned or printed."""

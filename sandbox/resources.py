@@ -14,6 +14,7 @@ stranger's distribution may have left a folder called `images`.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -37,6 +38,12 @@ def folder(name: FolderName) -> Path:
             "the installation is incomplete, install sandbox-engine again"
         )
     return root / name
+
+
+@cache
+def authoring_kit() -> str:
+    """The text of the module that tools in a box import as `sandbox`."""
+    return (_PACKAGE / "authoring.py").read_text(encoding="utf-8")
 
 
 def _root() -> Path | None:

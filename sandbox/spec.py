@@ -35,6 +35,9 @@ def _variable_text(text: str) -> str:
 _Requirement = str | dict[str, str | list[str]]
 """As PEP 508 writes it, or its parts: name, version, extras, marker."""
 _Name = Annotated[str, Field(min_length=1, max_length=256)]
+_Variables = dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_variable_text)] | None]
+_Given = Annotated[Any, SkipValidation]
+"""Any JSON; what is none is refused with the arguments."""
 
 
 class CallSpec(BaseModel):
@@ -50,9 +53,20 @@ class CallSpec(BaseModel):
     """What is installed for the tool, beside what its source asks for itself."""
     policy: _Name | Policy = "default"
     limits: dict[str, Any] = Field(default_factory=dict)
-    env: dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_variable_text)]] = Field(
-        default_factory=dict, repr=False
-    )
+    env: _Variables = Field(default_factory=dict, repr=False)
+    """Variables of this call. None takes away what stands below."""
+    env_layers: tuple[_Variables, ...] = Field(default=(), repr=False)
+    """What stands below `env`: the variables of the catalog, of the tenant, of the tool. Later ones win."""
+    state: Annotated[dict[str, Any], SkipValidation] | None = None
+    """What a tool that declares `agent_state` gets a copy of; what it makes of it comes back in the outcome."""
+    agent_id: Annotated[str, Field(max_length=1024)] | None = None
+    """What a tool that declares `agent_id` gets."""
+    ctx: _Given = None
+    """What a tool that declares `ctx` gets."""
+    client: _Given = None
+    """What a tool that declares `client` gets."""
+    permitted: bool = False
+    """Whether somebody has permitted what a tool's `needs_permission` asks for."""
     tenant: Annotated[str, Field(max_length=256)] = ""
     call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(
         default_factory=lambda: secrets.token_hex(16)
@@ -71,6 +85,24 @@ class EnvironmentSpec(BaseModel):
     requires_python: _Name | None = None
     policy: _Name | Policy = "default"
     tenant: Annotated[str, Field(max_length=256)] = ""
+
+
+class ReadingSpec(BaseModel):
+    """A source to be read without being run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str | bytes
+    filename: _Name = "tool.py"
+    entry: _Name | None = None
+
+
+def reading_spec(fields: Mapping[str, Any]) -> ReadingSpec:
+    """The spec of these fields; raises `SpecError` that says which of them is wrong."""
+    try:
+        return ReadingSpec.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        raise SpecError("; ".join(_complaints(error))) from None
 
 
 def environment_spec(fields: Mapping[str, Any]) -> EnvironmentSpec:

@@ -2,7 +2,8 @@
 
 The reader sets the pace. What it has not taken is not granted to the runner again, so a tool that prints faster than
 its output is read waits in its own pipe. What came and was not taken yet is kept as one piece per stream, so that a
-tool which prints a character at a time costs no more than what may be under way at once. The two streams are two pipes:
+tool which prints a character at a time costs no more than what may be under way at once. What a generator gives is not
+paced but bounded: there are only so many items, and so many bytes of them. The two streams are two pipes:
 the order between them is that of arrival while the reader keeps up, and each keeps its own order always.
 """
 
@@ -10,12 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from codecs import getincrementaldecoder
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from pydantic_core import from_json
+
+from sandbox.calls.replies import MOST_PARTS, aside_when_large, count_parts
+from sandbox.calls.watching import Reader
 from sandbox.engine import Engine
-from sandbox.outcome import Outcome
+from sandbox.outcome import Json, Outcome
 from sandbox.spec import CallSpec
 from sandbox.wire.frames import Stream
 
@@ -31,36 +37,57 @@ class Printed:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """An item that a tool gave which gives many, a generator; all of them together are the value in the end.
+
+    The first ten thousand come, as far as they are no larger together than a value may be."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The call is over; always the last event."""
 
     outcome: Outcome
 
 
-Event = Printed | Finished
+Event = Printed | Progress | Finished
 
 
 @dataclass(slots=True)
 class _Piece:
     """What came of one stream and was not taken yet."""
 
+    stream: Stream
     grant: Callable[[int], None]
     data: bytearray = field(default_factory=bytearray)
 
 
 class _Untaken:
-    """What waits for the reader, at most one piece per stream."""
+    """What waits for the reader, in the order in which it came: items, of which there are only so many, and between
+    two of them at most one piece per stream."""
 
     def __init__(self) -> None:
-        self._pieces: dict[Stream, _Piece] = {}
+        self._waiting: deque[_Piece | bytes] = deque()
+        self._growing: dict[Stream, _Piece] = {}
         self._changed = asyncio.Event()
         self._is_over = False
 
     def put(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None:
         """Keep what came; the last `grant` knows the pace for all of it."""
-        piece = self._pieces.setdefault(stream, _Piece(grant))
+        piece = self._growing.get(stream)
+        if piece is None:
+            piece = self._growing[stream] = _Piece(stream, grant)
+            self._waiting.append(piece)
         piece.grant = grant
         piece.data += data
+        self._changed.set()
+
+    def put_item(self, item: bytes) -> None:
+        """Keep an item; what is printed after it is taken after it."""
+        self._growing.clear()
+        self._waiting.append(item)
         self._changed.set()
 
     def end(self) -> None:
@@ -68,29 +95,34 @@ class _Untaken:
         self._is_over = True
         self._changed.set()
 
-    async def take(self) -> tuple[Stream, _Piece] | None:
-        """The piece that has waited longest; None after the last."""
-        while not self._pieces and not self._is_over:
+    async def take(self) -> _Piece | bytes | None:
+        """What has waited longest; None after the last."""
+        while not self._waiting and not self._is_over:
             self._changed.clear()
             await self._changed.wait()
-        if not self._pieces:
+        if not self._waiting:
             return None
-        stream = next(iter(self._pieces))
-        return stream, self._pieces.pop(stream)
+        taken = self._waiting.popleft()
+        if isinstance(taken, _Piece) and self._growing.get(taken.stream) is taken:
+            del self._growing[taken.stream]
+        return taken
 
 
 async def stream_call(engine: Engine, spec: CallSpec) -> AsyncGenerator[Event]:
     """The events of one call; leaving the iteration early cancels the call."""
     untaken = _Untaken()
-    call = asyncio.create_task(engine.run(spec, untaken.put))
+    call = asyncio.create_task(engine.run(spec, Reader(untaken.put, untaken.put_item)))
     call.add_done_callback(lambda _: untaken.end())
     decoders = {stream: getincrementaldecoder("utf-8")("replace") for stream in _NAMES}
     try:
         while (taken := await untaken.take()) is not None:
-            stream, piece = taken
-            if text := decoders[stream].decode(piece.data):
-                yield Printed(_NAMES[stream], text)
-            piece.grant(len(piece.data))
+            if isinstance(taken, bytes):
+                if (item := await _item(taken)) is not None:
+                    yield item
+                continue
+            if text := decoders[taken.stream].decode(taken.data):
+                yield Printed(_NAMES[taken.stream], text)
+            taken.grant(len(taken.data))
         outcome = await call
         for stream, decoder in decoders.items():
             if rest := decoder.decode(b"", final=True):
@@ -101,3 +133,17 @@ async def stream_call(engine: Engine, spec: CallSpec) -> AsyncGenerator[Event]:
         await asyncio.wait([call])
         if not call.cancelled():
             call.exception()  # a reader that leaves does not ask how the call ended
+
+
+async def _item(text: bytes) -> Progress | None:
+    """The event of one item; what is no JSON, or too much of it, was forged, and is left out."""
+    return await aside_when_large(lambda: _read_item(text), size=len(text))
+
+
+def _read_item(text: bytes) -> Progress | None:
+    if len(text) > MOST_PARTS and count_parts(text) > MOST_PARTS:
+        return None
+    try:
+        return Progress(from_json(text, allow_inf_nan=False))
+    except ValueError:
+        return None

@@ -1,11 +1,14 @@
 """One call inside its walls: the tool's source as a module, its function, its value.
 
-The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``. The reply, one JSON
-object behind its length, goes out on a descriptor of its own, so that nothing printed can be taken for it. It has a
-`kind`:
+The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``; where the call is not
+that of a plain function with plain values also ``form`` (see dialects.py), ``rebuilds``, ``given``, ``permitted``; and
+``streams`` where items are wanted as they come (see drawing.py). The reply, one JSON object behind its length, goes out
+on a descriptor of its own, so that nothing printed can be taken for it. It has a `kind`:
 
-    value         the function returned: `value`, `warnings`
+    value         the function returned: `value`, `warnings`; `ok` if that says so itself, `state` if it changed
     exception     it raised: `error` with type, message and a traceback of the tool's own frames
+    invalid       the arguments do not fit, as its types or its own `validate_args` say: `problems`
+    denied        it asks for a permission that the call has not: `message`
     exited        it called sys.exit: `code`
     too_large     its value is over the limit: `bytes`
 
@@ -22,7 +25,13 @@ import os
 import sys
 
 import call_pipes as pipes
+import dialects
+import drawing
 import failure
+import injected
+import kit
+import rebuilding
+import results
 import values
 
 TYPE_CHECKING = False
@@ -131,16 +140,52 @@ def _reseed() -> None:
 def _outcome(request: dict[str, Any], descriptor: int) -> dict[str, Any]:
     path = os.path.join(os.getcwd(), request["filename"])
     try:
-        function = getattr(_load(request["source"], path), request["entry"])
-        arguments = request["arguments"]
-        positional = [arguments.pop(name) for name in request["positional"] if name in arguments]
-        return _reply(_finish(function(*positional, **arguments)), request["value_limit"])
+        module = _load(request["source"], path)
+        items = drawing.Items(descriptor, request["value_limit"]) if "streams" in request else None
+        call = _called if "form" in request else _called_plainly
+        return call(module, request, items)
+    except rebuilding.Misfit as misfit:
+        return {"kind": "invalid", "problems": [{"path": steps, "message": told} for steps, told in misfit.problems]}
+    except dialects.Objection as objection:
+        return _objected(objection)
     except SystemExit as stop:
         return _exited(stop)
     except BaseException as error:
         if isinstance(error, OSError) and error.errno == errno.EMFILE:
             os.closerange(_FIRST_OF_TOOL, descriptor)  # the call is over, and to tell of it takes some
-        return failure.describe(error, path, request["source"], max_message=_MAX_MESSAGE, max_traceback=_MAX_TRACEBACK)
+        told = failure.describe(error, path, request["source"], max_message=_MAX_MESSAGE, max_traceback=_MAX_TRACEBACK)
+        return dict(told, warnings=kit.warnings(request["source"]))
+
+
+def _called_plainly(module: ModuleType, request: dict[str, Any], items: drawing.Items | None) -> dict[str, Any]:
+    """A plain function with plain values: what nearly every call is."""
+    arguments = request["arguments"]
+    function = getattr(module, request["entry"])
+    positional = [arguments.pop(name) for name in request["positional"] if name in arguments]
+    return _reply(drawing.finish(function(*positional, **arguments), items), request)
+
+
+def _called(module: ModuleType, request: dict[str, Any], items: drawing.Items | None) -> dict[str, Any]:
+    """Any other: found, its arguments rebuilt, asked whether it minds, given what it is to be given."""
+    form, arguments = request["form"], request["arguments"]
+    function = dialects.target_of(module, form)
+    rebuild = rebuilding.rebuild_mapping if form["takes_mapping"] else rebuilding.rebuild_arguments
+    arguments = rebuild(function, arguments) if request["rebuilds"] else arguments
+    if form["kind"] == "execute":
+        dialects.ask_first(function, arguments, may=request["permitted"], finish=drawing.finish)
+    injection = injected.Injection(function, form["injected"], request["given"])
+    if form["takes_mapping"]:
+        result = function(arguments, **injection.arguments)
+    else:
+        positional = [arguments.pop(name) for name in request["positional"] if name in arguments]
+        result = function(*positional, **arguments, **injection.arguments)
+    return _reply(drawing.finish(result, items), request, injection)
+
+
+def _objected(objection: dialects.Objection) -> dict[str, Any]:
+    if objection.kind == "invalid":
+        return {"kind": "invalid", "problems": [{"path": [], "message": objection.text}]}
+    return {"kind": "denied", "message": objection.text}
 
 
 def _load(source: str, path: str) -> ModuleType:
@@ -168,36 +213,20 @@ def _module_name(path: str) -> str:
     return stem + "_tool" if taken else stem
 
 
-def _finish(result: Any) -> Any:
-    """What a function returned, with what it left to be awaited or drawn out."""
-    kind = type(result)
-    if hasattr(kind, "__await__"):
-        import asyncio
-
-        return asyncio.run(_awaited(result))
-    if hasattr(kind, "__anext__"):
-        import asyncio
-
-        return asyncio.run(_drained(result))
-    if hasattr(kind, "gi_frame"):
-        return list(result)
-    return result
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
-
-
-async def _drained(result: Any) -> list[Any]:
-    return [item async for item in result]
-
-
-def _reply(value: object, limit: int) -> dict[str, Any]:
+def _reply(value: object, request: dict[str, Any], injection: injected.Injection | None = None) -> dict[str, Any]:
     sys.setrecursionlimit(_ENOUGH_FRAMES)  # a tool may have raised it, past what the stack holds
-    text, warnings = values.serialise(value, limit)
-    if len(text) > limit:
-        return {"kind": "too_large", "bytes": len(text)}
-    return {"kind": "value", "text": text, "warnings": warnings}
+    limit: int = request["value_limit"]
+    plain, ok = results.read_result(value)
+    text, warnings = values.serialise(plain, limit)
+    reply: dict[str, Any] = {"kind": "value", "text": text, "warnings": warnings + kit.warnings(request["source"])}
+    if ok is not None:
+        reply["ok"] = ok
+    size = len(text)
+    state, told = injection.changed_state(limit) if injection else (None, [])
+    if state is not None:
+        size += len(state)
+        reply.update(state=state, warnings=warnings + told)
+    return reply if size <= limit else {"kind": "too_large", "bytes": size}
 
 
 def _exited(stop: SystemExit) -> dict[str, Any]:
@@ -222,16 +251,13 @@ def _flush(*streams: Any) -> None:
 
 
 def _send(reply: dict[str, Any], descriptor: int) -> None:
-    """All of it; the pipe may take it in pieces."""
-    data = _encoded(reply)
-    while data:
-        data = data[os.write(descriptor, data) :]
+    drawing.write(descriptor, _encoded(reply))
 
 
 def _encoded(reply: dict[str, Any]) -> bytes:
-    """Length and reply; a value's JSON is put in as it is, not encoded twice."""
-    value = reply.pop("text", None)
+    """Length and reply; what is JSON already is put in as it is, not encoded twice."""
+    written = {name: reply.pop(key) for key, name in (("text", "value"), ("state", "state")) if key in reply}
     data = json.dumps(reply).encode("ascii")
-    if value is not None:
-        data = data[:-1] + b', "value": ' + value.encode("ascii") + b"}"
+    for name, text in written.items():
+        data = b'%s, "%s": %s}' % (data[:-1], name.encode("ascii"), text.encode("ascii"))
     return len(data).to_bytes(_HEAD, "big") + data

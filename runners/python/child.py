@@ -13,6 +13,7 @@ import call_walls
 import frames
 import guard
 import workplace
+from drawing import ITEM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ class Child:
     """One forked child, from the fork to its last byte."""
 
     __slots__ = (
+        "_has_replied",
         "_head",
-        "_replied",
+        "_passed",
         "_requests",
         "_said",
         "ahead",
@@ -76,7 +78,8 @@ class Child:
         self._requests: list[bytes] = []
         self._said = bytearray()
         self._head = b""
-        self._replied = 0
+        self._passed = 0
+        self._has_replied = False
 
     def lead(self, request: int, stdout: int, stderr: int, value: int) -> None:
         """Its pipes end here, not at the engine."""
@@ -105,14 +108,25 @@ class Child:
             return
 
     def completes_reply(self, data: memoryview) -> bool:
-        """Count the reply's bytes as they pass, its length being the first of them; whether these are the last."""
-        was_whole = self._has_whole_reply()
-        self._head += bytes(data[: _HEAD - len(self._head)])
-        self._replied += len(data)
-        return self._has_whole_reply() and not was_whole
-
-    def _has_whole_reply(self) -> bool:
-        return len(self._head) == _HEAD and self._replied >= _HEAD + int.from_bytes(self._head, "big")
+        """Count the bytes of records as they pass, of which the reply is the last, each with its length before it;
+        whether these are the reply's last."""
+        at = 0
+        while at < len(data) and not self._has_replied:
+            head = data[at : at + _HEAD - len(self._head)]
+            self._head += bytes(head)
+            at += len(head)
+            if len(self._head) < _HEAD:
+                break
+            size = int.from_bytes(self._head, "big")
+            part = min(len(data) - at, (size & ~ITEM) - self._passed)
+            at += part
+            self._passed += part
+            if self._passed == size & ~ITEM:
+                self._head, self._passed = b"", 0
+                self._has_replied = not size & ITEM
+                if self._has_replied:
+                    return True
+        return False
 
     def hear(self) -> tuple[list[bytes], bool]:
         """The guard's records that are complete now, and whether it will say no more."""

@@ -11,6 +11,7 @@ import call
 import channel as channels
 import frames
 import installed
+import kit
 import preloading
 import zygote
 from leftovers import remove_groups
@@ -67,6 +68,8 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     call.count_processors()
     if plan.get("installed"):
         installed.enter(*plan["installed"])
+    if plan.get("kit"):
+        kit.offer(plan["kit"])
     _, failed = preloading.preload(plan["preload"])
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]

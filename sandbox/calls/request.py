@@ -10,23 +10,37 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from sandbox.calls.rebuilt import needs_rebuilding
+from sandbox.calls.variables import merged, passed_through
 from sandbox.policy import Policy
 from sandbox.spec import CallSpec
 from sandbox.tools import ParameterKind, Tool
+from sandbox.tools.tool import CallForm
 
 _PROCESS_LIMITS: Final = ("open_files", "file_size")
 _THREAD_HINTS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEFAULTS: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
 _TRUTHS: Final = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 _ASYNC: Final = frozenset({"asyncio"})
+_TYPING: Final = frozenset({"typing"})
+_KIT: Final = frozenset({"sandbox"})
+"""There in every box, whatever is installed."""
 _NEVER_PRELOADED: Final = frozenset(
     {"antigravity", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"}
 )
 
 
-def build_request(spec: CallSpec, tool: Tool, arguments: Mapping[str, object], policy: Policy) -> bytes:
-    """What the call's process is told, as JSON."""
-    request = {
+def build_request(
+    spec: CallSpec,
+    tool: Tool,
+    arguments: Mapping[str, object],
+    policy: Policy,
+    *,
+    given: Mapping[str, object] = MappingProxyType({}),
+    streams: bool = False,
+) -> bytes:
+    """What the call's process is told, as JSON. `streams`: what the tool gives is wanted as it comes."""
+    request: dict[str, object] = {
         "source": tool.text,
         "filename": tool.filename,
         "entry": tool.entry,
@@ -35,7 +49,21 @@ def build_request(spec: CallSpec, tool: Tool, arguments: Mapping[str, object], p
         "environment": _variables(spec, tool, policy),
         "value_limit": policy.limits.value,
     }
+    if streams:
+        request["streams"] = True
+    rebuilds = needs_rebuilding(tool)
+    if rebuilds or tool.call.kind != "function" or tool.call.injected:
+        request.update(form=_form(tool.call), rebuilds=rebuilds, given=dict(given), permitted=spec.permitted)
     return json.dumps(request, separators=(",", ":")).encode("ascii")
+
+
+def _form(call: CallForm) -> dict[str, object]:
+    return {
+        "kind": call.kind,
+        "names": call.names,
+        "injected": call.injected,
+        "takes_mapping": call.takes_mapping,
+    }
 
 
 def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, int]:
@@ -49,13 +77,14 @@ def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, int]:
 
 def preloadable(tool: Tool, *, installed: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """What the tool imports of the standard library and of its environment, to be imported once for all calls."""
-    return _preloadable(tool.imports | _ASYNC if tool.is_async else tool.imports, installed)
+    wanted = tool.imports | _ASYNC if tool.is_async else tool.imports
+    return _preloadable(wanted | _TYPING if needs_rebuilding(tool) else wanted, installed)
 
 
 @lru_cache(maxsize=1024)
 def _preloadable(imports: frozenset[str], installed: frozenset[str]) -> tuple[str, ...]:
     known = (imports & sys.stdlib_module_names) - _NEVER_PRELOADED
-    return tuple(sorted(name for name in known | (imports & installed) if not name.startswith("_")))
+    return tuple(sorted(name for name in known | (imports & (installed | _KIT)) if not name.startswith("_")))
 
 
 def box_environment(policy: Policy, *, prefix: str | None = None) -> Mapping[str, str]:
@@ -77,7 +106,9 @@ def _machine_cpus() -> int:
 
 
 def _variables(spec: CallSpec, tool: Tool, policy: Policy) -> dict[str, str]:
-    """What a call's environment has beside its box's: nothing of the host's, and nothing that would hide the truth."""
+    """What a call's environment has beside its box's: of the host's only what the policy names, and nothing that would
+    hide the truth."""
     fixed = box_environment(policy)
-    asked = {name: text for name, text in spec.env.items() if name in _DEFAULTS or name not in fixed}
+    layers = merged(passed_through(policy), *spec.env_layers, spec.env)
+    asked = {name: text for name, text in layers.items() if name in _DEFAULTS or name not in fixed}
     return {**asked, "SANDBOX_CALL_ID": spec.call_id, "SANDBOX_TOOL": tool.name}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from typing import Final
 
 from sandbox.calls.prepared import Prepared
@@ -12,27 +12,13 @@ from sandbox.calls.watching import Watcher
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, ToolName, Usage
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_value
-from sandbox.policy import Limits
 from sandbox.pool import Loan, WarmBox
-from sandbox.tools import Binding
 from sandbox.wire.messages import Returned
 
 _MOST_RECEIPTS: Final = 64
 
 
-def argument_problems(binding: Binding, limits: Limits) -> list[Problem]:
-    """What is wrong with the arguments, all of it."""
-    found = [
-        Problem(path=each.path, message=each.message, expected=each.expected, got=each.got) for each in binding.problems
-    ]
-    size = 0 if found else len(json.dumps(binding.arguments, separators=(",", ":")))
-    if size > limits.arguments:
-        message = f"the arguments are {size} bytes as JSON; the policy allows {limits.arguments}"
-        found.append(Problem(path="", message=message))
-    return found
-
-
-def invalid_outcome(call: Prepared, problems: list[Problem]) -> Outcome:
+def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
     """The arguments do not fit: nothing ran, and the reasons are made for a model to read."""
     lines = [f"{each.path}: {each.message}" if each.path else each.message for each in problems]
     call.clock.mark("ended")
@@ -63,6 +49,8 @@ def outcome_of(
         status=verdict.status,
         value=verdict.value,
         error=verdict.error,
+        detail=verdict.detail,
+        state=verdict.state,
         stdout=watcher.stdout.shape(STDOUT_TYPE, budget=shown),
         stderr=watcher.stderr.shape(STDERR_TYPE, budget=shown),
         shaped_value=shaped_value,
@@ -70,6 +58,7 @@ def outcome_of(
         limit_name=verdict.limit_name,
         evidence=verdict.evidence,
         warnings=verdict.warnings,
+        problems=verdict.problems,
         receipt=receipt,
         environment=EnvironmentUsed(key=call.environment.key, lock_digest=call.environment.lock_digest),
         tool=ToolName(name=call.tool.name),
@@ -104,7 +93,9 @@ def _must_be_walled(ending: Ending) -> bool:
 
 
 def shape_verdict(verdict: Verdict, shown: int) -> Shaped:
-    return shape_value(verdict.value, budget=shown) if verdict.status is Status.OK else nothing("json_data")
+    """Whatever the tool returned; a failure that it returned is a value as well."""
+    has_value = verdict.status is Status.OK or (verdict.detail is not None and verdict.value is not None)
+    return shape_value(verdict.value, budget=shown) if has_value else nothing("json_data")
 
 
 def _usage(ending: Ending, returned: Returned | None) -> Usage:

@@ -20,19 +20,37 @@ from __future__ import annotations
 import errno
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from pydantic import JsonValue
 
+from sandbox.calls.classification import DETAIL, classify
 from sandbox.calls.replies import MOST_PARTS, Answer, TooManyParts, Unreadable, is_sent, read_answer
-from sandbox.outcome import Failure, Status
+from sandbox.outcome import Failure, Problem, Status
 from sandbox.policy import Limits, format_bytes, format_seconds
 from sandbox.ports import Reading
-from sandbox.wire.messages import Ended, ExceptionReply, ExitedReply, TooLargeReply, ValueReply
+from sandbox.tools.arguments import MAX_PROBLEMS, path_of
+from sandbox.wire.messages import (
+    DeniedReply,
+    Ended,
+    ExceptionReply,
+    ExitedReply,
+    InvalidReply,
+    TooLargeReply,
+    ValueReply,
+)
 
-_EXIT_CODES: Final = {ValueReply: 0, ExceptionReply: 0, TooLargeReply: 0, TooManyParts: 0, ExitedReply: 1}
+_EXIT_CODES: Final = {
+    ValueReply: 0,
+    ExceptionReply: 0,
+    InvalidReply: 0,
+    DeniedReply: 0,
+    TooLargeReply: 0,
+    TooManyParts: 0,
+    ExitedReply: 1,
+}
 """What a runner's child exits with after each reply."""
 _NO_MORE_THREADS: Final = ("RuntimeError", "can't start new thread")
 """How `threading` says that the kernel refused one; it has no errno."""
@@ -76,6 +94,9 @@ class Verdict:
     limit_name: str | None = None
     evidence: dict[str, JsonValue] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    detail: str | None = None
+    state: JsonValue = None
+    problems: tuple[Problem, ...] = ()
 
 
 def judge(ending: Ending) -> Verdict:
@@ -84,8 +105,7 @@ def judge(ending: Ending) -> Verdict:
     for view in (_by_the_engine, _by_the_kernel, _by_its_reply, _by_its_exit):
         verdict = view(ending)
         if verdict is not None:
-            evidence = {**facts, **verdict.evidence}
-            return Verdict(verdict.status, verdict.error, verdict.value, verdict.limit_name, evidence, verdict.warnings)
+            return replace(verdict, evidence={**facts, **verdict.evidence}) if facts else verdict
     raise AssertionError("the last view always has an answer")
 
 
@@ -143,20 +163,50 @@ def _by_its_reply(ending: Ending) -> Verdict | None:
         return _unreadable(ending, reply)
     if ending.ended.exit_code not in (None, _EXIT_CODES[type(reply)]):
         return None
-    if isinstance(reply, ValueReply):
-        return Verdict(Status.OK, value=reply.value, warnings=_warnings(reply))
-    if isinstance(reply, TooLargeReply):
-        limit = ending.limits.value
-        return _limit("value", f"its value is larger than {format_bytes(limit)}", limit, measured=reply.bytes)
-    if isinstance(reply, TooManyParts):
-        message = f"its value has {reply.parts} parts, more than the {MOST_PARTS} that are read"
-        return _limit("value", message, MOST_PARTS, measured=reply.parts)
-    if isinstance(reply, ExitedReply):
-        return _exited(reply.code)
-    return _raised(ending, reply)
+    return _JUDGED[type(reply)](ending, reply)
 
 
-def _warnings(reply: ValueReply) -> tuple[str, ...]:
+def _returned(_: Ending, reply: ValueReply) -> Verdict:
+    said = classify(reply.value, ok=reply.ok)
+    failure = None
+    if said.status is not Status.OK:
+        failure = Failure(type=said.status.value.capitalize(), message=said.message)
+    return Verdict(
+        said.status,
+        failure,
+        value=reply.value,
+        warnings=_warnings(reply),
+        detail=said.detail,
+        state=reply.state,
+    )
+
+
+def _too_large(ending: Ending, reply: TooLargeReply) -> Verdict:
+    limit = ending.limits.value
+    return _limit("value", f"its value is larger than {format_bytes(limit)}", limit, measured=reply.bytes)
+
+
+def _too_many(_: Ending, reply: TooManyParts) -> Verdict:
+    message = f"its value has {reply.parts} parts, more than the {MOST_PARTS} that are read"
+    return _limit("value", message, MOST_PARTS, measured=reply.parts)
+
+
+def _invalid(_: Ending, reply: InvalidReply) -> Verdict:
+    problems = tuple(
+        Problem(path=path_of(each.path), message=each.message[:_LONGEST_WARNING])
+        for each in reply.problems[:MAX_PROBLEMS]
+    )
+    lines = [f"{each.path}: {each.message}" if each.path else each.message for each in problems]
+    failure = Failure(type="InvalidArguments", message="; ".join(lines)[:_LONGEST_MESSAGE])
+    return Verdict(Status.INVALID, failure, problems=problems)
+
+
+def _denied(_: Ending, reply: DeniedReply) -> Verdict:
+    message = reply.message[:_LONGEST_MESSAGE]
+    return Verdict(Status.DENIED, Failure(type="PermissionNeeded", message=message), detail=message[:DETAIL])
+
+
+def _warnings(reply: ValueReply | ExceptionReply) -> tuple[str, ...]:
     return tuple(text[:_LONGEST_WARNING] for text in reply.warnings[:_MOST_WARNINGS])
 
 
@@ -182,9 +232,20 @@ def _raised(ending: Ending, reply: ExceptionReply) -> Verdict:
         name = _processes
     limit_name = name(ending) if name else None
     if limit_name is None:
-        return Verdict(Status.EXCEPTION, failure)
+        return Verdict(Status.EXCEPTION, failure, warnings=_warnings(reply))
     evidence: dict[str, JsonValue] = {"limit": getattr(ending.limits, limit_name), "raised": failure.type}
     return Verdict(Status.LIMIT, failure, limit_name=limit_name, evidence=evidence)
+
+
+_JUDGED: Final[dict[type, Callable[[Ending, Any], Verdict]]] = {
+    ValueReply: _returned,
+    ExceptionReply: _raised,
+    InvalidReply: _invalid,
+    DeniedReply: _denied,
+    TooLargeReply: _too_large,
+    TooManyParts: _too_many,
+    ExitedReply: lambda _, reply: _exited(reply.code),
+}
 
 
 def _disk_or_inodes(ending: Ending) -> str | None:

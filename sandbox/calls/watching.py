@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
@@ -41,6 +41,15 @@ class OnOutput(Protocol):
     def __call__(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who follows a call: what is told of its output, and of what the tool gives before it is done."""
+
+    on_output: OnOutput
+    on_item: Callable[[bytes], None] | None = None
+    """Gets the JSON of each item, which the tool may have forged; there are only so many, and so many bytes of them."""
+
+
 class Pace:
     """How long to wait before taking more, so that a stream stays at its rate."""
 
@@ -57,10 +66,11 @@ class Pace:
 class Watcher:
     """One call under way."""
 
-    def __init__(self, warm: WarmBox, *, policy: Policy, on_output: OnOutput | None) -> None:
+    def __init__(self, warm: WarmBox, *, policy: Policy, reader: Reader | None = None) -> None:
         self._warm = warm
         self._policy = policy
-        self._on_output = on_output
+        self._on_output = None if reader is None else reader.on_output
+        self._on_item = None if reader is None else reader.on_item
         limits, shown = policy.limits, policy.output.shown
         self.stdout = Capture(shown=shown, limit=limits.output)
         self.stderr = Capture(shown=shown, limit=limits.output)
@@ -75,7 +85,9 @@ class Watcher:
     def start(self, request: bytes, *, limits: Mapping[str, int], value_limit: int) -> RunningCall:
         """Send the call; from here on its clocks run."""
         self._begun = time.monotonic()
-        self.call = self._warm.conversation.start(request, limits=limits, value_limit=value_limit, take=self._take)
+        self.call = self._warm.conversation.start(
+            request, limits=limits, value_limit=value_limit, take=self._take, take_item=self._on_item
+        )
         self.call.ended.add_done_callback(self._settle)
         if self.call.slot is not None:
             self.call.slot.read()  # while the tool runs: what is opened for it now is not waited for at the end

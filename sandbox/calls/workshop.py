@@ -19,7 +19,7 @@ from sandbox.backends.base import BoxPlan, Shown
 from sandbox.calls.receipts import read_walls
 from sandbox.calls.request import box_environment, build_request
 from sandbox.calls.verdict import Ending, judge
-from sandbox.calls.watching import Watcher
+from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments.workshop import BUILD, Job, JobEnd
 from sandbox.outcome import Status
 from sandbox.outputs.shaping import STDERR_TYPE
@@ -53,7 +53,7 @@ class BoxWorkshop:
 
 
 async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
-    watcher = Watcher(loan.warm, policy=job.policy, on_output=_Lines(job.on_line) if job.on_line else None)
+    watcher = Watcher(loan.warm, policy=job.policy, reader=Reader(_Lines(job.on_line)) if job.on_line else None)
     loan.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
     ending = await _within_disk(job, asyncio.ensure_future(watcher.watch()))
     if isinstance(ending, str):

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from sandbox.cli.check import check
 from sandbox.cli.doctor import doctor
 from sandbox.cli.env_build import build_environment
 from sandbox.cli.env_bundle import export_environment, import_environment
@@ -22,6 +23,7 @@ from sandbox.cli.policy_explain import explain
 from sandbox.cli.policy_list import list_policies
 from sandbox.cli.policy_show import show_policy
 from sandbox.cli.run import run
+from sandbox.cli.schema import schema
 from sandbox.cli.terminal import show
 
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
@@ -38,6 +40,8 @@ image = typer.Typer(help="Make and keep the images that containers start from.",
 env = typer.Typer(help="Lock, build and keep the environments that tools run in.", no_args_is_help=False)
 
 app.command("run")(run)
+app.command("check")(check)
+app.command("schema")(schema)
 app.command("doctor")(doctor)
 app.add_typer(policy, name="policy")
 policy.command("list")(list_policies)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, Final, NoReturn
 
 from sandbox.errors import SpecError
@@ -17,9 +17,16 @@ LARGEST_ARGUMENTS: Final = 128 << 20
 """Above what any shipped policy takes, so that the policy is what says no."""
 
 
+def refuse_second_reader(documents: Mapping[str, str | None]) -> None:
+    """Standard input can be read once; `documents` are what the options were given."""
+    readers = [option for option, document in documents.items() if document == "-"]
+    if len(readers) > 1:
+        raise SpecError(f"standard input is to be read for {' and '.join(readers)}", remedy="give one of them a file")
+
+
 def read_arguments(document: str | None, pairs: Sequence[str]) -> dict[str, Any]:
     """The arguments of `--args` and `-a` together."""
-    arguments = _object(document) if document is not None else {}
+    arguments = read_object(document, option="--args") or {}
     for name, value in read_pairs(pairs, option="-a").items():
         if name in arguments:
             raise SpecError(f"argument {name[:80]!r} is given by -a and by --args", remedy="give it once")
@@ -50,23 +57,29 @@ def read_limits(timeout: str | None, pairs: Sequence[str]) -> dict[str, str]:
     return {**limits, "wall": timeout}
 
 
-def _object(document: str) -> dict[str, Any]:
-    text, origin = _text(document)
+def read_object(document: str | None, *, option: str) -> dict[str, Any] | None:
+    """The JSON object of an option, if it is given."""
+    return None if document is None else _object(document, option=option)
+
+
+def _object(document: str, *, option: str) -> dict[str, Any]:
+    text, origin = _text(document, option=option)
     try:
         value = json.loads(text, object_pairs_hook=_without_repetition)
     except RecursionError:
         raise SpecError(f"{origin} is nested too deeply") from None
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise SpecError(f"{origin} is not JSON: {error.msg}, {place}", remedy=_EXAMPLE) from None
+        raise SpecError(f"{origin} is not JSON: {error.msg}, {place}", remedy=_example(option)) from None
     except ValueError as error:
         raise SpecError(f"{origin} cannot be read: {str(error)[:200]}") from None
     if not isinstance(value, dict):
-        raise SpecError(f"{origin} must be a JSON object, one member for each argument", remedy=_EXAMPLE)
+        raise SpecError(f"{origin} must be a JSON object, one member for each name", remedy=_example(option))
     return value
 
 
-_EXAMPLE: Final = """write it like --args '{"city": "Oslo"}', @FILE, or - for standard input"""
+def _example(option: str) -> str:
+    return f"""write it like {option} '{{"city": "Oslo"}}', @FILE, or - for standard input"""
 
 
 def _without_repetition(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,36 +91,36 @@ def _without_repetition(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _text(document: str) -> tuple[str, str]:
+def _text(document: str, *, option: str) -> tuple[str, str]:
     """The JSON text, and what to call it."""
     if document == "-":
-        return _standard_input(), "standard input (--args -)"
+        return _standard_input(option), f"standard input ({option} -)"
     if document.startswith("@"):
-        return _file(document[1:]), f"{document[1:] or 'the file of --args'}"
-    return document, "--args"
+        return _file(document[1:], option=option), f"{document[1:] or f'the file of {option}'}"
+    return document, option
 
 
-def _standard_input() -> str:
+def _standard_input(option: str) -> str:
     if sys.stdin is None:
-        raise SpecError("--args - reads standard input, which is closed")
+        raise SpecError(f"{option} - reads standard input, which is closed")
     try:
         return _decoded(sys.stdin.buffer, origin="standard input")
     except OSError as error:
         raise SpecError(f"standard input cannot be read: {error.strerror}") from None
 
 
-def _file(path: str) -> str:
+def _file(path: str, *, option: str) -> str:
     try:
         with open(path, "rb") as file:
             return _decoded(file, origin=path)
     except OSError as error:
-        raise SpecError(f"the file of --args, {path!r}, cannot be read: {error.strerror}") from None
+        raise SpecError(f"the file of {option}, {path!r}, cannot be read: {error.strerror}") from None
     except ValueError:
-        _no_path(path)
+        _no_path(path, option=option)
 
 
-def _no_path(path: str) -> NoReturn:
-    raise SpecError(f"the file of --args, {path!r}, is not a path") from None
+def _no_path(path: str, *, option: str) -> NoReturn:
+    raise SpecError(f"the file of {option}, {path!r}, is not a path") from None
 
 
 def _decoded(file: BinaryIO, *, origin: str) -> str:

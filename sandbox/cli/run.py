@@ -3,8 +3,8 @@
 The call runs on the engine's own thread and this one writes, so that a reader who pauses (a full pipe, Ctrl-S) holds
 back the tool and never the clock that limits it.
 
-With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for what is printed, and
-last the outcome itself, or `{"error": …}`.
+With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for what is printed,
+`{"event": "progress", "value"}` for what a generator gives, and last the outcome itself, or `{"error": …}`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sandbox.cli.terminal import is_terminal, show, show_document, tell
-from sandbox.cli.visible import VisiblePieces
+from sandbox.cli.visible import VisiblePieces, one_line
 
 if TYPE_CHECKING:
     from sandbox.client import Sandbox
-    from sandbox.outcome import Outcome
+    from sandbox.outcome import Json, Outcome
 
 Backend = Annotated[
     str | None,
@@ -74,6 +74,17 @@ def run(  # noqa: PLR0913  (each option is a parameter)
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable for the tool's environment.")
     ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="JSON|@FILE|-", help="What a tool that takes agent_state gets a copy of."),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="ID", help="What a tool that takes agent_id gets.")
+    ] = None,
+    ctx: Annotated[
+        str | None, typer.Option("--ctx", metavar="JSON|@FILE|-", help="What a tool that takes ctx gets.")
+    ] = None,
+    permit: Annotated[bool, typer.Option("--permit", help="Permit what the tool asks permission for.")] = False,
     tenant: Annotated[
         str, typer.Option("--tenant", metavar="NAME", help="For whom; boxes are never shared between tenants.")
     ] = "",
@@ -85,9 +96,10 @@ def run(  # noqa: PLR0913  (each option is a parameter)
 ) -> int:
     """Run a tool in a box, and show what came of it."""
     from sandbox.cli.build_progress import build_progress
-    from sandbox.cli.given import read_arguments, read_limits, read_pairs
+    from sandbox.cli.given import read_arguments, read_limits, read_object, read_pairs, refuse_second_reader
     from sandbox.client import Sandbox
 
+    refuse_second_reader({"--args": args, "--state": state, "--ctx": ctx})
     arguments = read_arguments(args, pairs or [])
     fields = {
         "entry": entry,
@@ -95,6 +107,10 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         "policy": policy,
         "limits": read_limits(timeout, limits or []),
         "env": read_pairs(env or [], option="--env"),
+        "state": read_object(state, option="--state"),
+        "agent_id": agent,
+        "ctx": read_object(ctx, option="--ctx"),
+        "permitted": permit,
         "tenant": tenant,
         "filename": file.name.encode(errors="replace").decode() or "tool.py",
     }
@@ -123,13 +139,15 @@ def _report(outcome: Outcome, *, as_json: bool, is_output_shown: bool) -> None:
 def _streamed(
     box: Sandbox, file: Path, arguments: Mapping[str, Any], fields: Mapping[str, Any], *, as_json: bool
 ) -> Outcome:
-    from sandbox.streaming import Printed
+    from sandbox.streaming import Printed, Progress
 
     writers = _Lines() if as_json else _Screen()
     with closing(box.stream(file, arguments, **fields)) as events:
         for event in events:
             if isinstance(event, Printed):
                 writers.write(event.stream, event.text)
+            elif isinstance(event, Progress):
+                writers.tell(event.value)
             else:
                 writers.end()
                 return event.outcome
@@ -142,12 +160,19 @@ class _Lines:
     def write(self, stream: str, text: str) -> None:
         show_document(json.dumps({"event": "printed", "stream": stream, "text": text}, ensure_ascii=False))
 
+    def tell(self, value: Json) -> None:
+        from sandbox.outcome import portable
+
+        fit = portable(value)
+        show_document(json.dumps({"event": "progress", "value": fit}, ensure_ascii=False))
+
     def end(self) -> None:
         """Nothing is held back."""
 
 
 class _Screen:
-    """What is printed, to the streams it was printed to; at the end, both are at the beginning of a line."""
+    """What is printed, to the streams it was printed to; at the end, both are at the beginning of a line. What a
+    generator gives is shown on stderr: stdout gets all of it as the value."""
 
     def __init__(self) -> None:
         self._pieces = {"stdout": VisiblePieces(), "stderr": VisiblePieces()}
@@ -156,6 +181,13 @@ class _Screen:
 
     def write(self, stream: str, text: str) -> None:
         self._put(stream, self._pieces[stream].feed(text))
+
+    def tell(self, value: Json) -> None:
+        from sandbox.cli.outcome_report import value_json
+
+        line = one_line(value if isinstance(value, str) else value_json(value))
+        start = "" if self._last["stderr"] == "\n" else "\n"
+        self._put("stderr", f"{start}{line}\n")
 
     def end(self) -> None:
         for stream, pieces in self._pieces.items():

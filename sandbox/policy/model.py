@@ -28,6 +28,7 @@ from sandbox.policy.supply import Environments, Supply
 
 MOST_READABLE: Final = 64
 MOST_AHEAD: Final = 16
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -107,6 +108,12 @@ def _plain_name(name: str) -> str:
     return name
 
 
+def _variable_name(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is not the name of an environment variable")
+    return name
+
+
 def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must say who should choose this policy, and for what")
@@ -165,6 +172,14 @@ class Isolation(Section):
     )
 
 
+class Variables(Section):
+    """What of the host's environment variables a tool sees."""
+
+    passed: Annotated[tuple[Annotated[str, AfterValidator(_variable_name)], ...], AfterValidator(sorted_once)] = Field(
+        default=(), max_length=MOST_READABLE, description="names of variables of the host that every call is given"
+    )
+
+
 class Output(Section):
     """How what a tool prints reaches the caller."""
 
@@ -202,6 +217,7 @@ class Policy(Section):
     isolation: Isolation = Isolation()
     environment: Environments = Environments()
     supply: Supply = Supply()
+    variables: Variables = Variables()
     output: Output = Output()
     reuse: Reuse = Reuse()
 

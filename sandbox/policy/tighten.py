@@ -136,6 +136,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "supply.deny": _all_of,
     "supply.indexes": _some_of_in_order,
     "supply.wheelhouse": _some_of,
+    "variables.passed": _some_of,
     "output.shown": _at_most,
     "output.over": _at_least,
     "reuse.mode": _at_least,

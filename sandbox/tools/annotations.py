@@ -1,85 +1,150 @@
 """What an annotation means, found by walking its syntax tree against the tables written out here.
 
-No name is looked up in a module and nothing is evaluated: an annotation is text by a stranger. What the tables do not
-know is taken as `Any`: the value is passed on as it is, and the tool's own code decides in the box.
+No name is looked up in a module and nothing is evaluated: an annotation is text by a stranger. A name means a class or
+an alias of the same source, or what it is imported as. What neither the source nor the tables know is taken as `Any`,
+so that a call can go on and the tool's own code decides in the box; whoever asks is told of it, with the place.
+
+Types that contain themselves are closed by a `Cell`. Types that hold each other many times over multiply, so one that
+is made of too many is taken as `Any` too.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Final
 
+from sandbox.tools.annotation_syntax import MAX_ANNOTATION_DEPTH, arguments, is_shallow, literal_value, shown, unquoted
+from sandbox.tools.class_fields import (
+    ClassField,
+    ClassKind,
+    class_description,
+    class_fields,
+    class_kind,
+    enum_values,
+    extra_of,
+    is_total,
+)
+from sandbox.tools.excerpt import excerpt
+from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, known_name, special_type
+from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.parsing import parse_expression
-from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER
+from sandbox.tools.plain_json import JSON
+from sandbox.tools.scope import Scope
+from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_extra
+from sandbox.tools.tool import Tool
 from sandbox.tools.value_types import (
     ANYTHING,
-    BOOLEAN,
-    INTEGER,
     NULL,
-    NUMBER,
-    TEXT,
+    Cell,
+    FieldType,
     ValueType,
     array_of,
+    constrained,
     fixed_array_of,
+    inside,
     object_of,
     one_of,
     one_of_values,
+    record_of,
 )
 
-MAX_ANNOTATION_DEPTH: Final = 32
+MAX_TYPES: Final = 2000
 
-TYPING_MODULES: Final = frozenset({"typing", "typing_extensions", "collections.abc", "builtins"})
-_MODULE_NAMES: Final = TYPING_MODULES | {"t", "abc"}
-_PLAIN: Final = {
-    "str": TEXT,
-    "int": INTEGER,
-    "float": NUMBER,
-    "bool": BOOLEAN,
-    "None": NULL,
-    "Any": ANYTHING,
-    "object": ANYTHING,
-}
-_ARRAYS: Final = frozenset(
-    {"list", "List", "set", "Set", "frozenset", "FrozenSet", "AbstractSet", "MutableSet"}
-    | {"Sequence", "MutableSequence", "Iterable", "Collection"}
-)
-_TUPLES: Final = frozenset({"tuple", "Tuple"})
-_OBJECTS: Final = frozenset({"dict", "Dict", "Mapping", "MutableMapping"})
-_FORMS: Final = frozenset({"Optional", "Union", "Literal", "Annotated"})
-KNOWN_NAMES: Final = frozenset(_PLAIN) | _ARRAYS | _TUPLES | _OBJECTS | _FORMS
+OnUnknown = Callable[[ast.AST, str, str], None]
+"""Told of a part of an annotation that is not understood: the node, what it is, and why."""
 
 
-def value_type(annotation: str | None, *, redefined: frozenset[str]) -> ValueType:
-    """The type an annotation's text means; `redefined` names mean something else in this source."""
-    node = None if annotation is None else parse_expression(annotation)
-    return ANYTHING if node is None else _Reader(redefined).resolve(node, depth=0)
+def parameter_types(tool: Tool) -> tuple[ValueType, ...]:
+    """The types of a tool's parameters, in their order."""
+    reader = AnnotationReader(tool.scope)
+    nodes = [None if each.annotation is None else parse_expression(each.annotation) for each in tool.parameters]
+    return tuple(ANYTHING if node is None else reader.spoken_type(node)[0] for node in nodes)
 
 
-def admits_none(annotation: ast.expr | None, *, redefined: frozenset[str]) -> bool:
-    """Whether the annotation says that None is a value for this parameter."""
-    if annotation is None:
+def _ignore(node: ast.AST, what: str, why: str) -> None:
+    """Nobody asked."""
+
+
+class AnnotationReader:
+    """Reads the annotations of one source; each class and alias is read once."""
+
+    def __init__(self, scope: Scope, on_unknown: OnUnknown = _ignore) -> None:
+        self._scope = scope
+        self._on_unknown = on_unknown
+        self._known: dict[str, ValueType] = {}
+        self._open: dict[str, Cell] = {}
+        self._within = ""
+        self.cells: dict[str, Cell] = {}
+        """The types that contain themselves."""
+
+    def spoken_type(self, node: ast.expr) -> tuple[ValueType, Spoken]:
+        """The type of a parameter or a member, and what its annotation says beside."""
+        spoken = Spoken()
+        found = self._resolve(node, depth=0, spoken=spoken)
+        return found, spoken
+
+    def with_constraints(self, base: ValueType, spoken: Spoken, node: ast.AST) -> ValueType:
+        """The type with the constraints that were said of it."""
+        for fault in spoken.faults:
+            self._on_unknown(fault, "a constraint", "it is not a literal")
+        if not spoken.constraints:
+            return base
+        try:
+            return constrained(base, spoken.constraints)
+        except ValueError as error:
+            self._on_unknown(node, f"the constraints {', '.join(spoken.constraints)}", f"pydantic says: {error}")
+            return base
+
+    def admits_none(self, annotation: ast.expr | None) -> bool:
+        """Whether None is one of the values that an annotation, or what it is an alias of, names."""
+        waiting = [] if annotation is None else [annotation]
+        seen: set[str] = set()
+        while waiting:
+            node = waiting.pop()
+            if self._is_none(node):
+                return True
+            for part in [] if len(seen) > MAX_TYPES else self._parts(node):
+                name = dotted_name(part) or ""
+                if not name or name not in seen:
+                    seen.add(name)
+                    waiting.append(part)
         return False
-    reader = _Reader(redefined)
-    return any(reader.is_none(member) for member in reader.union_members(annotation))
 
+    def _parts(self, node: ast.expr) -> list[ast.expr]:
+        """What an annotation is a union of, or stands for."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            bare = unquoted(node)
+            return [] if bare is None else [bare]
+        own = self._own(node)
+        if own is not None and isinstance(own[1], ast.expr):
+            return [own[1]]
+        if isinstance(node, ast.Subscript) and self._name(node.value) == "Annotated":
+            return arguments(node)[:1]
+        return self._union_parts(node) or []
 
-class _Reader:
-    """Walks annotations of one source."""
+    def _is_none(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Constant):
+            return node.value is None
+        if self._name(node) in ("None", "NoneType"):
+            return True
+        literal = isinstance(node, ast.Subscript) and self._name(node.value) == "Literal"
+        return literal and any(isinstance(each, ast.Constant) and each.value is None for each in arguments(node))
 
-    def __init__(self, redefined: frozenset[str]) -> None:
-        self._redefined = redefined
-
-    def resolve(self, node: ast.expr, *, depth: int) -> ValueType:
-        if depth > MAX_ANNOTATION_DEPTH:
-            return ANYTHING
-        members = list({ast.dump(each): each for each in self._shallow(self.union_members(node))}.values())
-        if not members:
-            return ANYTHING
+    def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
+        if depth > MAX_ANNOTATION_DEPTH or not is_shallow(node):
+            return self._unknown(node, "an annotation", "it is nested too deeply")
+        members = self._union_members(node)
         if len(members) == 1:
-            return self._resolve_one(members[0], depth=depth)
-        return one_of([self._resolve_one(member, depth=depth) for member in members])
+            return self._bounded(node, self._resolve_one(members[0], depth=depth, spoken=spoken))
+        distinct = list({ast.dump(each): each for each in members}.values())
+        resolved = [self._resolve_one(member, depth=depth) for member in distinct]
+        return self._bounded(node, resolved[0] if len(resolved) == 1 else one_of(resolved))
 
-    def union_members(self, node: ast.expr) -> list[ast.expr]:
+    def _bounded(self, node: ast.AST, found: ValueType) -> ValueType:
+        return found if found.size <= MAX_TYPES else self._unknown(node, "an annotation", "it holds too many types")
+
+    def _union_members(self, node: ast.expr) -> list[ast.expr]:
         """What a union is made of, in order; any other annotation is its own only member."""
         members: list[ast.expr] = []
         waiting = [node]
@@ -88,112 +153,208 @@ class _Reader:
             node = waiting.pop()
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and quoted_left > 0:
                 quoted_left -= 1
-                unquoted = parse_expression(node.value)
-                waiting += [] if unquoted is None else [unquoted]
-                members += [node] if unquoted is None else []
+                bare = unquoted(node)
+                waiting += [] if bare is None else [bare]
+                members += [node] if bare is None else []
             elif (inner := self._union_parts(node)) is not None:
                 waiting += reversed(inner)
             else:
                 members.append(node)
-        return members
-
-    def is_none(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.Constant):
-            return node.value is None
-        literal = isinstance(node, ast.Subscript) and self._name(node.value) == "Literal"
-        return literal and any(isinstance(each, ast.Constant) and each.value is None for each in _arguments(node))
+        return members or [node]
 
     def _union_parts(self, node: ast.expr) -> list[ast.expr] | None:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             return [node.left, node.right]
         name = self._name(node.value) if isinstance(node, ast.Subscript) else None
         if name == "Union":
-            return _arguments(node)
+            return arguments(node)
         if name == "Optional":
-            return [*_arguments(node), ast.Constant(value=None)]
-        return _arguments(node)[:1] if name == "Annotated" else None
+            return [*arguments(node), ast.copy_location(ast.Constant(value=None), node)]
+        return None
 
-    def _resolve_one(self, node: ast.expr, *, depth: int) -> ValueType:
-        if self.is_none(node) and isinstance(node, ast.Constant):
+    def _resolve_one(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
+        if isinstance(node, ast.Constant) and node.value is None:
             return NULL
+        if (own := self._own(node.value if isinstance(node, ast.Subscript) else node)) is not None:
+            return self._declared(own[0], own[1], node, depth=depth)
+        if isinstance(node, ast.Call):
+            return self._called(node)
         if not isinstance(node, ast.Subscript):
-            return self._bare(self._name(node))
-        return self._generic(self._name(node.value), _arguments(node), depth=depth + 1)
+            return self._bare(node)
+        return self._generic(node, self._name(node.value), arguments(node), depth=depth + 1, spoken=spoken)
 
-    def _bare(self, name: str | None) -> ValueType:
-        if name in _ARRAYS or name in _TUPLES:
-            return array_of(ANYTHING)
-        if name in _OBJECTS:
-            return object_of(ANYTHING)
-        return _PLAIN.get(name or "", ANYTHING)
+    def _bare(self, node: ast.expr) -> ValueType:
+        name = self._name(node)
+        if name in ARRAYS or name in TUPLES:
+            return array_of(ANYTHING, is_unique=name in SETS, shows_text=True)
+        if name in MAPPINGS:
+            return object_of(ANYTHING, shows_members=False)
+        if name in PLAIN:
+            return PLAIN[name]
+        dotted = dotted_name(node)
+        special = None if dotted is None else special_type(self._scope.full_name(dotted))
+        return special or self._unknown(node, shown(node), self._reason(dotted))
 
-    def _generic(self, name: str | None, arguments: list[ast.expr], *, depth: int) -> ValueType:
-        if name in _ARRAYS and len(arguments) == 1:
-            return array_of(self.resolve(arguments[0], depth=depth))
-        if name in _OBJECTS and len(arguments) == 2:
-            return object_of(self.resolve(arguments[1], depth=depth))
-        if name in _TUPLES:
+    def _generic(
+        self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None
+    ) -> ValueType:
+        if name in ARRAYS and len(arguments) == 1:
+            return array_of(self._resolve(arguments[0], depth=depth), is_unique=name in SETS)
+        if name in MAPPINGS and len(arguments) == 2:
+            return object_of(self._resolve(arguments[1], depth=depth))
+        if name in TUPLES:
             return self._tuple(arguments, depth=depth)
-        return _literal(arguments) if name == "Literal" else ANYTHING
+        if name == "Annotated" and arguments:
+            return self._annotated(node, arguments, depth=depth, spoken=spoken)
+        if name in FORMS and name not in ("Annotated", "Literal", "Union", "Optional") and len(arguments) == 1:
+            return self._resolve(arguments[0], depth=depth, spoken=spoken)
+        if name == "Literal":
+            return self._literal(node, arguments)
+        return self._unknown(node, shown(node), self._reason(dotted_name(getattr(node, "value", node))))
+
+    def _annotated(self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None) -> ValueType:
+        """The first argument with what the others say; a description goes to whoever has a place for one."""
+        inner = self._resolve(arguments[0], depth=depth, spoken=spoken)
+        said = Spoken()
+        for extra in arguments[1:]:
+            said.add(spoken_extra(extra, self._scope))
+        if spoken is not None:
+            spoken.add(said)
+        elif said.description:
+            said.constraints["description"] = said.description
+        return self.with_constraints(inner, said, node)
 
     def _tuple(self, arguments: list[ast.expr], *, depth: int) -> ValueType:
         last = arguments[-1] if arguments else None
         if len(arguments) == 2 and isinstance(last, ast.Constant) and last.value is Ellipsis:
-            return array_of(self.resolve(arguments[0], depth=depth))
-        return fixed_array_of([self.resolve(each, depth=depth) for each in arguments])
+            return array_of(self._resolve(arguments[0], depth=depth))
+        return fixed_array_of([self._resolve(each, depth=depth) for each in arguments])
+
+    def _literal(self, node: ast.expr, arguments: list[ast.expr]) -> ValueType:
+        values: list[JSON] = []
+        for argument in arguments:
+            constant = self._scope.constant(dotted_name(argument) or "")
+            value = literal_value(argument if constant is None else constant)
+            if isinstance(value, list):
+                return self._unknown(argument, shown(node), "its members are strings, integers, booleans or None")
+            values.append(value)
+        return one_of_values(tuple(values)) if values else self._unknown(node, "Literal", "it has no members")
+
+    def _called(self, node: ast.Call) -> ValueType:
+        """`conint(ge=1)` and its like."""
+        base = special_type(f"pydantic.{last_name(node.func)}")
+        if base is None:
+            return self._unknown(node, shown(node), "it would have to be executed")
+        said = spoken_extra(ast.Call(func=ast.Name("Field", ast.Load()), args=[], keywords=node.keywords), self._scope)
+        return self.with_constraints(base, said, node)
+
+    def _own(self, node: ast.expr) -> tuple[str, ast.ClassDef | ast.expr] | None:
+        dotted = dotted_name(node)
+        return None if dotted is None else self._scope.own(dotted, within=self._within)
+
+    def _declared(self, name: str, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> ValueType:
+        """A class or an alias of the source."""
+        if name in self._known:
+            return self._known[name]
+        if name in self._open:
+            self.cells[name] = self._open[name]
+            return inside(self._open[name])
+        cell = self._open[name] = Cell(name)
+        found = (
+            self._class(name, definition, used, depth=depth + 1)
+            if isinstance(definition, ast.ClassDef)
+            else self._alias(definition, depth=depth + 1)
+        )
+        del self._open[name]
+        cell.type = found
+        self._known[name] = inside(cell) if name in self.cells else found
+        return self._known[name]
+
+    def _alias(self, value: ast.expr, *, depth: int) -> ValueType:
+        """`Ids = list[int]`; of the calls, those that make types."""
+        made = last_name(value.func) if isinstance(value, ast.Call) else None
+        if not isinstance(value, ast.Call):
+            return self._resolve(value, depth=depth)
+        if made in ("TypeVar", "ParamSpec"):
+            return ANYTHING
+        if made == "NewType" and len(value.args) == 2:
+            return self._resolve(value.args[1], depth=depth)
+        if made == "TypeAliasType" and len(value.args) == 2:
+            return self._resolve(value.args[1], depth=depth)
+        if made == "TypedDict" and len(value.args) == 2 and isinstance(value.args[1], ast.Dict):
+            return self._functional(value, value.args[1], depth=depth)
+        return self._called(value)
+
+    def _functional(self, call: ast.Call, members: ast.Dict, *, depth: int) -> ValueType:
+        """`TypedDict("Name", {"key": type})`."""
+        total = is_total(call.keywords)
+        fields = [
+            ClassField(key.value, value, is_required_by_form=total)
+            for key, value in zip(members.keys, members.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        ]
+        name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
+        return record_of([self._field(each, ClassKind.TYPED_DICT, depth=depth) for each in fields], name=str(name))
+
+    def _class(self, name: str, node: ast.ClassDef, used: ast.expr, *, depth: int) -> ValueType:
+        kind = class_kind(self._scope, node)
+        if kind is ClassKind.ENUM:
+            return self._enum(node, used)
+        if kind is None or depth > MAX_ANNOTATION_DEPTH:
+            return self._unknown(
+                used, name, "it is a class of this source, but no model, dataclass, TypedDict, NamedTuple or Enum"
+            )
+        outer, self._within = self._within, name
+        found = class_fields(self._scope, node, kind)
+        fields = [self._field(each, kind, depth=depth) for each in found if not each.spoken.is_left_out]
+        self._within = outer
+        docstring = class_description(node)
+        if kind is ClassKind.NAMED_TUPLE:
+            return record_of(fields, name=node.name, description=docstring)
+        return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
+
+    def _enum(self, node: ast.ClassDef, used: ast.expr) -> ValueType:
+        values = enum_values(self._scope, node)
+        if not values:
+            return self._unknown(used, node.name, "its members are not written out as strings, numbers or booleans")
+        return one_of_values(tuple(values))
+
+    def _field(self, declared: ClassField, kind: ClassKind, *, depth: int) -> FieldType:
+        said = Spoken()
+        found = self._resolve(declared.annotation, depth=depth, spoken=said)
+        said.add(declared.spoken)
+        if declared.spoken.constraints:
+            found = self.with_constraints(found, declared.spoken, declared.annotation)
+        is_optional = self.admits_none(declared.annotation)
+        by_form = kind is ClassKind.TYPED_DICT
+        required = declared.is_required_by_form if by_form else not said.has_default and not is_optional
+        return FieldType(
+            name=said.alias or declared.name,
+            type=found,
+            is_required=required,
+            is_optional=is_optional,
+            default=None if said.default is ABSENT else said.default,
+            description=said.description or declared.description,
+        )
 
     def _name(self, node: ast.expr) -> str | None:
         """The well-known name this node stands for: `List`, `typing.List`."""
-        dotted = _dotted(node)
+        dotted = dotted_name(node)
         if dotted is None:
             return None
-        module, _, name = dotted.rpartition(".")
-        if module and module not in _MODULE_NAMES:
-            return None
-        return name if name in KNOWN_NAMES and (module or name not in self._redefined) else None
+        full = self._scope.full_name(dotted)
+        return None if full is None else known_name(full, is_imported=dotted.partition(".")[0] in self._scope.imports)
 
-    def _shallow(self, members: list[ast.expr]) -> list[ast.expr]:
-        """The members, or nothing when one is too deep to walk."""
-        return members if all(_is_shallow(member) for member in members) else []
-
-
-def _literal(arguments: list[ast.expr]) -> ValueType:
-    values = [_literal_value(argument) for argument in arguments]
-    if not values or any(isinstance(value, list) for value in values):
+    def _unknown(self, node: ast.AST, what: str, why: str) -> ValueType:
+        self._on_unknown(node, what, why)
         return ANYTHING
-    return one_of_values(tuple(values))
 
-
-def _literal_value(node: ast.expr) -> JSON:
-    """The value of one member of a Literal; an empty list when it is not a JSON scalar."""
-    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-    constant = node.operand if isinstance(node, ast.UnaryOp) and negative else node
-    value = constant.value if isinstance(constant, ast.Constant) else ...
-    if isinstance(value, int) and not isinstance(value, bool):
-        signed = -value if negative else value
-        return signed if MIN_INTEGER <= signed <= MAX_INTEGER else []
-    return value if not negative and (value is None or isinstance(value, bool | str)) else []
-
-
-def _arguments(node: ast.expr) -> list[ast.expr]:
-    """What stands between the brackets of a subscript."""
-    if not isinstance(node, ast.Subscript):
-        return []
-    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
-def _dotted(node: ast.expr) -> str | None:
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute) and len(parts) < 3:
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
-
-
-def _is_shallow(node: ast.expr) -> bool:
-    level: list[ast.AST] = [node]
-    for _ in range(MAX_ANNOTATION_DEPTH * 4):
-        if not level:
-            return True
-        level = [child for each in level for child in ast.iter_child_nodes(each)]
-    return not level
+    def _reason(self, dotted: str | None) -> str:
+        if dotted is None:
+            return "it is no type"
+        first = dotted.partition(".")[0]
+        if first in self._scope.imports:
+            return f"it is imported from {excerpt(self._scope.imports[first].rpartition('.')[0] or first, 64)}"
+        if first in self._scope.definitions:
+            return "it is no class or alias of this source"
+        return "it is no type that JSON has, and the source does not define it"

@@ -12,15 +12,20 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic import BaseModel, Field, PydanticUserError, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-from sandbox.tools.annotations import value_type
+from sandbox.errors import SchemaRefused
+from sandbox.tools.annotations import parameter_types
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list, printable
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.recent import Recent
+from sandbox.tools.schema_types import schema_type
+from sandbox.tools.schemas.filled_nulls import without_filled_nulls
+from sandbox.tools.schemas.findings import ROOT
+from sandbox.tools.schemas.validator import SchemaValidator, validator
 from sandbox.tools.tool import Tool
-from sandbox.tools.value_types import STRICT, Attempt, TooMuchWork, Work
+from sandbox.tools.value_types import STRICT, Attempt, TooMuchWork, ValueType, Work
 
 MAX_PROBLEMS: Final = 100
 _SHOWN: Final = 80
@@ -55,6 +60,10 @@ class _Model:
     """What each parameter takes, in words."""
     left_out: dict[str, JSON]
     """What the parameters get that are neither required nor have a default of their own."""
+    optional: frozenset[str]
+    """Those for which null means what leaving them out means."""
+    whole: SchemaValidator | None = None
+    """What else the source says of them, where it has written out a schema."""
 
 
 _TOO_MUCH: Final = Problem(
@@ -67,13 +76,18 @@ _models: Recent[tuple[str, str], _Model] = Recent(most=256, heaviest=4096)
 
 
 def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
-    """Check and convert arguments by the types the tool declares."""
+    """Check and convert arguments by the types the tool declares. A null for what may be left out is left out: that is
+    how a model fills in what strict schemas ask of it."""
     model = _model_of(tool)
-    plain, faulty = _plain_arguments(args)
+    plain, faulty = plain_arguments(args)
+    if any(_holds_null(value) for value in plain.values()):
+        plain = _without_nulls(plain, tool, model)
     known = {name: value for name, value in plain.items() if name in model.expected}
     unknown = () if len(known) == len(plain) or tool.accepts_extra else plain.keys() - known.keys()
     checked, wrong = _validate(model, known, faulty=faulty)
     problems = [*faulty.values(), *_unknown_problems(unknown, plain, model), *wrong]
+    if not problems and model.whole is not None:
+        problems = _schema_problems({**plain, **checked}, model.whole)
     if problems:
         return Binding({}, tuple(problems[:MAX_PROBLEMS]))
     return Binding({**model.left_out, **plain, **checked})
@@ -90,7 +104,7 @@ def _model_of(tool: Tool) -> _Model:
 
 def _build_model(tool: Tool) -> _Model:
     names = {f"parameter_{number}": parameter.name for number, parameter in enumerate(tool.parameters)}
-    types = [value_type(parameter.annotation, redefined=tool.redefined) for parameter in tool.parameters]
+    types = _types(tool)
     fields: dict[str, Any] = {
         field: (found.type, Field(alias=parameter.name) if parameter.required else Field(None, alias=parameter.name))
         for field, parameter, found in zip(names, tool.parameters, types, strict=True)
@@ -100,10 +114,63 @@ def _build_model(tool: Tool) -> _Model:
         names=names,
         expected={parameter.name: found.expected for parameter, found in zip(tool.parameters, types, strict=True)},
         left_out={each.name: None for each in tool.parameters if not each.required and not each.has_default},
+        optional=frozenset(each.name for each in tool.parameters if not each.required),
+        whole=_validator(tool),
     )
 
 
-def _plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[object, Problem]]:
+def _holds_null(value: JSON) -> bool:
+    """Whether null is in it anywhere; a scalar is looked at only once."""
+    if isinstance(value, dict):
+        return any(_holds_null(member) for member in value.values())
+    if isinstance(value, list):
+        return any(_holds_null(item) for item in value)
+    return value is None
+
+
+def _without_nulls(plain: Mapping[str, JSON], tool: Tool, model: _Model) -> dict[str, JSON]:
+    """Without those that stand for what may be left out, at every depth."""
+    given = {name: value for name, value in plain.items() if value is not None or name not in model.optional}
+    if not any(value is not None and _holds_null(value) for value in given.values()):
+        return given
+    from sandbox.tools.check import check_source
+
+    try:
+        chosen = check_source(tool.text, filename=tool.filename, entry=tool.entry).chosen()
+    except PydanticUserError:  # a type that has no schema
+        chosen = None
+    return given if chosen is None else without_filled_nulls(given, chosen.schema_)
+
+
+def _types(tool: Tool) -> list[ValueType]:
+    """By its annotation, or by the schema of the source where a parameter has none."""
+    schema = tool.schema or {}
+    properties = schema.get("properties")
+    listed = properties if isinstance(properties, Mapping) else {}
+    return [
+        schema_type(listed.get(parameter.name), schema) if parameter.annotation is None else found
+        for parameter, found in zip(tool.parameters, parameter_types(tool), strict=True)
+    ]
+
+
+def _validator(tool: Tool) -> SchemaValidator | None:
+    """Of a schema that makes no sense `check` tells; a call goes by the names in it."""
+    if tool.schema is None:
+        return None
+    try:
+        return validator(tool.schema)
+    except SchemaRefused:
+        return None
+
+
+def _schema_problems(arguments: Mapping[str, JSON], whole: SchemaValidator) -> list[Problem]:
+    return [
+        Problem(each.path.removeprefix(ROOT).lstrip("."), each.message, "what the schema says", "something else")
+        for each in whole.problems(arguments)
+    ]
+
+
+def plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[object, Problem]]:
     """Copies of the arguments, and a problem for each one that is not plain JSON."""
     plain: dict[str, JSON] = {}
     faulty: dict[object, Problem] = {}
@@ -122,7 +189,7 @@ def _plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[
 
 
 def _not_plain(name: object, fault: NotPlain) -> Problem:
-    path = _path([name if isinstance(name, str) else _shown(name), *fault.path])
+    path = path_of([name if isinstance(name, str) else _shown(name), *fault.path])
     return Problem(path, f"the value {fault.message}", "a JSON value", _shown(fault.value))
 
 
@@ -142,10 +209,12 @@ def _validate(
 
 
 def _problem(error: ErrorDetails, model: _Model) -> Problem:
-    path = _path(error["loc"])
+    path = path_of(error["loc"])
     if error["type"] == "missing":
         name = str(error["loc"][0])
         return Problem(path, "this argument is required and was not given", model.expected[name], "nothing")
+    if error["type"] == "extra_forbidden":
+        return Problem(path, "nothing of this name is taken here", "no such member", _shown(error["input"]))
     expected = excerpt(str(error.get("ctx", {}).get("expected", error["msg"])))
     return Problem(path, excerpt(f"must be {expected}"), expected, _shown(error["input"]))
 
@@ -153,12 +222,12 @@ def _problem(error: ErrorDetails, model: _Model) -> Problem:
 def _unknown_problems(unknown: Iterable[str], plain: Mapping[str, JSON], model: _Model) -> list[Problem]:
     takes = f"one of {name_list(model.expected)}" if model.expected else "no arguments"
     return [
-        Problem(_path([name]), "the tool takes no argument of this name", excerpt(takes), _shown(plain[name]))
+        Problem(path_of([name]), "the tool takes no argument of this name", excerpt(takes), _shown(plain[name]))
         for name in sorted(unknown)[:MAX_PROBLEMS]
     ]
 
 
-def _path(steps: Iterable[str | int]) -> str:
+def path_of(steps: Iterable[str | int]) -> str:
     """`rows[2].name`: where a value is, seen from the call."""
     path = ""
     for step in steps:

@@ -1,26 +1,25 @@
-"""Which function of a source is the tool.
+"""Which callable of a source is the tool.
 
-The one that was asked for; else the one named like the file; else the only public one. There is no fourth rule: a guess
-such as "the last one" runs the wrong code one day.
+The one that was asked for; else the one named like the file; else the only one. There is no fourth rule: a guess such
+as "the last one" runs the wrong code one day. Where a source marks something as its tool (a class deriving from
+`BaseTool`, `TOOL_NAME`, `@tool`), its plain functions are there to help and are called only when asked for.
 
-A candidate stands directly in the module, as `def` or `async def`, and its name has no leading underscore, even when it
-is asked for: the underscore is the author's word that nobody outside calls it. A function inside an `if` or a `try` of
-the module is not one, because only running the module tells whether it exists. When a name is defined twice, the later
-definition counts, as it does for Python.
+A candidate's name has no leading underscore, even when it is asked for: the underscore is the author's word that nobody
+outside calls it. When a name is defined twice, the later definition counts, as it does for Python.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Final, TypeAlias
+from typing import Final
 
 from sandbox.errors import SourceError
+from sandbox.tools.dialects import Candidate
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list
-
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+from sandbox.tools.source import Source
 
 DEFAULT_FILENAME: Final = "tool.py"
 _LONGEST_STEM: Final = 100
@@ -33,37 +32,56 @@ def safe_filename(filename: str) -> str:
     return f"{stem}.py" if stem.strip("_") else DEFAULT_FILENAME
 
 
-def choose_entry(module: ast.Module, *, filename: str, entry: str | None) -> Function:
-    """The function to call."""
-    functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    candidates = {name: node for name, node in functions.items() if not name.startswith("_")}
+def choose_entry(source: Source, candidates: Sequence[Candidate], *, filename: str, entry: str | None) -> Candidate:
+    """The candidate to call."""
     if entry is not None:
         return _asked_for(candidates, unicodedata.normalize("NFKC", entry[: NAME_LENGTH * 16]))
     if not candidates:
-        raise _nothing_to_call(module)
-    named_like_file = candidates.get(_stem(filename).replace("-", "_").replace(" ", "_"))
+        raise _nothing_to_call(source)
+    meant = meant_candidates(candidates)
+    stem = _stem(filename).replace("-", "_").replace(" ", "_")
+    named_like_file = next((each for each in meant if stem in (each.entry, each.name)), None)
     if named_like_file is not None:
         return named_like_file
-    if len(candidates) > 1:
+    if len(meant) > 1:
         raise SourceError(
-            f"the source has {len(candidates)} public functions: {name_list(candidates)}",
+            f"the source has {_counted(meant)}: {name_list(each.entry for each in meant)}",
             remedy="say which one is the entry, name it like the file, or start the others with an underscore",
         )
-    return next(iter(candidates.values()))
+    return meant[0]
 
 
-def _asked_for(candidates: dict[str, Function], entry: str) -> Function:
-    if entry in candidates:
-        return candidates[entry]
-    listed = f"it has {name_list(candidates)}" if candidates else "it has none"
+def meant_candidates(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Those that the source means to be its tools."""
+    return [each for each in candidates if each.is_marked] or candidates
+
+
+def _asked_for(candidates: Sequence[Candidate], entry: str) -> Candidate:
+    by_owner = [each for each in candidates if each.owner is not None and each.owner.name == entry]
+    by_entry = [each for each in candidates if each.entry == entry]
+    by_name = [each for each in candidates if each.name == entry]
+    found = meant_candidates(by_entry or by_name or by_owner)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SourceError(
+            f"{excerpt(entry, NAME_LENGTH)} is not one callable: {name_list(each.entry for each in found)}",
+            remedy="say which one is the entry, such as Class.method",
+        )
+    listed = f"it has {name_list(each.entry for each in candidates)}" if candidates else "it has none"
     raise SourceError(
         f"the source has no public top-level function {excerpt(entry, NAME_LENGTH)}: {listed}",
         remedy="a function inside a class, a function, an if or a try, or with a leading underscore, is not called",
     )
 
 
-def _nothing_to_call(module: ast.Module) -> SourceError:
-    if not module.body:
+def _counted(candidates: Sequence[Candidate]) -> str:
+    is_all_functions = all(each.kind == "function" for each in candidates)
+    return f"{len(candidates)} public functions" if is_all_functions else f"{len(candidates)} callables"
+
+
+def _nothing_to_call(source: Source) -> SourceError:
+    if not source.module.body:
         return SourceError("the source is empty", remedy="define one top-level function")
     return SourceError(
         "the source defines no public top-level function",

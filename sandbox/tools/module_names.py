@@ -1,7 +1,7 @@
-"""What a module imports when it is loaded, and which well-known names it gives a meaning of its own.
+"""What a module imports when it is loaded.
 
-Both are read from the statements that run at import: those directly in the module and those inside its `if`, `try`,
-`with` and loops. `if TYPE_CHECKING:` and `if __name__ == "__main__":` never run in a box, so they do not count.
+It is read from the statements that run at import: those directly in the module and those inside its `if`, `try`, `with`
+and loops. `if TYPE_CHECKING:` and `if __name__ == "__main__":` never run in a box, so they do not count.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from sandbox.tools.annotations import KNOWN_NAMES, TYPING_MODULES
 
-
-def import_time_statements(module: ast.Module) -> Iterator[ast.stmt]:
-    """The statements that loading the module runs, in no particular order."""
+def import_time_statements(module: ast.Module, *, with_typing: bool = False) -> Iterator[ast.stmt]:
+    """The statements that loading the module runs, in no particular order; and those for type checkers, if asked."""
     waiting: list[ast.AST] = list(module.body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and _never_holds(node.test):
-            waiting += node.orelse
+            waiting += [*node.orelse, *(node.body if with_typing and not isinstance(node.test, ast.Compare) else [])]
             continue
         if isinstance(node, ast.stmt):
             yield node
@@ -35,32 +33,6 @@ def imported_modules(statements: Iterable[ast.stmt]) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
             names.add(node.module.partition(".")[0])
     return frozenset(names - {"__future__"})
-
-
-def redefined_names(statements: Iterable[ast.stmt]) -> frozenset[str]:
-    """Names such as `Sequence` that an annotation in this module does not mean in the usual way."""
-    return frozenset(name for node in statements for name in _bound(node) if name in KNOWN_NAMES)
-
-
-def _bound(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.Assign):
-        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-        yield node.target.id
-    elif isinstance(node, ast.ImportFrom):
-        usual = node.module in TYPING_MODULES
-        yield from (alias.asname or alias.name for alias in node.names if not (usual and _keeps_name(alias)))
-    elif isinstance(node, ast.Import):
-        yield from (alias.asname for alias in node.names if alias.asname is not None)
-    else:
-        name = getattr(node, "name", None)  # of `type X = ...`, for which Python 3.11 has no node
-        yield from [name.id] if isinstance(name, ast.Name) else []
-
-
-def _keeps_name(alias: ast.alias) -> bool:
-    return alias.asname is None or alias.asname == alias.name
 
 
 def _never_holds(test: ast.expr) -> bool:

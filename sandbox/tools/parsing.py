@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ from sandbox.tools.parse_cost import refuse_costly
 
 _WIDTH: Final = 80
 _BEFORE_CARET: Final = 40
+_TYPE_STATEMENT = re.compile(r"^(?P<indent>[ \t]*)type(?P<gap>[ \t])(?P<name>[^\W\d]\w*)(?=[ \t]*=[^=])", re.MULTILINE)
 # Warning filters belong to the whole process: two threads that set them aside at once would restore the wrong ones.
 _filters = Lock()
 
@@ -33,13 +36,24 @@ def parse_module(text: str) -> ast.Module:
     """The syntax tree of a source text."""
     refuse_costly(text)
     try:
-        return _parse_quietly(text, mode="exec")
+        return _parse_as_written(text)
     except SyntaxError as error:
         raise _syntax_fault(text, error) from None
     except (RecursionError, MemoryError):
         raise SourceError("the source is nested too deeply", remedy="split the expression into steps") from None
     except (ValueError, OverflowError, SystemError) as error:
         raise SourceError(f"the source cannot be parsed: {excerpt(str(error))}") from None
+
+
+def _parse_as_written(text: str) -> ast.Module:
+    """Before 3.12 there is no `type X = ...`, which a tool for a newer Python may say; an assignment says the same."""
+    try:
+        return _parse_quietly(text, mode="exec")
+    except SyntaxError:
+        older = text if sys.version_info >= (3, 12) else _TYPE_STATEMENT.sub(r"\g<indent>\g<name>\g<gap>    ", text)
+        if older == text:
+            raise
+        return _parse_quietly(older, mode="exec")
 
 
 def parse_expression(text: str) -> ast.expr | None:

@@ -11,13 +11,15 @@ import hashlib
 from typing import Final
 
 from sandbox.tools.decoding import MAX_SOURCE_BYTES, decode_source
+from sandbox.tools.dialects import Candidate, read_candidates
 from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, safe_filename
-from sandbox.tools.module_names import import_time_statements, imported_modules, redefined_names
+from sandbox.tools.module_names import imported_modules
 from sandbox.tools.parsing import parse_module
 from sandbox.tools.recent import Recent
 from sandbox.tools.script_block import read_script_block
-from sandbox.tools.signature import is_generator, read_parameters
-from sandbox.tools.tool import Tool
+from sandbox.tools.signature import is_generator, read_signature
+from sandbox.tools.source import open_source
+from sandbox.tools.tool import CallForm, Tool
 
 _HEAVIEST_BYTES: Final = 32 * 1024 * 1024
 _tools: Recent[tuple[str, str, str | None], Tool] = Recent(most=512, heaviest=_HEAVIEST_BYTES)
@@ -25,7 +27,7 @@ _tools: Recent[tuple[str, str, str | None], Tool] = Recent(most=512, heaviest=_H
 
 def read_tool(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> Tool:
     """The tool that a source defines, or `SourceError`; nothing of the source is executed."""
-    key = (_digest(source), filename, entry)
+    key = (source_digest(source), filename, entry)
     tool = _tools.get(key)
     if tool is None:
         tool = _read(source, filename=filename, entry=entry)
@@ -33,7 +35,7 @@ def read_tool(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: s
     return tool
 
 
-def _digest(source: str | bytes) -> str:
+def source_digest(source: str | bytes) -> str:
     """Text and bytes of the same content differ: only bytes are decoded by their encoding line."""
     if len(source) > MAX_SOURCE_BYTES:
         return "oversize"
@@ -42,33 +44,37 @@ def _digest(source: str | bytes) -> str:
     return "text:" + hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
 
 
-def _read(source: str | bytes, *, filename: str, entry: str | None) -> Tool:
-    text = decode_source(source)
+def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
+    text = decode_source(given)
     block = read_script_block(text)
-    module = parse_module(text)
-    function = choose_entry(module, filename=filename, entry=entry)
-    statements = list(import_time_statements(module))
-    redefined = redefined_names(statements)
+    source = open_source(text, parse_module(text))
+    chosen = choose_entry(source, read_candidates(source), filename=filename, entry=entry)
+    taken = read_signature(chosen, source)
+    function = chosen.function
     return Tool(
-        name=function.name,
-        entry=function.name,
+        name=chosen.name,
+        entry=chosen.entry,
         filename=safe_filename(filename),
         text=text,
         digest=hashlib.sha256(text.encode()).hexdigest(),
         is_async=isinstance(function, ast.AsyncFunctionDef),
-        is_generator=is_generator(function),
-        parameters=read_parameters(function, text, redefined=redefined),
-        accepts_extra=function.args.kwarg is not None,
-        imports=imported_modules(statements),
-        redefined=redefined,
-        line=function.lineno,
-        docstring=_docstring(function),
+        is_generator=function is not None and is_generator(function),
+        parameters=taken.parameters,
+        accepts_extra=taken.accepts_extra,
+        imports=imported_modules(source.statements),
+        line=getattr(chosen.node, "lineno", 1),
+        docstring=_docstring(chosen),
         requirements=block.requirements,
         requires_python=block.requires_python,
+        call=CallForm(chosen.kind, chosen.names, taken.injected, takes_mapping=taken.takes_mapping),
+        scope=source.scope.reachable(taken.annotations),
+        settings=block.settings,
+        schema=chosen.schema,
     )
 
 
-def _docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+def _docstring(candidate: Candidate) -> str | None:
     """The docstring without its indentation, and without half surrogates, which an escape can put into it."""
-    docstring = ast.get_docstring(function)
+    documented = candidate.owner if candidate.kind == "execute" else candidate.function
+    docstring = None if documented is None else ast.get_docstring(documented)
     return None if docstring is None else docstring.encode(errors="replace").decode()

@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import ValidationError
+
 from sandbox.errors import SourceError
-from sandbox.tools.excerpt import excerpt
+from sandbox.tools.excerpt import excerpt, name_list
+from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
 
 MAX_BLOCK_CHARACTERS: Final = 16 * 1024
 _OPENING = re.compile(r"# /// ([a-zA-Z0-9-]+)")
@@ -24,10 +27,11 @@ _REMEDY = "write the block as in PEP 723"
 
 @dataclass(frozen=True, slots=True)
 class ScriptBlock:
-    """What a script says it needs."""
+    """What a script says it needs, and how it is to be run."""
 
     requirements: tuple[str, ...] = ()
     requires_python: str | None = None
+    settings: ToolSettings = NO_SETTINGS
 
 
 def read_script_block(text: str) -> ScriptBlock:
@@ -73,7 +77,30 @@ def _read(table: dict[str, object], *, line: int) -> ScriptBlock:
     requires_python = table.get("requires-python")
     if requires_python is not None and not isinstance(requires_python, str):
         raise SourceError("`requires-python` in the script block is not a string", line=line, remedy=_REMEDY)
-    return ScriptBlock(_requirements(table.get("dependencies", []), line=line), requires_python)
+    requirements = _requirements(table.get("dependencies", []), line=line)
+    return ScriptBlock(requirements, requires_python, _settings(table.get("tool"), line=line))
+
+
+def _settings(tool: object, *, line: int) -> ToolSettings:
+    """What stands under `[tool.sandbox]`; other tools' tables are theirs."""
+    table = tool.get("sandbox", {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
+        raise SourceError("`tool.sandbox` in the script block is not a table", line=line, remedy=_REMEDY)
+    unknown = sorted(table.keys() - ToolSettings.model_fields.keys())
+    if unknown:
+        raise SourceError(
+            f"[tool.sandbox] in the script block has unknown keys: {name_list(unknown)}",
+            line=line,
+            remedy=f"it may have {', '.join(ToolSettings.model_fields)}",
+        )
+    try:
+        return ToolSettings.model_validate(table)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        key = ".".join(str(step) for step in first["loc"][:1])
+        raise SourceError(
+            f"`{key}` under [tool.sandbox] in the script block: {excerpt(first['msg'])}", line=line, remedy=_REMEDY
+        ) from None
 
 
 def _requirements(listed: object, *, line: int) -> tuple[str, ...]:

@@ -4,22 +4,94 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from sandbox.errors import SourceError
-from sandbox.tools.annotations import admits_none
-from sandbox.tools.entry import Function
+from sandbox.tools.annotations import AnnotationReader
+from sandbox.tools.dialects.candidate import Candidate
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt
-from sandbox.tools.tool import Parameter, ParameterKind
+from sandbox.tools.names_in_source import last_name
+from sandbox.tools.source import Function, Source
+from sandbox.tools.tool import INJECTED, Parameter, ParameterKind
 
 MAX_PARAMETERS: Final = 256
 MAX_ANNOTATION_CHARACTERS: Final = 16 * 1024
+_MAPPINGS: Final = frozenset({"dict", "Dict", "Mapping", "MutableMapping"})
+_MAPPING_NAMES: Final = frozenset({"args", "arguments", "params", "parameters", "inputs", "input_data"})
+
+Listed: TypeAlias = "tuple[ast.arg, ParameterKind, bool]"
 
 
-def read_parameters(function: Function, text: str, *, redefined: frozenset[str]) -> tuple[Parameter, ...]:
-    """The parameters in their order; `**kwargs` is not one of them, and `*args` is refused."""
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a callable takes."""
+
+    parameters: tuple[Parameter, ...]
+    accepts_extra: bool
+    injected: tuple[str, ...] = ()
+    takes_mapping: bool = False
+    annotations: tuple[ast.expr, ...] = ()
+
+
+def read_signature(candidate: Candidate, source: Source) -> Signature:
+    """The parameters in their order, without the object itself and without what the call fills in."""
+    function = candidate.function
+    if function is None:
+        return _said(candidate, takes_mapping=False)
+    listed = _listed(candidate, function)
+    injected = tuple(argument.arg for argument, _, _ in listed if argument.arg in INJECTED)
+    shown = shown_parameters(candidate)
+    if candidate.kind in ("execute", "module", "handler") and (candidate.schema is not None or is_mapping(shown)):
+        return _said(candidate, injected=injected, takes_mapping=is_mapping(shown))
     _refuse_star(function.args.vararg)
-    listed = list(_in_order(function.args))
+    return Signature(
+        _parameters(function, shown, source),
+        function.args.kwarg is not None,
+        injected=injected,
+        annotations=tuple(argument.annotation for argument, _, _ in shown if argument.annotation is not None),
+    )
+
+
+def shown_parameters(candidate: Candidate) -> list[Listed]:
+    """The parameters that a model sees."""
+    function = candidate.function
+    return [] if function is None else [each for each in _listed(candidate, function) if each[0].arg not in INJECTED]
+
+
+def _listed(candidate: Candidate, function: Function) -> list[Listed]:
+    return list(in_order(function.args))[1 if candidate.is_bound else 0 :]
+
+
+def is_mapping(shown: list[Listed]) -> bool:
+    """Whether the only thing it takes is the dict of all arguments."""
+    if len(shown) != 1:
+        return False
+    argument, kind, _ = shown[0]
+    is_dict = argument.annotation is not None and last_name(argument.annotation) in _MAPPINGS
+    return kind is not ParameterKind.KEYWORD_ONLY and (is_dict or argument.arg in _MAPPING_NAMES)
+
+
+def _said(candidate: Candidate, *, injected: tuple[str, ...] = (), takes_mapping: bool) -> Signature:
+    """The parameters that its schema names."""
+    schema = candidate.schema or {}
+    properties, listed = schema.get("properties"), schema.get("required")
+    names = properties if isinstance(properties, dict) else {}
+    required = listed if isinstance(listed, list | tuple) else ()
+    return Signature(
+        tuple(
+            Parameter(
+                name, ParameterKind.KEYWORD_ONLY, None, required=name in required, has_default=name not in required
+            )
+            for name in names
+        ),
+        accepts_extra=not names or schema.get("additionalProperties", False) is not False,
+        injected=injected,
+        takes_mapping=takes_mapping,
+    )
+
+
+def _parameters(function: Function, listed: list[Listed], source: Source) -> tuple[Parameter, ...]:
     if len(listed) > MAX_PARAMETERS:
         raise SourceError(
             f"the function has {len(listed)} parameters and may have {MAX_PARAMETERS}",
@@ -27,13 +99,14 @@ def read_parameters(function: Function, text: str, *, redefined: frozenset[str])
             remedy="take one object parameter",
         )
     _refuse_duplicates([argument for argument, _, _ in listed])
-    annotations = _annotation_texts([argument for argument, _, _ in listed], text)
+    annotations = _annotation_texts([argument for argument, _, _ in listed], source.text)
+    reader = AnnotationReader(source.scope)
     return tuple(
         Parameter(
             name=argument.arg,
             kind=kind,
             annotation=annotation,
-            required=not has_default and not admits_none(argument.annotation, redefined=redefined),
+            required=not has_default and not reader.admits_none(argument.annotation),
             has_default=has_default,
         )
         for (argument, kind, has_default), annotation in zip(listed, annotations, strict=True)
@@ -45,7 +118,7 @@ def is_generator(function: Function) -> bool:
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function))
 
 
-def _in_order(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ParameterKind, bool]]:
+def in_order(arguments: ast.arguments) -> Iterator[Listed]:
     positional = arguments.posonlyargs + arguments.args
     without_default = len(positional) - len(arguments.defaults)
     for position, argument in enumerate(positional):

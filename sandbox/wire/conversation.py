@@ -28,6 +28,7 @@ from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, OutputName, Slot
+from sandbox.resources import authoring_kit
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.lines import Lines
@@ -97,20 +98,31 @@ class Conversation:
     ) -> Hello:
         """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
         self._carrier.listen(self)
-        told = {"preload": list(preload), "environment": dict(environment or {}), "ahead": ahead}
+        told = {
+            "preload": list(preload),
+            "environment": dict(environment or {}),
+            "ahead": ahead,
+            "kit": authoring_kit(),
+        }
         opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
         self._carrier.send(frames.pack_message(opening))
         self._lines.want(ahead)
         return await self._hello
 
     def start(
-        self, request: bytes, *, limits: Mapping[str, int], value_limit: int, take: Callable[[Stream, bytes], int]
+        self,
+        request: bytes,
+        *,
+        limits: Mapping[str, int],
+        value_limit: int,
+        take: Callable[[Stream, bytes], int],
+        take_item: Callable[[bytes], None] | None = None,
     ) -> RunningCall:
         """Send one call."""
         if self.loss is not None:
             raise self.loss
         loop = asyncio.get_running_loop()
-        call = RunningCall(self._next_id, take, value_limit, loop.create_future(), loop.create_future())
+        call = RunningCall(self._next_id, take, take_item, value_limit, loop.create_future(), loop.create_future())
         self._next_id += 1
         self._calls[call.id] = call
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
@@ -319,11 +331,16 @@ class Conversation:
         self.grant(call, call.take(stream, data))
 
     def _take_value(self, call: RunningCall, data: bytes) -> None:
-        room = call.value_limit - len(call.value)
-        call.value += data[:room]
-        if len(data) > room and not call.value_overflowed:
-            call.value_overflowed = True
-            self.kill(call)
+        call.value += data
+        for item in call.split_items():
+            if call.take_item is not None:
+                self._hear_what_was_printed(call)
+                call.take_item(item)
+        if call.has_too_much:
+            del call.value[call.value_limit :]
+            if not call.value_overflowed:
+                call.value_overflowed = True
+                self.kill(call)
 
     # What comes on a line
 
@@ -338,6 +355,11 @@ class Conversation:
         if call.line is not None and call.returned is None and call.has_whole_reply:
             call.line.empty_outputs()
             self._note_returned(call, Returned(type="returned", id=call.id, cpu_before=call.cpu_before))
+
+    def _hear_what_was_printed(self, call: RunningCall) -> None:
+        """Before what came later on another pipe; unless more is under way than is wanted."""
+        if call.line is not None and call.untaken < CREDIT:
+            call.line.empty_outputs()
 
     def _leave_line(self, call: RunningCall) -> None:
         """The call is over: its pipes hold all there is. One that never got all of its request never started."""

@@ -130,11 +130,14 @@ class Failure(_Said):
 
 
 class ValueReply(_Said):
-    """The function returned. The parser made the value, so it is JSON: a second look would cost more than the first."""
+    """The function returned. The parser made the value, so it is JSON: a second look would cost more than the first.
+    `ok` is what the value says of itself, if it does; `state` the agent's, if the tool changed it."""
 
     kind: Literal["value"]
     value: Annotated[JsonValue, SkipValidation]
     warnings: list[str]
+    ok: bool | None = None
+    state: Annotated[JsonValue, SkipValidation] = None
 
 
 class ExceptionReply(_Said):
@@ -144,6 +147,28 @@ class ExceptionReply(_Said):
     error: Failure
     memory: bool
     errno: int | None
+    warnings: list[str] = []
+
+
+class Misfit(_Said):
+    """One argument that does not fit, and why."""
+
+    path: list[str | int]
+    message: str
+
+
+class InvalidReply(_Said):
+    """The arguments do not fit what the tool's own types or checks say; its function was not called."""
+
+    kind: Literal["invalid"]
+    problems: list[Misfit]
+
+
+class DeniedReply(_Said):
+    """The tool asks for a permission that the call has not; its function was not called."""
+
+    kind: Literal["denied"]
+    message: str
 
 
 class ExitedReply(_Said):
@@ -160,8 +185,8 @@ class TooLargeReply(_Said):
     bytes: _Count
 
 
-Reply = Annotated[ValueReply | ExceptionReply | ExitedReply | TooLargeReply, Field(discriminator="kind")]
-_REPLY: TypeAdapter[ValueReply | ExceptionReply | ExitedReply | TooLargeReply] = TypeAdapter(Reply)
+Reply: TypeAlias = ValueReply | ExceptionReply | InvalidReply | DeniedReply | ExitedReply | TooLargeReply
+_REPLY: TypeAdapter[Reply] = TypeAdapter(Annotated[Reply, Field(discriminator="kind")])
 
 
 def parse_message(text: bytes) -> Said:
@@ -172,7 +197,7 @@ def parse_message(text: bytes) -> Said:
         raise ProtocolError(f"a box sent a message that is none: {_first(error)}") from None
 
 
-def parse_reply(text: bytes) -> ValueReply | ExceptionReply | ExitedReply | TooLargeReply:
+def parse_reply(text: bytes) -> Reply:
     """What the tool's process sent as its reply, or `ProtocolError`: the tool can write anything there."""
     try:
         return _REPLY.validate_python(from_json(text, allow_inf_nan=False))

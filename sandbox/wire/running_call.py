@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +12,8 @@ from sandbox.wire.frames import Stream
 from sandbox.wire.messages import Ended, Returned, Started
 
 _HEAD: Final = 4
+_ITEM: Final = 1 << 31
+MOST_ITEMS: Final = 10_000
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +22,8 @@ class RunningCall:
 
     id: int
     take: Callable[[Stream, bytes], int]
+    take_item: Callable[[bytes], None] | None
+    """Gets each item that the tool gives before its reply, as JSON that nobody has looked at yet."""
     value_limit: int
     ended: asyncio.Future[Ended]
     told: asyncio.Future[None]
@@ -31,6 +35,8 @@ class RunningCall:
     slot: Slot | None = None
     line: Line | None = None
     cpu_before: float = 0.0
+    item_bytes: int = 0
+    items: int = 0
     owed: int = 0
     untaken: int = 0
     was_killed: bool = False
@@ -41,6 +47,24 @@ class RunningCall:
     def has_told(self) -> bool:
         """Whether all that it says of itself is there; an end without a word is that too."""
         return self.returned is not None or self.ended.done()
+
+    @property
+    def has_too_much(self) -> bool:
+        """Whether it said more than it may: in its reply, in its items, or in too many of them."""
+        return max(len(self.value), self.item_bytes) > self.value_limit or self.items > MOST_ITEMS
+
+    def split_items(self) -> Iterator[bytes]:
+        """Take the whole items from the front of what came; what is left begins with the reply, or part of an item."""
+        while len(self.value) >= _HEAD and self.items <= MOST_ITEMS:
+            size = int.from_bytes(self.value[:_HEAD], "big")
+            end = _HEAD + (size & ~_ITEM)
+            if not size & _ITEM or len(self.value) < end:
+                return
+            item = bytes(self.value[_HEAD:end])
+            del self.value[:end]
+            self.items += 1
+            self.item_bytes += end
+            yield item
 
     @property
     def has_whole_reply(self) -> bool:

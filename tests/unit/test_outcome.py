@@ -90,7 +90,18 @@ def test_the_document_has_the_keys_that_every_client_relies_on() -> None:
     document = json.loads(outcome(receipt=RECEIPT, environment=ENVIRONMENT).to_json())
     assert list(document) == [
         *("status", "value", "error", "stdout", "stderr", "shaped_value", "usage", "limit_name", "evidence"),
-        *("retryable", "warnings", "problems", "artifacts", "receipt", "environment", "tool", "timing"),
+        *(
+            "retryable",
+            "warnings",
+            "problems",
+            "detail",
+            "state",
+            "artifacts",
+            "receipt",
+            "environment",
+            "tool",
+            "timing",
+        ),
         *("call_id", "trace_id"),
     ]
     assert list(document["stdout"]) == ["text", "type", "characters", "shown", "truncated", "reason", "artifact"]

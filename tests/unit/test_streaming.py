@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sandbox import AsyncSandbox, EngineClosed, Finished, Printed, Sandbox, SourceError, Status
-from sandbox.streaming import Event, _Untaken
+from sandbox.streaming import Event, _Piece, _Untaken
 from sandbox.testing import FakeBackend, FakeBox, hangs, loses_box, prints, returns, script
 from sandbox.wire.conversation import CREDIT
 from sandbox.wire.frames import FrameReader, Stream
@@ -122,12 +122,26 @@ def test_what_waits_is_one_piece_per_stream_granted_at_the_latest_pace() -> None
             for stream, data in ((Stream.STDERR, b"e"), (Stream.STDOUT, b"o")):
                 untaken.put(stream, data, partial(note, number))
         untaken.end()
-        pieces = [taken for taken in [await untaken.take() for _ in range(3)] if taken is not None]
-        for _, piece in pieces:
+        pieces = [taken for taken in [await untaken.take() for _ in range(3)] if isinstance(taken, _Piece)]
+        for piece in pieces:
             piece.grant(len(piece.data))
-        return len(pieces), bytes(pieces[1][1].data), granted
+        return len(pieces), bytes(pieces[1].data), granted
 
     assert virtual_time.run(fill()) == (2, b"o" * 1000, [(999, 1000), (999, 1000)])
+
+
+def test_an_item_is_taken_between_what_was_printed_before_and_after_it() -> None:
+    async def fill() -> list[bytes]:
+        untaken = _Untaken()
+        for text in (b"a", b"b"):
+            untaken.put(Stream.STDOUT, text, lambda _: None)
+            untaken.put_item(text.upper())
+        untaken.put(Stream.STDOUT, b"c", lambda _: None)
+        untaken.end()
+        taken = [await untaken.take() for _ in range(6)]
+        return [bytes(each.data) if isinstance(each, _Piece) else each or b"" for each in taken]
+
+    assert virtual_time.run(fill()) == [b"a", b"A", b"b", b"B", b"c", b""]
 
 
 @streaming(script(prints("here\n"), hangs()), concurrency=1)

@@ -199,7 +199,42 @@ def test_a_value_that_is_not_json_is_reported_with_the_others_and_once() -> None
 def test_what_is_optional_and_has_no_default_is_none() -> None:
     tool = _tool("a: int | None, b: Optional[str], c: int = 5, d: int | None = 7")
     assert bind(tool, {}) == Binding({"a": None, "b": None})
-    assert bind(tool, {"a": "1", "d": None}) == Binding({"a": 1, "b": None, "d": None})
+
+
+def test_a_null_for_what_may_be_left_out_means_to_leave_it_out() -> None:
+    tool = _tool("a: int | None, b: int = 5, c: int | None = 7, d: str = 'x'")
+    assert bind(tool, {"a": None, "b": None, "c": None, "d": "null"}) == Binding({"a": None, "d": "null"})
+    assert [each.path for each in bind(_tool("a: int"), {"a": None}).problems] == ["a"]
+
+
+def test_a_null_inside_a_model_means_the_same() -> None:
+    tool = read_tool(
+        "from dataclasses import dataclass\n"
+        "@dataclass\n"
+        "class Seat:\n    row: int\n    place: int = 5\n    name: str | None = None\n"
+        "def f(seats: list[Seat], other: dict) -> int:\n    return 1\n"
+    )
+    given = {"seats": [{"row": 1, "place": None, "name": None}], "other": {"any": None}}
+    assert bind(tool, given) == Binding({"seats": [{"row": 1}], "other": {"any": None}})
+    assert [each.path for each in bind(tool, {**given, "seats": [{"row": None}]}).problems] == ["seats[0].row"]
+
+
+def test_arguments_of_a_schema_that_the_source_writes_out_are_coerced_and_checked_by_it() -> None:
+    tool = read_tool(
+        "TOOL_NAME = 'ask'\nTOOL_DESCRIPTION = 'Asks.'\n"
+        "TOOL_PARAMETERS = {'type': 'object', 'required': ['who'], '$defs': {'Count': {'type': 'integer'}},\n"
+        "  'properties': {'who': {'type': 'string', 'minLength': 2}, 'n': {'type': 'integer', 'minimum': 1},\n"
+        "  'deep': {'type': 'object', 'properties': {'x': {'type': 'number'}}, 'additionalProperties': False},\n"
+        "  'kind': {'enum': ['a', 1]}, 'counts': {'type': 'array', 'items': {'$ref': '#/$defs/Count'}}}}\n"
+        "async def run(**kwargs):\n    return kwargs\n"
+    )
+    given = {"who": "null", "n": "3", "deep": '{"x": "1.5"}', "kind": "1", "counts": ["1", 2]}
+    assert bind(tool, given).arguments == {"who": "null", "n": 3, "deep": {"x": 1.5}, "kind": 1, "counts": [1, 2]}
+    wrong = {"who": 5, "n": 3.9, "deep": {"y": 1}, "kind": 2, "counts": [1, "x"], "other": 1}
+    paths = [each.path for each in bind(tool, wrong).problems]
+    assert paths == ["other", "who", "n", "deep.y", "kind", "counts[1]"]
+    assert [each.path for each in bind(tool, {"who": "x", "n": 0}).problems] == ["who", "n"]
+    assert bind(tool, {"who": "xx", "n": None}).arguments == {"who": "xx"}
 
 
 def test_extra_arguments_go_to_a_tool_that_takes_them() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.errors import SourceError
-from sandbox.tools import Parameter, ParameterKind, Tool, read_tool
+from sandbox.tools import CallForm, Parameter, ParameterKind, Tool, read_tool
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TWO = "def one(): pass\ndef two(): pass\n"
@@ -32,11 +32,11 @@ def test_a_tool_is_read_whole() -> None:
         ),
         accepts_extra=False,
         imports=frozenset({"json"}),
-        redefined=frozenset(),
         line=4,
         docstring="Greet.\n\nOften.",
         requirements=(),
         requires_python=None,
+        call=CallForm("function", ("greet",)),
     )
 
 

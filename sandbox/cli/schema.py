@@ -1,0 +1,40 @@
+"""`sandbox schema`: a tool's schema as one JSON document on stdout, in the shape that its reader takes.
+
+What a shape cannot say is listed on stderr, and makes no error: the document is usable without it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from sandbox.cli.check import Entry, ToolFile
+from sandbox.cli.terminal import show_document, tell
+from sandbox.cli.visible import visible
+
+
+def schema(
+    file: ToolFile,
+    *,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="openai, openai-responses, anthropic, mcp or json; by default name, description and parameters.",
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Every property required, every object closed.")] = False,
+    entry: Entry = None,
+) -> int:
+    """Show the schema that models are given of a tool."""
+    from sandbox.client import Sandbox
+
+    with Sandbox() as box:
+        found = box.schema(file, format=format, strict=strict, entry=entry)
+    show_document(json.dumps(found.document, ensure_ascii=False, indent=2))
+    for loss in found.losses:
+        tell(f"lost: {visible(str(loss))}\n")
+    return 0

@@ -1,0 +1,190 @@
+"""A source, checked: everything that is wrong with it, everything it can be called as, and what models are told of it.
+
+A check never stops at the first problem and never raises for what is in the source: text that is no Python is one
+problem, with its place. Reports are remembered by what they are of, as tools are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sandbox.errors import SourceError
+from sandbox.tools.decoding import decode_source
+from sandbox.tools.described import describe
+from sandbox.tools.dialects import Candidate, read_candidates
+from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, meant_candidates
+from sandbox.tools.metadata import ToolRecord, detailed_text, read_records
+from sandbox.tools.parsing import parse_module
+from sandbox.tools.problems import Problems, SourceProblem
+from sandbox.tools.reading import source_digest
+from sandbox.tools.recent import Recent
+from sandbox.tools.schemas.health import invalid_reasons
+from sandbox.tools.script_block import ScriptBlock, read_script_block
+from sandbox.tools.signature import read_signature
+from sandbox.tools.source import Source, open_source
+from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
+
+_FROZEN: Final = ConfigDict(frozen=True, extra="forbid")
+MAX_CALLABLES: Final = 200
+_MOST_REASONS: Final = 10
+_HEAVIEST_BYTES: Final = 16 * 1024 * 1024
+
+
+class CheckedCallable(BaseModel):
+    """One thing that a source can be called as."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    entry: str
+    name: str
+    kind: str
+    line: int
+    schema_: dict[str, Any] = Field(alias="schema")
+    """`{"name", "description", "parameters"}`, as far as it could be read."""
+    returns: dict[str, Any] | None = None
+    """The JSON schema of what it returns, where its annotation says one."""
+    details: str
+    """What is said of it at length, for prompts."""
+
+
+class CheckReport(BaseModel):
+    """What a check found; `ok` when nothing of it is an error."""
+
+    model_config = _FROZEN
+
+    ok: bool
+    problems: tuple[SourceProblem, ...] = ()
+    callables: tuple[CheckedCallable, ...] = ()
+    entry: str | None = None
+    """What is called where no other is asked for."""
+    metadata: tuple[ToolRecord, ...] = ()
+    requirements: tuple[str, ...] = ()
+    requires_python: str | None = None
+    settings: ToolSettings = NO_SETTINGS
+
+    def chosen(self) -> CheckedCallable | None:
+        """The callable that is the entry."""
+        return next((each for each in self.callables if each.entry == self.entry), None)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The report as one document; `schema` is that of the entry."""
+        chosen = self.chosen()
+        document = self.model_dump(mode="json", by_alias=True)
+        return json.dumps(
+            {**document, "schema": None if chosen is None else chosen.schema_}, ensure_ascii=False, indent=indent
+        )
+
+
+_reports: Recent[tuple[str, str, str | None], CheckReport] = Recent(most=256, heaviest=_HEAVIEST_BYTES)
+
+
+def check_source(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> CheckReport:
+    """Everything that can be said of a source; nothing of it is executed."""
+    key = (source_digest(source), filename, entry)
+    report = _reports.get(key)
+    if report is None:
+        report = _check(source, filename=filename, entry=entry)
+        _reports.put(key, report, weight=4096 + 2 * len(source))
+    return report
+
+
+def _check(given: str | bytes, *, filename: str, entry: str | None) -> CheckReport:
+    problems = Problems()
+    block = ScriptBlock()
+    try:
+        text = decode_source(given)
+        problems.text = text
+        block = _block(text, problems)
+        source = open_source(text, parse_module(text), problems)
+        candidates = read_candidates(source)
+        chosen = _chosen(source, candidates, filename=filename, entry=entry)
+    except SourceError as error:
+        problems.add_error("unreadable", error)
+        return _report(problems, block)
+    meant = list(meant_candidates(candidates))[:MAX_CALLABLES]
+    listed = meant if chosen is None or chosen in meant else [*meant, chosen]
+    callables = [_callable(source, each) for each in listed]
+    records = read_records(source, listed)
+    return _report(problems, block, callables, entry=None if chosen is None else chosen.entry, records=records)
+
+
+def _block(text: str, problems: Problems) -> ScriptBlock:
+    try:
+        return read_script_block(text)
+    except SourceError as error:
+        problems.add_error("script_block", error)
+        return ScriptBlock()
+
+
+def _chosen(source: Source, candidates: list[Candidate], *, filename: str, entry: str | None) -> Candidate | None:
+    """What is called; a source of several tools needs to say so only when it is called."""
+    try:
+        return choose_entry(source, candidates, filename=filename, entry=entry)
+    except SourceError as error:
+        is_several = bool(candidates) and entry is None
+        if not is_several:
+            source.problems.add_error("no_entry", error)
+        elif all(each.kind == "function" and not each.is_marked for each in candidates):
+            source.problems.add_error("several_entries", error)
+        return None
+
+
+def _callable(source: Source, candidate: Candidate) -> CheckedCallable:
+    described = describe(candidate, source)
+    _check_call(source, candidate)
+    if candidate.schema is not None:
+        _check_health(source, candidate, described.schema())
+    return CheckedCallable(
+        entry=candidate.entry,
+        name=candidate.name,
+        kind=candidate.kind,
+        line=getattr(candidate.node, "lineno", 1),
+        schema_=described.schema(),
+        returns=described.returns,
+        details=detailed_text(candidate),
+    )
+
+
+def _check_call(source: Source, candidate: Candidate) -> None:
+    """What makes a call impossible, beyond what describing it has told."""
+    try:
+        read_signature(candidate, source)
+    except SourceError as error:
+        if "without names" not in error.message:
+            source.problems.add_error("bad_signature", error, path=candidate.entry)
+
+
+def _check_health(source: Source, candidate: Candidate, schema: Mapping[str, Any]) -> None:
+    for finding in invalid_reasons(schema)[:_MOST_REASONS]:
+        source.problems.add(
+            "invalid_schema",
+            finding.message,
+            at=candidate.node,
+            path=f"{candidate.entry}: {finding.path}",
+            remedy="mend the schema that the source writes out",
+        )
+
+
+def _report(
+    problems: Problems,
+    block: ScriptBlock,
+    callables: list[CheckedCallable] | None = None,
+    *,
+    entry: str | None = None,
+    records: list[ToolRecord] | None = None,
+) -> CheckReport:
+    found = sorted(problems.found, key=lambda each: (each.line or 0, each.column or 0, each.severity, each.code))
+    return CheckReport(
+        ok=not any(each.severity == "error" for each in found),
+        problems=tuple(found),
+        callables=tuple(callables or ()),
+        entry=entry,
+        metadata=tuple(records or ()),
+        requirements=block.requirements,
+        requires_python=block.requires_python,
+        settings=block.settings,
+    )

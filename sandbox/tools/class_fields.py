@@ -1,0 +1,178 @@
+"""Classes of a source that have a form in JSON: what kind each is, and the members it names.
+
+A class is known by the last name of what it derives from or is decorated with, as everywhere here: `BaseModel` of
+pydantic, `TypedDict`, `NamedTuple`, `Enum`, `@dataclass`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal
+
+from sandbox.tools.docstrings import Documentation, read_docstring
+from sandbox.tools.literals import NotLiteral, literal
+from sandbox.tools.names_in_source import last_name
+from sandbox.tools.plain_json import JSON
+from sandbox.tools.scope import Scope, assigned
+from sandbox.tools.spoken_fields import Spoken, plain_default, spoken_default
+
+Extra = Literal["forbid", "ignore", "allow"]
+_NO_FIELDS: Final = frozenset({"ClassVar", "KW_ONLY"})
+
+
+class ClassKind(StrEnum):
+    """What a class is written as."""
+
+    MODEL = "model"
+    DATACLASS = "dataclass"
+    TYPED_DICT = "typed_dict"
+    NAMED_TUPLE = "named_tuple"
+    ENUM = "enum"
+
+
+_BASES: Final = {
+    "BaseModel": ClassKind.MODEL,
+    "TypedDict": ClassKind.TYPED_DICT,
+    "NamedTuple": ClassKind.NAMED_TUPLE,
+    "Enum": ClassKind.ENUM,
+    "StrEnum": ClassKind.ENUM,
+    "IntEnum": ClassKind.ENUM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassField:
+    """One member, as its class declares it."""
+
+    name: str
+    annotation: ast.expr
+    spoken: Spoken = field(default_factory=Spoken)
+    description: str | None = None
+    is_required_by_form: bool = True
+
+
+def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
+    """What it is written as; None when JSON has no form for it."""
+    bases = scope.base_names(node)
+    kind = next((kind for name, kind in _BASES.items() if name in bases), None)
+    if kind is not None:
+        return kind
+    chain = scope.class_chain(node)
+    is_dataclass = any(last_name(mark) == "dataclass" for each in chain for mark in each.decorator_list)
+    return ClassKind.DATACLASS if is_dataclass else None
+
+
+def class_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> list[ClassField]:
+    """Its members and those it inherits, in the order that Python gives them."""
+    described = _documentation(node).parameters
+    found: dict[str, ClassField] = {}
+    for each in reversed(list(scope.class_chain(node))):
+        for member in _own_fields(scope, each, kind, described):
+            found[member.name] = member
+    return list(found.values())
+
+
+def class_description(node: ast.ClassDef) -> str | None:
+    """What its docstring says of it as a whole."""
+    return _documentation(node).description
+
+
+def _documentation(node: ast.ClassDef) -> Documentation:
+    text = ast.get_docstring(node)
+    return Documentation() if text is None else read_docstring(text.encode(errors="replace").decode())
+
+
+def enum_values(scope: Scope, node: ast.ClassDef) -> list[JSON] | None:
+    """The values of its members; None when one of them is not written out, or has no JSON form."""
+    is_text = "StrEnum" in scope.base_names(node)
+    values: list[JSON] = []
+    for statement in node.body:
+        for name, value in assigned(statement):
+            if name.startswith("_"):
+                continue
+            found = _enum_value(scope, name, value, values, is_text=is_text)
+            if found is None or isinstance(found, list | dict):
+                return None
+            values.append(found)
+    return values
+
+
+def extra_of(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> Extra | None:
+    """What a class says about members that it does not name."""
+    for each in scope.class_chain(node):
+        for config in _configs(each, kind):
+            value = plain_default(config, scope)
+            if value == "forbid":
+                return "forbid"
+            if value == "ignore":
+                return "ignore"
+            if value == "allow":
+                return "allow"
+    return None
+
+
+def is_total(keywords: list[ast.keyword]) -> bool:
+    """Whether a TypedDict requires its members."""
+    return not any(
+        each.arg == "total" and isinstance(each.value, ast.Constant) and each.value.value is False for each in keywords
+    )
+
+
+def _own_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind, said: Mapping[str, str]) -> Iterator[ClassField]:
+    total = is_total(node.keywords)
+    for position, statement in enumerate(node.body):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        name, form = statement.target.id, last_name(statement.annotation)
+        if form in _NO_FIELDS or (name.startswith("_") and kind is ClassKind.MODEL) or name == "model_config":
+            continue
+        yield ClassField(
+            name=name,
+            annotation=statement.annotation,
+            spoken=spoken_default(statement.value, scope),
+            description=_text_below(node, position) or said.get(name),
+            is_required_by_form=form == "Required" or (total and form != "NotRequired"),
+        )
+
+
+def _text_below(node: ast.ClassDef, position: int) -> str | None:
+    """The string that stands on its own under a member, which documents it."""
+    below = node.body[position + 1] if position + 1 < len(node.body) else None
+    value = below.value if isinstance(below, ast.Expr) else None
+    text = value.value if isinstance(value, ast.Constant) else None
+    return text.strip() or None if isinstance(text, str) else None
+
+
+def _enum_value(scope: Scope, name: str, value: ast.expr, before: list[JSON], *, is_text: bool) -> JSON:
+    if isinstance(value, ast.Call) and last_name(value.func) == "auto":
+        last = before[-1] if before else 0
+        return name.lower() if is_text else (last + 1 if isinstance(last, int) else len(before) + 1)
+    try:
+        found: JSON = literal(value, scope.constant)
+    except NotLiteral:
+        return None
+    return found if isinstance(found, str | int | float) else None
+
+
+def _configs(node: ast.ClassDef, kind: ClassKind) -> Iterator[ast.expr]:
+    """The expressions that `extra` is given as."""
+    if kind is not ClassKind.MODEL:
+        return
+    yield from (each.value for each in node.keywords if each.arg == "extra")
+    for statement in node.body:
+        if isinstance(statement, ast.ClassDef) and statement.name == "Config":
+            yield from (value for each in statement.body for name, value in assigned(each) if name == "extra")
+        for name, value in assigned(statement):
+            if name == "model_config" and isinstance(value, ast.Call):
+                yield from (each.value for each in value.keywords if each.arg == "extra")
+            elif name == "model_config" and isinstance(value, ast.Dict):
+                yield from _member(value, "extra")
+
+
+def _member(node: ast.Dict, name: str) -> Iterator[ast.expr]:
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and key.value == name:
+            yield value

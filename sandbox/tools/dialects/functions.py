@@ -1,0 +1,48 @@
+"""Dialect *function*: a `def` or `async def` directly in the module, with annotations and a docstring.
+
+A function marked with `@tool` is what its author means; without any such mark every public function is meant. One
+inside an `if` or a `try` is not: only running the module tells whether it exists.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from sandbox.tools.dialects.candidate import Candidate
+from sandbox.tools.names_in_source import last_name
+from sandbox.tools.source import Function, Source
+
+_MARK = "tool"
+
+
+def read_functions(source: Source) -> list[Candidate]:
+    """Every public function."""
+    return [_candidate(source, each) for each in source.functions.values() if not each.name.startswith("_")]
+
+
+def _candidate(source: Source, function: Function) -> Candidate:
+    mark = next((each for each in function.decorator_list if last_name(each) == _MARK), None)
+    said = _said(source, mark) if mark is not None else {}
+    name, description = said.get("name"), said.get("description")
+    return Candidate(
+        entry=function.name,
+        name=name if isinstance(name, str) else function.name,
+        kind="function",
+        names=(function.name,),
+        node=function,
+        function=function,
+        description=description if isinstance(description, str) else None,
+        is_marked=mark is not None,
+        settings=said,
+    )
+
+
+def _said(source: Source, mark: ast.expr) -> dict[str, Any]:
+    """The decorator's own arguments; the one without a name is the tool's name."""
+    if not isinstance(mark, ast.Call):
+        return {}
+    said = {each.arg: source.literal(each.value, of=f"@tool's {each.arg}") for each in mark.keywords if each.arg}
+    if mark.args:
+        said.setdefault("name", source.literal(mark.args[0], of="@tool's name"))
+    return said

@@ -1,0 +1,95 @@
+"""Dialect *class of methods*: a class deriving from `Tool` whose methods carry `@openapi_schema` or `@method_metadata`.
+
+Each decorated public method is one callable, `Class.method`. Existing tools derive from bases of their own that lie
+elsewhere, so a class with a decorated method counts whatever it derives from. What `@openapi_schema` holds (the shape
+that OpenAI takes, or bare parameters) is the schema, and goes before the signature.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from sandbox.tools.dialects.candidate import Candidate
+from sandbox.tools.names_in_source import last_name
+from sandbox.tools.source import Function, Source
+
+MARKS: Final = frozenset({"openapi_schema", "method_metadata"})
+
+
+def read_method_classes(source: Source) -> list[Candidate]:
+    """Every decorated public method."""
+    return [
+        _candidate(source, owner, method)
+        for owner in source.classes.values()
+        if not owner.name.startswith("_")
+        for method in decorated_methods(source, owner)
+        if not method.name.startswith("_")
+    ]
+
+
+def decorated_methods(source: Source, owner: ast.ClassDef) -> list[Function]:
+    """Its methods that carry a mark, and those it inherits here, in the order of the source."""
+    found: dict[str, Function] = {}
+    for each in source.line_of_bases(owner):
+        for method in methods_of(each):
+            found.setdefault(method.name, method)
+    marked = (each for each in found.values() if any(last_name(mark) in MARKS for mark in each.decorator_list))
+    return sorted(marked, key=lambda each: each.lineno)
+
+
+def methods_of(owner: ast.ClassDef) -> Iterator[Function]:
+    """The functions directly in a class, the later of two definitions."""
+    yield from {each.name: each for each in owner.body if isinstance(each, Function)}.values()
+
+
+def decorator_values(source: Source, node: ast.ClassDef | Function, name: str) -> dict[str, Any] | None:
+    """What the decorator of this name is called with: its keywords, and `""` for what has none; None without one."""
+    mark = next((each for each in node.decorator_list if last_name(each) == name), None)
+    if mark is None:
+        return None
+    if not isinstance(mark, ast.Call):
+        return {}
+    values = {each.arg: source.literal(each.value, of=f"@{name}'s {each.arg}") for each in mark.keywords if each.arg}
+    if mark.args:
+        values[""] = source.literal(mark.args[0], of=f"@{name}'s argument")
+    return values
+
+
+def _candidate(source: Source, owner: ast.ClassDef, method: Function) -> Candidate:
+    said = _openapi(source, method)
+    name, description, parameters = said.get("name"), said.get("description"), said.get("parameters")
+    return Candidate(
+        entry=f"{owner.name}.{method.name}",
+        name=name if isinstance(name, str) and name else method.name,
+        kind="method",
+        names=(owner.name, method.name),
+        node=method,
+        function=method,
+        is_bound=not any(last_name(each) == "staticmethod" for each in method.decorator_list),
+        owner=owner,
+        description=description if isinstance(description, str) and description.strip() else None,
+        schema=parameters if isinstance(parameters, dict) else None,
+    )
+
+
+def openapi_description(source: Source, method: Function) -> str | None:
+    """What `@openapi_schema` says that a method does."""
+    description = _openapi(source, method).get("description")
+    return description if isinstance(description, str) and description.strip() else None
+
+
+def _openapi(source: Source, method: Function) -> Mapping[str, Any]:
+    """The function part of what `@openapi_schema` is given."""
+    values = decorator_values(source, method, "openapi_schema")
+    if values is None:
+        return {}
+    given = values.get("", values.get("schema"))
+    if not isinstance(given, dict):
+        return {}
+    inner = given.get("function", given)
+    if not isinstance(inner, dict):
+        return {}
+    is_bare = "parameters" not in inner and ("properties" in inner or inner.get("type") == "object")
+    return {"parameters": inner, "description": inner.get("description")} if is_bare else inner

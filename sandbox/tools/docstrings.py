@@ -1,0 +1,121 @@
+"""Docstrings: what a function does, and what each of its parameters is.
+
+Google, numpy, reST and epydoc forms are parsed by `docstring_parser`. Where a text shows the marks of one form only, it
+is asked for that one; trying all of them, as it does by itself, takes ten times as long. Its types and defaults are
+never used, the signature says those. A `Keyword Args:` section, which that parser drops, is read as the `Args:` it is.
+Text of several lines stays as it was written.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from docstring_parser import Docstring, DocstringParam, ParseError, epydoc, google, numpydoc, parse, rest
+from docstring_parser.common import DocstringExample, DocstringReturns
+
+MAX_CHARACTERS: Final = 64 * 1024
+
+_NO_TITLE: Final = "."
+_KEYWORD_SECTION = re.compile(r"[ \t]*(?:Keyword Args|Keyword Arguments|Kwargs):[ \t]*")
+_EXAMPLES = re.compile(r"^(?:Examples?)(?:::?|\n-{3,})[ \t]*\n", re.MULTILINE)
+_SECTION = re.compile(
+    r"^(?:Args|Arguments|Parameters|Params|Raises|Exceptions|Except|Attributes|Returns|Yields|Keyword Args"
+    r"|Keyword Arguments|Other Parameters|Kwargs|Note|Notes|Warning|Warnings|See Also|References)(?::|\n-{3,})[ \t]*$",
+    re.MULTILINE,
+)
+_FORMS: Final = (
+    (re.compile(r"^[ \t]*(?:Arg(?:ument)?s|Param(?:eter)?s|Raises|Attributes|Returns):[ \t]*$", re.M), google.parse),
+    (re.compile(r"^-{3,}[ \t]*$", re.M), numpydoc.parse),
+    (re.compile(r"^[ \t]*:(?:param(?:eter)?|arg(?:ument)?|key|returns?|raises?|r?type)\b", re.M), rest.parse),
+    (re.compile(r"^[ \t]*@(?:param|return|raise|r?type)\b", re.M), epydoc.parse),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Documentation:
+    """What a docstring says."""
+
+    description: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The text for each parameter that it names; empty where it names one and says nothing."""
+    returns: str | None = None
+    has_parameters: bool = False
+    """Whether there is a section of parameters at all."""
+
+
+@lru_cache(maxsize=256)
+def read_docstring(docstring: str) -> Documentation:
+    """What it says; text that no form fits is a description."""
+    text = inspect.cleandoc(docstring[:MAX_CHARACTERS])
+    body, keywords = _without_keyword_section(text)
+    try:
+        parsed = _parser_of(body)(_headed(body))
+        extra = google.parse(_headed(keywords)) if keywords else Docstring()
+    except (ParseError, ValueError, IndexError, KeyError, AttributeError, RecursionError):
+        return Documentation(description=text or None)
+    parameters = {name: (each.description or "").strip() for each, name in [*_named(parsed), *_named(extra)]}
+    return Documentation(
+        description=_description(parsed, body),
+        parameters=parameters,
+        returns=next((each.description or "" for each in parsed.meta if isinstance(each, DocstringReturns)), None),
+        has_parameters=bool(parameters),
+    )
+
+
+def _parser_of(text: str) -> Callable[[str], Docstring]:
+    """The form that shows itself in the text; where two do, the parser tries all and takes what finds most."""
+    shown = [each for marks, each in _FORMS if marks.search(text)]
+    return shown[0] if len(shown) == 1 else parse if shown else google.parse
+
+
+def _headed(text: str) -> str:
+    """A text that begins with a section would be taken for a description whole."""
+    return f"{_NO_TITLE}\n\n{text}" if _SECTION.match(text) else text
+
+
+def _without_keyword_section(text: str) -> tuple[str, str]:
+    """The text without its section of keyword arguments, and that section as one of arguments."""
+    kept: list[str] = []
+    taken: list[str] = []
+    indent: int | None = None
+    for line in text.split("\n"):
+        opening = _KEYWORD_SECTION.match(line)
+        depth = len(line) - len(line.lstrip())
+        if opening is not None:
+            indent = depth
+        elif indent is not None and (not line.strip() or depth > indent):
+            taken.append(line)
+        else:
+            indent = None
+            kept.append(line)
+    return "\n".join(kept), "\n".join(["Args:", *taken]) if taken else ""
+
+
+def _named(parsed: Docstring) -> Iterator[tuple[DocstringParam, str]]:
+    for each in parsed.meta:
+        if isinstance(each, DocstringParam):
+            for name in each.arg_name.split(","):
+                yield each, name.strip().lstrip("*").strip("`")
+
+
+def _description(parsed: Docstring, text: str) -> str | None:
+    """Short and long description, and the examples after them."""
+    short = None if parsed.short_description == _NO_TITLE else parsed.short_description
+    parts = [short, parsed.long_description, _examples(parsed, text)]
+    return "\n\n".join(part.strip() for part in parts if part and part.strip()) or None
+
+
+def _examples(parsed: Docstring, text: str) -> str | None:
+    """The section as it stands in the text: what it shows is code, and no parser's business."""
+    found = _EXAMPLES.search(text)
+    if found is None:
+        shown = [each.description for each in parsed.meta if isinstance(each, DocstringExample) and each.description]
+        return "Examples:\n" + "\n".join(shown) if shown else None
+    following = _SECTION.search(text, found.end())
+    body = text[found.end() : following.start() if following else len(text)].rstrip()
+    return f"Examples:\n{body}" if body else None

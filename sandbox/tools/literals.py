@@ -1,0 +1,110 @@
+"""Values that stand in a source as they are: constants, displays of them, and names of such constants of the module.
+
+`ast.literal_eval` knows no names and recurses; here names are looked up among the module's own constants, and the walk
+ends at a depth and at a number of values, because names that hold names multiply.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sandbox.tools.names_in_source import dotted_name
+
+MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 20_000
+_LONGEST_TEXT: Final = 1 << 20
+
+
+class NotLiteral(Exception):
+    """The node is no literal; `node` is the innermost part that is none."""
+
+    def __init__(self, node: ast.AST) -> None:
+        super().__init__("not a literal")
+        self.node = node
+
+
+def literal(node: ast.expr, constant: Callable[[str], ast.expr | None]) -> Any:
+    """The plain value that an expression stands for, or `NotLiteral`; `constant` gives what a name is assigned."""
+    return _Walk(constant).value(node, depth=0)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One evaluation, and what it may still make."""
+
+    constant_of: Callable[[str], ast.expr | None]
+    left: int = MAX_VALUES
+
+    def value(self, node: ast.expr, *, depth: int) -> Any:
+        self.left -= 1
+        if depth > MAX_DEPTH or self.left < 0:
+            raise NotLiteral(node)
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            return self._several(node, depth=depth + 1)
+        if isinstance(node, ast.Dict):
+            return self._members(node, depth=depth + 1)
+        if isinstance(node, ast.UnaryOp):
+            return self._signed(node, depth=depth + 1)
+        if isinstance(node, ast.BinOp):
+            return self._joined(node, depth=depth + 1)
+        return self._named(node, depth=depth + 1)
+
+    def _several(self, node: ast.List | ast.Tuple | ast.Set, *, depth: int) -> Any:
+        values = [self.value(each, depth=depth) for each in node.elts]
+        if isinstance(node, ast.Set):
+            return self._hashed(node, values)
+        return tuple(values) if isinstance(node, ast.Tuple) else values
+
+    def _hashed(self, node: ast.Set, values: list[Any]) -> Any:
+        try:
+            return set(values)
+        except TypeError:
+            raise NotLiteral(node) from None
+
+    def _members(self, node: ast.Dict, *, depth: int) -> dict[Any, Any]:
+        members: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            found = self.value(value, depth=depth)
+            if key is None:
+                members.update(found if isinstance(found, dict) else {})
+                continue
+            name = self.value(key, depth=depth)
+            if not isinstance(name, str | int | float | bool | None):
+                raise NotLiteral(key)
+            members[name] = found
+        return members
+
+    def _signed(self, node: ast.UnaryOp, *, depth: int) -> Any:
+        value = self.value(node.operand, depth=depth)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if isinstance(node.op, ast.USub):
+                return -value
+            if isinstance(node.op, ast.UAdd):
+                return value
+        raise NotLiteral(node)
+
+    def _joined(self, node: ast.BinOp, *, depth: int) -> Any:
+        """Text put together with `+`, and small products such as `60 * 60`."""
+        left, right = self.value(node.left, depth=depth), self.value(node.right, depth=depth)
+        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
+            if len(left) + len(right) <= _LONGEST_TEXT:
+                return left + right
+        elif isinstance(node.op, ast.Mult) and _is_small(left) and _is_small(right):
+            return left * right
+        raise NotLiteral(node)
+
+    def _named(self, node: ast.expr, *, depth: int) -> Any:
+        name = dotted_name(node)
+        constant = None if name is None else self.constant_of(name)
+        if constant is None:
+            raise NotLiteral(node)
+        return self.value(constant, depth=depth)
+
+
+def _is_small(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12

@@ -1,0 +1,207 @@
+"""What is known of a tool beside its schema: its names for people, its place in a list, and what may be switched off.
+
+The record is made from `@tool_metadata` and `@method_metadata` where a source has them, and from names and docstrings
+where it has not; a tool without any decorator gets a full one. Which methods are on is decided by `enabled_methods`
+from what an operator says: what is not mentioned is on, what is core cannot be off, and all off means none.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from sandbox.tools.detailed_text import detailed_description
+from sandbox.tools.dialects import Candidate
+from sandbox.tools.dialects.method_class import decorated_methods, decorator_values, openapi_description
+from sandbox.tools.docstrings import read_docstring
+from sandbox.tools.names import display_name, machine_name
+from sandbox.tools.source import Function, Source
+
+_FROZEN: Final = ConfigDict(frozen=True, extra="forbid")
+DEFAULT_WEIGHT: Final = 100
+
+
+class MethodRecord(BaseModel):
+    """One method of a tool."""
+
+    model_config = _FROZEN
+
+    name: str
+    display_name: str
+    description: str
+    is_core: bool = False
+    visible: bool = True
+
+
+class ToolRecord(BaseModel):
+    """One tool; ascending weight is the order it is shown in: core 10-20, primary 30-50, common 60-80, rare 90+."""
+
+    model_config = _FROZEN
+
+    name: str
+    display_name: str
+    description: str
+    icon: str | None = None
+    color: str | None = None
+    is_core: bool = False
+    weight: int = DEFAULT_WEIGHT
+    visible: bool = False
+    methods: tuple[MethodRecord, ...] = ()
+
+
+_TOOL_FIELDS: Final[Mapping[str, Any]] = {
+    "display_name": str,
+    "description": str,
+    "icon": str,
+    "color": str,
+    "weight": int,
+    "is_core": bool,
+    "visible": bool,
+}
+_METHOD_FIELDS: Final[Mapping[str, Any]] = {
+    "display_name": str,
+    "description": str,
+    "is_core": bool,
+    "visible": bool,
+}
+
+
+def read_records(source: Source, candidates: list[Candidate]) -> list[ToolRecord]:
+    """One record for each tool, in the order of the candidates; a class is one tool, whatever it has of methods."""
+    records: list[ToolRecord] = []
+    owners: dict[str, str] = {}
+    for candidate in candidates:
+        owner = candidate.owner
+        if owner is None:
+            records.append(_plain_record(source, candidate))
+        elif owner.name not in owners.values():
+            name = candidate.name if candidate.kind == "execute" else machine_name(owner.name)
+            if name in owners:
+                source.problems.add(
+                    "same_name",
+                    f"the classes {owners[name]} and {owner.name} are both known as {name}",
+                    at=owner,
+                    path=owner.name,
+                    remedy="rename one of them",
+                )
+            owners[name] = owner.name
+            records.append(_class_record(source, owner, candidate, name=name))
+    return records
+
+
+def enabled_methods(record: ToolRecord, setting: bool | Mapping[str, Any] | None) -> tuple[str, ...]:  # noqa: FBT001
+    """The methods that are on, by what an operator says: true, false, or `{"enabled": …, "methods": {name: …}}`."""
+    is_on, methods = _switches(setting)
+    return tuple(
+        each.name
+        for each in record.methods
+        if each.is_core or record.is_core or (is_on and methods.get(each.name, True))
+    )
+
+
+def is_enabled(record: ToolRecord, setting: bool | Mapping[str, Any] | None) -> bool:  # noqa: FBT001
+    """Whether anything of the tool is on."""
+    if record.methods:
+        return bool(enabled_methods(record, setting))
+    return record.is_core or _switches(setting)[0]
+
+
+def detailed_text(candidate: Candidate) -> str:
+    """What is said of a tool at length, for prompts."""
+    documented: ast.ClassDef | Function | None = candidate.owner or candidate.function
+    own = None if documented is None else ast.get_docstring(documented)
+    arguments = None
+    if candidate.kind == "execute" and candidate.function is not None:
+        arguments = ast.get_docstring(candidate.function)
+    fallback = candidate.description or f"{candidate.name} functionality"
+    return detailed_description(own, arguments=arguments, fallback=fallback)
+
+
+def _switches(setting: bool | Mapping[str, Any] | None) -> tuple[bool, Mapping[str, bool]]:  # noqa: FBT001
+    if setting is None or isinstance(setting, bool):
+        return setting is not False, {}
+    methods = setting.get("methods", {})
+    return setting.get("enabled", True) is not False, methods if isinstance(methods, Mapping) else {}
+
+
+def _plain_record(source: Source, candidate: Candidate) -> ToolRecord:
+    """Of a function, a module or a handler."""
+    said = {}
+    if candidate.function is not None:
+        said = _checked(source, candidate.function, "tool_metadata", _TOOL_FIELDS, candidate.entry)
+    docstring = None if candidate.function is None else ast.get_docstring(candidate.function)
+    described = candidate.description or (read_docstring(docstring).description if docstring else None)
+    return ToolRecord(
+        **{
+            "name": candidate.name,
+            "display_name": display_name(candidate.name),
+            "description": described or f"{candidate.name} functionality",
+            **said,
+        }
+    )
+
+
+def _class_record(source: Source, owner: ast.ClassDef, candidate: Candidate, *, name: str) -> ToolRecord:
+    said = _checked(source, owner, "tool_metadata", _TOOL_FIELDS, owner.name)
+    docstring = (ast.get_docstring(owner) or "").strip()
+    described = candidate.description if candidate.kind == "execute" else None
+    methods = decorated_methods(source, owner) if candidate.kind == "method" else []
+    return ToolRecord(
+        **{
+            "name": name,
+            "display_name": display_name(owner.name),
+            "description": described or docstring or f"{owner.name} functionality",
+            "methods": tuple(_method_record(source, owner, each) for each in methods),
+            **said,
+        }
+    )
+
+
+def _method_record(source: Source, owner: ast.ClassDef, method: Function) -> MethodRecord:
+    said = _checked(source, method, "method_metadata", _METHOD_FIELDS, f"{owner.name}.{method.name}")
+    record = MethodRecord(
+        **{
+            "name": method.name,
+            "display_name": display_name(method.name),
+            "description": openapi_description(source, method) or f"{method.name} function",
+            **said,
+        }
+    )
+    return record.model_copy(update={"visible": False}) if method.name.startswith("_") else record
+
+
+def _checked(
+    source: Source, node: ast.ClassDef | Function, decorator: str, fields: Mapping[str, Any], path: str
+) -> dict[str, Any]:
+    """What the decorator says, as far as it is of the right types; blank text and None say nothing."""
+    values = decorator_values(source, node, decorator) or {}
+    if "" in values:
+        values["display_name"] = values.pop("")
+    said: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in fields:
+            source.problems.add(
+                "unknown_metadata",
+                f"@{decorator} takes no {key}",
+                at=node,
+                path=path,
+                remedy=f"it takes {', '.join(fields)}",
+                severity="warning",
+            )
+        elif value is not None and value != "":
+            _take(source, said, key, value, fields[key], node=node, path=path)
+    return said
+
+
+def _take(
+    source: Source, said: dict[str, Any], key: str, value: object, kind: type, *, node: ast.AST, path: str
+) -> None:
+    try:
+        said[key] = TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError:
+        source.problems.add(
+            "bad_metadata", f"{key} is a {kind.__name__}, not {type(value).__name__}", at=node, path=path
+        )

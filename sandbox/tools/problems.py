@@ -1,0 +1,92 @@
+"""What is wrong with a source, told all at once: each problem with its place and what to do about it.
+
+Reading for a call stops at the first thing that makes the call impossible. Reading for a check goes on, so everything
+that it meets is put into one list, and a reader of the source mends all of it in one go.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sandbox.errors import SourceError
+from sandbox.tools.excerpt import excerpt
+
+Severity = Literal["error", "warning"]
+
+MAX_PROBLEMS = 200
+_LONGEST_MESSAGE = 600
+
+
+class SourceProblem(BaseModel):
+    """One thing to mend; a warning leaves the tool usable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    severity: Severity
+    code: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    """In characters, from 1."""
+    path: str | None = None
+    """What it is about: `fetch.city`, or a place in a schema."""
+    remedy: str | None = None
+
+
+@dataclass(slots=True)
+class Problems:
+    """A list that problems are added to while a source is read."""
+
+    text: str = ""
+    found: list[SourceProblem] = field(default_factory=list)
+    _lines: list[str] = field(default_factory=list)
+
+    def add(
+        self,
+        code: str,
+        message: str,
+        *,
+        at: ast.AST | None = None,
+        path: str | None = None,
+        remedy: str | None = None,
+        severity: Severity = "error",
+    ) -> None:
+        """Add one, at a node of the syntax tree; the same one is listed once."""
+        problem = SourceProblem(
+            severity=severity,
+            code=code,
+            message=excerpt(message, _LONGEST_MESSAGE),
+            line=getattr(at, "lineno", None),
+            column=self._column(at),
+            path=None if path is None else excerpt(path),
+            remedy=remedy,
+        )
+        if len(self.found) < MAX_PROBLEMS and problem not in self.found:
+            self.found.append(problem)
+
+    def _column(self, node: ast.AST | None) -> int | None:
+        """In characters; the tree counts bytes."""
+        if not isinstance(node, ast.expr | ast.stmt | ast.arg):
+            return None
+        if not self._lines:
+            self._lines.extend(self.text.split("\n"))
+        line = self._lines[node.lineno - 1] if node.lineno <= len(self._lines) else ""
+        return len(line.encode()[: node.col_offset].decode(errors="replace")) + 1
+
+    def add_error(self, code: str, error: SourceError, *, path: str | None = None) -> None:
+        """Add what was raised."""
+        problem = SourceProblem(
+            severity="error",
+            code=code,
+            message=error.message,
+            line=error.line,
+            column=error.column,
+            path=path,
+            remedy=error.remedy,
+        )
+        if len(self.found) < MAX_PROBLEMS and problem not in self.found:
+            self.found.append(problem)

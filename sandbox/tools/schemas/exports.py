@@ -1,0 +1,50 @@
+"""All the shapes a tool's schema is written in, by the name a user gives."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, Protocol
+
+from sandbox.tools.schemas.anthropic import anthropic
+from sandbox.tools.schemas.mcp import mcp_tool
+from sandbox.tools.schemas.openai import openai_chat, openai_responses
+from sandbox.tools.schemas.strict import strict_parameters
+from sandbox.tools.schemas.tool_schema import Export, read_tool_schema
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Format(StrEnum):
+    """Who reads the schema."""
+
+    OPENAI = "openai"
+    OPENAI_RESPONSES = "openai-responses"
+    ANTHROPIC = "anthropic"
+    MCP = "mcp"
+    JSON = "json"
+
+
+def json_schema(schema: object, *, strict: bool = False) -> Export:
+    """The schema of the arguments as a document of its own; `SchemaRefused` if it has to be strict and cannot be."""
+    tool = read_tool_schema(schema)
+    parameters = strict_parameters(tool.parameters) if strict else tool.parameters
+    return Export({"$schema": DIALECT, **parameters, "title": tool.name, "description": tool.description}, ())
+
+
+def export(schema: object, *, to: Format, strict: bool = False) -> Export:
+    """A tool's schema in one shape; what the shape cannot say is listed, also that strict mode is not to be had."""
+    if to is Format.MCP:
+        return mcp_tool(schema)
+    return _PROVIDERS[to](schema, strict=strict)
+
+
+class _Exporter(Protocol):
+    def __call__(self, schema: object, *, strict: bool) -> Export: ...
+
+
+_PROVIDERS: Final[dict[Format, _Exporter]] = {
+    Format.OPENAI: openai_chat,
+    Format.OPENAI_RESPONSES: openai_responses,
+    Format.ANTHROPIC: anthropic,
+    Format.JSON: json_schema,
+}

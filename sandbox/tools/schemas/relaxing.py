@@ -1,0 +1,90 @@
+"""Keywords a provider does not take, moved into the description beside them, where a model still reads them.
+
+Nothing enforces such a keyword any more on the provider's side, which is why every move is a loss that is listed. The
+arguments are checked against the tool's own schema in any case.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from sandbox.tools.excerpt import excerpt
+from sandbox.tools.plain_json import JSON
+from sandbox.tools.schemas.findings import ROOT, Finding
+from sandbox.tools.schemas.nodes import Schema, properties_of, walk, with_children
+
+Untaken: TypeAlias = Callable[[Schema, str], Iterable[str]]
+"""The keywords of a node, found at a path, that the provider does not take."""
+
+_LONGEST_VALUE: Final = 200
+
+
+class Relaxation:
+    """One schema being fitted to a provider; what it loses on the way is collected in order."""
+
+    def __init__(self) -> None:
+        self.losses: list[Finding] = []
+
+    def moved(self, schema: Schema, untaken: Untaken, path: str) -> Schema:
+        """A copy in which every keyword the provider does not take has become part of a description."""
+
+        def change(node: Schema, place: str) -> Schema:
+            moving = [keyword for keyword in untaken(node, place) if keyword in node]
+            self.losses.extend(Finding(place, f"`{keyword}` is only described") for keyword in moving)
+            return with_children(described(node, moving), change, place)
+
+        return change(schema, path)
+
+    def lose(self, path: str, message: str) -> None:
+        """Note what cannot be said at a place."""
+        self.losses.append(Finding(path, message))
+
+    def lose_unlisted(self, parameters: Schema) -> None:
+        """Note the objects that take more than they list, and are going to be closed."""
+        for path, node in walk(parameters, ROOT):
+            if node.get("additionalProperties") is True and properties_of(node):
+                self.lose(path, "members that are not listed cannot be given")
+
+    def one_of_as_any_of(self, node: Schema, path: str) -> Schema:
+        """A copy that knows one kind of union."""
+        copied = with_children(node, self.one_of_as_any_of, path)
+        if "oneOf" in copied and "anyOf" not in copied:
+            copied["anyOf"] = copied.pop("oneOf")
+            self.lose(path, "that exactly one member of `oneOf` fits is not said")
+        return copied
+
+    def tuples_as_arrays(self, node: Schema, path: str) -> Schema:
+        """A copy in which arrays that say what each position holds say what any of them holds."""
+        copied = with_children(node, self.tuples_as_arrays, path)
+        leading = copied.pop("prefixItems", None)
+        if not isinstance(leading, list):
+            return copied
+        rest = copied.get("items")
+        kinds = distinct([*leading, *([rest] if isinstance(rest, dict) else [])])
+        copied["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        if len(kinds) > 1:
+            self.lose(path, "which position holds which kind of value is not said")
+        return copied
+
+
+def described(node: Schema, keywords: Iterable[str]) -> Schema:
+    """The node without these keywords, and with a description that tells them."""
+    moving = {keyword: node[keyword] for keyword in keywords}
+    if not moving:
+        return node
+    told = ", ".join(f"{keyword}: {_shown(value)}" for keyword, value in moving.items())
+    before = node.get("description")
+    text = f"{before} ({told})" if isinstance(before, str) and before else f"({told})"
+    kept = {keyword: value for keyword, value in node.items() if keyword not in moving}
+    return {**kept, "description": text}
+
+
+def distinct(members: Iterable[JSON]) -> list[JSON]:
+    """The members in their order, each once; 1 and true are not the same."""
+    return list({json.dumps(member, sort_keys=True): member for member in members}.values())
+
+
+def _shown(value: JSON) -> str:
+    return excerpt(json.dumps(value, ensure_ascii=False), _LONGEST_VALUE)

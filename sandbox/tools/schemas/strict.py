@@ -1,0 +1,151 @@
+"""A schema as strict mode takes it: every property required, every object closed, what was optional nullable.
+
+Strict mode has no optional properties. A property that could be left out becomes one that can be null, at every depth,
+and null then means what leaving out meant: "use the default". `without_filled_nulls` is the way back.
+
+An object that lists properties is closed even where it took others too: this narrows what a model may say and never
+what it can reach. What cannot be closed without losing what it is for, a free-form object or a map with typed values,
+is not representable, and neither is what `health` reports for the keywords used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sandbox.errors import SchemaRefused
+from sandbox.tools.plain_json import JSON
+from sandbox.tools.schemas.findings import ROOT, Finding
+from sandbox.tools.schemas.given import Unreadable, is_tool, parameters_of, plain_schema
+from sandbox.tools.schemas.health import Level, health
+from sandbox.tools.schemas.nodes import (
+    ANNOTATIONS,
+    UNIONS,
+    Schema,
+    members_of,
+    properties_of,
+    required_of,
+    types_of,
+    with_children,
+)
+
+_NULL: Final = "null"
+
+
+def strict_form(schema: object) -> Schema:
+    """A strict copy of a tool's schema, or of that of its parameters; `SchemaRefused` when there is none."""
+    try:
+        given = plain_schema(schema)
+        parameters = strict_parameters(parameters_of(given))
+    except Unreadable as fault:
+        raise _refusal((fault.finding,)) from None
+    if is_tool(given):
+        return {**given, "parameters": parameters, "strict": True}
+    return {**parameters, "strict": True}
+
+
+def strict_parameters(parameters: Schema) -> Schema:
+    """The strict form of the parameters' schema alone, or `SchemaRefused`."""
+    before = health(parameters)
+    if before.level is Level.INVALID:
+        raise _refusal(before.reasons)
+    strict = _strict(_with_properties(parameters), ROOT)
+    after = health(strict)
+    if after.level is not Level.STRICT_COMPLIANT:
+        raise _refusal(after.reasons)
+    return strict
+
+
+def _refusal(reasons: Iterable[Finding]) -> SchemaRefused:
+    return SchemaRefused(
+        "the schema has no strict form",
+        reasons=tuple(reasons),
+        remedy="declare what these places hold, or use the schema without strict mode",
+    )
+
+
+def _with_properties(parameters: Schema) -> Schema:
+    """A tool that lists no parameters and does not say that it takes others takes none."""
+    if parameters.get("additionalProperties", False) is not False:
+        return parameters
+    return {"properties": {}, **parameters, "additionalProperties": False}
+
+
+def _strict(node: Schema, path: str) -> Schema:
+    strict = _typed(with_children(node, _strict, path))
+    if "object" not in types_of(strict):
+        return strict
+    if properties_of(strict) and strict.get("additionalProperties", True) is True:
+        strict["additionalProperties"] = False
+    if strict.get("additionalProperties") is not False:
+        return strict
+    required = required_of(strict)
+    listed = {
+        name: member if name in required or not isinstance(member, dict) else _nullable(member)
+        for name, member in properties_of(strict).items()
+    }
+    return {**strict, "properties": {**listed}, "required": [*listed]}
+
+
+def _typed(node: Schema) -> Schema:
+    """Strict mode wants the type said, also where the values or the members say it."""
+    if "type" in node or "$ref" in node or any(keyword in node for keyword in UNIONS):
+        return {**node}
+    values = [node["const"]] if "const" in node else members_of(node, "enum")
+    types = types_of(node) or list(dict.fromkeys(_type_name(value) for value in values))
+    return {"type": types[0] if len(types) == 1 else [*types], **node} if types else {**node}
+
+
+def _type_name(value: JSON) -> str:
+    if value is None or isinstance(value, bool):
+        return _NULL if value is None else "boolean"
+    if isinstance(value, int | float):
+        return "integer" if isinstance(value, int) else "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _nullable(node: Schema) -> Schema:
+    """The node, with null as one more value, named last and once."""
+    if "anyOf" in node and not {"type", "enum", "const", "$ref"} & node.keys():
+        return {**node, "anyOf": [*_without_null(members_of(node, "anyOf")), {"type": _NULL}]}
+    if "type" not in node or "$ref" in node or any(keyword in node for keyword in UNIONS):
+        return _alternative(node)
+    return _with_null(node)
+
+
+def _alternative(node: Schema) -> Schema:
+    """The node or null, as two members of a union; what is said about the property stays outside."""
+    said = {keyword: value for keyword, value in node.items() if keyword in ANNOTATIONS}
+    rest = {keyword: value for keyword, value in node.items() if keyword not in ANNOTATIONS}
+    return {**said, "anyOf": [rest, {"type": _NULL}]}
+
+
+def _with_null(node: Schema) -> Schema:
+    types: list[JSON] = [*(name for name in types_of(node) if name != _NULL), _NULL]
+    widened: Schema = {**node, "type": types if len(types) > 1 else _NULL}
+    if "enum" in node:
+        widened["enum"] = [*(value for value in members_of(node, "enum") if value is not None), None]
+    if node.get("const") is not None:
+        widened["enum"] = [widened.pop("const"), None]
+    return widened
+
+
+def _without_null(members: list[JSON]) -> list[JSON]:
+    """The members of a union that are not null, each without the null it admits beside other values."""
+    kept = [_narrowed(member) if isinstance(member, dict) else member for member in members]
+    return [member for member in kept if member is not None]
+
+
+def _narrowed(member: Schema) -> Schema | None:
+    types = types_of(member)
+    if _NULL not in types:
+        return member
+    others: list[JSON] = [name for name in types if name != _NULL]
+    if not others:
+        return None
+    narrowed: Schema = {**member, "type": others[0] if len(others) == 1 else others}
+    if "enum" in member:
+        narrowed["enum"] = [value for value in members_of(member, "enum") if value is not None]
+    return narrowed

@@ -1,0 +1,179 @@
+"""What the names in a module's annotations stand for, as its text says: classes and aliases of its own, and imports.
+
+The statements are taken in the order of the text, so the last binding of a name counts. What stands under
+`if TYPE_CHECKING:` counts here, because annotations are written against it. A scope keeps syntax trees of definitions,
+without the methods in them, and `reachable` keeps only those that some annotations need.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from sandbox.tools.names_in_source import last_name
+
+Definition: TypeAlias = "ast.ClassDef | ast.expr | None"
+"""A class, what is assigned, or something else, such as a function."""
+
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_ENUMS: Final = frozenset({"Enum", "StrEnum", "IntEnum"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Names to definitions of this source, and to what they are imported from."""
+
+    definitions: Mapping[str, Definition]
+    imports: Mapping[str, str]
+
+    def full_name(self, dotted: str) -> str | None:
+        """`typing.List` for `t.List` after `import typing as t`; None when the source defines the name itself."""
+        first, dot, rest = dotted.partition(".")
+        if first in self.definitions:
+            return None
+        return f"{self.imports.get(first, first)}{dot}{rest}"
+
+    def own(self, dotted: str, *, within: str = "") -> tuple[str, ast.ClassDef | ast.expr] | None:
+        """A class or an alias of this source, and the name it has in the module; looked for in a class first."""
+        inner = f"{within}.{dotted}"
+        name = inner if within and inner in self.definitions else dotted
+        found = self.definitions.get(name)
+        return None if found is None else (name, found)
+
+    def class_chain(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
+        """A class and those of this source that it derives from."""
+        waiting, seen = [node], {node.name}
+        while waiting:
+            current = waiting.pop(0)
+            yield current
+            for base in current.bases:
+                name = last_name(base)
+                found = self.definitions.get(name or "")
+                if isinstance(found, ast.ClassDef) and found.name not in seen:
+                    seen.add(found.name)
+                    waiting.append(found)
+
+    def base_names(self, node: ast.ClassDef) -> set[str]:
+        """The last names of all it derives from; those imported under another name by their own."""
+        names: set[str] = set()
+        for each in self.class_chain(node):
+            for base in each.bases:
+                name = last_name(base) or ""
+                names.add(self.imports.get(name, name).rpartition(".")[2])
+        return names
+
+    def is_enum(self, node: ast.ClassDef) -> bool:
+        return not _ENUMS.isdisjoint(self.base_names(node))
+
+    def constant(self, dotted: str) -> ast.expr | None:
+        """What is assigned to a name, or to a member of an enum."""
+        found = self.definitions.get(dotted)
+        if isinstance(found, ast.expr):
+            return found
+        owner, _, member = dotted.rpartition(".")
+        enum = self.definitions.get(owner.removesuffix(".value") if member == "value" else owner)
+        if member == "value":
+            owner, _, member = owner.rpartition(".")
+            enum = self.definitions.get(owner)
+        if isinstance(enum, ast.ClassDef) and self.is_enum(enum):
+            return next((value for each in enum.body for name, value in assigned(each) if name == member), None)
+        return None
+
+    def reachable(self, nodes: Iterable[ast.AST]) -> Scope:
+        """The part of it that these nodes can lead to."""
+        kept: dict[str, Definition] = {}
+        imports: dict[str, str] = {}
+        waiting = list(nodes)
+        while waiting:
+            for name in _names(waiting.pop()):
+                if name in self.imports:
+                    imports[name] = self.imports[name]
+                if name not in kept and name in self.definitions:
+                    definition = kept[name] = self.definitions[name]
+                    waiting += [] if definition is None else [definition]
+                    inner = {each: self.definitions[each] for each in self.definitions if each.startswith(f"{name}.")}
+                    kept.update(inner)
+                    waiting += [each for each in inner.values() if each is not None]
+        return Scope(kept, imports)
+
+
+NO_NAMES: Final = Scope({}, {})
+
+
+def assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """The names that an assignment gives a value to, each with the value."""
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            if isinstance(target, ast.Name):
+                yield target.id, statement.value
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+        yield statement.target.id, statement.value
+
+
+def scope_of(statements: Iterable[ast.stmt]) -> Scope:
+    """The scope of a module, from its statements in the order of the text."""
+    definitions: dict[str, Definition] = {}
+    imports: dict[str, str] = {}
+    for statement in statements:
+        for name, definition in _defined(statement):
+            definitions[name] = definition
+            imports.pop(name, None)
+        for name, origin in _imported(statement):
+            imports[name] = origin
+            definitions.pop(name, None)
+    return Scope(definitions, imports)
+
+
+def _defined(statement: ast.stmt) -> Iterator[tuple[str, Definition]]:
+    if isinstance(statement, ast.ClassDef):
+        yield from _class_and_inner(statement, prefix="")
+    elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield statement.name, None
+    elif isinstance(statement, ast.Assign | ast.AnnAssign):
+        yield from assigned(statement)
+    elif isinstance(name := getattr(statement, "name", None), ast.Name):  # `type X = …`, in no tree of Python 3.11
+        yield name.id, getattr(statement, "value", None)
+
+
+def _class_and_inner(node: ast.ClassDef, *, prefix: str) -> Iterator[tuple[str, Definition]]:
+    name = f"{prefix}{node.name}"
+    bare = ast.ClassDef(
+        name=node.name,
+        bases=node.bases,
+        keywords=node.keywords,
+        body=[each for each in node.body if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)],
+        decorator_list=node.decorator_list,
+    )
+    yield name, ast.copy_location(bare, node)
+    for each in node.body:
+        if isinstance(each, ast.ClassDef) and prefix.count(".") < 4:
+            yield from _class_and_inner(each, prefix=f"{name}.")
+
+
+def _imported(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    if isinstance(statement, ast.Import):
+        for alias in statement.names:
+            if alias.asname is not None:
+                yield alias.asname, alias.name
+            else:
+                first = alias.name.partition(".")[0]
+                yield first, first
+    elif isinstance(statement, ast.ImportFrom):
+        module = "." * statement.level + (statement.module or "")
+        for alias in statement.names:
+            yield alias.asname or alias.name, f"{module}.{alias.name}"
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Names that a tree uses, also inside quoted annotations."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, ast.Name):
+            yield current.id
+        elif isinstance(current, ast.Constant) and isinstance(current.value, str) and len(current.value) < 4096:
+            yield from _IDENTIFIER.findall(current.value)
+        waiting += ast.iter_child_nodes(current)

@@ -1,0 +1,86 @@
+"""A source, parsed once for every reader of it: its tree, what its module-level names stand for, and its problems."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox.tools.literals import NotLiteral, literal
+from sandbox.tools.module_names import import_time_statements
+from sandbox.tools.names_in_source import last_name
+from sandbox.tools.problems import Problems
+from sandbox.tools.scope import Scope, assigned, scope_of
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One module's text and tree."""
+
+    text: str
+    module: ast.Module
+    statements: list[ast.stmt]
+    """What loading it runs, in the order of the text."""
+    functions: Mapping[str, Function]
+    """Those directly in the module, the later of two definitions."""
+    classes: Mapping[str, ast.ClassDef]
+    constants: Mapping[str, ast.expr]
+    """What is assigned to a name of the module."""
+    scope: Scope
+    problems: Problems = field(default_factory=Problems)
+
+    def literal(self, node: ast.expr, *, of: str) -> Any:
+        """Its plain value; None, with a problem, when it is not written out."""
+        try:
+            return literal(node, self.constants.get)
+        except NotLiteral as fault:
+            self.problems.add(
+                "not_literal",
+                f"{of} is not a literal, and nothing is executed to read it",
+                at=fault.node,
+                remedy="write the value out",
+            )
+            return None
+
+    def line_of_bases(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
+        """A class and those it derives from, as far as they stand in this source."""
+        waiting, seen = [owner], {owner.name}
+        while waiting:
+            current = waiting.pop(0)
+            yield current
+            for base in current.bases:
+                name = last_name(base)
+                if name is not None and name in self.classes and name not in seen:
+                    seen.add(name)
+                    waiting.append(self.classes[name])
+
+    def derives_from(self, owner: ast.ClassDef, name: str) -> bool:
+        """Whether a class, or one it derives from here, names a base that is known as `name`."""
+        return any(last_name(base) == name for each in self.line_of_bases(owner) for base in each.bases)
+
+
+def open_source(text: str, module: ast.Module, problems: Problems | None = None) -> Source:
+    """What the readers of a source share."""
+    statements = _in_order(import_time_statements(module))
+    return Source(
+        text=text,
+        module=module,
+        statements=statements,
+        functions={each.name: each for each in module.body if isinstance(each, Function)},
+        classes={each.name: each for each in module.body if isinstance(each, ast.ClassDef)},
+        constants=dict(_constants(statements)),
+        scope=scope_of(_in_order(import_time_statements(module, with_typing=True))),
+        problems=problems or Problems(text),
+    )
+
+
+def _in_order(statements: Iterable[ast.stmt]) -> list[ast.stmt]:
+    return sorted(statements, key=lambda each: (each.lineno, each.col_offset))
+
+
+def _constants(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    for statement in statements:
+        yield from assigned(statement)

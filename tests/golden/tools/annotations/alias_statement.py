@@ -1,0 +1,9 @@
+type Ids = list[int]
+
+
+def f(a: Ids) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: bool) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: bytes) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,9 @@
+from datetime import date
+
+
+def f(a: date) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,9 @@
+import datetime as dt
+
+
+def f(a: dt.datetime) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: bool = False) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,9 @@
+import os
+
+
+def f(a: str = os.getcwd()) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

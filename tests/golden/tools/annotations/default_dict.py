@@ -1,0 +1,6 @@
+def f(a: dict[str, int] = {"k": 1}) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: list[int] = [1, 2]) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: str = "x") -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: dict) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: float) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

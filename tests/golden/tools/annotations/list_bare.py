@@ -1,0 +1,6 @@
+def f(a: list) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: None) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

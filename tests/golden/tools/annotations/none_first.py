@@ -1,0 +1,6 @@
+def f(a: None | str) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: object) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

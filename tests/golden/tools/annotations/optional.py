@@ -1,0 +1,9 @@
+from typing import Optional
+
+
+def f(a: Optional[int]) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,6 @@
+def f(a: list[str] | None) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

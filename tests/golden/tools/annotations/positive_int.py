@@ -1,0 +1,9 @@
+from pydantic import PositiveInt
+
+
+def f(a: PositiveInt) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

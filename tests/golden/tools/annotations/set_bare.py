@@ -1,0 +1,6 @@
+def f(a: set) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

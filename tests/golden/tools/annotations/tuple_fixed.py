@@ -1,0 +1,6 @@
+def f(a: tuple[str, int]) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

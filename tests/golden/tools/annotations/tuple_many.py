@@ -1,0 +1,6 @@
+def f(a: tuple[int, ...]) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,12 @@
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+def f(a: Decimal) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

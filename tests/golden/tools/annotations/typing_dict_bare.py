@@ -1,0 +1,9 @@
+from typing import Dict
+
+
+def f(a: Dict) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

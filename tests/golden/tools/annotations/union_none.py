@@ -1,0 +1,6 @@
+def f(a: int | str | None) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

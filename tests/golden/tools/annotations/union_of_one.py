@@ -1,0 +1,9 @@
+from typing import Union
+
+
+def f(a: Union[int]) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

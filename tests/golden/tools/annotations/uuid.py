@@ -1,0 +1,9 @@
+from uuid import UUID
+
+
+def f(a: UUID) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

@@ -1,0 +1,7 @@
+def f(a: int) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+        z: No parameter.
+    """

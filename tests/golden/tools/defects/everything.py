@@ -1,0 +1,4 @@
+from requests import Session
+
+
+def f(a, s: Session, *rest, q: int) -> int: ...

@@ -1,0 +1,2 @@
+def größe() -> None:
+    """Do it."""

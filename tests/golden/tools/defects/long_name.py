@@ -1,0 +1,2 @@
+def aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa() -> None:
+    """Do it."""

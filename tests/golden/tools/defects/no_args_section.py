@@ -1,0 +1,2 @@
+def f(a: int, b: str) -> None:
+    """Do it."""

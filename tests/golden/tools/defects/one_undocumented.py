@@ -1,0 +1,6 @@
+def f(a: int, b: str) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

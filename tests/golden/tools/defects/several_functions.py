@@ -1,0 +1,6 @@
+def f() -> None:
+    """Do f."""
+
+
+def g() -> None:
+    """Do g."""

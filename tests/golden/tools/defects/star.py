@@ -1,0 +1,6 @@
+def f(*items: str) -> None:
+    """Do it.
+
+    Args:
+        *items: Some.
+    """

@@ -1,0 +1,2 @@
+def aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa() -> None:
+    """Do it."""

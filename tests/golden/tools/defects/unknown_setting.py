@@ -1,0 +1,7 @@
+# /// script
+# dependencies = []
+# [tool.sandbox]
+# polcy = "offline"
+# ///
+def f() -> None:
+    """Do it."""

@@ -1,0 +1,6 @@
+# /// script
+# [tool.sandbox]
+# return_char_limit = "many"
+# ///
+def f() -> None:
+    """Do it."""

@@ -1,0 +1,6 @@
+class AnyTool(BaseTool):
+    """Takes anything."""
+
+    name = f"any_{1}"
+
+    def execute(self, args): ...

@@ -1,0 +1,4 @@
+class AnyTool(BaseTool):
+    """Takes anything."""
+
+    def execute(self, args): ...

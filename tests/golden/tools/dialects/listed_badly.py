@@ -1,0 +1,1 @@
+TOOLS = [{"name": "add"}, {"name": NAME, "handler": f}, 3]

@@ -1,0 +1,5 @@
+TOOL_NAME = make_name()
+
+
+async def run() -> None:
+    """Do it."""

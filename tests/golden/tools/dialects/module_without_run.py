@@ -1,0 +1,5 @@
+TOOL_NAME = "weather"
+
+
+def other() -> None:
+    """Do it."""

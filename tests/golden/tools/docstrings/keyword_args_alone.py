@@ -1,0 +1,6 @@
+def f(*, a: int) -> None:
+    """Do it.
+
+    Keyword Args:
+        a: The a.
+    """

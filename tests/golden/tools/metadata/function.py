@@ -1,0 +1,5 @@
+def sb_shell_tool() -> None:
+    """Runs a shell.
+
+    For real.
+    """

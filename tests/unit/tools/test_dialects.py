@@ -1,0 +1,115 @@
+"""Four ways of writing a tool are read, and each says how it is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.errors import SourceError
+from sandbox.tools import CallForm, read_tool
+
+METHODS = '''
+from sandbox import Tool, openapi_schema, method_metadata, tool_metadata
+
+@tool_metadata(display_name="Files")
+class SandboxFilesTool(Tool):
+    """Works on files."""
+
+    @openapi_schema({"type": "function", "function": {"name": "create_file", "description": "Make a file.",
+        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}}})
+    async def create_file(self, path: str, agent_id: str = "") -> str: ...
+
+    @method_metadata(display_name="Remove")
+    def delete_file(self, path: str): ...
+
+    @openapi_schema({"name": "hidden"})
+    def _hidden(self): ...
+
+    def plain(self): ...
+'''
+EXECUTE = """
+class FetchTool(BaseTool):
+    name = "fetch"
+    description = "Fetches."
+    def execute(self, args: dict) -> ToolResult: ...
+"""
+MODULE = """
+TOOL_NAME = "weather"
+TOOL_DESCRIPTION = "Tells the weather."
+TOOL_PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city"]}
+async def run(ctx, **kwargs): ...
+def format_it(x): ...
+"""
+LISTED = """
+def _add(a: int, b: int): ...
+def negate(args): ...
+TOOLS = [
+    {"name": "add", "description": "", "parameters": {"a": {"type": "integer", "required": True}}, "handler": _add},
+    {"name": "negate", "description": "Negates.", "parameters": {}, "handler": negate},
+    {"name": "odd", "parameters": {"n": {"type": "integer"}}, "handler": lambda n: n % 2},
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "entry", "name", "form", "parameters"),
+    [
+        ("def f(a: int, ctx=None): ...", None, "f", CallForm("function", ("f",), ("ctx",)), ["a"]),
+        (
+            METHODS,
+            "SandboxFilesTool.create_file",
+            "create_file",
+            CallForm("method", ("SandboxFilesTool", "create_file"), ("agent_id",)),
+            ["path"],
+        ),
+        (
+            METHODS,
+            "SandboxFilesTool.delete_file",
+            "delete_file",
+            CallForm("method", ("SandboxFilesTool", "delete_file")),
+            ["path"],
+        ),
+        (EXECUTE, None, "fetch", CallForm("execute", ("FetchTool",), takes_mapping=True), []),
+        (EXECUTE, "FetchTool", "fetch", CallForm("execute", ("FetchTool",), takes_mapping=True), []),
+        (EXECUTE, "fetch", "fetch", CallForm("execute", ("FetchTool",), takes_mapping=True), []),
+        (MODULE, None, "weather", CallForm("module", ("run",), ("ctx",)), ["city", "days"]),
+        (MODULE, "weather", "weather", CallForm("module", ("run",), ("ctx",)), ["city", "days"]),
+        (LISTED, "add", "add", CallForm("handler", ("TOOLS", "0", "_add")), ["a"]),
+        (LISTED, "negate", "negate", CallForm("handler", ("TOOLS", "1", "negate"), takes_mapping=True), []),
+        (LISTED, "odd", "odd", CallForm("handler", ("TOOLS", "2", "")), ["n"]),
+    ],
+)
+def test_each_dialect_says_how_it_is_called(
+    source: str, entry: str | None, name: str, form: CallForm, parameters: list[str]
+) -> None:
+    tool = read_tool(source, entry=entry)
+    assert (tool.name, tool.call) == (name, form)
+    assert [each.name for each in tool.parameters] == parameters
+
+
+def test_what_a_source_marks_as_its_tool_goes_before_its_plain_functions() -> None:
+    assert read_tool("@tool\ndef a(): ...\ndef b(): ...\n").entry == "a"
+    assert read_tool(EXECUTE + "\ndef helping(): ...\n").entry == "FetchTool"
+    assert read_tool(MODULE).entry == "run"
+
+
+def test_a_function_that_only_helps_is_called_when_it_is_asked_for() -> None:
+    assert read_tool(MODULE, entry="format_it").call == CallForm("function", ("format_it",))
+
+
+@pytest.mark.parametrize("entry", ["SandboxFilesTool", "SandboxFilesTool._hidden", "SandboxFilesTool.plain", None])
+def test_a_class_of_several_methods_is_asked_which_one(entry: str | None) -> None:
+    with pytest.raises(SourceError, match=r"SandboxFilesTool\.create_file, SandboxFilesTool\.delete_file"):
+        read_tool(METHODS, entry=entry)
+
+
+def test_bases_are_known_by_their_last_name_also_through_a_base_of_the_same_source() -> None:
+    source = "class Base(kit.tools.BaseTool):\n    name = 'n'\n\nclass Real(Base):\n    def execute(self, args): ...\n"
+    assert read_tool(source).name == "n"
+
+
+def test_an_attribute_may_be_a_property_that_returns_a_literal() -> None:
+    named = "    @property\n    def name(self):\n        return 'n'\n"
+    source = f"class A(BaseTool):\n{named}    def execute(self, a: int): ...\n"
+    tool = read_tool(source)
+    assert (tool.name, [each.name for each in tool.parameters], tool.call.takes_mapping) == ("n", ["a"], False)
