@@ -42,8 +42,9 @@ _GRACE_S: Final = 5.0
 class AsyncSandbox:
     """An engine to run tools with; close it, or use it in an `async with`.
 
-    `backend` is a name or a `Backend`, otherwise what is configured (see `configuration`), `policy` what calls run under that name none. Environments are kept in the
-    folder `store`; `offline` asks no package index for them; `on_progress` is told how building them goes.
+    `backend` is a name or a `Backend`, otherwise what is configured (see `configuration`); `policy` is what calls run
+    under that name none. Environments are kept in the folder `store`; `offline` asks no package index for them;
+    `on_progress` is told how building them goes.
     """
 
     def __init__(

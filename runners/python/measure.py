@@ -12,6 +12,11 @@ import os
 import resource
 import stat
 
+from walls import IS_LINUX
+
+if IS_LINUX:
+    from kernel import capabilities
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,9 +111,7 @@ def missing(walls: dict[str, Any], required: Sequence[str]) -> list[str]:
 
 def _is_without_new_privileges() -> bool:
     """Asked of a kernel that does not show it, as gVisor does not."""
-    from kernel import capabilities
-
-    return capabilities.new_privileges_forbidden()
+    return IS_LINUX and capabilities.new_privileges_forbidden()
 
 
 def _is_landlocked() -> bool:

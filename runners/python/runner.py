@@ -91,6 +91,7 @@ def _step_aside() -> None:
     """Nothing foreign finds our modules: it may have some of the same names. They stay alive in each other's hands."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not getattr(finder, "finds_the_runner", False)]
     sys.argv[:] = [""]
     getattr(sys, "orig_argv", []).clear()
     _forget_arguments()

@@ -38,6 +38,7 @@ def take(size):
     return data
 
 class Delivered:
+    finds_the_runner = True
     def __init__(self, modules):
         self.modules = modules
     def find_spec(self, name, path=None, target=None):
