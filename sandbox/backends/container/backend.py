@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Final, Self
 
@@ -105,10 +105,14 @@ class ContainerBackend(Backend):
         proof = await self._proof(link, image=image.id, runtime=runtime)
         id = await _make(link, wanted, name=self._owner.new_name())
         words = LastWords()
-        try:
+        async with AsyncExitStack() as half_open:
+            half_open.push_async_callback(_discard, link, id)
             stream = await attach(link.address, id, on_stderr=words.add)
+            half_open.callback(stream.close)
             said, meter = await _start(link, id, stream, first=package(image.magic))
-            return ContainerBox(
+            if meter is not None:
+                half_open.callback(meter.close)
+            box = ContainerBox(
                 id,
                 stream,
                 protection=protection(said, policy=plan.policy, proof=proof, is_metered=meter is not None),
@@ -117,10 +121,8 @@ class ContainerBackend(Backend):
                 last_words=words,
                 link=link,
             )
-        except BaseException:
-            with suppress(BackendUnavailable):
-                await asyncio.shield(link.remove_container(id))
-            raise
+            half_open.pop_all()
+        return box
 
     async def close(self) -> None:
         if self._sweeper is not None:
@@ -129,7 +131,7 @@ class ContainerBackend(Backend):
         if self._link is not None:
             (link,) = await asyncio.gather(self._link, return_exceptions=True)
             if isinstance(link, DaemonLink):
-                link.close()
+                await link.close()
 
     async def _proof(self, link: DaemonLink, *, image: str, runtime: str) -> Proof:
         """Whether the limits of that runtime hold, tried before its first container has a call."""
@@ -166,17 +168,20 @@ async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, name: str)
     from docker.errors import ImageNotFound
 
     try:
-        made = await link.ask("making a container", partial(_create, wanted=wanted, name=name))
+        return await link.make_container(partial(_create, wanted=wanted, name=name))
     except BackendUnavailable as error:
         if isinstance(error.__cause__, ImageNotFound):
             raise ImageGone(error.message, remedy="run `sandbox image bootstrap`") from error
         raise
-    return str(made["Id"])
 
 
-def _create(client: Any, *, wanted: Mapping[str, JsonValue], name: str) -> dict[str, Any]:
-    made: dict[str, Any] = client.api.create_container_from_config(wanted, name)
-    return made
+def _create(client: Any, *, wanted: Mapping[str, JsonValue], name: str) -> str:
+    return str(client.api.create_container_from_config(wanted, name)["Id"])
+
+
+async def _discard(link: DaemonLink, id: str) -> None:
+    with suppress(BackendUnavailable):
+        await asyncio.shield(link.remove_container(id))
 
 
 async def _start(
@@ -191,8 +196,9 @@ async def _start(
 
 
 async def _sweep(link: DaemonLink) -> None:
-    """Remove what dead engines left, now and from time to time."""
+    """Remove what dead engines left, and what of ours could not be removed, now and from time to time."""
     while True:
+        await link.settle()
         with suppress(BackendUnavailable):
             await link.ask("looking for containers of dead engines", lambda client: Reaper(client).sweep())
         await asyncio.sleep(_SWEEP_S)

@@ -58,6 +58,7 @@ class ContainerBox(Box):
         self._walls = walls
         self._meter = meter
         self._is_metered = False
+        self._is_closed = False
         self._last_words = last_words
         self._link = link
 
@@ -75,7 +76,7 @@ class ContainerBox(Box):
 
     def add_slots(self, count: int) -> Sequence[Slot]:
         """One for good: the container's control group counts for the one call that runs in it."""
-        if self._meter is None or self._is_metered or not count:
+        if self._meter is None or self._is_metered or self._is_closed or not count:
             return ()
         self._is_metered = True
         return (self._meter,)
@@ -94,8 +95,11 @@ class ContainerBox(Box):
         return Reading(out_of_memory_kills=int(known.out_of_memory))
 
     async def close(self) -> str:
-        """A daemon that is gone removes nothing: its containers ended with the stream, and the reaper clears them."""
+        """A daemon that is gone removes nothing: its containers ended with the stream, and go once it is back."""
         self._stream.close()
+        self._is_closed = True
+        if self._meter is not None and not self._is_metered:
+            self._meter.close()
         with suppress(BackendUnavailable):
             await asyncio.shield(self._link.remove_container(self.id))
         return str(self._last_words)

@@ -6,7 +6,8 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _THREADS: Final = 8
+_FAREWELL_S: Final = 10.0
 _GONE: Final = (404,)
 _BUSY: Final = 409
 
@@ -49,6 +51,9 @@ class DaemonLink:
     facts: DaemonFacts
     form: EnvironmentForm = "auto"
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "docker"))
+    _under_way: set[Future[Any]] = field(default_factory=set)
+    _unwanted: set[str] = field(default_factory=set)
+    """Containers of ours that are to go, and are not known to have gone."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -69,16 +74,46 @@ class DaemonLink:
             with translated(doing, host=self.address.url):
                 return question(self.client)
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, answer)
+        asked = self._threads.submit(answer)
+        self._under_way.add(asked)
+        asked.add_done_callback(self._under_way.discard)
+        return await asyncio.wrap_future(asked)
+
+    async def make_container(self, make: Callable[[DockerClient], str]) -> str:
+        """The id of a container that `make` makes; who goes away meanwhile leaves none."""
+        making = asyncio.ensure_future(self.ask("making a container", make))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(self._want_no_more)
+            await asyncio.wait([making])
+            await self.settle()
+            raise
 
     async def remove_container(self, id: str) -> None:
-        """Kill it and remove it, with what it wrote; one that is gone already is what was wanted."""
+        """Kill it and remove it, with what it wrote; one that is gone already is what was wanted. Where that fails,
+        it is tried again by `settle`."""
+        self._unwanted.add(id)
         await self.ask("removing a container", lambda client: _remove(client, id))
+        self._unwanted.discard(id)
 
-    def close(self) -> None:
-        """Let go of the connection; questions under way are answered first."""
+    async def settle(self) -> None:
+        """Remove what could not be removed when it was to be; what still cannot is kept for the next time."""
+        with suppress(BackendUnavailable):
+            for id in [*self._unwanted]:
+                await self.remove_container(id)
+
+    async def close(self) -> None:
+        """Let go of the connection once what is under way is answered and nothing unwanted is left; a daemon that
+        answers nothing is not waited for long."""
+        if not (await asyncio.to_thread(wait, [*self._under_way], _FAREWELL_S)).not_done:
+            await self.settle()
         self._threads.shutdown(wait=False)
         self.client.close()
+
+    def _want_no_more(self, made: asyncio.Future[str]) -> None:
+        if not made.cancelled() and made.exception() is None:
+            self._unwanted.add(made.result())
 
 
 def open_link(host: str | None = None, *, form: EnvironmentForm = "auto") -> DaemonLink:
