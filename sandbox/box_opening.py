@@ -14,8 +14,8 @@ from sandbox.backends.remedies import missing_walls, refuse_weaker
 from sandbox.errors import BoxLost
 from sandbox.policy import Policy, ReuseMode
 from sandbox.warm_box import WarmBox
-from sandbox.wire.conversation import Conversation, WallFault
-from sandbox.wire.messages import Hello
+from sandbox.wire.conversation import Conversation
+from sandbox.wire.messages import Hello, WallFault
 
 _WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
 _OPENING_S: Final = 60.0
@@ -68,7 +68,11 @@ class BoxOpener:
             refuse_weaker(box.protection, policy=plan.policy)
             async with asyncio.timeout(_patience(plan.policy)):
                 hello = await conversation.open(
-                    box.walls, preload=plan.preload, environment=plan.environment, ahead=ahead
+                    box.walls,
+                    preload=plan.preload,
+                    environment=plan.environment,
+                    ahead=ahead,
+                    outputs={"files": plan.policy.limits.artifacts, "bytes": plan.policy.limits.artifact_bytes},
                 )
             if not plan.is_plain:
                 _refuse_without_walls(hello, policy=plan.policy)

@@ -25,6 +25,7 @@ from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
+from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.policy import Policy
 from sandbox.pool import PoolStatistics
 from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, reading_spec
@@ -44,7 +45,8 @@ class AsyncSandbox:
 
     `backend` is a name or a `Backend`, otherwise what is configured (see `configuration`); `policy` is what calls run
     under that name none. Environments are kept in the folder `store`; `offline` asks no package index for them;
-    `on_progress` is told how building them goes.
+    `on_progress` is told how building them goes. Artifacts are kept in the folder `artifact_store`, or in
+    that very store.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class AsyncSandbox:
         concurrency: int = DEFAULT_CONCURRENCY,
         warm_memory: int = DEFAULT_WARM_MEMORY,
         store: str | Path | None = None,
+        artifact_store: str | Path | ArtifactStore | None = None,
         offline: bool = False,
         on_progress: OnProgress = nobody,
     ) -> None:
@@ -66,6 +69,7 @@ class AsyncSandbox:
             concurrency=concurrency,
             warm_memory=warm_memory,
             store=None if store is None else Path(store),
+            artifacts=_artifact_store(artifact_store),
             is_offline=offline,
             on_progress=on_progress,
         )
@@ -81,8 +85,8 @@ class AsyncSandbox:
 
     async def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
         """Run one call. `source` is a tool's text or the path of its file; `fields` are those of `CallSpec`:
-        entry, requirements, policy, limits, env, state, agent_id, ctx, client, permitted, tenant, filename, call_id,
-        trace_id."""
+        entry, requirements, policy, limits, env, state, agent_id, ctx, client, permitted, files, return_char_limit,
+        tenant, filename, call_id, trace_id."""
         return await self._opened().run(self._spec(source, args, fields))
 
     async def stream(
@@ -174,6 +178,7 @@ class Sandbox:
         concurrency: int = DEFAULT_CONCURRENCY,
         warm_memory: int = DEFAULT_WARM_MEMORY,
         store: str | Path | None = None,
+        artifact_store: str | Path | ArtifactStore | None = None,
         offline: bool = False,
         on_progress: OnProgress = nobody,
     ) -> None:
@@ -183,6 +188,7 @@ class Sandbox:
             concurrency=concurrency,
             warm_memory=warm_memory,
             store=store,
+            artifact_store=artifact_store,
             offline=offline,
             on_progress=on_progress,
         )
@@ -325,6 +331,13 @@ async def _end_of(work: Coroutine[Any, Any, object]) -> None:
 
 async def _next(events: AsyncGenerator[Event]) -> Event:
     return await anext(events)
+
+
+def _artifact_store(chosen: str | Path | ArtifactStore | None) -> ArtifactStore:
+    """That one; nothing is made before there is something to keep."""
+    if isinstance(chosen, ArtifactStore):
+        return chosen
+    return ArtifactStore(None if chosen is None else Path(chosen))
 
 
 def _backend(chosen: str | Backend | None) -> Backend:

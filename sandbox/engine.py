@@ -13,9 +13,9 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,19 +25,21 @@ from sandbox.admission import Admission
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
+from sandbox.calls.given_files import GivenFile
 from sandbox.calls.image_supply import ImageSupply
 from sandbox.calls.inputs import Inputs, read_inputs
 from sandbox.calls.prepared import Clock, Prepared
-from sandbox.calls.replies import aside_when_large
 from sandbox.calls.request import build_request, lowered_limits
-from sandbox.calls.telling import invalid_outcome, outcome_of, shape_verdict
-from sandbox.calls.verdict import judge
+from sandbox.calls.telling import invalid_outcome, outcome_of
+from sandbox.calls.verdict import Ending
 from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable
 from sandbox.outcome import Outcome, Status
+from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
@@ -51,7 +53,7 @@ Result = TypeVar("Result")
 DEFAULT_CONCURRENCY: Final = 32
 DEFAULT_WARM_MEMORY: Final = 2 << 30
 
-_BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "cpus")
+_BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "artifact_bytes", "cpus")
 _REPLY_OVERHEAD: Final = 1 << 16
 _ATTEMPTS: Final = 2
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
@@ -67,6 +69,8 @@ class Settings:
     """Bytes of memory that boxes kept warm may hold together."""
     store: Path | None = None
     """Where environments are kept; none: the user's own cache folder."""
+    artifacts: ArtifactStore = field(default_factory=ArtifactStore)
+    """Where what calls leave is kept."""
     is_offline: bool = False
     """No package index is asked, whatever policies allow."""
     on_progress: OnProgress = nobody
@@ -252,11 +256,13 @@ class Engine:
             inputs.arguments,
             call.policy,
             given=inputs.given,
+            files=inputs.files,
             streams=reader is not None and reader.on_item is not None,
         )
         for _ in range(_ATTEMPTS):
             try:
-                return await self._as_walled_as_can_be(call, partial(self._try, call, request, reader))
+                attempt = partial(self._try, call, request, inputs.files, reader)
+                return await self._as_walled_as_can_be(call, attempt)
             except _NeverStarted as error:
                 reason = str(error)
             except ImageGone as error:
@@ -289,12 +295,12 @@ class Engine:
         """Only where this host was found to lack walls and the call's policy accepts that."""
         return self._lacks_walls and call.accepts_plain
 
-    async def _try(self, call: Prepared, request: bytes, reader: Reader | None) -> Outcome:
+    async def _try(self, call: Prepared, request: bytes, files: Sequence[GivenFile], reader: Reader | None) -> Outcome:
         async with self._lend(call) as loan:
             call.clock.mark("boxed")
             is_clean = False
             try:
-                outcome = await _run_in(loan, call, request, reader)
+                outcome = await self._run_in(loan, call, request, files, reader)
                 is_clean = outcome.status not in _UNCLEAN
             finally:
                 if not is_clean:
@@ -303,27 +309,36 @@ class Engine:
                 loan.warm.preload(call.preload)
             return outcome
 
+    async def _run_in(
+        self, loan: Loan, call: Prepared, request: bytes, files: Sequence[GivenFile], reader: Reader | None
+    ) -> Outcome:
+        if loan.warm.conversation.loss is not None:
+            raise _NeverStarted(_last_seen(loan.warm))
+        with closing(Keeping(self._settings.artifacts.shelf(call.spec.tenant))) as keeping:
+            watcher = Watcher(
+                loan.warm, policy=call.policy, budgets=call.budgets, reader=reader, keeping=keeping
+            )
+            loan.call = watcher.start(
+                request,
+                limits=lowered_limits(call.policy, call.box_policy),
+                value_limit=call.policy.limits.value + _REPLY_OVERHEAD,
+                files=files,
+            )
+            ending = await watcher.watch()
+            call.clock.mark("ended")
+            _refuse_without_start(loan, call, watcher, ending)
+            return await outcome_of(loan, call, watcher, ending)
 
-async def _run_in(loan: Loan, call: Prepared, request: bytes, reader: Reader | None) -> Outcome:
-    if loan.warm.conversation.loss is not None:
-        raise _NeverStarted(_last_seen(loan.warm))
-    watcher = Watcher(loan.warm, policy=call.policy, reader=reader)
-    loan.call = watcher.start(
-        request,
-        limits=lowered_limits(call.policy, call.box_policy),
-        value_limit=call.policy.limits.value + _REPLY_OVERHEAD,
-    )
-    ending = await watcher.watch()
-    call.clock.mark("ended")
+
+def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> None:
+    """A call that no child ever had has no outcome."""
+    if watcher.call.started is not None:
+        return
     fault = loan.warm.conversation.fault
-    if fault is not None and watcher.call.started is None:
+    if fault is not None:
         raise missing_walls([fault.layer], policy=call.policy, reason=fault.reason)
-    if watcher.call.started is None and ending.stopped_for is None:
+    if ending.stopped_for is None:
         raise _NeverStarted(_last_seen(loan.warm))
-    verdict = judge(ending)
-    size = len(ending.value)
-    shaped_value = await aside_when_large(lambda: shape_verdict(verdict, call.policy.output.shown), size=size)
-    return outcome_of(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
 
 
 def _needs(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy) -> Needs:

@@ -18,6 +18,8 @@ part, or that we were asked for something that cannot be done::
     │   └── IsolationUnavailable  a box could, but not with the walls the policy requires          exit 5
     ├── BoxLost                   the box went away for a reason that is not the call's            exit 5
     │   └── ProtocolError         what came out of the box is not the protocol                     exit 5
+    ├── ArtifactsUnavailable      artifacts cannot be kept or read here                            exit 5
+    │   └── ArtifactMissing       there is none of that id, or not any more                        exit 2
     ├── EngineClosed              the engine was closed while, or before, it was asked             exit 5
     └── CallFailed                raised only by `Outcome.raise_for_status()`                      exit 1 or 3
 
@@ -131,6 +133,16 @@ class BoxLost(SandboxError):
 
 class ProtocolError(BoxLost):
     """Bytes from a box are not a frame, not a message, or not one that may come now."""
+
+
+class ArtifactsUnavailable(SandboxError):
+    """The store of artifacts cannot be written to, or not be searched."""
+
+
+class ArtifactMissing(ArtifactsUnavailable):
+    """No artifact has that id: it was never kept for this tenant, or was removed to make room."""
+
+    exit_code = 2
 
 
 class EngineClosed(SandboxError):

@@ -190,13 +190,22 @@ class Usage(_Part):
 
 
 class Artifact(_Part):
-    """Bytes that are kept for the caller, found by `id`."""
+    """Bytes that are kept for the caller, found by `id`; an image with its size, where it says that."""
 
     id: str
     name: Text
     mime: Text
     bytes: int
     digest: str
+    width: int | None = None
+    height: int | None = None
+
+
+class RefusedFile(_Part):
+    """Something the tool left that is not taken, by its name below `outputs`; the name is empty for the folder."""
+
+    name: Text
+    reason: Text
 
 
 class ToolName(_Part):
@@ -282,6 +291,9 @@ class Outcome(_Part):
     state: _Value = None
     """The agent's state, where the tool was given it and changed it."""
     artifacts: tuple[Artifact, ...] = ()
+    """What is kept of this call: the files it left under `outputs`, and what is too long to show."""
+    refused: tuple[RefusedFile, ...] = ()
+    """What it left there that is not taken; the first of them."""
     receipt: Receipt | None = None
     environment: EnvironmentUsed | None = None
     tool: ToolName
@@ -313,6 +325,16 @@ class Outcome(_Part):
     def error_line(self) -> str | None:
         """What went wrong, on one bounded line for a model to read; None when nothing did."""
         return None if self.ok else self._line()
+
+    def for_memory(self) -> Outcome:
+        """The outcome for the history of a conversation: shorter outputs, and neither value nor state in full.
+
+        Made from what is shown here, so it can be asked of an outcome that was read from its JSON too.
+        """
+        from sandbox.outputs.memory import for_memory
+
+        shorter = {name: for_memory(getattr(self, name)) for name in ("shaped_value", "stdout", "stderr")}
+        return self.model_copy(update={**shorter, "value": None, "state": None})
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The document; succeeds whatever the tool returned or printed."""

@@ -74,6 +74,9 @@ class Carrier(Protocol):
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
         """Queue `data`; does not wait, and drops it when the box is gone. Closes the descriptors once they are sent."""
 
+    async def all_sent(self) -> None:
+        """Wait until nothing is queued any more, or nobody is there to take it."""
+
     def open_line(self) -> Line | None:
         """A new line, whose far ends can be sent; None where this box, or this host now, has none."""
 

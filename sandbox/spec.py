@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 
 from sandbox.errors import SpecError
 from sandbox.policy import Policy
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_VARIABLE: Final = 128 << 10
+_LONGEST_NAME: Final = 1024
+_DEEPEST: Final = 17
+_MOST_FILES: Final = 1000
 
 
 def _variable(name: str) -> str:
@@ -32,10 +37,56 @@ def _variable_text(text: str) -> str:
     return text
 
 
+def is_plain_name(name: str) -> bool:
+    """Whether a file may be called that: names parted by slashes that stay where they are, without control characters,
+    in UTF-8 of a bounded length."""
+    try:
+        data = name.encode()
+    except UnicodeEncodeError:
+        return False
+    parts = data.split(b"/")
+    is_short = len(data) <= _LONGEST_NAME and len(parts) <= _DEEPEST and all(0 < len(part) <= 255 for part in parts)
+    return is_short and not {b".", b".."}.intersection(parts) and not any(map(_is_control, name))
+
+
+def _is_control(character: str) -> bool:
+    return ord(character) < 32 or 127 <= ord(character) < 160 or character in "\u2028\u2029"
+
+
+def _plain_name(name: str) -> str:
+    if not is_plain_name(name):
+        raise ValueError(
+            f"{name[:80]!r} is no name for a file: it is relative, without '..' or control characters, in UTF-8, "
+            f"and at most {_LONGEST_NAME} bytes and {_DEEPEST} names long"
+        )
+    return name
+
+
+def _content(given: object) -> object:
+    """Bytes are the content itself, anything that is a path leads to it."""
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    if isinstance(given, bytes):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return Path(os.fsdecode(given))
+    raise ValueError("the content of a file is bytes, or the path of a file of this host")
+
+
+def _placeable(files: dict[str, bytes | Path]) -> dict[str, bytes | Path]:
+    """No file can be where another one needs a folder."""
+    folders = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    both = sorted(folders.intersection(files))
+    if both:
+        raise ValueError(f"{both[0]!r} cannot be a file and a folder")
+    return files
+
+
 _Requirement = str | dict[str, str | list[str]]
 """As PEP 508 writes it, or its parts: name, version, extras, marker."""
 _Name = Annotated[str, Field(min_length=1, max_length=256)]
 _Variables = dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_variable_text)] | None]
+_Files = dict[Annotated[str, AfterValidator(_plain_name)], Annotated[bytes | Path, BeforeValidator(_content)]]
 _Given = Annotated[Any, SkipValidation]
 """Any JSON; what is none is refused with the arguments."""
 
@@ -67,6 +118,12 @@ class CallSpec(BaseModel):
     """What a tool that declares `client` gets."""
     permitted: bool = False
     """Whether somebody has permitted what a tool's `needs_permission` asks for."""
+    files: Annotated[_Files, Field(max_length=_MOST_FILES, repr=False), AfterValidator(_placeable)] = Field(
+        default_factory=dict
+    )
+    """What the tool finds in the folder `inputs`: content, or a path of this host, by its name there."""
+    return_char_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Characters of the value that are shown; less than otherwise, never more."""
     tenant: Annotated[str, Field(max_length=256)] = ""
     call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(
         default_factory=lambda: secrets.token_hex(16)

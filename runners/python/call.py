@@ -1,9 +1,10 @@
 """One call inside its walls: the tool's source as a module, its function, its value.
 
 The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``; where the call is not
-that of a plain function with plain values also ``form`` (see dialects.py), ``rebuilds``, ``given``, ``permitted``; and
-``streams`` where items are wanted as they come (see drawing.py). The reply, one JSON object behind its length, goes out
-on a descriptor of its own, so that nothing printed can be taken for it. It has a `kind`:
+that of a plain function with plain values also ``form`` (see dialects.py), ``rebuilds``, ``given``, ``permitted``;
+``streams`` where items are wanted as they come (see drawing.py); and ``files`` where it is given some (see placing.py).
+The reply, one JSON object behind its length, goes out on a descriptor of its own, so that nothing printed can be taken
+for it. It has a `kind`:
 
     value         the function returned: `value`, `warnings`; `ok` if that says so itself, `state` if it changed
     exception     it raised: `error` with type, message and a traceback of the tool's own frames
@@ -11,6 +12,8 @@ on a descriptor of its own, so that nothing printed can be taken for it. It has 
     denied        it asks for a permission that the call has not: `message`
     exited        it called sys.exit: `code`
     too_large     its value is over the limit: `bytes`
+
+and `files` where the tool left some, which are sent when its process has ended (see collecting.py).
 
 The process ends right after the reply, without waiting for threads or running exit handlers: a call is over when its
 function has returned.
@@ -25,11 +28,13 @@ import os
 import sys
 
 import call_pipes as pipes
+import collecting
 import dialects
 import drawing
 import failure
 import injected
 import kit
+import placing
 import rebuilding
 import results
 import values
@@ -63,10 +68,13 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     streams: list[Any] = [sys.stdout, sys.stderr]
     _enter_environment(request["environment"])
     _reseed()
+    home = os.getcwd()
     reply = _outcome(request, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
     _flush(*streams, vars(sys).get("stdout"), vars(sys).get("stderr"))
+    if _has_left_files(home):
+        reply["files"] = True
     _send(reply, descriptor)
     os._exit(1 if reply.get("kind") == "exited" else 0)
 
@@ -140,6 +148,8 @@ def _reseed() -> None:
 def _outcome(request: dict[str, Any], descriptor: int) -> dict[str, Any]:
     path = os.path.join(os.getcwd(), request["filename"])
     try:
+        if "files" in request:
+            placing.place(request["files"])
         module = _load(request["source"], path)
         items = drawing.Items(descriptor, request["value_limit"]) if "streams" in request else None
         call = _called if "form" in request else _called_plainly
@@ -227,6 +237,15 @@ def _reply(value: object, request: dict[str, Any], injection: injected.Injection
         size += len(state)
         reply.update(state=state, warnings=warnings + told)
     return reply if size <= limit else {"kind": "too_large", "bytes": size}
+
+
+def _has_left_files(home: str) -> bool:
+    """Whether there is anything for the guard to collect; the tool may have gone elsewhere."""
+    try:
+        os.chdir(home)
+    except OSError:
+        return False
+    return collecting.is_left()
 
 
 def _exited(stop: SystemExit) -> dict[str, Any]:

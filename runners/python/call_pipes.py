@@ -1,9 +1,11 @@
-"""The five pipes of a call as its own processes see them: their numbers, and the form of what is said on them.
+"""The six pipes of a call as its own processes see them: their numbers, and the form of what is said on them.
 
-3  request   a length and the limits that this call lowers, as JSON; then a length and the call, as JSON
+3  request   a length and the limits that this call lowers, as JSON; then a length and the call, as JSON; then the
+             bytes of the files that it is given, one after the other (see placing.py)
 1  stdout, 2  stderr   the tool's own
 4  status    records of the guard, each a length and a JSON object; the tool never holds it
 5  value     the reply (see call.py), moved to a high number before the tool runs
+6  files     what the tool left (see collecting.py), sent by the guard; the tool never holds it
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 
     from kernel.script import Script
 
-REQUEST, STATUS, VALUE = 3, 4, 5
-FIRST_FREE = 6
-_NUMBERS = (REQUEST, 1, 2, VALUE, STATUS)
+REQUEST, STATUS, VALUE, FILES = 3, 4, 5, 6
+FIRST_FREE = 7
+_NUMBERS = (REQUEST, 1, 2, VALUE, STATUS, FILES)
 _RECORD = struct.Struct(">I")
 _ASSIGNMENT = struct.Struct(">Q")
 _JSON: Any = json.encoder
@@ -37,8 +39,8 @@ _encode = (
 
 
 def reserve() -> list[int]:
-    """The numbers at which the zygote hands a child its ends of request, stdout, stderr, value and status: the same for
-    every child."""
+    """The numbers at which the zygote hands a child its ends of request, stdout, stderr, value, status and files: the
+    same for every child."""
     return [fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE) for _ in _NUMBERS]
 
 
@@ -91,10 +93,19 @@ def assignment(limits: dict[str, int]) -> bytes:
 
 
 def receive() -> tuple[dict[str, int], dict[str, Any]]:
-    """The call's own limits and its request; nothing more will come."""
+    """The call's own limits and its request; nothing more will come but the files that the request tells of."""
     limits, request = _read_call(REQUEST)
-    os.close(REQUEST)
+    if "files" not in request:
+        os.close(REQUEST)
     return limits, request
+
+
+def some(size: int, *, most: int) -> bytes:
+    """Some of that many bytes which follow the request."""
+    data = os.read(REQUEST, min(size, most))
+    if not data:
+        os._exit(0)
+    return data
 
 
 def rehearse(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """A child of the zygote: the guard of one call, the pipes that lead to it, and what is known of it so far.
 
-What is said on the pipes is told in call_pipes.py. For a child on a line (see lines.py) only the guard's ends here.
+What is said on the pipes is told in call_pipes.py. For a child on a line (see lines.py) only the guard's two end here.
 Handing on a request is all that waits, and only for a child that has nothing else to do than to read it.
 """
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _HEAD = 4
 _READ_SIZE = 1 << 12
-_STATUS_ONLY = (1,)
-_ALL_PIPES = (-1, 1, 1, 1, *_STATUS_ONLY)
+_OF_THE_GUARD = (1, 1)
+_ALL_PIPES = (-1, 1, 1, 1, *_OF_THE_GUARD)
 """The way of each pipe: -1 leads to the child."""
 
 
@@ -42,6 +42,9 @@ class Child:
         "call",
         "cpu",
         "credit",
+        "end",
+        "files",
+        "files_credit",
         "has_ended",
         "home",
         "is_ready",
@@ -57,9 +60,10 @@ class Child:
         "walls",
     )
 
-    def __init__(self, pid: int, status: int, *, slot: int | None, home: str | None, ahead: bool) -> None:
+    def __init__(self, pid: int, status: int, files: int, *, slot: int | None, home: str | None, ahead: bool) -> None:
         self.pid = pid
         self.status = status
+        self.files = files
         self.slot = slot
         self.home = home
         self.ahead = ahead
@@ -70,11 +74,13 @@ class Child:
         self.value: int | None = None
         self.call: int | None = None
         self.credit = 0
+        self.files_credit = 0
         self.cpu: int | None = None
         self.walls: bytes | None = None
         self.spent: float | None = None
         self.killed_by: str | None = None
         self.has_ended = False
+        self.end: bytes | None = None
         self._requests: list[bytes] = []
         self._said = bytearray()
         self._head = b""
@@ -136,7 +142,7 @@ class Child:
 
     def descriptors(self) -> tuple[int, ...]:
         """All that is open for this child."""
-        led = (self.request, *(descriptor for descriptor, _ in self.outputs), self.value, self.status)
+        led = (self.request, *(descriptor for descriptor, _ in self.outputs), self.value, self.status, self.files)
         return tuple(descriptor for descriptor in led if descriptor is not None)
 
 
@@ -151,7 +157,7 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
     try:
         for number in handed[: len(brought)]:
             pipes.hand(brought.pop(0), number)
-        for direction, number in zip(_STATUS_ONLY, handed[-1:]) if line else zip(_ALL_PIPES, handed):
+        for direction, number in zip(_OF_THE_GUARD, handed[-2:]) if line else zip(_ALL_PIPES, handed):
             near, far = os.pipe()[::direction]
             ours.append(near)
             pipes.hand(far, number)
@@ -163,11 +169,12 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
     finally:
         _close_all(brought)
         pipes.take_back(handed)
-    child = Child(pid, ours.pop(), slot=slot, home=home, ahead=ahead)
+    *led, status, files = ours
+    child = Child(pid, status, files, slot=slot, home=home, ahead=ahead)
     if line:
         child.line = line.id
     else:
-        child.lead(*ours)
+        child.lead(*led)
     return child
 
 

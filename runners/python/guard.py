@@ -1,11 +1,11 @@
 """The guard: the first process of a call's own namespaces, between the zygote and the process that runs the tool.
 
 It puts up the call's walls, forks the tool's process, measures the walls while that one gets ready behind a gate, waits
-for it, kills and reaps whatever the tool left running, and tells the zygote in one record how the tool ended and what
-it used. The kernel shields the first process of a pid namespace from signals of its own kind, and the guard is not
-dumpable, so the tool can neither signal nor trace it, nor read its memory. (It has the same user, so the tool may lower
-its limits: that ends the tool's own call, and no other.) That is why the tool is not itself the first process: it would
-be shielded from its own `SIGKILL`, and its end could only be guessed at.
+for it, kills and reaps whatever the tool left running, sends on what it left in its folder, and tells the zygote in one
+record how the tool ended and what it used. The kernel shields the first process of a pid namespace from signals of its
+own kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor read its memory. (It has the
+same user, so the tool may lower its limits: that ends the tool's own call, and no other.) That is why the tool is not
+itself the first process: it would be shielded from its own `SIGKILL`, and its end could only be guessed at.
 
 Three records go to the zygote, each a length and a JSON object: the walls, measured after the last of them is up and
 before any foreign code runs; what it took to get so far; and the end. A wall that could not be put up is the first
@@ -25,6 +25,7 @@ import sys
 
 import call_pipes as pipes
 import call_walls
+import collecting
 import ending
 import measure
 import tool
@@ -124,6 +125,9 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
     gate.open()
     status, spent = _wait(pid)
     _end_the_rest(plan, pid)
+    if plan["outputs"]:
+        collecting.collect(plan["outputs"], pipes.FILES)
+    _remove_workplace(plan)
     pipes.tell(_describe_end(plan, status, max_rss=spent.ru_maxrss))
     os._exit(0)
 
@@ -178,7 +182,7 @@ def _wait(pid: int) -> tuple[int, resource.struct_rusage]:
 
 
 def _end_the_rest(plan: dict[str, Any], pid: int) -> None:
-    """Kill what the tool left running, wait until it is gone, and remove its folder."""
+    """Kill what the tool left running, and wait until it is gone."""
     if is_first(plan):
         _kill_everything()
         return
@@ -186,7 +190,6 @@ def _end_the_rest(plan: dict[str, Any], pid: int) -> None:
     ending.end_group(pid)
     if not _has_no_children():
         ending.end_descendants()
-    _remove_workplace(plan)
 
 
 def _remove_workplace(plan: dict[str, Any]) -> None:

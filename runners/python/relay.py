@@ -6,6 +6,7 @@ pipes are left alone. Calls on a line of their own (see lines.py) never pass her
 
 from __future__ import annotations
 
+import select
 import time
 
 import frames
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from outlet import Outlet
 
 _DRAIN_S = 0.1
+_DRAIN_FILES_S = 10.0
+"""Only a guard writes those, and it has ended: what is there is bounded."""
 
 
 class Relay:
@@ -42,8 +45,25 @@ class Relay:
         if was_paused and child.credit > 0:
             self._resume(child)
 
+    def attend_files(self, child: Child) -> None:
+        """Wait for what its guard will send of what the tool left; not before its call is known."""
+        if child.files_credit > 0 and not self._loop.waits_for(child.files):
+            self._carry(child, child.files, frames.FILES)
+
+    def grant_files(self, child: Child, size: int) -> None:
+        """Let that much more of it come."""
+        child.files_credit += size
+        self.attend_files(child)
+
+    def has_files(self, child: Child) -> bool:
+        """Whether some of it is there."""
+        poll = select.poll()
+        poll.register(child.files, select.POLLIN)
+        return any(event & select.POLLIN for _, event in poll.poll(0))
+
     def empty(self, child: Child, call: int) -> None:
         """Pass on what the pipes of a call still hold; everything of it is dead."""
+        self._drain(call, child.files, frames.FILES, most_s=_DRAIN_FILES_S)
         for descriptor, stream in child.outputs:
             self._drain(call, descriptor, stream)
         if child.value is not None:
@@ -65,6 +85,8 @@ class Relay:
             self._loop.forget(descriptor)
         elif child.call is None:
             self._on_early_word(child)
+        elif stream == frames.FILES:
+            self._pass_files_on(child, child.call, data)
         elif stream == frames.VALUE:
             self._pass_reply_on(child, child.call, data)
         else:
@@ -86,9 +108,15 @@ class Relay:
                 self._drain(call, descriptor, stream)
             self._outlet.say(frames.message("returned", id=call, cpu_before=child.spent or 0.0))
 
-    def _drain(self, call: int, descriptor: int, stream: int) -> None:
+    def _pass_files_on(self, child: Child, call: int, data: memoryview) -> None:
+        self._outlet.carry(call, frames.FILES, data)
+        child.files_credit -= len(data)
+        if child.files_credit <= 0:
+            self._loop.forget(child.files)
+
+    def _drain(self, call: int, descriptor: int, stream: int, *, most_s: float = _DRAIN_S) -> None:
         """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
-        deadline = time.monotonic() + _DRAIN_S
+        deadline = time.monotonic() + most_s
         data = self._outlet.read(descriptor)
         while data:
             self._outlet.carry(call, stream, data)

@@ -73,6 +73,7 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     _, failed = preloading.preload(plan["preload"])
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
+    walls["outputs"] = plan.get("outputs")
     walls["filter"] = binascii.a2b_base64(walls["filter"])
     hello = frames.message(
         "hello",

@@ -32,6 +32,7 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         walls.die_with_parent(signal.SIGKILL)
     walls.own_its_files()
+    os.close(pipes.FILES)
     value = _move_up(pipes.VALUE)
     if ahead:
         call.rehearse()

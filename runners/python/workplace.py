@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PREFIX = "sandbox-"
 TEMPORARY = ".tmp"
-PLACES = (TEMPORARY, ".shm")
+PLACES = (TEMPORARY, ".shm", "outputs")
 UMASK = 0o077
 
 

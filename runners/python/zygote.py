@@ -36,6 +36,7 @@ from preloading import preload, rehearse
 from relay import Relay
 from slots import Slots
 from spares import QUIET_S, Spares
+from waiting import Waiting
 from watch import Watch
 
 TYPE_CHECKING = False
@@ -49,16 +50,6 @@ if TYPE_CHECKING:
 _READ_SIZE = 1 << 12
 _YOUNG_CALL_S = 0.003
 _CANNOT_FORK = 71
-
-
-class _Waiting:
-    """A call for which there is no child yet."""
-
-    __slots__ = ("requests", "said")
-
-    def __init__(self, said: dict[str, Any]) -> None:
-        self.said = said
-        self.requests: list[memoryview] = []
 
 
 class Zygote:
@@ -78,7 +69,7 @@ class Zygote:
         self._lines = Lines(are_used=plan.get("lines", False))
         self._watch = Watch(plan["call"]["watch"])
         self._calls: dict[int, Child] = {}
-        self._queue: dict[int, _Waiting] = {}
+        self._queue: dict[int, Waiting] = {}
         self._spares = Spares(most=plan["ahead"])
         self._dying: dict[int, Child] = {}
         self._rehearsal = rehearse(plan["call"])
@@ -163,7 +154,7 @@ class Zygote:
             return
         child = self._next_child()
         if child is None:
-            self._queue[said["id"]] = _Waiting(said)
+            self._queue[said["id"]] = Waiting(said)
         else:
             self._assign(child, said)
 
@@ -177,6 +168,9 @@ class Zygote:
         child.call = said["id"]
         child.cpu = said["limits"].get("cpu")
         self._calls[said["id"]] = child
+        self._relay.grant_files(child, said["credit"])
+        if child.end is not None:
+            self._end(child, child.end)
 
     def _take_request(self, id: int, data: memoryview) -> None:
         if id in self._calls:
@@ -185,8 +179,9 @@ class Zygote:
             self._queue[id].requests.append(shelter.keep(data))
 
     def _take_grant(self, said: dict[str, Any]) -> None:
+        grant = self._relay.grant_files if said.get("of") == "files" else self._relay.grant
         if said["id"] in self._calls:
-            self._relay.grant(self._calls[said["id"]], said["bytes"])
+            grant(self._calls[said["id"]], said["bytes"])
 
     def _take_kill(self, said: dict[str, Any]) -> None:
         id = said["id"]
@@ -264,6 +259,7 @@ class Zygote:
         if child.walls is not None:
             self._outlet.say(frames.chunk(said["id"], frames.WALLS, child.walls), urgent=False)
         self._relay.attend(child)
+        self._relay.grant_files(child, said["credit"])
 
     # What a guard says
 
@@ -294,7 +290,12 @@ class Zygote:
         self._outlet.say(frames.message("ready", line=child.line, slot=child.slot, cpu_before=child.spent, walls=walls))
 
     def _end(self, child: Child, record: bytes | None) -> None:
-        """Everything of the call is dead: pass on what its pipes still hold, then say how it ended."""
+        """Everything of the call is dead: pass on what its pipes still hold, then say how it ended. Where it was called
+        on its line and left files, word of the call is on its way, and they wait for that."""
+        if child.call is None and record and self._relay.has_files(child):
+            child.end = record
+            self._loop.forget(child.status)
+            return
         if child.call is None:
             self._spares.lose(child)
         if child.call is None and not child.is_ready:

@@ -146,6 +146,10 @@ class Box(ABC):
     def add_slots(self, count: int) -> Sequence[Slot]:
         """New slots for calls; none where the backend does not meter calls one by one."""
 
+    async def all_sent(self) -> None:
+        """Wait until nothing of what was sent is queued here any more; at once where nothing ever is."""
+        return
+
     def open_line(self) -> Line | None:
         """A way to one call's process that does not lead through the runner; none where no descriptor can be sent."""
         return None

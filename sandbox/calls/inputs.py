@@ -1,4 +1,4 @@
-"""What a call is handed: its arguments, and what is given to it beside them; or everything that is wrong with either.
+"""What a call is handed: its arguments, its files, what it is given beside them; or everything that is wrong with it.
 
 What a tool declares to be injected (`agent_state`, `agent_id`, `ctx`, `client`) comes with the call, never from a
 model. It is copied as arguments are: the caller's own state is never touched, and what is no plain JSON is a problem
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from sandbox.calls.given_files import GivenFile, read_files
 from sandbox.outcome import Problem
 from sandbox.policy import Limits
 from sandbox.spec import CallSpec
@@ -30,6 +31,7 @@ class Inputs:
 
     arguments: Mapping[str, JSON]
     given: Mapping[str, JSON] = field(default_factory=dict)
+    files: tuple[GivenFile, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -41,16 +43,25 @@ def read_inputs(tool: Tool, spec: CallSpec, limits: Limits) -> Inputs:
         Problem(path=each.path, message=each.message, expected=each.expected, got=each.got)
         for each in (*binding.problems, *faulty)
     ]
+    files = read_files(spec.files)
     if not found:
+        found += _too_many_bytes(files, limits)
         found += _too_large(binding.arguments, "the arguments are", limits)
         found += _too_large(given, "what the call is given beside its arguments is", limits)
-    return Inputs(binding.arguments, given, tuple(found))
+    return Inputs(binding.arguments, given, files, tuple(found))
 
 
 def _given(tool: Tool, spec: CallSpec) -> tuple[Mapping[str, JSON], Iterable[Misfit]]:
     said = {name: getattr(spec, _FIELDS[name]) for name in tool.call.injected}
     plain, faulty = plain_arguments({name: value for name, value in said.items() if value is not None})
     return plain, faulty.values()
+
+
+def _too_many_bytes(files: tuple[GivenFile, ...], limits: Limits) -> list[Problem]:
+    size = sum(each.size for each in files)
+    if size <= limits.inputs:
+        return []
+    return [Problem(path="", message=f"its files are {size} bytes; the policy allows {limits.inputs}")]
 
 
 def _too_large(values: Mapping[str, JSON], what: str, limits: Limits) -> list[Problem]:

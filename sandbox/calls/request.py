@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from sandbox.calls.given_files import GivenFile
 from sandbox.calls.rebuilt import needs_rebuilding
 from sandbox.calls.variables import merged, passed_through
 from sandbox.policy import Policy
@@ -37,6 +38,7 @@ def build_request(
     policy: Policy,
     *,
     given: Mapping[str, object] = MappingProxyType({}),
+    files: Sequence[GivenFile] = (),
     streams: bool = False,
 ) -> bytes:
     """What the call's process is told, as JSON. `streams`: what the tool gives is wanted as it comes."""
@@ -49,6 +51,8 @@ def build_request(
         "environment": _variables(spec, tool, policy),
         "value_limit": policy.limits.value,
     }
+    if files:
+        request["files"] = [{"path": each.path, "bytes": each.size} for each in files]
     if streams:
         request["streams"] = True
     rebuilds = needs_rebuilding(tool)

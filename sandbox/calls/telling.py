@@ -7,10 +7,13 @@ from typing import Final
 
 from sandbox.calls.prepared import Prepared
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
-from sandbox.calls.verdict import Ending, Verdict
+from sandbox.calls.replies import aside_when_large
+from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import Watcher
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, ToolName, Usage
+from sandbox.outputs.artifacts.arriving import Arrived
+from sandbox.outputs.budgets import Budgets
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_value
 from sandbox.pool import Loan, WarmBox
 from sandbox.wire.messages import Returned
@@ -38,27 +41,29 @@ def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
     )
 
 
-def outcome_of(
-    loan: Loan, call: Prepared, watcher: Watcher, ending: Ending, *, verdict: Verdict, shaped_value: Shaped
-) -> Outcome:
+async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> Outcome:
     """Everything that was seen, as one document."""
+    verdict = judge(ending)
+    shaped_value = await aside_when_large(lambda: shape_verdict(verdict, call.budgets), size=len(ending.value))
+    arrived = await watcher.files.finish(is_expected=watcher.has_files) if watcher.files else Arrived()
     is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
     receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
-    shown = call.policy.output.shown
     return Outcome(
         status=verdict.status,
         value=verdict.value,
         error=verdict.error,
         detail=verdict.detail,
         state=verdict.state,
-        stdout=watcher.stdout.shape(STDOUT_TYPE, budget=shown),
-        stderr=watcher.stderr.shape(STDERR_TYPE, budget=shown),
+        stdout=watcher.stdout.shape(),
+        stderr=watcher.stderr.shape(),
         shaped_value=shaped_value,
         usage=_usage(ending, watcher.call.returned),
         limit_name=verdict.limit_name,
         evidence=verdict.evidence,
         warnings=verdict.warnings,
         problems=verdict.problems,
+        artifacts=arrived.artifacts,
+        refused=arrived.refused,
         receipt=receipt,
         environment=EnvironmentUsed(key=call.environment.key, lock_digest=call.environment.lock_digest),
         tool=ToolName(name=call.tool.name),
@@ -92,10 +97,13 @@ def _must_be_walled(ending: Ending) -> bool:
     return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
 
 
-def shape_verdict(verdict: Verdict, shown: int) -> Shaped:
+def shape_verdict(verdict: Verdict, budgets: Budgets) -> Shaped:
     """Whatever the tool returned; a failure that it returned is a value as well."""
     has_value = verdict.status is Status.OK or (verdict.detail is not None and verdict.value is not None)
-    return shape_value(verdict.value, budget=shown) if has_value else nothing("json_data")
+    if not has_value:
+        return nothing("json_data")
+    room = budgets.value(verdict.value)
+    return shape_value(verdict.value, output_type=room.type, budget=room.budget)
 
 
 def _usage(ending: Ending, returned: Returned | None) -> Usage:

@@ -12,25 +12,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from sandbox.calls.given_files import GivenFile
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
 from sandbox.calls.verdict import Ending, Stop
+from sandbox.outputs.artifacts.arriving import Arrivals
+from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, Room
 from sandbox.outputs.capture import Capture
 from sandbox.policy import Excess, Policy
 from sandbox.pool import WarmBox
 from sandbox.ports import Reading
 from sandbox.wire.frames import Stream
-from sandbox.wire.messages import NO_END, Ended, ValueReply
+from sandbox.wire.messages import NO_END, Ended, Replied, ValueReply
 from sandbox.wire.running_call import RunningCall
 
 _GRACE_S: Final = 2.0
 _LINGER_S: Final = 0.25
 _LINGER_GRACE_S: Final = 10.0
 """Nobody waits for the end of a call that has given its value, and a busy machine is no reason to give its box up."""
+_COLLECTING_S: Final = 10.0
+"""How long nothing may come of the files that a call left, before they are given up."""
 _BURST_S: Final = 0.25
 _LEAST_CPU_CHECK_S: Final = 0.02
 
@@ -63,31 +69,57 @@ class Pace:
         return max(self._due - now - _BURST_S, 0.0)
 
 
+def _capture(room: Room, *, limit: int) -> Capture:
+    return Capture(shown=room.budget, limit=limit, output_type=room.type)
+
+
 class Watcher:
     """One call under way."""
 
-    def __init__(self, warm: WarmBox, *, policy: Policy, reader: Reader | None = None) -> None:
+    def __init__(
+        self,
+        warm: WarmBox,
+        *,
+        policy: Policy,
+        budgets: Budgets = DEFAULT_BUDGETS,
+        reader: Reader | None = None,
+        keeping: Keeping | None = None,
+    ) -> None:
         self._warm = warm
         self._policy = policy
         self._on_output = None if reader is None else reader.on_output
         self._on_item = None if reader is None else reader.on_item
-        limits, shown = policy.limits, policy.output.shown
-        self.stdout = Capture(shown=shown, limit=limits.output)
-        self.stderr = Capture(shown=shown, limit=limits.output)
+        limits = policy.limits
+        self.stdout = _capture(budgets.stdout, limit=limits.output)
+        self.stderr = _capture(budgets.stderr, limit=limits.output)
+        self.files = self._arrivals(keeping)
+        self._files_seen = 0
+        self._has_files = False
         self._paces = {Stream.STDOUT: Pace(limits.output_rate), Stream.STDERR: Pace(limits.output_rate)}
         self._timers: set[asyncio.TimerHandle] = set()
         self._stopped_for: Stop | None = None
         self.call: RunningCall
         self._begun = 0.0
         self._has_lingered = False
+        self._feeding: asyncio.Task[None] | None = None
         self.reading = Reading()
 
-    def start(self, request: bytes, *, limits: Mapping[str, int], value_limit: int) -> RunningCall:
+    def start(
+        self, request: bytes, *, limits: Mapping[str, int], value_limit: int, files: Sequence[GivenFile] = ()
+    ) -> RunningCall:
         """Send the call; from here on its clocks run."""
         self._begun = time.monotonic()
         self.call = self._warm.conversation.start(
-            request, limits=limits, value_limit=value_limit, take=self._take, take_item=self._on_item
+            request,
+            limits=limits,
+            value_limit=value_limit,
+            take=self._take,
+            take_item=self._on_item,
+            take_files=self.files.take if self.files else len,
+            is_whole=not files,
         )
+        if files:
+            self._feeding = asyncio.create_task(self._feed(files))
         self.call.ended.add_done_callback(self._settle)
         if self.call.slot is not None:
             self.call.slot.read()  # while the tool runs: what is opened for it now is not waited for at the end
@@ -102,6 +134,7 @@ class Watcher:
             if not self.call.ended.done():
                 self._after(_LINGER_S, self._end_lingering)
             answer = await self._read()
+            self._has_files = self.files is not None and isinstance(answer, Replied) and answer.files
             is_enough = self._is_enough(answer)
             if not is_enough:
                 self._settle(await asyncio.shield(self.call.ended))
@@ -110,6 +143,8 @@ class Watcher:
             self._stop(Stop.CANCELLED)
             await _settled(self.call.ended)
             raise
+        finally:
+            await self._end_feeding()
         return Ending(
             ended=NO_END if is_enough or self._has_lingered else self.call.ended.result(),
             value=bytes(self.call.value),
@@ -121,6 +156,25 @@ class Watcher:
             value_overflowed=self.call.value_overflowed,
             answer=answer,
         )
+
+    async def _feed(self, files: Sequence[GivenFile]) -> None:
+        """Send the call its files; one that is not what it was any more ends it."""
+        try:
+            for each in files:
+                async for piece in each.pieces():
+                    await self._warm.conversation.feed(self.call, piece)
+        except BaseException:
+            self._stop(Stop.CANCELLED)
+            raise
+
+    async def _end_feeding(self) -> None:
+        """The call has ended: nothing more is sent, and what went wrong with that is told."""
+        if self._feeding is not None and self.call.ended.done():
+            if not self._feeding.done():
+                self._feeding.cancel()
+            await asyncio.wait([self._feeding])
+            if not self._feeding.cancelled():
+                self._feeding.result()
 
     async def _read(self) -> Answer | None:
         """What the tool's process replied, if it did."""
@@ -134,7 +188,7 @@ class Watcher:
         wait for the end of a process that has nothing more to say. It gets a moment to go by itself, and is killed."""
         if self.call.ended.done() or self.call.slot is None or self._stopped_for is not None:
             return False
-        if self.call.value_overflowed or not isinstance(answer, ValueReply):
+        if self.call.value_overflowed or self._has_files or not isinstance(answer, ValueReply):
             return False
         self.reading = self.call.slot.read()
         return not self.reading.out_of_memory_kills
@@ -145,7 +199,28 @@ class Watcher:
             last = await self._warm.box.last_reading()
             self.reading = replace(self.reading, out_of_memory_kills=last.out_of_memory_kills)
 
+    @property
+    def has_files(self) -> bool:
+        """Whether the tool's process said that it left some."""
+        return self._has_files
+
+    def _arrivals(self, keeping: Keeping | None) -> Arrivals | None:
+        """Who takes what the call leaves."""
+        if keeping is None:
+            return None
+        limits = self._policy.limits
+        return Arrivals(
+            keeping,
+            most_files=limits.artifacts,
+            most_bytes=limits.artifact_bytes,
+            grant=lambda size: self._warm.conversation.grant_files(self.call, size),
+        )
+
     def _end_lingering(self) -> None:
+        if self._has_files and self.files is not None and (not self._files_seen or self.files.taken > self._files_seen):
+            self._files_seen = self.files.taken or 1
+            self._after(_COLLECTING_S, self._end_lingering)
+            return
         self._has_lingered = True
         self._warm.conversation.kill(self.call)
         self._after(_LINGER_GRACE_S, self._give_up)

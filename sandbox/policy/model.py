@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from sandbox.policy.paths import readable_path, sorted_once
 from sandbox.policy.quantities import MIB, Bytes, Count, CountOrZero, Seconds
@@ -29,6 +29,7 @@ from sandbox.policy.supply import Environments, Supply
 MOST_READABLE: Final = 64
 MOST_AHEAD: Final = 16
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+_OUTPUT_TYPE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -114,10 +115,24 @@ def _variable_name(name: str) -> str:
     return name
 
 
+def _output_type(name: str) -> str:
+    if not _OUTPUT_TYPE.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is not the name of an output type")
+    return name
+
+
+def _pairs(given: object) -> object:
+    """A table of a file as what compares and cannot change."""
+    return tuple(sorted(given.items(), key=repr)) if isinstance(given, Mapping) else given
+
+
 def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must say who should choose this policy, and for what")
     return text
+
+
+_OutputType = Annotated[str, AfterValidator(_output_type)]
 
 
 class Limits(Section):
@@ -135,6 +150,9 @@ class Limits(Section):
     output_rate: Bytes = Field(default=64 * MIB, description="bytes per stream and second; a faster tool is slowed")
     value: Bytes = Field(default=8 * MIB, description="bytes of the returned value, serialised")
     arguments: Bytes = Field(default=10 * MIB, description="bytes of the call's arguments, serialised")
+    artifacts: CountOrZero = Field(default=100, description="files that a call may leave for its caller")
+    artifact_bytes: Bytes = Field(default=64 * MIB, description="bytes of all files that it leaves for its caller")
+    inputs: Bytes = Field(default=64 * MIB, description="bytes of all files that a call is given")
     cpus: Count = Field(default=2, description="processors it may use, and is told that there are")
 
 
@@ -183,7 +201,12 @@ class Variables(Section):
 class Output(Section):
     """How what a tool prints reaches the caller."""
 
-    shown: Bytes = Field(default=1 * MIB, description="characters of one output that a caller sees")
+    shown: Bytes = Field(default=1 * MIB, description="characters of one output that a caller sees at most")
+    budgets: Annotated[tuple[tuple[_OutputType, CountOrZero], ...], BeforeValidator(_pairs)] = Field(
+        default=(),
+        max_length=MOST_READABLE,
+        description="characters shown of outputs of a type, where that is not the type's own budget; 0: the notice only",
+    )
     over: Excess = Field(
         default=Excess.TRUNCATE,
         description="past limits.output; truncate: the rest is counted and dropped; kill: the call ends",

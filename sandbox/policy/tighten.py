@@ -101,6 +101,16 @@ def _some_of_in_order(granted: Section, asked: Section, key: str, name: str) -> 
     return [f"is not in the order granted by '{name}'"]
 
 
+def _each_at_most(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    """Pairs of a name and a number; a name without a number stands for one that is not known here."""
+    after = dict(getattr(asked, key))
+    return [
+        f"{each} {after.get(each, 'of its own')} is more than {most} granted by '{name}'"
+        for each, most in getattr(granted, key)
+        if after.get(each, most + 1) > most
+    ]
+
+
 _RULES: Final[Mapping[str, _Rule]] = {
     "limits.wall": _at_most,
     "limits.cpu": _at_most,
@@ -114,6 +124,9 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "limits.output_rate": _at_most,
     "limits.value": _at_most,
     "limits.arguments": _at_most,
+    "limits.artifacts": _at_most,
+    "limits.artifact_bytes": _at_most,
+    "limits.inputs": _at_most,
     "limits.cpus": _at_most,
     "network.mode": _at_most,
     "filesystem.readable": _within,
@@ -138,6 +151,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "supply.wheelhouse": _some_of,
     "variables.passed": _some_of,
     "output.shown": _at_most,
+    "output.budgets": _each_at_most,
     "output.over": _at_least,
     "reuse.mode": _at_least,
     "reuse.idle": _at_most,

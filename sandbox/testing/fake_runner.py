@@ -137,16 +137,16 @@ class FakeRunner:
 
     def _take_request(self, chunk: Chunk) -> None:
         call = self._calls.get(chunk.call)
-        if call is None:
-            return
+        if call is None or call in self._waiting or call.task is not None:
+            return  # what follows a request are the files of its call, which no script looks at
         call.request += chunk.data
         if call.is_told:
             self._waiting.append(call)
             self._serve()
 
-    def _grant(self, *, id: int, bytes: int) -> None:
+    def _grant(self, *, id: int, bytes: int, of: str = "output") -> None:
         call = self._calls.get(id)
-        if call is not None:
+        if call is not None and of == "output":
             call.credit += bytes
             call.granted.set()
 

@@ -22,7 +22,6 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -43,6 +42,7 @@ from sandbox.wire.messages import (
     Said,
     Started,
     Surplus,
+    WallFault,
     parse_message,
 )
 from sandbox.wire.running_call import RunningCall
@@ -52,17 +52,6 @@ _GRANT_STEP = CREDIT // 4
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
 _STREAMS: Mapping[OutputName, Stream] = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
-
-Result = TypeVar("Result")
-
-
-class WallFault(Exception):
-    """The runner could not put up a wall; what that means is for the backend's caller to say."""
-
-    def __init__(self, layer: str, reason: str) -> None:
-        super().__init__(f"{layer}: {reason}")
-        self.layer = layer
-        self.reason = reason
 
 
 class Conversation:
@@ -95,13 +84,16 @@ class Conversation:
         preload: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         ahead: int = 0,
+        outputs: Mapping[str, int] | None = None,
     ) -> Hello:
-        """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
+        """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot. `outputs`: how much is
+        taken of what calls leave as files."""
         self._carrier.listen(self)
         told = {
             "preload": list(preload),
             "environment": dict(environment or {}),
             "ahead": ahead,
+            "outputs": None if outputs is None else dict(outputs),
             "kit": authoring_kit(),
         }
         opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
@@ -117,16 +109,19 @@ class Conversation:
         value_limit: int,
         take: Callable[[Stream, bytes], int],
         take_item: Callable[[bytes], None] | None = None,
+        take_files: Callable[[bytes], int] = len,
+        is_whole: bool = True,
     ) -> RunningCall:
-        """Send one call."""
+        """Send one call. One that is not whole is sent to a child by way of the runner, and `feed` sends the rest."""
         if self.loss is not None:
             raise self.loss
         loop = asyncio.get_running_loop()
-        call = RunningCall(self._next_id, take, take_item, value_limit, loop.create_future(), loop.create_future())
+        told, ended = loop.create_future(), loop.create_future()
+        call = RunningCall(self._next_id, take, take_item, take_files, value_limit, ended=ended, told=told)
         self._next_id += 1
         self._calls[call.id] = call
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
-        if self._call_on_a_line(call, request, limits=limits):
+        if is_whole and self._call_on_a_line(call, request, limits=limits):
             self._say(said | {"line": call.line and call.line.id})
         else:
             chunks = frames.pack_request(call.id, frames.pack_sized(request))
@@ -151,6 +146,13 @@ class Conversation:
         call.started = Started(type="started", id=call.id, slot=slot, ahead=True)
         return True
 
+    async def feed(self, call: RunningCall, data: bytes) -> None:
+        """Send more of what a call's process reads, once there is one; no more than a little is ever queued here."""
+        await call.begun.wait()
+        if call.id in self._calls:
+            self._carrier.send(frames.pack_request(call.id, data))
+            await self._carrier.all_sent()
+
     def kill(self, call: RunningCall) -> None:
         """Kill the call's whole tree; its `ended` follows."""
         call.was_killed = True
@@ -167,6 +169,12 @@ class Conversation:
         if call.owed >= _GRANT_STEP and call.id in self._calls:
             self._say({"type": "grant", "id": call.id, "bytes": call.owed})
             call.owed = 0
+
+    def grant_files(self, call: RunningCall, amount: int) -> None:
+        """Let that much more come of the files that the call left."""
+        call.files_untaken -= amount
+        if amount and call.id in self._calls:
+            self._say({"type": "grant", "id": call.id, "bytes": amount, "of": "files"})
 
     def preload(self, modules: Sequence[str]) -> None:
         """Have the runner import these when it is idle; later calls find them imported."""
@@ -219,19 +227,13 @@ class Conversation:
             return
         try:
             for frame in self._reader.feed(data):
-                self._take(frame)
+                self._take_chunk(frame) if isinstance(frame, Chunk) else self._take_message(parse_message(frame))
         except ProtocolError as error:
             self._lose(error)
 
     def closed(self) -> None:
         """No more bytes will come."""
         self._lose(BoxLost("the box is gone: its channel closed"))
-
-    def _take(self, frame: bytes | Chunk) -> None:
-        if isinstance(frame, Chunk):
-            self._take_chunk(frame)
-            return
-        self._take_message(parse_message(frame))
 
     def _take_message(self, said: Said) -> None:
         if isinstance(said, Started):
@@ -261,6 +263,7 @@ class Conversation:
         if call is None or call.started is not None:
             raise ProtocolError(f"a box said started of call {said.id}, which is not waiting for it")
         call.started = said
+        call.begun.set()
         if said.slot is not None:
             call.slot = self._slot_of(said.slot)
 
@@ -274,11 +277,7 @@ class Conversation:
         call = self._calls.get(said.id)
         if call is None or call.started is None or call.returned is not None or call.line is not None:
             raise ProtocolError(f"a box said returned of call {said.id}, which is not running")
-        self._note_returned(call, said)
-
-    def _note_returned(self, call: RunningCall, said: Returned) -> None:
-        call.returned = said
-        _finish(call.told, None)
+        call.note_returned(said)
 
     def _take_gone(self, said: Gone) -> None:
         """A short call may have ended before the runner heard of it."""
@@ -303,17 +302,18 @@ class Conversation:
     def _note_end(self, call: RunningCall, said: Ended) -> None:
         self._leave_line(call)
         del self._calls[call.id]
-        _finish(call.ended, said)
-        _finish(call.told, None)
+        call.end(said)
 
     def _take_chunk(self, chunk: Chunk) -> None:
         call = self._calls.get(chunk.call)
-        if call is None or call.started is None or call.line is not None:
+        if call is None or call.started is None or (call.line is not None and chunk.stream is not Stream.FILES):
             raise ProtocolError(f"a box sent bytes of call {chunk.call}, which is not running in its hands")
         if not chunk.data:
             raise ProtocolError("a box sent a chunk of no bytes")
         if chunk.stream is Stream.VALUE:
             self._take_value(call, chunk.data)
+        elif chunk.stream is Stream.FILES:
+            self._take_files(call, chunk.data)
         elif chunk.stream is Stream.WALLS:
             call.walls += chunk.data
             if len(call.walls) > _MAX_WALLS:
@@ -330,17 +330,20 @@ class Conversation:
         call.untaken += len(data)
         self.grant(call, call.take(stream, data))
 
+    def _take_files(self, call: RunningCall, data: bytes) -> None:
+        call.files_untaken += len(data)
+        if call.files_untaken > _MOST_UNTAKEN:
+            raise ProtocolError(f"a box sent {call.files_untaken} bytes of files that nobody had asked for")
+        self.grant_files(call, call.take_files(data))
+
     def _take_value(self, call: RunningCall, data: bytes) -> None:
         call.value += data
         for item in call.split_items():
             if call.take_item is not None:
                 self._hear_what_was_printed(call)
                 call.take_item(item)
-        if call.has_too_much:
-            del call.value[call.value_limit :]
-            if not call.value_overflowed:
-                call.value_overflowed = True
-                self.kill(call)
+        if call.cut_what_is_too_much():
+            self.kill(call)
 
     # What comes on a line
 
@@ -354,7 +357,7 @@ class Conversation:
         self._take_value(call, data)
         if call.line is not None and call.returned is None and call.has_whole_reply:
             call.line.empty_outputs()
-            self._note_returned(call, Returned(type="returned", id=call.id, cpu_before=call.cpu_before))
+            call.note_returned(Returned(type="returned", id=call.id, cpu_before=call.cpu_before))
 
     def _hear_what_was_printed(self, call: RunningCall) -> None:
         """Before what came later on another pipe; unless more is under way than is wanted."""
@@ -387,14 +390,7 @@ class Conversation:
         for call in list(self._calls.values()):
             self._leave_line(call)
             call.was_lost = True
-            _finish(call.ended, NO_END)
-            _finish(call.told, None)
+            call.end(NO_END)
         self._calls.clear()
         if self.on_loss is not None:
             self.on_loss()
-
-
-def _finish(future: asyncio.Future[Result], result: Result) -> None:
-    """Set it, unless whoever waited has given up."""
-    if not future.done():
-        future.set_result(result)

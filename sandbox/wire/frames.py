@@ -39,6 +39,7 @@ class Stream(IntEnum):
     STDERR = 2
     VALUE = 3
     WALLS = 4
+    FILES = 5
 
 
 @dataclass(frozen=True, slots=True)

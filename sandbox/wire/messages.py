@@ -44,6 +44,15 @@ class Fault(_Said):
     reason: _Text
 
 
+class WallFault(Exception):
+    """The runner could not put up a wall; what that means is for the backend's caller to say."""
+
+    def __init__(self, layer: str, reason: str) -> None:
+        super().__init__(f"{layer}: {reason}")
+        self.layer = layer
+        self.reason = reason
+
+
 class Started(_Said):
     """A child has the call."""
 
@@ -129,7 +138,14 @@ class Failure(_Said):
     traceback: str
 
 
-class ValueReply(_Said):
+class Replied(_Said):
+    """What every reply can say beside."""
+
+    files: bool = False
+    """Whether the tool left any, as far as its own process knows; its guard sends them when everything is dead."""
+
+
+class ValueReply(Replied):
     """The function returned. The parser made the value, so it is JSON: a second look would cost more than the first.
     `ok` is what the value says of itself, if it does; `state` the agent's, if the tool changed it."""
 
@@ -140,7 +156,7 @@ class ValueReply(_Said):
     state: Annotated[JsonValue, SkipValidation] = None
 
 
-class ExceptionReply(_Said):
+class ExceptionReply(Replied):
     """The function, or its module, raised."""
 
     kind: Literal["exception"]
@@ -157,28 +173,28 @@ class Misfit(_Said):
     message: str
 
 
-class InvalidReply(_Said):
+class InvalidReply(Replied):
     """The arguments do not fit what the tool's own types or checks say; its function was not called."""
 
     kind: Literal["invalid"]
     problems: list[Misfit]
 
 
-class DeniedReply(_Said):
+class DeniedReply(Replied):
     """The tool asks for a permission that the call has not; its function was not called."""
 
     kind: Literal["denied"]
     message: str
 
 
-class ExitedReply(_Said):
+class ExitedReply(Replied):
     """The tool asked its interpreter to exit."""
 
     kind: Literal["exited"]
     code: _Code
 
 
-class TooLargeReply(_Said):
+class TooLargeReply(Replied):
     """The value is larger than the call allows."""
 
     kind: Literal["too_large"]

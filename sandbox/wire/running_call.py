@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from sandbox.ports import Line, Slot
 from sandbox.wire.frames import Stream
 from sandbox.wire.messages import Ended, Returned, Started
+
+Result = TypeVar("Result")
 
 _HEAD: Final = 4
 _ITEM: Final = 1 << 31
@@ -24,6 +26,8 @@ class RunningCall:
     take: Callable[[Stream, bytes], int]
     take_item: Callable[[bytes], None] | None
     """Gets each item that the tool gives before its reply, as JSON that nobody has looked at yet."""
+    take_files: Callable[[bytes], int]
+    """Gets what the call's guard sends of the files it left, and returns how much more of that may come at once."""
     value_limit: int
     ended: asyncio.Future[Ended]
     told: asyncio.Future[None]
@@ -31,6 +35,8 @@ class RunningCall:
     value: bytearray = field(default_factory=bytearray)
     walls: bytearray = field(default_factory=bytearray)
     started: Started | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once a child has the call, or none ever will."""
     returned: Returned | None = None
     slot: Slot | None = None
     line: Line | None = None
@@ -39,6 +45,7 @@ class RunningCall:
     items: int = 0
     owed: int = 0
     untaken: int = 0
+    files_untaken: int = 0
     was_killed: bool = False
     was_lost: bool = False
     value_overflowed: bool = False
@@ -52,6 +59,25 @@ class RunningCall:
     def has_too_much(self) -> bool:
         """Whether it said more than it may: in its reply, in its items, or in too many of them."""
         return max(len(self.value), self.item_bytes) > self.value_limit or self.items > MOST_ITEMS
+
+    def note_returned(self, said: Returned) -> None:
+        """Its reply is whole."""
+        self.returned = said
+        _finish(self.told, None)
+
+    def end(self, said: Ended) -> None:
+        """It is over; nobody waits for anything of it any more."""
+        self.begun.set()
+        _finish(self.ended, said)
+        _finish(self.told, None)
+
+    def cut_what_is_too_much(self) -> bool:
+        """Keep no more of its value than it may have; whether it has to be ended for that now."""
+        if not self.has_too_much:
+            return False
+        del self.value[self.value_limit :]
+        was_known, self.value_overflowed = self.value_overflowed, True
+        return not was_known
 
     def split_items(self) -> Iterator[bytes]:
         """Take the whole items from the front of what came; what is left begins with the reply, or part of an item."""
@@ -71,3 +97,9 @@ class RunningCall:
         """Whether as much came as the reply's head says."""
         size = int.from_bytes(self.value[:_HEAD], "big")
         return len(self.value) >= _HEAD + size
+
+
+def _finish(future: asyncio.Future[Result], result: Result) -> None:
+    """Set it, unless whoever waited has given up."""
+    if not future.done():
+        future.set_result(result)

@@ -40,6 +40,8 @@ class AttachStream(asyncio.Protocol):
         self._partial_header = b""
         self._kind, self._left = 0, 0
         self._is_closed = False
+        self._takes_more = asyncio.Event()
+        self._takes_more.set()
 
     async def switched(self) -> None:
         """Wait until the daemon has handed the streams over."""
@@ -60,9 +62,14 @@ class AttachStream(asyncio.Protocol):
         if self._transport is not None and not self._is_closed:
             self._transport.write(data)
 
+    async def all_sent(self) -> None:
+        """Wait until only a little is queued any more, or nobody is there to take it."""
+        await self._takes_more.wait()
+
     def close(self) -> None:
         """Hang up."""
         self._is_closed = True
+        self._takes_more.set()
         if self._transport is not None:
             self._transport.abort()
 
@@ -75,6 +82,12 @@ class AttachStream(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(request)
 
+    def pause_writing(self) -> None:
+        self._takes_more.clear()
+
+    def resume_writing(self) -> None:
+        self._takes_more.set()
+
     def data_received(self, data: bytes) -> None:
         if not self._is_switched.done():
             data = self._read_head(data)
@@ -85,6 +98,7 @@ class AttachStream(asyncio.Protocol):
         if not self._is_switched.done():
             self._is_switched.set_exception(BackendUnavailable("the daemon hung up before the container was attached"))
         was_closed, self._is_closed = self._is_closed, True
+        self._takes_more.set()
         if self._receiver is not None and not was_closed:
             self._receiver.closed()
 

@@ -74,6 +74,9 @@ class ContainerBox(Box):
             os.close(descriptor)
         self._stream.send(data)
 
+    async def all_sent(self) -> None:
+        await self._stream.all_sent()
+
     def add_slots(self, count: int) -> Sequence[Slot]:
         """One for good: the container's control group counts for the one call that runs in it."""
         if self._meter is None or self._is_metered or self._is_closed or not count:

@@ -68,6 +68,9 @@ class SubprocessBox(Box):
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
         self._channel.send(data, descriptors)
 
+    async def all_sent(self) -> None:
+        await self._channel.all_sent()
+
     def add_slots(self, count: int) -> Sequence[GroupSlot]:
         if self._group is None:
             return ()

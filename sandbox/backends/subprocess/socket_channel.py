@@ -24,6 +24,8 @@ class SocketChannel:
         self._queue: deque[tuple[bytes, Sequence[int]]] = deque()
         self._receiver: Receiver | None = None
         self._is_open = True
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     def listen(self, receiver: Receiver) -> None:
         """Start handing over what comes."""
@@ -41,7 +43,12 @@ class SocketChannel:
         rest = self._try(data, descriptors)
         if rest is not None and self._is_open:
             self._queue.append(rest)
+            self._is_idle.clear()
             self._loop.add_writer(self._socket, self._write)
+
+    async def all_sent(self) -> None:
+        """Wait until nothing is queued any more, or nobody is there to take it."""
+        await self._is_idle.wait()
 
     def close(self) -> None:
         """Hang up."""
@@ -53,6 +60,7 @@ class SocketChannel:
         for _, descriptors in self._queue:
             _close_all(descriptors)
         self._queue.clear()
+        self._is_idle.set()
         self._socket.close()
 
     def _try(self, data: bytes, descriptors: Sequence[int]) -> tuple[bytes, Sequence[int]] | None:
@@ -77,6 +85,7 @@ class SocketChannel:
                 self._queue.appendleft(rest)
                 return
         self._loop.remove_writer(self._socket)
+        self._is_idle.set()
 
     def _read(self) -> None:
         try:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Line, Receiver
 from sandbox.testing.fake import FakeSlot
-from sandbox.wire.conversation import CREDIT, Conversation, WallFault
+from sandbox.wire.conversation import CREDIT, Conversation
 from sandbox.wire.frames import Chunk, FrameReader, Stream, pack_chunk, pack_message
+from sandbox.wire.messages import WallFault
 from sandbox.wire.running_call import RunningCall
 from tests import virtual_time
 
@@ -77,6 +78,9 @@ class Wire:
                 self.requests += frame.data
             else:
                 self.said.append(json.loads(frame))
+
+    async def all_sent(self) -> None:
+        return
 
     def open_line(self) -> Line | None:
         return None

@@ -55,6 +55,9 @@ class Wire:
             else:
                 self.said.append(json.loads(frame))
 
+    async def all_sent(self) -> None:
+        return
+
     def open_line(self) -> PipeLine | None:
         return PipeLine(len(self.ends)) if self.has_descriptors else None
 

@@ -1,0 +1,98 @@
+"""Keeping: what one call leaves, on its way into the store, and held there until its outcome has been given.
+
+The bytes go to a file that is locked by its writer, and their digest is made on the way. What is held is written to a
+file that is locked as well: a lock is gone with the process that has it, so nothing is ever held by somebody dead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from sandbox.outcome import Artifact
+from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
+from sandbox.outputs.artifacts.store import ID_LENGTH, Shelf
+
+
+class Keeping:
+    """For one call, and one thread at a time; to be closed. Nothing is made before there is something to keep."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._hold: int | None = None
+
+    def begin(self) -> Coming:
+        """A new artifact, to be written; raises `ArtifactsUnavailable` where none can be."""
+        self._shelf.make()
+        path = self._shelf.part("coming") / secrets.token_hex(16)
+        return Coming(path, _locked_file(path), keep=self._keep)
+
+    def close(self) -> None:
+        """Hold nothing any longer."""
+        if self._hold is not None:
+            os.close(self._hold)
+            self._hold = None
+
+    def _keep(self, written: Path, artifact: Artifact) -> None:
+        if self._hold is None:
+            self._hold = _locked_file(self._shelf.part("held") / secrets.token_hex(16))
+        os.write(self._hold, artifact.digest.encode() + b"\n")
+        self._shelf.publish(written, artifact)
+
+
+class Coming:
+    """An artifact being written: either kept or dropped in the end."""
+
+    def __init__(self, path: Path, descriptor: int, *, keep: Callable[[Path, Artifact], None]) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._keep = keep
+        self._digest = hashlib.sha256()
+        self._beginning = b""
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Some more of it."""
+        if len(self._beginning) < LOOKED_AT:
+            self._beginning += bytes(data[: LOOKED_AT - len(self._beginning)])
+        self._digest.update(data)
+        self.size += len(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def keep(self, name: str) -> Artifact:
+        """That was all of it; raises `QuotaReached` when there is no room for it."""
+        kind, digest = kind_of(self._beginning), self._digest.hexdigest()
+        artifact = Artifact(
+            id=digest[:ID_LENGTH],
+            name=name,
+            mime=kind.mime,
+            bytes=self.size,
+            digest=digest,
+            width=kind.width,
+            height=kind.height,
+        )
+        try:
+            self._keep(self._path, artifact)
+        finally:
+            self.drop()
+        return artifact
+
+    def drop(self) -> None:
+        """Forget it; without harm when it was kept."""
+        if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _locked_file(path: Path) -> int:
+    """A new file that is locked for as long as its descriptor is open."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor

@@ -1,0 +1,317 @@
+"""The store of artifacts: content by its SHA-256, in a folder for each tenant.
+
+    <store>/artifacts-1/<tenant>/
+        content/<digest>     the bytes; read-only, and always whole
+        about/<digest>       what is known of them: a name, a kind; what is missing here is told anew
+        coming/<random>      being written, locked by its writer
+        held/<random>        digests that a call under way will name, locked by its engine
+        lock                 who makes room
+
+Content gets its name by a rename when all of it is there and its digest known, so whoever is killed leaves nothing but
+a file in `coming` whose lock nobody has any more, and the next one that makes room removes it. The same bytes are kept
+once for a tenant, and each time they come they are as young as if they were new. Tenants share nothing: that one has
+something tells another nothing, and what one keeps never displaces what is another's, but for the total size.
+
+The oldest goes first: what is older than the age, what is over the tenant's quota, what is over the total.
+What a call under way holds stays. A reader has the file open, and reads it to its end whatever becomes of its name.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from sandbox.errors import ArtifactMissing, ArtifactsUnavailable
+from sandbox.outcome import Artifact
+from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
+
+_FORMAT: Final = "artifacts-1"
+ID_LENGTH: Final = 32
+_LEAST_ID: Final = 6
+_PARTS: Final = ("content", "about", "coming", "held")
+_YOUNG_S: Final = 60.0
+_MOST_ABOUT: Final = 1 << 14
+_HEX: Final = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is kept, and for how long."""
+
+    age_s: float = 7 * 24 * 3600.0
+    total_bytes: int = 8 << 30
+    tenant_bytes: int = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One artifact of a tenant, with when it was last kept, in seconds since the epoch."""
+
+    artifact: Artifact
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A file with content."""
+
+    path: Path
+    size: int
+    since: float
+
+
+class QuotaReached(Exception):
+    """There is no room for it, even with everything removed that may be."""
+
+
+def default_store() -> Path:
+    """`$SANDBOX_ARTIFACTS`, or `sandbox` where this user's caches are."""
+    if chosen := os.environ.get("SANDBOX_ARTIFACTS"):
+        return Path(chosen).absolute()
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(caches) if os.path.isabs(caches) else Path.home() / ".cache") / "sandbox"
+
+
+class ArtifactStore:
+    """All artifacts of one user; nothing is made before something is kept."""
+
+    def __init__(self, root: Path | None = None, *, retention: Retention | None = None) -> None:
+        self._chosen = root
+        self.retention = retention or Retention()
+
+    @property
+    def _root(self) -> Path:
+        return (default_store() if self._chosen is None else self._chosen) / _FORMAT
+
+    def shelf(self, tenant: str = "") -> Shelf:
+        """What is kept for one tenant."""
+        name = hashlib.sha256(tenant.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH] if tenant else "default"
+        return Shelf(self._root / name, self)
+
+    def prune(self) -> int:
+        """Remove what is too old or too much, of all tenants; how many bytes that freed."""
+        freed = sum(Shelf(folder, self).prune() for folder in self._folders())
+        contents = sorted((each for folder in self._folders() for each in _contents(folder)), key=_age)
+        excess = sum(each.size for each in contents) - self.retention.total_bytes
+        for each in contents if excess > 0 else ():
+            removed = Shelf(each.path.parent.parent, self).remove([each])
+            freed, excess = freed + removed, excess - removed
+            if excess <= 0:
+                break
+        return freed
+
+    def _folders(self) -> list[Path]:
+        try:
+            return [path for path in self._root.iterdir() if path.is_dir()]
+        except OSError:
+            return []
+
+
+class Shelf:
+    """The artifacts of one tenant."""
+
+    def __init__(self, folder: Path, store: ArtifactStore) -> None:
+        self._folder = folder
+        self._store = store
+
+    def everything(self) -> list[Kept]:
+        """All that is kept, the youngest first."""
+        contents = sorted(_contents(self._folder), key=_age, reverse=True)
+        return [Kept(self._about(each.path.name, each.size), each.since) for each in contents]
+
+    def find(self, id: str) -> Artifact:
+        """The artifact of that id, or of one that begins so and is the only one; raises `ArtifactMissing`."""
+        path = self._path(id)
+        try:
+            return self._about(path.name, path.stat().st_size)
+        except OSError:
+            raise _missing(id) from None
+
+    def open(self, id: str) -> IO[bytes]:
+        """Its bytes, to be read; raises `ArtifactMissing`."""
+        try:
+            return self._path(id).open("rb")
+        except OSError:
+            raise _missing(id) from None
+
+    def prune(self) -> int:
+        """Remove what is too old or over the tenant's quota; how many bytes that freed."""
+        with self.locked():
+            return self._prune(coming=0)
+
+    def remove(self, contents: list[_Content]) -> int:
+        """Remove these, but for what calls under way hold; how many bytes that freed."""
+        with self.locked():
+            return self._remove(contents, until=None)
+
+    def make(self) -> None:
+        """See that its folders are there; raises `ArtifactsUnavailable`."""
+        try:
+            for part in _PARTS:
+                (self._folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._folder.stat().st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, "it belongs to somebody else")
+        except OSError as error:
+            raise ArtifactsUnavailable(
+                f"artifacts cannot be kept in {self._folder}: {error.strerror}",
+                remedy="name another folder in SANDBOX_ARTIFACTS",
+            ) from None
+
+    def part(self, name: str) -> Path:
+        """One of its folders."""
+        return self._folder / name
+
+    def publish(self, written: Path, artifact: Artifact) -> None:
+        """Give content that is whole its name; raises `QuotaReached` when there is no room for it."""
+        target = self._folder / "content" / artifact.digest
+        with self.locked():
+            if not target.exists():
+                self._make_room(artifact.bytes)
+                about = {"name": artifact.name, "mime": artifact.mime, "size": [artifact.width, artifact.height]}
+                _write(self._folder, "about", artifact.digest, json.dumps(about).encode())
+                written.chmod(0o400)
+                written.rename(target)
+            os.utime(target)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone with the folder, as far as others ask."""
+        self.make()
+        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _path(self, id: str) -> Path:
+        """Where the content of that id is, or would be."""
+        contents = self._folder / "content"
+        if not _LEAST_ID <= len(id) <= 64 or not _HEX.issuperset(id):
+            raise _missing(id)
+        if len(id) == 64:
+            return contents / id
+        try:
+            found = [name for name in os.listdir(contents) if name.startswith(id)]
+        except OSError:
+            found = []
+        if len(found) > 1:
+            raise ArtifactMissing(f"{len(found)} artifacts begin with {id!r}", remedy="give more of the id")
+        if not found:
+            raise _missing(id)
+        return contents / found[0]
+
+    def _about(self, digest: str, size: int) -> Artifact:
+        """What is known of it; told anew from the content where that was lost."""
+        try:
+            with (self._folder / "about" / digest).open("rb") as file:
+                about = json.loads(file.read(_MOST_ABOUT))
+            width, height = about["size"]
+            name, mime = about["name"], about["mime"]
+        except (OSError, ValueError, KeyError, TypeError):
+            with (self._folder / "content" / digest).open("rb") as file:
+                kind = kind_of(file.read(LOOKED_AT))
+            name, mime, width, height = digest[:ID_LENGTH], kind.mime, kind.width, kind.height
+        return Artifact(
+            id=digest[:ID_LENGTH], name=name, mime=mime, bytes=size, digest=digest, width=width, height=height
+        )
+
+    def _make_room(self, size: int) -> None:
+        self._prune(coming=size)
+        if sum(each.size for each in _contents(self._folder)) + size > self._store.retention.tenant_bytes:
+            raise QuotaReached
+
+    def _prune(self, *, coming: int) -> int:
+        retention = self._store.retention
+        self._remove_abandoned()
+        contents = sorted(_contents(self._folder), key=_age)
+        old = [each for each in contents if each.since < time.time() - retention.age_s]
+        freed = self._remove(old, until=None)
+        excess = sum(each.size for each in contents) - freed + coming - retention.tenant_bytes
+        return freed + (self._remove(contents[len(old) :], until=excess) if excess > 0 else 0)
+
+    def _remove(self, contents: list[_Content], *, until: int | None) -> int:
+        """Remove these in their order, as long as fewer than `until` bytes are freed; how many were."""
+        held, freed = self._held() if contents else set(), 0
+        for each in contents:
+            if until is not None and freed >= until:
+                break
+            if each.path.name not in held:
+                with suppress(OSError):
+                    each.path.unlink()
+                    freed += each.size
+                    (self._folder / "about" / each.path.name).unlink(missing_ok=True)
+        return freed
+
+    def _held(self) -> set[str]:
+        """The digests that calls under way will name; what calls held that are gone is forgotten."""
+        held: set[str] = set()
+        for path in _files(self._folder / "held"):
+            if not _remove_if_abandoned(path):
+                with suppress(OSError):
+                    held.update(path.read_text().split())
+        return held
+
+    def _remove_abandoned(self) -> None:
+        for path in _files(self._folder / "coming"):
+            _remove_if_abandoned(path)
+
+
+def _remove_if_abandoned(path: Path) -> bool:
+    """Whether nobody has it locked, and it is gone now."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        if os.fstat(descriptor).st_mtime > time.time() - _YOUNG_S:  # it may not be locked yet
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _contents(folder: Path) -> list[_Content]:
+    found = []
+    for path in _files(folder / "content"):
+        with suppress(OSError):
+            status = path.stat()
+            found.append(_Content(path, status.st_size, status.st_mtime))
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _write(folder: Path, part: str, name: str, data: bytes) -> None:
+    passing = folder / "coming" / secrets.token_hex(16)
+    passing.write_bytes(data)
+    passing.rename(folder / part / name)
+
+
+def _age(content: _Content) -> float:
+    return content.since
+
+
+def _missing(id: str) -> ArtifactMissing:
+    return ArtifactMissing(
+        f"there is no artifact {id[:80]!r}", remedy="`sandbox artifact list` names those that are kept"
+    )

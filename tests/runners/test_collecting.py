@@ -1,0 +1,265 @@
+"""What a tool left is sent on as it is, and whatever is no plain file below the folder is refused, also in a race."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import collecting
+from sandbox.outputs.artifacts.arriving import Arrived, FileRecords
+from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.artifacts.store import ArtifactStore, Shelf
+
+MIB: Final = 1 << 20
+PLENTY: Final = {"files": 100, "bytes": 64 * MIB}
+SECRET: Final = b"what is nobody's business"
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return ArtifactStore(tmp_path / "store").shelf()
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder where a tool leaves its files; beside it is a secret."""
+    work = tmp_path / "work"
+    (work / "outputs").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_bytes(SECRET)
+    monkeypatch.chdir(work)
+    return work / "outputs"
+
+
+class Collected:
+    """One collection, read as it comes."""
+
+    def __init__(self, shelf: Shelf, reading: int) -> None:
+        self._shelf = shelf
+        self._reading = reading
+        self._keeping = Keeping(shelf)
+        self._records = FileRecords(self._keeping, most_files=PLENTY["files"], most_bytes=PLENTY["bytes"])
+
+    def take(self, size: int) -> int:
+        """At most that much of it; how much there was."""
+        data = os.read(self._reading, size)
+        self._records.feed(data)
+        return len(data)
+
+    def rest(self) -> Arrived:
+        """All that is left of it, and what became of it."""
+        while self.take(1 << 16):
+            pass
+        self._keeping.close()
+        return self._records.result(is_expected=False)
+
+
+@contextmanager
+def collecting_to(shelf: Shelf, wanted: dict[str, int] = PLENTY) -> Iterator[Collected]:
+    """A collection under way, as slow as it is read."""
+    reading, writing = os.pipe()
+
+    def collect() -> None:
+        try:
+            collecting.collect(wanted, writing)
+        finally:
+            os.close(writing)
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    try:
+        yield Collected(shelf, reading)
+    finally:
+        thread.join()
+        os.close(reading)
+
+
+def collected(shelf: Shelf, wanted: dict[str, int] = PLENTY) -> Arrived:
+    with collecting_to(shelf, wanted) as collection:
+        return collection.rest()
+
+
+def refusals(arrived: Arrived) -> dict[str, str]:
+    return {each.name: each.reason for each in arrived.refused}
+
+
+def read(shelf: Shelf, arrived: Arrived) -> dict[str, bytes]:
+    found = {}
+    for each in arrived.artifacts:
+        with shelf.open(each.id) as file:
+            found[each.name] = file.read()
+    return found
+
+
+def test_nothing_is_sent_of_a_call_that_left_nothing(left: Path, shelf: Shelf) -> None:
+    with collecting_to(shelf) as collection:
+        assert collection.take(1) == 0
+    left.rmdir()
+    with collecting_to(shelf) as collection:
+        assert collection.take(1) == 0
+
+
+def test_files_come_by_name_as_they_are(left: Path, shelf: Shelf) -> None:
+    (left / "b" / "c").mkdir(parents=True)
+    files = {"a": b"", "b/c/d": os.urandom(200_000), "b/ä.txt": b"x", "z z": SECRET}
+    for name, content in files.items():
+        (left / name).write_bytes(content)
+    arrived = collected(shelf)
+    assert (read(shelf, arrived), arrived.refused) == (files, ())
+
+
+def _hard_link(at: Path) -> None:
+    at.with_name("other").write_bytes(b"x")
+    os.link(at.with_name("other"), at)
+
+
+def _bound_socket(at: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(at))
+
+
+KINDS: Final[dict[str, tuple[Callable[[Path], Any], str]]] = {
+    "a link to a file": (lambda at: at.symlink_to("../../outside/secret"), "a symbolic link"),
+    "a link to a folder": (lambda at: at.symlink_to("../../outside"), "a symbolic link"),
+    "a link to itself": (lambda at: at.symlink_to(at.name), "a symbolic link"),
+    "a hard link": (_hard_link, "2 names"),
+    "a pipe": (os.mkfifo, "a pipe"),
+    "a socket": (_bound_socket, "a socket"),
+    "a sparse terabyte": (lambda at: (at.touch(), os.truncate(at, 1 << 40)), "1099511627776 bytes"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_plain_file_is_refused_by_name(left: Path, shelf: Shelf, kind: str) -> None:
+    make, reason = KINDS[kind]
+    (left / "good").write_bytes(b"good")
+    make(left / "odd")
+    arrived = collected(shelf)
+    assert read(shelf, arrived) == {"good": b"good"}
+    assert reason in refusals(arrived)["odd"]
+
+
+@pytest.mark.root
+def test_a_device_is_refused_and_not_opened(left: Path, shelf: Shelf) -> None:
+    os.mknod(left / "zero", 0o20666, os.makedev(1, 5))
+    assert "a device" in refusals(collected(shelf))["zero"]
+
+
+@pytest.mark.parametrize("make", [lambda at: at.symlink_to("../outside"), lambda at: at.write_bytes(b""), os.mkfifo])
+def test_the_folder_itself_may_be_no_folder_any_more(left: Path, shelf: Shelf, make: Callable[[Path], Any]) -> None:
+    left.rmdir()
+    make(left)
+    arrived = collected(shelf)
+    assert (arrived.artifacts, len(arrived.refused), arrived.refused[0].name) == ((), 1, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [(b"new\nline", "new\nline"), (b"not \xff utf-8", "not \\udcff utf-8"), (b"\x1b[31m", "\x1b[31m")],
+)
+def test_a_name_that_no_file_should_have_is_refused(left: Path, shelf: Shelf, name: bytes, shown: str) -> None:
+    Path(os.fsdecode(os.fsencode(left) + b"/" + name)).write_bytes(b"x")
+    assert set(refusals(collected(shelf))) == {shown}
+
+
+def test_a_path_that_is_too_long_is_refused(left: Path, shelf: Shelf) -> None:
+    folder = left / ("a" * 250) / ("b" * 250) / ("c" * 250) / ("d" * 250)
+    folder.mkdir(parents=True)
+    (folder / ("e" * 250)).write_bytes(b"x")
+    (reason,) = refusals(collected(shelf)).values()
+    assert "longer than 1024 bytes" in reason
+
+
+def test_folders_that_go_on_for_ever_are_refused_where_they_are_too_deep(left: Path, shelf: Shelf) -> None:
+    folder = os.open(left, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    (reason,) = refusals(collected(shelf)).values()
+    assert "16 folders deep" in reason
+
+
+@pytest.mark.slow
+def test_of_very_many_files_only_some_are_looked_at(left: Path, shelf: Shelf) -> None:
+    for number in range(12_000):
+        (left / str(number)).touch()
+    arrived = collected(shelf)
+    assert len(arrived.artifacts) == PLENTY["files"]
+    assert any("more than 10000 names" in each.reason for each in arrived.refused)
+    assert len(arrived.refused) < 100
+    assert arrived.refused[-1].reason.endswith("more are not taken")
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(left: Path, shelf: Shelf) -> None:
+    for change in (lambda at: at.write_bytes(b""), lambda at: os.utime(at, (1, 1)), lambda at: os.link(at, "more")):
+        at = left / "large"
+        at.unlink(missing_ok=True)
+        at.write_bytes(bytes(4 * MIB))
+        with collecting_to(shelf) as collection:
+            collection.take(10)  # the pipe is full, and most of the file not read yet
+            change(at)
+            arrived = collection.rest()
+        assert arrived.artifacts == ()
+        assert refusals(arrived) == {"large": "it changed while it was collected"}
+
+
+def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(left: Path, shelf: Shelf) -> None:
+    (left / "a").write_bytes(bytes(4 * MIB))
+    (left / "b").mkdir()
+    (left / "b" / "secret").write_bytes(b"mine")
+    with collecting_to(shelf) as collection:
+        collection.take(10)
+        (left / "b").rename(left.parent / "moved")
+        (left / "b").symlink_to(left.parent.parent / "outside")
+        arrived = collection.rest()
+    assert list(read(shelf, arrived)) == ["a"]
+    assert refusals(arrived) == {"b": "it is a symbolic link"}
+
+
+@pytest.mark.slow
+def test_nothing_outside_is_read_however_names_are_swapped(left: Path, shelf: Shelf) -> None:
+    """A process that outlived its call swaps folders and files for links as fast as it can."""
+    for name in ("folder", "file"):
+        (left.parent / f"{name}-link").symlink_to(left.parent.parent / "outside" / ("secret" * (name == "file")))
+    (left / "folder").mkdir()
+    (left / "folder" / "secret").write_bytes(b"mine")
+    (left / "file").write_bytes(b"mine")
+    is_over = threading.Event()
+    swapping = threading.Thread(target=_swap_until, args=(is_over, left))
+    swapping.start()
+    try:
+        for _ in range(300):
+            arrived = collected(shelf)
+            assert SECRET not in read(shelf, arrived).values()
+    finally:
+        is_over.set()
+        swapping.join()
+
+
+def _swap_until(is_over: threading.Event, left: Path) -> None:
+    for name in itertools.cycle(("folder", "file")):
+        link, own, aside = left.parent / f"{name}-link", left / name, left.parent / f"{name}-aside"
+        own.rename(aside)
+        link.rename(own)
+        own.rename(link)
+        aside.rename(own)
+        if is_over.is_set():
+            return
+
+
+def test_what_it_may_not_enter_is_refused(left: Path, shelf: Shelf) -> None:
+    if os.geteuid() == 0:
+        return
+    (left / "closed").mkdir(mode=0)
+    assert "Permission denied" in refusals(collected(shelf))["closed"]
