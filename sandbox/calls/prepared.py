@@ -6,8 +6,10 @@ import time
 from dataclasses import dataclass, field, replace
 
 from sandbox.backends.base import BoxPlan
+from sandbox.calls.declared_outputs import declared_outputs
 from sandbox.calls.request import box_environment, preloadable
 from sandbox.environments import Environment
+from sandbox.outputs.budgets import Budgets
 from sandbox.policy import Policy, Strength
 from sandbox.pool import BoxKey
 from sandbox.spec import CallSpec
@@ -47,6 +49,11 @@ class Prepared:
     def plan(self, *, is_plain: bool) -> BoxPlan:
         plan = BoxPlan(self.box_policy, self.environment, preload=self.preload, is_plain=is_plain)
         return replace(plan, environment=box_environment(self.box_policy, prefix=plan.prefix))
+
+    @property
+    def budgets(self) -> Budgets:
+        """How much of its outputs is shown."""
+        return Budgets(declared_outputs(self.tool), self.policy.output, self.spec.return_char_limit)
 
     @property
     def preload(self) -> tuple[str, ...]:

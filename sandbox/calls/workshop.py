@@ -22,8 +22,9 @@ from sandbox.calls.verdict import Ending, judge
 from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments.workshop import BUILD, Job, JobEnd
 from sandbox.outcome import Status
+from sandbox.outputs.budgets import Budgets, Declared
 from sandbox.outputs.shaping import STDERR_TYPE
-from sandbox.policy import ReuseMode, format_bytes
+from sandbox.policy import Output, ReuseMode, format_bytes
 from sandbox.pool import Loan, Pool
 from sandbox.resources import folder
 from sandbox.spec import CallSpec
@@ -53,13 +54,14 @@ class BoxWorkshop:
 
 
 async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
-    watcher = Watcher(loan.warm, policy=job.policy, reader=Reader(_Lines(job.on_line)) if job.on_line else None)
+    reader = Reader(_Lines(job.on_line)) if job.on_line else None
+    watcher = Watcher(loan.warm, policy=job.policy, budgets=_budgets(), reader=reader)
     loan.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
     ending = await _within_disk(job, asyncio.ensure_future(watcher.watch()))
     if isinstance(ending, str):
         return JobEnd(problem=ending)
     verdict = judge(ending)
-    said = watcher.stderr.shape(STDERR_TYPE, budget=_SAID).text
+    said = watcher.stderr.shape().text
     if verdict.status is Status.OK:
         read_walls(bytes(watcher.call.walls), policy=job.policy)
         return JobEnd(value=verdict.value, said=said)
@@ -68,6 +70,12 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
     limit = f" ({verdict.limit_name})" if verdict.limit_name else ""
     message = verdict.error.message if verdict.error else ""
     return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", said=said)
+
+
+@cache
+def _budgets() -> Budgets:
+    """Who builds an environment wants to see more of what went wrong."""
+    return Budgets(Declared(), Output(budgets=((STDERR_TYPE, _SAID),)))
 
 
 async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | str:

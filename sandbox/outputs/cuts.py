@@ -1,50 +1,23 @@
-"""Where a text may be cut, and the two ends of it that cutting needs.
+"""Where a text may be cut.
 
-A cut never falls inside `\\r\\n`, between a combining mark and its base, or beside a zero-width joiner. Whether a place
-is a border depends on the characters on both sides of it, so each function takes one character more than it returns.
+A cut never falls inside `\\r\\n`, between a combining mark and its base, beside a zero-width joiner, before the skin
+tone of an emoji, inside a flag or a Korean syllable. Whether a place is a border depends on the characters on both
+sides of it alone, so each function takes one character more than it returns; a row of flags is therefore not cut.
 
 Line cuts leave the line break with the text that is shown, on both sides: a head ends after one, a tail begins before
 one. A notice put between them stands on a line of its own, although not a single character was added for it. A line
-border is taken only if it saves at least half of the room: otherwise one long line would empty the output.
+border is taken only if it saves at least half of the room: otherwise one long line would empty the output. The same
+goes for sentences: a head ends and a tail begins after the space behind a full stop, where no line ends later.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from unicodedata import category
 
 _JOINER: Final = "\u200d"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
-    """A text as seen from both ends: all of it twice when it is short, else what was kept of each end.
-
-    For any budget it is shaped to, `head` is longer than the budget, or it is the whole text; `tail` likewise.
-    """
-
-    head: str
-    tail: str
-    characters: int
-    newlines: int
-    dropped: int = 0  # characters that followed and were not kept
-
-    @classmethod
-    def whole(cls, text: str, *, dropped: int = 0) -> Ends:
-        return cls(head=text, tail=text, characters=len(text), newlines=text.count("\n"), dropped=dropped)
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What is shown of a text: its beginning and its end."""
-
-    head: str
-    tail: str
-
-    @property
-    def shown(self) -> int:
-        return len(self.head) + len(self.tail)
+_FIRST_MARK: Final = "\u0300"
+_SENTENCE_ENDS: Final = (". ", "! ", "? ", "\u3002", "\uff01", "\uff1f")
 
 
 def is_border(text: str, *, at: int) -> bool:
@@ -54,7 +27,18 @@ def is_border(text: str, *, at: int) -> bool:
     before, after = text[at - 1], text[at]
     if before == "\r" and after == "\n":
         return False
-    return _JOINER not in (before, after) and not category(after).startswith("M")
+    if after < _FIRST_MARK:
+        return before != _JOINER
+    return _JOINER not in (before, after) and not _belongs_to(before, after)
+
+
+def _belongs_to(before: str, after: str) -> bool:
+    """Whether a character is read as a part of what stands before it."""
+    if category(after).startswith("M"):
+        return True
+    if "\u1160" <= after <= "\u11ff" or "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":
+        return True  # the rest of a Korean syllable, the skin of an emoji, the rest of a region's flag
+    return "\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff"
 
 
 def prefix(text: str, *, most: int) -> str:
@@ -96,3 +80,24 @@ def suffix_of_lines(text: str, *, most: int) -> str:
             return text[at:]
         newline = text.find("\n", newline + 1, last)
     return longest
+
+
+def prefix_of_sentences(text: str, *, most: int) -> str:
+    """A beginning that ends with a line or a sentence, whichever ends later, or the longest beginning."""
+    longest = prefix(text, most=most)
+    of_lines = prefix_of_lines(text, most=most)
+    least = len(of_lines) if len(of_lines) < len(longest) else len(longest) // 2
+    ends = (longest.rfind(each) + len(each) for each in _SENTENCE_ENDS if each in longest)
+    at = max((end for end in ends if end > least and is_border(text, at=end)), default=len(of_lines))
+    return text[:at]
+
+
+def suffix_of_sentences(text: str, *, most: int) -> str:
+    """An end that begins with a line or a sentence, whichever begins earlier, or the longest end."""
+    longest = suffix(text, most=most)
+    first = len(text) - len(longest)
+    of_lines = len(text) - len(suffix_of_lines(text, most=most))
+    last = of_lines if of_lines > first else first + (len(longest) + 1) // 2
+    begins = (text.find(each, first) + len(each) for each in _SENTENCE_ENDS if each in longest)
+    at = min((begin for begin in begins if begin < last and is_border(text, at=begin)), default=of_lines)
+    return text[at:]

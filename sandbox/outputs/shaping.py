@@ -1,11 +1,12 @@
 """Shaping: an output fitted into its budget of characters according to its output type.
 
-One function per type, all in the table `FORMS`; a new type is one function and one line. A function only decides what
-is shown (a `Cut` with no more characters than the budget); notices and counts are made here, the same for all of them.
+All types are in the table `FORMS`: a new one is a function in a file of `forms` and a line here. A form decides what is
+shown of a text that is too long; everything else is the same for all of them:
 
-Whatever fits is returned unchanged. Otherwise a notice stands where characters are missing, outside of the budget and
-at most 200 characters long, and the text without notices is exactly a beginning and an end of the original. A tool can
-imitate a notice, but not the counts beside the text.
+* Whatever fits is unchanged to the byte. Printed types are read first as a terminal would show them (see `terminal`),
+  which changes only what has control sequences; the reason says that it was done.
+* Otherwise a notice stands where characters are missing, outside of the budget and at most 200 characters long.
+* A text that was shaped before, to the same budget or a smaller one, is unchanged too: its notice is not counted.
 
 Characters are code points. Budget 0 shows the notice only.
 """
@@ -13,70 +14,59 @@ Characters are code points. Budget 0 shows the notice only.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from sandbox.outcome import Json, Shaped, portable_json
-from sandbox.outputs.cuts import Cut, Ends, prefix, prefix_of_lines, suffix, suffix_of_lines
+from sandbox.outcome import Artifact, Json, Shaped, portable_json
+from sandbox.outputs.ends import Ends, Parsed
+from sandbox.outputs.forms.form import Form
+from sandbox.outputs.forms.json_data import json_data
+from sandbox.outputs.forms.references import reference
+from sandbox.outputs.forms.table import read_table, table, written
+from sandbox.outputs.forms.texts import (
+    error_message,
+    execution_result,
+    file_content,
+    knowledge_content,
+    status_message,
+    unshown,
+)
+from sandbox.outputs.marks import ErrorMarks, FrameMarks
+from sandbox.outputs.notices import Notice, without_notices
+from sandbox.outputs.terminal import Terminal
 
 STDOUT_TYPE: Final = "execution_result"
 STDERR_TYPE: Final = "error_message"
 _LONG_BYTES: Final = 256 << 10
-
-
-def execution_result(ends: Ends, budget: int) -> Cut:
-    """The first half and the last, in whole lines where possible."""
-    return _lines(ends, budget, first=budget // 2)
-
-
-def error_message(ends: Ends, budget: int) -> Cut:
-    """A quarter from the beginning, the rest from the end: a traceback says at its end what happened."""
-    return _lines(ends, budget, first=budget // 4)
-
-
-def status_message(ends: Ends, budget: int) -> Cut:
-    """The beginning."""
-    return Cut(prefix(ends.head, most=budget), "")
-
-
-def json_data(ends: Ends, budget: int) -> Cut:
-    """Both halves of the JSON text, which is one line."""
-    head = prefix(ends.head, most=budget // 2)
-    return Cut(head, suffix(ends.tail, most=budget - len(head)))
-
-
-def _lines(ends: Ends, budget: int, *, first: int) -> Cut:
-    head = prefix_of_lines(ends.head, most=first)
-    return Cut(head, suffix_of_lines(ends.tail, most=budget - len(head)))
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How an output type is fitted: its budget when nobody asks for another, and what is shown of it."""
-
-    budget: int
-    cut: Callable[[Ends, int], Cut]
-
+_READ: Final = "as a terminal shows it"
 
 FORMS: Final[Mapping[str, Form]] = {
-    "execution_result": Form(8_000, execution_result),
-    "error_message": Form(8_000, error_message),
-    "json_data": Form(8_000, json_data),
-    "status_message": Form(2_000, status_message),
+    "knowledge_content": Form(60_000, 12_000, knowledge_content),
+    "file_content": Form(60_000, 12_000, file_content),
+    "file_view_result": Form(60_000, 12_000, file_content),
+    "execution_result": Form(8_000, 12_000, execution_result, is_printed=True, marks=ErrorMarks),
+    "error_message": Form(8_000, 12_000, error_message, is_printed=True, marks=FrameMarks),
+    "status_message": Form(2_000, 4_000, status_message, is_printed=True),
+    "json_data": Form(8_000, 12_000, json_data),
+    "table": Form(8_000, 12_000, table),
+    "image": Form(0, 0, unshown),
+    "binary": Form(0, 0, unshown),
+    "file": Form(0, 0, unshown),
 }
-_UNKNOWN: Final = Form(2_000, execution_result)
+_UNKNOWN: Final = Form(2_000, 4_000, execution_result, is_printed=True, marks=ErrorMarks)
 
 
-def default_budget(output_type: str) -> int:
-    """The characters an output of this type may show when nobody says how many."""
-    return FORMS.get(output_type, _UNKNOWN).budget
+def form_of(output_type: str) -> Form:
+    """How an output of this type is fitted; a type that nobody knows has a form as well."""
+    return FORMS.get(output_type, _UNKNOWN)
 
 
 def value_type(value: Json) -> str:
     """The output type of a value whose tool declares none."""
-    return "execution_result" if isinstance(value, str) else "json_data"
+    if isinstance(value, str):
+        return "execution_result"
+    return "json_data" if read_table(value) is None else "table"
 
 
 @cache
@@ -85,60 +75,84 @@ def nothing(output_type: str) -> Shaped:
     return Shaped(text="", type=output_type, characters=0, shown=0)
 
 
-def shape_value(value: Json, *, budget: int) -> Shaped:
-    """The value as text: a string as it is, anything else as JSON, without spaces when it is long."""
-    text = value if isinstance(value, str) else _json_text(value)
-    return shape(text, output_type=value_type(value), budget=budget)
+def shape_value(
+    value: Json, *, budget: int | None = None, output_type: str | None = None, artifact: str | None = None
+) -> Shaped:
+    """The value as text: a string as it is, a table row by row, anything else as JSON, without spaces when it is long.
+    Without a budget, that of its type."""
+    output_type = output_type or value_type(value)
+    room = form_of(output_type).budget if budget is None else budget
+    if isinstance(value, str):
+        return shape(value, output_type=output_type, budget=room, artifact=artifact)
+    text, parsed = _text_of(value)
+    return shape_ends(Ends.whole(text, parsed=parsed), output_type=output_type, budget=room, artifact=artifact)
 
 
-def _json_text(value: Json) -> str:
-    """Spaces are for eyes: in a long text few are shown, and writing it again with them takes ten times as long."""
-    if value is None or isinstance(value, int):
-        return json.dumps(value)
-    fit, compact = portable_json(value)
-    return compact.decode() if len(compact) > _LONG_BYTES else json.dumps(fit, ensure_ascii=False)
-
-
-def shape(text: str, *, output_type: str, budget: int) -> Shaped:
+def shape(text: str, *, output_type: str, budget: int, artifact: str | None = None) -> Shaped:
     """A text that is at hand as a whole, fitted into the budget."""
-    return shape_ends(Ends.whole(text), output_type=output_type, budget=budget)
+    form = form_of(output_type)
+    if not form.is_printed:
+        return shape_ends(Ends.whole(text), output_type=output_type, budget=budget, artifact=artifact)
+    terminal, marks = Terminal(), form.marks()
+    settled = terminal.feed(text)
+    whole = settled + terminal.rest()
+    if len(whole) > budget:
+        marks.feed(settled, newlines=settled.count("\n"))
+    ends = Ends.whole(whole, marks=marks.found(), is_read=terminal.has_changed)
+    return shape_ends(ends, output_type=output_type, budget=budget, artifact=artifact)
 
 
-def shape_ends(ends: Ends, *, output_type: str, budget: int) -> Shaped:
-    """The same for a text of which only the ends may have been kept."""
+def shape_ends(ends: Ends, *, output_type: str, budget: int, artifact: str | None = None) -> Shaped:
+    """The same for a text of which only the ends may have been kept; printed types have been read before."""
     if budget < 0:
         raise ValueError(f"a budget is 0 or more characters, not {budget}")
-    is_over = ends.characters > budget
-    cut = FORMS.get(output_type, _UNKNOWN).cut(ends, budget) if is_over else Cut(ends.head, "")
+    notice = Notice(ends.characters + ends.dropped, dropped=ends.dropped, artifact=artifact)
+    is_over = ends.characters > budget and not _is_shaped(ends, budget)
+    text, shown = ends.head, ends.characters
+    if is_over:
+        fit = form_of(output_type).fit(ends, budget, notice)
+        text, shown = fit.text, fit.shown
     return Shaped(
-        text=cut.head + (_gap_notice(ends, cut) if is_over else "") + cut.tail + _end_notice(ends),
+        text=text + notice.end(),
         type=output_type,
         characters=ends.characters + ends.dropped,
-        shown=cut.shown,
+        shown=shown,
         truncated=is_over or ends.dropped > 0,
-        reason=_reason(budget=budget if is_over else None, is_dropped=ends.dropped > 0),
+        reason=_reason(ends, budget if is_over else None),
+        artifact=artifact,
     )
 
 
-def _gap_notice(ends: Ends, cut: Cut) -> str:
-    omitted = ends.characters - cut.shown
-    return f"[… {omitted} of {ends.characters + ends.dropped} characters omitted ({_line_range(ends, cut)}) …]"
+def shape_reference(artifact: Artifact, *, output_type: str) -> Shaped:
+    """What is told of an output that is no text."""
+    text = reference(artifact, output_type=output_type)
+    return Shaped(text=text, type=output_type, characters=len(text), shown=len(text), artifact=artifact.id)
 
 
-def _end_notice(ends: Ends) -> str:
-    if not ends.dropped:
-        return ""
-    return f"[… last {ends.dropped} of {ends.characters + ends.dropped} characters dropped: over the output limit …]"
+def _is_shaped(ends: Ends, budget: int) -> bool:
+    """Whether it is only longer than the budget because of its notices."""
+    if not ends.is_whole or ends.characters > budget + 202:
+        return False
+    characters = without_notices(ends.head)
+    return characters is not None and characters <= budget
 
 
-def _line_range(ends: Ends, cut: Cut) -> str:
-    """The lines that the gap touches; a line break belongs to the line that it ends."""
-    first = cut.head.count("\n") + 1
-    unshown = ends.tail[: len(ends.tail) - len(cut.tail)]
-    last = ends.newlines - cut.tail.count("\n") - unshown.endswith("\n") + 1
-    return f"line {first}" if first == last else f"lines {first}\N{EN DASH}{last}"
+def _text_of(value: Json) -> tuple[str, Parsed]:
+    """Spaces are for eyes: in a long text few are shown, and writing it again with them takes ten times as long."""
+    if value is None or isinstance(value, int):
+        return json.dumps(value), Parsed(value)
+    fit, compact = portable_json(value)
+    found = read_table(fit)
+    if found is not None:
+        return written(found), Parsed(fit)
+    text = compact.decode() if len(compact) > _LONG_BYTES else json.dumps(fit, ensure_ascii=False)
+    return text, Parsed(fit)
 
 
-def _reason(*, budget: int | None, is_dropped: bool) -> str | None:
-    reasons = [f"over the budget of {budget} characters"] if budget is not None else []
-    return "; ".join([*reasons, *(["over the output limit"] if is_dropped else [])]) or None
+def _reason(ends: Ends, budget: int | None) -> str | None:
+    reasons = [_READ] if ends.is_read else []
+    if budget is not None:
+        reasons.append(f"over the budget of {budget} characters")
+    if ends.dropped:
+        reasons.append("over the output limit")
+    return "; ".join(reasons) or None

@@ -205,7 +205,7 @@ class Output(Section):
     budgets: Annotated[tuple[tuple[_OutputType, CountOrZero], ...], BeforeValidator(_pairs)] = Field(
         default=(),
         max_length=MOST_READABLE,
-        description="characters shown of outputs of a type, where that is not the type's own budget; 0: the notice only",
+        description="characters shown of outputs of a type, where not as many as usual; 0: the notice only",
     )
     over: Excess = Field(
         default=Excess.TRUNCATE,

@@ -33,5 +33,5 @@ class Section(BaseModel):
             return str(value).lower()
         if isinstance(value, tuple):
             empty = next((mark.words for mark in metadata if isinstance(mark, WhenEmpty)), "nothing")
-            return ", ".join(value) or empty
+            return ", ".join(each if isinstance(each, str) else " ".join(map(str, each)) for each in value) or empty
         return str(value)

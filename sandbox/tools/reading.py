@@ -20,6 +20,7 @@ from sandbox.tools.script_block import read_script_block
 from sandbox.tools.signature import is_generator, read_signature
 from sandbox.tools.source import open_source
 from sandbox.tools.tool import CallForm, Tool
+from sandbox.tools.tool_settings import settings_of
 
 _HEAVIEST_BYTES: Final = 32 * 1024 * 1024
 _tools: Recent[tuple[str, str, str | None], Tool] = Recent(most=512, heaviest=_HEAVIEST_BYTES)
@@ -68,7 +69,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
         requires_python=block.requires_python,
         call=CallForm(chosen.kind, chosen.names, taken.injected, takes_mapping=taken.takes_mapping),
         scope=source.scope.reachable(taken.annotations),
-        settings=block.settings,
+        settings=settings_of(chosen.settings or {}, said=block.settings),
         schema=chosen.schema,
     )
 

@@ -25,6 +25,7 @@ STREAM = st.lists(PIECE | BROKEN, max_size=60).map(b"".join)
 VALID_STREAM = st.lists(PIECE, max_size=60).map(b"".join)
 STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 TYPE = st.sampled_from(list(FORMS))
+EXACT_TYPE = st.sampled_from(["knowledge_content", "file_content", "file_view_result"])
 SHOWN = st.integers(0, 9)  # small beside the stream, so that most of them lose their middle
 
 
@@ -36,8 +37,10 @@ def pieces(data: bytes, *, steps: list[int]) -> Iterator[bytes]:
         at, number = at + step, number + 1
 
 
-def captured(data: bytes, *, shown: int, limit: int = 10**9, steps: list[int] | None = None) -> Capture:
-    capture = Capture(shown=shown, limit=limit)
+def captured(
+    data: bytes, *, shown: int, limit: int = 10**9, steps: list[int] | None = None, output_type: str = "file_content"
+) -> Capture:
+    capture = Capture(shown=shown, limit=limit, output_type=output_type)
     for piece in pieces(data, steps=steps or [CHUNK]):
         capture.feed(piece)
     return capture
@@ -47,9 +50,9 @@ def captured(data: bytes, *, shown: int, limit: int = 10**9, steps: list[int] | 
 def test_a_captured_stream_shapes_exactly_like_the_whole_text(
     data: bytes, steps: list[int], shown: int, output_type: str, budget: int
 ) -> None:
-    capture = captured(data, shown=shown, steps=steps)
+    capture = captured(data, shown=shown, steps=steps, output_type=output_type)
     whole = shape(data.decode(errors="replace"), output_type=output_type, budget=min(budget, shown))
-    assert capture.shape(output_type, budget=budget) == whole
+    assert capture.shape(budget=budget) == whole
 
 
 @given(data=STREAM, steps=STEPS, limit=st.integers(0, 80))
@@ -64,19 +67,19 @@ def test_everything_is_counted_also_what_is_dropped(data: bytes, steps: list[int
 def test_no_cut_ever_breaks_a_character(
     data: bytes, steps: list[int], shown: int, limit: int, output_type: str
 ) -> None:
-    shaped = captured(data, shown=shown, limit=limit, steps=steps).shape(output_type, budget=shown)
+    shaped = captured(data, shown=shown, limit=limit, steps=steps, output_type=output_type).shape()
     assert "\ufffd" not in shaped.text
 
 
-@given(data=STREAM, steps=STEPS, shown=SHOWN, limit=st.integers(0, 80), output_type=TYPE)
+@given(data=STREAM, steps=STEPS, shown=SHOWN, limit=st.integers(0, 80), output_type=EXACT_TYPE)
 def test_past_the_limit_nothing_is_shown_and_everything_is_accounted_for(
     data: bytes, steps: list[int], shown: int, limit: int, output_type: str
 ) -> None:
-    capture = captured(data, shown=shown, limit=limit, steps=steps)
-    shaped = capture.shape(output_type, budget=shown)
+    capture = captured(data, shown=shown, limit=limit, steps=steps, output_type=output_type)
+    shaped = capture.shape()
     if not capture.over_limit:
         return
-    missing = sum(int(count) for count in re.findall(r"\[… (?:last )?(\d+) of", shaped.text))
+    missing = sum(int(count) for count in re.findall(r"\[… (?:last )?(\d+) (?:of|characters)", shaped.text))
     assert shaped.truncated
     assert shaped.shown <= len(data[:limit].decode(errors="replace"))
     assert shaped.shown + missing == shaped.characters == len(data.decode(errors="replace"))
@@ -88,12 +91,12 @@ def test_a_stream_at_its_limit_is_whole_and_one_byte_more_is_dropped() -> None:
     assert (capture.over_limit, capture.text()) == (False, "abc")
     capture.feed(b"d")
     assert capture.over_limit
-    assert capture.text() == "abc[… last 1 of 4 characters dropped: over the output limit …]"
+    assert capture.text() == "abc[… last 1 characters dropped: over the output limit …]"
 
 
 def test_a_character_across_the_limit_is_dropped_as_a_whole() -> None:
     capture = captured("a漢b".encode(), shown=10, limit=2, steps=[1])
-    assert capture.text() == "a[… last 2 of 3 characters dropped: over the output limit …]"
+    assert capture.text() == "a[… last 2 characters dropped: over the output limit …]"
 
 
 @pytest.mark.parametrize(("data", "kept"), [("ae\u0301", "a"), ("ab\r\n", "ab"), ("ab\n\u0301", "ab"), ("abc", "ab")])
@@ -101,19 +104,19 @@ def test_what_belongs_to_the_first_dropped_character_is_dropped_with_it(data: st
     limit = len(data[:-1].encode())
     capture = captured(data.encode(), shown=10, limit=limit)
     dropped = len(data) - len(kept)
-    assert capture.text() == f"{kept}[… last {dropped} of {len(data)} characters dropped: over the output limit …]"
+    assert capture.text() == f"{kept}[… last {dropped} characters dropped: over the output limit …]"
 
 
 def test_a_line_break_that_is_dropped_with_what_follows_it_is_not_counted_as_a_line() -> None:
     capture = captured(("a\n" * 30 + "\u0301").encode(), shown=4, limit=60)
     assert NOTICE.findall(capture.text()) == [
         "[… 55 of 61 characters omitted (lines 2–29) …]",  # noqa: RUF001
-        "[… last 2 of 61 characters dropped: over the output limit …]",
+        "[… last 2 characters dropped: over the output limit …]",
     ]
 
 
 def test_a_limit_of_0_drops_all() -> None:
-    assert captured(b"abc", shown=10, limit=0).text() == ("[… last 3 of 3 characters dropped: over the output limit …]")
+    assert captured(b"abc", shown=10, limit=0).text() == ("[… last 3 characters dropped: over the output limit …]")
 
 
 def test_a_sequence_still_unfinished_at_the_end_is_shown_as_one_broken_character() -> None:
@@ -123,24 +126,25 @@ def test_a_sequence_still_unfinished_at_the_end_is_shown_as_one_broken_character
 
 def test_an_unfinished_sequence_past_the_limit_is_dropped_and_counted() -> None:
     capture = captured("ab漢".encode()[:-1], shown=10, limit=1)
-    assert capture.text() == "a[… last 2 of 3 characters dropped: over the output limit …]"
+    assert capture.text() == "a[… last 2 characters dropped: over the output limit …]"
 
 
 @pytest.mark.parametrize("shown", range(1, 5))
 def test_the_ends_that_are_kept_fill_the_whole_budget(shown: int) -> None:
-    capture = captured(b"abcdefghijklmnopqrstuvwxyz", shown=shown, steps=[1])
-    assert {output_type: capture.shape(output_type, budget=shown).shown for output_type in FORMS} == dict.fromkeys(
-        FORMS, shown
-    )
+    texts = [name for name, form in FORMS.items() if form.budget and name != "json_data"]
+    letters = b"abcdefghijklmnopqrstuvwxyz"
+    assert {
+        name: captured(letters, shown=shown, steps=[1], output_type=name).shape().shown for name in texts
+    } == dict.fromkeys(texts, shown)
 
 
 def test_a_kept_beginning_knows_what_follows_it() -> None:
-    capture = captured(("abe\u0301" + "x" * 20).encode(), shown=3, steps=[1])
-    assert capture.shape("status_message", budget=3).text.startswith("ab[…")
+    capture = captured(("abe\u0301" + "x" * 20).encode(), shown=3, steps=[1], output_type="status_message")
+    assert capture.text().startswith("ab[…")
 
 
 def test_reading_in_the_middle_of_a_stream_leaves_it_as_it_was() -> None:
-    capture = Capture(shown=10, limit=100)
+    capture = Capture(shown=10, limit=100, output_type="execution_result")
     for byte in "漢字".encode():
         capture.feed(bytes([byte]))
         assert capture.text().count("\ufffd") <= 1
@@ -148,7 +152,7 @@ def test_reading_in_the_middle_of_a_stream_leaves_it_as_it_was() -> None:
 
 
 def test_a_stream_that_said_nothing_is_empty() -> None:
-    shaped = Capture(shown=10, limit=10).shape("execution_result", budget=10)
+    shaped = Capture(shown=10, limit=10).shape(budget=10)
     assert (shaped.text, shaped.characters, shaped.truncated) == ("", 0, False)
 
 
@@ -182,7 +186,7 @@ def test_memory_stays_flat_however_much_is_fed(chunk: bytes) -> None:
         capture = Capture(shown=60_000, limit=10**12)
         for _ in range(max(32 * MEBIBYTE // len(chunk), 1) if len(chunk) > 7 else 50_000):
             capture.feed(chunk)
-        capture.shape("execution_result", budget=60_000)
+        capture.shape()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -9,14 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.outcome import Json, Shaped
-from sandbox.outputs.cuts import Ends, is_border
-from sandbox.outputs.shaping import FORMS, default_budget, shape, shape_ends, shape_value, value_type
+from sandbox.outcome import Artifact, Json, Shaped
+from sandbox.outputs.cuts import is_border
+from sandbox.outputs.ends import Ends
+from sandbox.outputs.notices import LONGEST, strip_notices
+from sandbox.outputs.shaping import FORMS, form_of, shape, shape_ends, shape_reference, shape_value, value_type
 
-NOTICE = re.compile(r"\[… (\d+) of (\d+) characters omitted \(lines? (\d+)(?:–(\d+))?\) …\]")  # noqa: RUF001
-TEXT = st.text(alphabet=st.sampled_from("abc  \n\n\r\u0301\u200d漢😀\x1b"), max_size=120)
+NOTICE = re.compile(r"\[… (\d+) of (\d+) characters omitted \((?:line|row)s? (\d+)(?:–(\d+))?[^)\]]*\)[^\]]*…\]")  # noqa: RUF001
+PLAIN = "abc  \n\n\u0301\u200d漢😀"
+TEXT = st.text(alphabet=st.sampled_from(PLAIN), max_size=120)
+CONTROLS = ["\r", "\b", "\x1b[31m", "\x1b[K", "\x1b"]
+PIECES = [*PLAIN, *CONTROLS, "an error\n", '  File "/work/t.py", line 1\n', "    code()\n"]
+PRINTED = st.lists(st.sampled_from([*PIECES, "Fatal: no\n", '{"a": "', "[1, 2, "]), max_size=60).map("".join)
+TEXTS = [name for name, form in FORMS.items() if form.budget and name not in ("json_data", "table")]
 TYPE = st.sampled_from([*FORMS, "a type that nobody knows"])
+TEXT_TYPE = st.sampled_from([*TEXTS, "a type that nobody knows"])
 BUDGET = st.integers(0, 130)
+VALUE: st.SearchStrategy[Json] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(PLAIN + '"\\', max_size=300),
+    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(PLAIN, max_size=9), inner, max_size=12),
+    max_leaves=60,
+)
 LINES = "".join(f"line {number}\n" for number in range(1, 101))
 
 
@@ -27,7 +40,7 @@ def shown_ends(shaped: Shaped) -> tuple[str, str]:
     return shaped.text[: found.start()], shaped.text[found.end() :]
 
 
-@given(text=TEXT, output_type=TYPE, budget=BUDGET)
+@given(text=TEXT, output_type=TEXT_TYPE, budget=BUDGET)
 def test_what_fits_is_unchanged_and_what_does_not_is_marked(text: str, output_type: str, budget: int) -> None:
     shaped = shape(text, output_type=output_type, budget=budget)
     assert (shaped.text == text) == (len(text) <= budget)
@@ -37,14 +50,21 @@ def test_what_fits_is_unchanged_and_what_does_not_is_marked(text: str, output_ty
     assert shaped.characters == len(text)
 
 
-@given(text=TEXT, output_type=TYPE, budget=BUDGET)
+@given(text=PRINTED, output_type=TYPE, budget=BUDGET)
 def test_no_more_is_shown_than_the_budget_and_a_short_notice(text: str, output_type: str, budget: int) -> None:
     shaped = shape(text, output_type=output_type, budget=budget)
     assert shaped.shown <= budget
-    assert len(shaped.text) <= shaped.shown + 200
+    assert len(strip_notices(shaped.text)) <= budget
+    assert len(shaped.text) <= budget + LONGEST + 2  # the quotes of a notice in JSON
 
 
-@given(text=TEXT, output_type=TYPE, budget=BUDGET)
+@given(text=PRINTED, output_type=TYPE, budget=BUDGET)
+def test_shaping_again_changes_nothing(text: str, output_type: str, budget: int) -> None:
+    once = shape(text, output_type=output_type, budget=budget)
+    assert shape(once.text, output_type=output_type, budget=budget).text == once.text
+
+
+@given(text=TEXT, output_type=TEXT_TYPE, budget=BUDGET)
 def test_the_text_without_its_notice_is_a_beginning_and_an_end_of_the_original(
     text: str, output_type: str, budget: int
 ) -> None:
@@ -59,7 +79,7 @@ def test_the_text_without_its_notice_is_a_beginning_and_an_end_of_the_original(
     assert is_border(text, at=len(text) - len(tail))
 
 
-@given(text=TEXT, output_type=TYPE, budget=BUDGET)
+@given(text=TEXT, output_type=TEXT_TYPE, budget=BUDGET)
 def test_the_notice_counts_what_is_missing_and_names_its_lines(text: str, output_type: str, budget: int) -> None:
     shaped = shape(text, output_type=output_type, budget=budget)
     if not shaped.truncated:
@@ -73,20 +93,39 @@ def test_the_notice_counts_what_is_missing_and_names_its_lines(text: str, output
     assert last == 1 + text[: len(text) - len(tail) - 1].count("\n")
 
 
-@given(text=TEXT, output_type=TYPE, budget=BUDGET)
-def test_shaping_again_changes_nothing_where_the_shaped_text_fits(text: str, output_type: str, budget: int) -> None:
-    once = shape(text, output_type=output_type, budget=budget)
-    again = shape(once.text, output_type=output_type, budget=max(budget, len(once.text)))
-    assert again.text == once.text
-    assert not again.truncated
+@given(number=st.integers(0, 400), every=st.integers(1, 90), budget=st.integers(0, 3000))
+def test_everything_shown_is_in_its_order_with_marked_lines_between_the_ends(
+    number: int, every: int, budget: int
+) -> None:
+    lines = [f"{each}: {'an error' if each % every == 0 else 'fine'}" for each in range(1, number + 1)]
+    shaped = shape("\n".join(lines), output_type="execution_result", budget=budget)
+    seen = [int(each) for each in re.findall(r"^(?:\[line \d+\] )?(\d+): \w+", strip_notices(shaped.text), re.M)]
+    assert seen == sorted(set(seen))
+    for line, said in re.findall(r"^\[line (\d+)\] (.*)$", shaped.text, re.M):
+        assert said == lines[int(line) - 1]
+        assert int(line) % every == 0
 
 
-@pytest.mark.parametrize("output_type", FORMS)
+@given(value=VALUE, budget=st.integers(0, 2000))
+def test_json_stays_json_within_its_budget_and_shaping_it_again_changes_nothing(value: Json, budget: int) -> None:
+    shaped = shape_value(value, output_type="json_data", budget=budget)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    assert (shaped.text == text) == (len(text) <= budget)
+    assert len(strip_notices(shaped.text)) <= budget
+    if not isinstance(value, str):
+        json.loads(shaped.text)
+        assert shape(shaped.text, output_type="json_data", budget=budget).text == shaped.text
+
+
+@pytest.mark.parametrize("output_type", TEXTS)
 def test_budget_0_shows_the_notice_only(output_type: str) -> None:
     shaped = shape("a\nb\nc", output_type=output_type, budget=0)
-    assert shaped.text == "[… 5 of 5 characters omitted (lines 1–3) …]"  # noqa: RUF001
-    assert (shaped.shown, shaped.characters, shaped.truncated) == (0, 5, True)
-    assert shape("", output_type=output_type, budget=0).text == ""
+    assert (shaped.text, shaped.shown) == ("[… 5 of 5 characters omitted (lines 1–3) …]", 0)  # noqa: RUF001
+
+
+def test_budget_0_shows_the_notice_of_json_as_json() -> None:
+    shaped = shape_value({"a": 1}, budget=0)
+    assert json.loads(shaped.text) == "[… 8 of 8 characters omitted …]"
 
 
 def test_a_negative_budget_is_a_mistake_of_ours() -> None:
@@ -127,8 +166,15 @@ def test_a_status_message_shows_its_beginning() -> None:
     )
 
 
-def test_control_characters_are_kept_as_they_are() -> None:
-    assert shape("\x1b[31mred\x1b[0m\x00", output_type="execution_result", budget=50).text == "\x1b[31mred\x1b[0m\x00"
+def test_printed_text_is_what_a_terminal_shows_and_the_reason_says_so() -> None:
+    shaped = shape("\x1b[31mred\x1b[0m\x00\r\n10%\r20%\n", output_type="execution_result", budget=50)
+    assert (shaped.text, shaped.characters) == ("red\x00\r\n20%\n", 10)
+    assert (shaped.truncated, shaped.reason) == (False, "as a terminal shows it")
+
+
+@pytest.mark.parametrize("output_type", ["file_content", "knowledge_content", "json_data", "table"])
+def test_what_is_not_printed_keeps_its_control_characters(output_type: str) -> None:
+    assert shape("\x1b[31mred\r", output_type=output_type, budget=50).text == "\x1b[31mred\r"
 
 
 def test_the_reason_names_the_budget() -> None:
@@ -137,7 +183,7 @@ def test_the_reason_names_the_budget() -> None:
 
 def test_text_that_was_dropped_is_said_at_the_end_even_when_the_rest_fits() -> None:
     shaped = shape_ends(Ends.whole("abc", dropped=7), output_type="execution_result", budget=3)
-    assert shaped.text == "abc[… last 7 of 10 characters dropped: over the output limit …]"
+    assert shaped.text == "abc[… last 7 characters dropped: over the output limit …]"
     assert (shaped.characters, shaped.shown, shaped.truncated) == (10, 3, True)
     assert shaped.reason == "over the output limit"
 
@@ -169,18 +215,68 @@ def test_a_value_is_shaped_by_its_python_type(value: Json, output_type: str, tex
     assert value_type(value) == output_type
 
 
-def test_a_value_over_its_budget_shows_both_ends_of_its_json() -> None:
-    shaped = shape_value(list(range(100)), budget=20)
-    head, tail = shown_ends(shaped)
-    assert (head, tail) == ("[0, 1, 2, ", "7, 98, 99]")
-    assert shaped.characters == len(json.dumps(list(range(100))))
-
-
 def test_default_budgets_are_those_of_the_table_and_small_for_an_unknown_type() -> None:
-    assert {name: default_budget(name) for name in FORMS} == {
-        "execution_result": 8_000,
-        "error_message": 8_000,
-        "json_data": 8_000,
-        "status_message": 2_000,
+    assert {name: (form.budget, form.memory) for name, form in FORMS.items()} == {
+        "knowledge_content": (60_000, 12_000),
+        "file_content": (60_000, 12_000),
+        "file_view_result": (60_000, 12_000),
+        "execution_result": (8_000, 12_000),
+        "error_message": (8_000, 12_000),
+        "status_message": (2_000, 4_000),
+        "json_data": (8_000, 12_000),
+        "table": (8_000, 12_000),
+        "image": (0, 0),
+        "binary": (0, 0),
+        "file": (0, 0),
     }
-    assert default_budget("a type that nobody knows") == 2_000
+    unknown = form_of("a type that nobody knows")
+    assert (unknown.budget, unknown.memory) == (2_000, 4_000)
+
+
+def test_lines_that_look_like_errors_are_kept_of_the_gap_with_their_numbers() -> None:
+    lines = [f"step {number}" for number in range(1, 1001)]
+    lines[399], lines[699] = "ERROR: no such city", "OSError: the disk is full"
+    shaped = shape("\n".join(lines), output_type="execution_result", budget=400)
+    _, behind = shown_ends(shaped)
+    assert "; 2 lines of it follow)" in shaped.text
+    assert behind.startswith("\n[line 400] ERROR: no such city\n[line 700] OSError: the disk is full\nstep ")
+
+
+def test_a_long_line_that_looks_like_an_error_is_kept_in_part_and_marked_so() -> None:
+    text = "a\n" * 500 + "error: " + "x" * 5000 + "\n" + "z\n" * 500
+    shaped = shape(text, output_type="execution_result", budget=2000)
+    assert re.search(r"\n\[line 501\] error: x{293}…\n", shaped.text)
+
+
+def test_the_tools_own_frames_and_the_message_survive_a_long_message() -> None:
+    own = '  File "/work/tool.py", line 7, in run\n    ask(city)\n'
+    library = '  File "/env/lib/python3.11/site-packages/web/ask.py", line 90, in ask\n    raise NoSuchCity(text)\n'
+    text = "started\n" * 999 + "Traceback (most recent call last):\n" + own + 40 * library + "web.NoSuchCity: <html>\n"
+    shaped = shape(text + "<p>\n" * 9999, output_type="error_message", budget=4000)
+    for kept in ('File "/work/tool.py", line 7, in run\n    ask(city)', "web.NoSuchCity: <html>"):
+        assert kept in shaped.text
+    assert shaped.text.startswith("started\n")
+    assert shaped.text.endswith("<p>\n")
+
+
+def test_knowledge_is_cut_between_sentences_where_there_are_no_lines() -> None:
+    text = "One is short. " * 40
+    head, tail = shown_ends(shape(text, output_type="knowledge_content", budget=100))
+    assert (head, tail) == ("One is short. " * 3, "One is short. " * 4)
+
+
+def test_the_notice_names_the_artifact_that_holds_the_whole() -> None:
+    shaped = shape("abcdef", output_type="status_message", budget=4, artifact="0f3a")
+    assert shaped.text == "abcd[… 2 of 6 characters omitted (line 1); whole output: artifact 0f3a …]"
+    assert shaped.artifact == "0f3a"
+
+
+def test_what_is_no_text_is_told_by_its_reference() -> None:
+    plot = Artifact(id="ab" * 16, name="a\nplot.png", mime="image/png", bytes=9, digest="cd" * 32, width=4, height=3)
+    shaped = shape_reference(plot, output_type="image")
+    assert shaped.text == (
+        f"[image a\ufffdplot.png: image/png, 4 × 3, 9 bytes, sha256 cdcdcdcdcdcd…, artifact {'ab' * 16}]"  # noqa: RUF001
+    )
+    assert shaped.artifact == plot.id
+    long = plot.model_copy(update={"name": "n" * 999, "mime": "m" * 999, "bytes": 10**15})
+    assert len(shape_reference(long, output_type="image").text) <= LONGEST

@@ -1,0 +1,22 @@
+"""What a tool's source says of its outputs: their types, and how much of the value is to be shown."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sandbox.outputs.budgets import Declared
+from sandbox.tools import Tool
+
+_OF_EXECUTE: Final = "status_message"
+
+
+def declared_outputs(tool: Tool) -> Declared:
+    """A class with `execute` says something even where it is silent: that it returns the state of things."""
+    settings = tool.settings
+    value = settings.output_type or (_OF_EXECUTE if tool.call.kind == "execute" else None)
+    return Declared(
+        value=value,
+        stdout=settings.stdout_type or (value if tool.call.kind == "execute" else None),
+        stderr=settings.stderr_type,
+        return_char_limit=settings.return_char_limit,
+    )

@@ -1,0 +1,37 @@
+"""What a form is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sandbox.outputs.ends import Ends
+from sandbox.outputs.marks import Marks, NoMarks
+from sandbox.outputs.notices import Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A text with its notice, and how many characters of the original it shows."""
+
+    text: str
+    shown: int
+
+
+class Fitting(Protocol):
+    """Fits what is too long."""
+
+    def __call__(self, ends: Ends, budget: int, notice: Notice) -> Fit: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One output type: its budget and its memory budget where nobody asks for others, and how it is fitted."""
+
+    budget: int
+    memory: int
+    fit: Fitting
+    is_printed: bool = False
+    """Whether it is read as a terminal would show it."""
+    marks: Callable[[], Marks] = NoMarks

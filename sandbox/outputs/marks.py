@@ -1,0 +1,221 @@
+"""Marks: lines in the middle of a long output that are worth showing although the middle is not.
+
+Which these are is a matter of a few letters, so that a flood is searched as fast as it comes: an error is a line that
+says error, exception, fail or fatal in one of the usual spellings, and a frame is the block of a traceback that names
+code of the tool's own, or the last one before the message. Of errors the first and the last are kept, of frames the
+last. What is kept of a line is its beginning.
+
+A text comes in pieces that end with a line, or in the middle of one that is too long to be held: such lines are not
+marked, and however the pieces were cut, the marks are the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from sandbox.outputs.cuts import prefix
+from sandbox.outputs.terminal import LONGEST_LINE
+
+_MOST_ERRORS: Final = 32
+_LONGEST_ERROR: Final = 300
+_ERRORS: Final = ("rror", "xception", "fail", "fatal")
+_GATED_ERRORS: Final = (("E", ("ERROR",)), ("F", ("FAIL", "Fail", "FATAL", "Fatal")))
+"""Spellings that hold a letter which is rare enough to be looked for first: that costs next to nothing."""
+_MOST_FRAMES: Final = 3
+_LONGEST_FRAME: Final = 600
+_FRAME: Final = '  File "'
+_LINES_OF_FRAME: Final = 4
+"""Its own, the code, the marks below the code, and what comes after: the message, if it is the last frame."""
+_LIBRARY: Final = re.compile(r'  File "(?:<frozen |[^"\n]*/(?:site-packages|dist-packages|python\d[\d.]*)/)')
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The beginning of a line, or of a few that belong together, and where it is: `at` counts characters from 0."""
+
+    at: int
+    line: int
+    text: str
+    is_cut: bool = False
+
+
+class Marks(Protocol):
+    """Collects the marks of one text."""
+
+    def feed(self, text: str, *, newlines: int) -> None: ...
+
+    def found(self) -> tuple[Mark, ...]: ...
+
+
+class NoMarks:
+    """For outputs of which only the ends matter."""
+
+    def feed(self, text: str, *, newlines: int) -> None:
+        """Nothing is worth marking."""
+
+    def found(self) -> tuple[Mark, ...]:
+        return ()
+
+
+class ErrorMarks:
+    """The first and the last lines that look like errors."""
+
+    def __init__(self) -> None:
+        self._place = _Place()
+        self._first: list[Mark] = []
+        self._last: deque[Mark] = deque(maxlen=_MOST_ERRORS)
+
+    def feed(self, text: str, *, newlines: int) -> None:
+        """The next piece; a piece in which nothing looks like an error is only searched."""
+        spellings = [each for each in _ERRORS if each in text]
+        for letter, gated in _GATED_ERRORS:
+            if letter in text:
+                spellings += [each for each in gated if each in text]
+        if spellings:
+            self._take(_Lines(text, whole_from=self._place.whole_from(text)), spellings)
+        self._place.move(text, newlines=newlines)
+
+    def found(self) -> tuple[Mark, ...]:
+        """In the order of the text."""
+        shown = {mark.at: mark for mark in (*self._first, *self._last)}
+        return tuple(shown[at] for at in sorted(shown))
+
+    def _take(self, lines: _Lines, spellings: list[str]) -> None:
+        wanted = _MOST_ERRORS - len(self._first)
+        if wanted:
+            first = lines.nearest(spellings, lines.forward, most=wanted)
+            self._first += self._place.marks(lines.text, sorted(first)[:wanted], most=_LONGEST_ERROR)
+        last = sorted(lines.nearest(spellings, lines.backward, most=_MOST_ERRORS))
+        self._last += self._place.marks(lines.text, last[-_MOST_ERRORS:], most=_LONGEST_ERROR)
+
+
+class FrameMarks:
+    """The last frames of a traceback: those of the tool's own code, and the very last with the message."""
+
+    def __init__(self) -> None:
+        self._place = _Place()
+        self._unread = ""  # a frame that has only begun
+        self._own: deque[Mark] = deque(maxlen=_MOST_FRAMES)
+        self._last: Mark | None = None
+
+    def feed(self, text: str, *, newlines: int) -> None:
+        """The next piece; frames are looked for from its end."""
+        text = self._unread + text if self._unread else text
+        if _FRAME not in text:
+            self._unread = ""
+            self._place.move(text, newlines=newlines)
+            return
+        end = _end_of_frames(text)
+        text, self._unread = text[:end], text[end:]
+        self._take(_Lines(text, whole_from=self._place.whole_from(text)))
+        self._place.move(text, newlines=text.count("\n"))
+
+    def found(self) -> tuple[Mark, ...]:
+        """In the order of the text."""
+        shown = {mark.at: mark for mark in (*self._own, *([self._last] if self._last else []))}
+        return tuple(shown[at] for at in sorted(shown))
+
+    def _take(self, lines: _Lines) -> None:
+        begins: list[tuple[int, int]] = []
+        own: list[tuple[int, int]] = []
+        for begin, _ in lines.backward(_FRAME):
+            if not lines.text.startswith(_FRAME, begin):
+                continue
+            frame = (begin, _end_of_frame(lines.text, begin))
+            begins = begins or [frame]
+            if not _LIBRARY.match(lines.text, begin):
+                own.append(frame)
+            if len(own) == _MOST_FRAMES:
+                break
+        self._own += self._place.marks(lines.text, sorted(own), most=_LONGEST_FRAME)
+        self._last = next(iter(self._place.marks(lines.text, begins, most=_LONGEST_FRAME)), self._last)
+
+
+_Hits = Callable[[str], Iterator[tuple[int, int]]]
+
+
+class _Lines:
+    """One piece, and the lines in it that hold something; those that it holds only in part are left out."""
+
+    def __init__(self, text: str, *, whole_from: int) -> None:
+        self.text = text
+        self._whole_from = whole_from
+
+    def nearest(self, spellings: list[str], hits: _Hits, *, most: int) -> set[tuple[int, int]]:
+        """Where the lines with one of the spellings are, so many of each."""
+        return {place for spelling in spellings for _, place in zip(range(most), hits(spelling), strict=False)}
+
+    def forward(self, wanted: str) -> Iterator[tuple[int, int]]:
+        at = self.text.find(wanted, self._whole_from)
+        while at >= 0:
+            begin, end = self._around(at)
+            if self._is_whole(begin, end):
+                yield begin, end
+            at = self.text.find(wanted, end)
+
+    def backward(self, wanted: str) -> Iterator[tuple[int, int]]:
+        at = self.text.rfind(wanted, self._whole_from)
+        while at >= 0:
+            begin, end = self._around(at)
+            if self._is_whole(begin, end):
+                yield begin, end
+            at = self.text.rfind(wanted, self._whole_from, begin)
+
+    def _around(self, at: int) -> tuple[int, int]:
+        end = self.text.find("\n", at)
+        return max(self.text.rfind("\n", 0, at) + 1, self._whole_from), len(self.text) if end < 0 else end
+
+    def _is_whole(self, begin: int, end: int) -> bool:
+        return end < len(self.text) and end - begin <= LONGEST_LINE
+
+
+class _Place:
+    """Where in the whole text a piece begins."""
+
+    def __init__(self) -> None:
+        self._at = 0
+        self._line = 1
+        self._is_in_line = False
+
+    def move(self, text: str, *, newlines: int) -> None:
+        """Past that piece."""
+        if text:
+            self._at += len(text)
+            self._line += newlines
+            self._is_in_line = not text.endswith("\n")
+
+    def whole_from(self, text: str) -> int:
+        """Where the first line begins that begins in that piece."""
+        return (text.find("\n") + 1 or len(text)) if self._is_in_line else 0
+
+    def marks(self, text: str, places: list[tuple[int, int]], *, most: int) -> Iterator[Mark]:
+        at = lines = 0
+        for begin, end in places:
+            lines += text.count("\n", at, begin)
+            at = begin
+            kept = prefix(text[begin:end], most=most)
+            yield Mark(self._at + begin, self._line + lines, kept, is_cut=len(kept) < end - begin)
+
+
+def _end_of_frames(text: str) -> int:
+    """Up to where every frame is complete with the lines that belong to it."""
+    lines = len(text)
+    for _ in range(_LINES_OF_FRAME):
+        lines = text.rfind("\n", 0, max(lines, 0))
+    begin = text.rfind(f"\n{_FRAME}", max(lines, 0))
+    if begin < 0 and not (lines < 0 and text.startswith(_FRAME)):
+        return len(text)
+    return begin + 1 if len(text) - begin <= _LINES_OF_FRAME * LONGEST_LINE else len(text)
+
+
+def _end_of_frame(text: str, begin: int) -> int:
+    end = begin
+    for number in range(_LINES_OF_FRAME):
+        if number and text.startswith(_FRAME, end):
+            break
+        end = text.find("\n", end) + 1 or len(text)
+    return end

@@ -1,0 +1,92 @@
+"""Notices: what stands where something was left out, at most 200 characters in all.
+
+A notice is outside of the budget. It says how much is missing of how much, which lines the gap touches, and where the
+whole is to be read. When it would become too long it says less, and never the less important before the more.
+A tool can imitate a notice, but not the counts beside the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+LONGEST: Final = 200
+_LONGEST_GAP: Final = 140  # with a notice on what was dropped behind it
+_FOUND: Final = re.compile(
+    r'"?\[… (?:(?P<omitted>\d+) of \d+ characters omitted|last (?P<dropped>\d+) characters dropped)'
+    r"(?: \((?P<unit>line|row)s? (?P<first>\d+)(?:\N{EN DASH}(?P<last>\d+))?"
+    r"(?:; (?P<kept>\d+|one) lines? of it follows?)?\))?"
+    r'[^\n"\\\]]*…\]"?'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the notices of one output have in common."""
+
+    characters: int  # all there were
+    dropped: int = 0  # those at the end that nobody kept
+    artifact: str | None = None
+
+    def gap(self, *, shown: int, lines: tuple[int, int] | None = None, unit: str = "line", kept: int = 0) -> str:
+        """What stands for the characters that were kept and are not shown."""
+        omitted = self.characters - self.dropped - shown
+        count = f"{omitted} of {self.characters} characters omitted"
+        where = _range(lines, unit) if lines else ""
+        also = f"; {kept} lines of it follow" if kept > 1 else "; one line of it follows" if kept else ""
+        place = f" ({where}{also})" if where else ""
+        whole = f"; {'kept' if self.dropped else 'whole'} output: artifact {self.artifact}" if self.artifact else ""
+        most = _LONGEST_GAP if self.dropped else LONGEST
+        texts = (f"[… {count}{place}{whole} …]", f"[… {count}{whole} …]", f"[… {count}{place} …]")
+        return next((text for text in texts if len(text) <= most), f"[… {count} …]")
+
+    def end(self) -> str:
+        """What stands for the characters that nobody kept; nothing when there are none."""
+        return f"[… last {self.dropped} characters dropped: over the output limit …]" if self.dropped else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNotice:
+    """A notice in a text that was shaped before."""
+
+    begin: int
+    end: int
+    lines: tuple[int, int] | None
+    unit: str | None = None
+    kept: int = 0
+
+
+def without_notices(text: str) -> int | None:
+    """How long a text is without its notices; None when it holds none, or more of them than are ever written."""
+    found = [len(each[0]) for each in _FOUND.finditer(text)]
+    return len(text) - sum(found) if found and len(found) <= 2 and sum(found) <= LONGEST + 2 else None
+
+
+def find_gap(text: str, *, omitted: int) -> FoundNotice | None:
+    """The notice that stands for so many characters."""
+    for each in _FOUND.finditer(text):
+        if each["omitted"] is not None and int(each["omitted"][:20]) == omitted:
+            first = int(each["first"]) if each["first"] else None
+            lines = None if first is None else (first, int(each["last"] or first))
+            kept = 1 if each["kept"] == "one" else int(each["kept"] or 0)
+            return FoundNotice(each.start(), each.end(), lines, each["unit"], kept)
+    return None
+
+
+def find_dropped(text: str) -> tuple[int, str]:
+    """How many characters nobody kept, as the notice at the end says, and the text without it."""
+    found = list(_FOUND.finditer(text))
+    if not found or found[-1]["dropped"] is None or found[-1].end() < len(text):
+        return 0, text
+    return int(found[-1]["dropped"]), text[: found[-1].start()]
+
+
+def _range(numbers: tuple[int, int], unit: str) -> str:
+    first, last = numbers
+    return f"{unit} {first}" if first == last else f"{unit}s {first}\N{EN DASH}{last}"
+
+
+def strip_notices(text: str) -> str:
+    """The text with nothing in the place of its notices."""
+    return _FOUND.sub("", text)

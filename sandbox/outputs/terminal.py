@@ -1,0 +1,171 @@
+"""What a terminal would show of a text: the last state of each line, without colours.
+
+Programs print for terminals: a progress bar is one line written a thousand times with carriage returns between, and a
+coloured word is the word between escape sequences. A reader who is no terminal is shown what a person would have seen:
+
+* a carriage return goes back to the beginning of the line, a backspace one column; what is written then stands in the
+  place of what was there, and the rest of the line stays, as it does on a screen;
+* sequences that move within the line (`CSI C`, `D`, `G`) or erase in it (`CSI K`) do so; all others (colours, titles,
+  links, movements to other lines, clearing the screen) leave nothing. So does an escape character without a sequence;
+* line breaks stay as they are, `\\n` or `\\r\\n`: line numbers here are those of the exact text.
+
+A text without escape, backspace, and carriage returns other than in `\\r\\n` is unchanged; what was read once is such a
+text, so that reading again changes nothing. Every other control character is passed on.
+
+The text may come in pieces of any size, and the pieces do not matter. A line that is longer than `LONGEST_LINE` wraps:
+its beginning can no longer be rewritten. A sequence that is longer than any real one is text after its first two
+characters. So what is held back is bounded. Every character counts as one column: a screen gives two to a Chinese one
+and none to a combining mark, which differs only where a shorter text of other characters was written over it, and
+would cost a look at each of them. And following moves is slow: after `MOST_MOVES` backspaces and sequences they are
+dropped without being followed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LONGEST_LINE: Final = 16384
+MOST_MOVES: Final = 200_000
+
+_STRING: Final = r"[\]PX^_][^\x07\x1b\r\n]{0,2048}"
+_CSI: Final = r"\[[0-?]{0,64}[ -/]{0,8}"
+_SEQUENCE: Final = re.compile(rf"\x1b(?:{_CSI}[@-~]|{_STRING}(?:\x07|\x1b\\)|[ -/]{{1,4}}[0-~]|[0-~])?")
+_UNFINISHED: Final = re.compile(rf"\x1b(?:{_CSI}|{_STRING}\x1b?|[ -/]{{1,4}})?\Z")
+_LONGEST_SEQUENCE: Final = 2100
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_MOVE: Final = re.compile(r"\x1b\[([0-9]{0,4})([CDGK])")
+_STEP: Final = re.compile(r"\r|\x08+|\x1b\[[0-9]{0,4}[CDGK]|[^\x1b\r\x08]+")
+
+
+def as_seen(text: str) -> str:
+    """A whole text as a terminal would show it."""
+    terminal = Terminal()
+    return terminal.feed(text) + terminal.rest()
+
+
+class Terminal:
+    """Reads one text; `feed` gives what cannot change any more, `rest` what still could."""
+
+    def __init__(self) -> None:
+        self._unread = ""  # a sequence that has only begun, or a carriage return: a line break may follow
+        self._line = ""  # up to the column that is written to next
+        self._before = ""  # what the line was before: seen where the line is shorter
+        self._moves_left = MOST_MOVES
+        self.has_changed = False
+        """Whether anything was left out or written over."""
+
+    def feed(self, text: str) -> str:
+        """The lines that are complete now."""
+        text = self._unread + text if self._unread else text
+        self._unread = ""
+        if "\x1b" not in text and "\r" not in text and "\b" not in text and not self._before:
+            return self._append(text)
+        end = _end_of_whole(text)
+        text, self._unread = text[:end], text[end:]
+        text = self._without_sequences(text)
+        if not self._before and not _moves(text):
+            return self._append(text)
+        self.has_changed = True
+        return self._feed_lines(text)
+
+    def rest(self) -> str:
+        """The last line as it stands; this leaves the terminal as it was."""
+        return self._line + self._before[len(self._line) :]
+
+    def _without_sequences(self, text: str) -> str:
+        """Without those that have no effect on the line, where they are easily told from those that have."""
+        if "\x1b" not in text or "\r\x1b" in text:
+            return text
+        self.has_changed = True
+        plain = _COLOUR.sub("", text)
+        if "\x1b" not in plain:
+            return plain
+        return text if _MOVE.search(text) else _SEQUENCE.sub("", text)
+
+    def _append(self, text: str) -> str:
+        """Text that moves nowhere; returned is what is complete of it and of the line before."""
+        text = self._line + text if self._line else text
+        end = text.rfind("\n") + 1
+        end += max(len(text) - end - 1, 0) // LONGEST_LINE * LONGEST_LINE
+        self._line = text[end:]
+        if end:
+            self._before = ""
+        return text[:end]
+
+    def _feed_lines(self, text: str) -> str:
+        *lines, last = text.split("\n")
+        settled = []
+        for line in lines:
+            is_pair = line.endswith("\r")
+            settled += [self._write(line[:-1] if is_pair else line), self.rest(), "\r\n" if is_pair else "\n"]
+            self._line = self._before = ""
+        settled.append(self._write(last))
+        return "".join(settled)
+
+    def _write(self, text: str) -> str:
+        """A part of one line; returned is the beginning of the line, if it became too long."""
+        if "\x1b" in text:
+            text = _SEQUENCE.sub(lambda found: found[0] if _MOVE.fullmatch(found[0]) else "", text)
+        if "\x1b" in text or "\b" in text:
+            if self._moves_left:
+                return "".join(self._step(step[0]) for step in _STEP.finditer(text))
+            text = _MOVE.sub("", text).replace("\b", "")
+        first, *others = text.split("\r")
+        settled = self._append(first)
+        for other in others:
+            self._return()
+            settled += self._append(other)
+        return settled
+
+    def _step(self, step: str) -> str:
+        if step[0] not in "\x1b\r\b":
+            return self._append(step)
+        if step == "\r":
+            self._return()
+        elif self._moves_left:
+            self._move(step)
+        return ""
+
+    def _return(self) -> None:
+        self._before, self._line = self.rest(), ""
+
+    def _move(self, step: str) -> None:
+        count, column = min(len(step), self._moves_left), len(self._line)
+        move = _MOVE.fullmatch(step)
+        self._moves_left -= 1 if move else count
+        if move is None:
+            return self._go_to(column - count)
+        count = int(move[1] or 0)
+        if move[2] == "K":
+            return self._erase(count)
+        steps = max(count, 1)
+        return self._go_to({"C": column + steps, "D": column - steps, "G": steps - 1}[move[2]])
+
+    def _go_to(self, column: int) -> None:
+        seen = self.rest()
+        self._line = seen[: max(column, 0)].ljust(min(column, LONGEST_LINE))[:LONGEST_LINE]
+        self._before = seen
+
+    def _erase(self, which: int) -> None:
+        """To the end of the line (0), to its beginning (1), or all of it (2); the column stays."""
+        if which == 1:
+            self._before = " " * (len(self._line) + 1) + self._before[len(self._line) + 1 :]
+        elif which in (0, 2):
+            self._before = ""
+        if which in (1, 2):
+            self._line = " " * len(self._line)
+
+
+def _end_of_whole(text: str) -> int:
+    """Where what may only be read with what follows it begins."""
+    if text.endswith("\r"):
+        return len(text) - 1
+    begin = max(len(text) - _LONGEST_SEQUENCE, 0)
+    unfinished = _UNFINISHED.search(text, begin) if text.find("\x1b", begin) >= 0 else None
+    return unfinished.start() if unfinished else len(text)
+
+
+def _moves(text: str) -> bool:
+    """Whether anything in it is to be written elsewhere than at the end of a line."""
+    return "\x1b" in text or "\b" in text or text.count("\r") != text.count("\r\n")
