@@ -34,6 +34,7 @@ import drawing
 import failure
 import injected
 import kit
+import objects
 import placing
 import rebuilding
 import results
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 _MAX_TRACEBACK = 16384
 _MAX_MESSAGE = 4096
-_ENOUGH_FRAMES = 2000
+_ENOUGH_FRAMES = 4000
 _MAX_EXIT_CODE = 1 << 31
 _HEAD = 4
 _FIRST_OF_TOOL = 3
@@ -69,6 +70,7 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     _enter_environment(request["environment"])
     _reseed()
     home = os.getcwd()
+    objects.leave_images_in(home)
     reply = _outcome(request, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)

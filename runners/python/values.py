@@ -1,8 +1,9 @@
 """A tool's value as JSON.
 
 Nearly every value is plain JSON already, so that is tried first, by the C encoder. What it refuses is walked: tuples
-and sets are arrays, keys are text, NaN and infinities are null with a warning, and what JSON has no form for is shown
-as ``{"repr": …, "type": …}`` with a warning, without changing the rest. Cycles and depth are reported, not followed.
+and sets are arrays, keys are text, NaN and infinities are null with a warning, objects of well-known kinds are what
+objects.py says, and what has no form at all is shown as ``{"repr": …, "type": …}`` with a warning, without changing the
+rest. Cycles and depth are reported, not followed.
 
 A value's class may lie about anything, so what it inherits from a builtin is asked of the builtin, never of the value.
 """
@@ -13,9 +14,11 @@ import itertools
 import json
 import re
 
+import objects
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
 MAX_DEPTH = 198  # what the engine's reader takes is 200: the reply around a value is one, a note inside it another
@@ -29,6 +32,7 @@ _LONG_NUMBER = re.compile(r"\d{%d}" % (_MAX_DIGITS + 1))
 _NO_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+')
 _LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -36,12 +40,13 @@ def serialise(value: object, limit: int) -> tuple[str, list[str]]:
     """``(json text, warnings)``; the text may be longer than `limit`, but then not by much."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-        if not _is_deep(text) and not _LONE_SURROGATE.search(text) and not _LONG_NUMBER.search(text):
+        if not _is_deep(text) and not _has_lone_surrogate(text) and not _LONG_NUMBER.search(text):
             return text, []
     except BaseException:  # a dict's own `items` may raise anything
         pass
     walk = _Walk(limit)
-    return json.dumps(walk.plain(value, 0), allow_nan=False, separators=(",", ":")), walk.warnings
+    text = json.dumps(walk.plain(value, 0), allow_nan=False, separators=(",", ":"))
+    return text + " " * min(walk.left_out, limit + 1), walk.warnings
 
 
 def type_name(kind: type) -> str:
@@ -58,11 +63,18 @@ def _is_deep(text: str) -> bool:
     return max(itertools.accumulate(map(_STEPS.__getitem__, brackets))) > MAX_DEPTH
 
 
+def _has_lone_surrogate(text: str) -> bool:
+    """The pattern is slow, and most texts have nothing that it could match."""
+    return "\\ud" in text and bool(_LONE_SURROGATE.search(text))
+
+
 class _Walk:
     """One walk over one value, with what it had to change."""
 
     def __init__(self, limit: int) -> None:
         self.warnings: list[str] = []
+        self.left_out = 0
+        """Parts that were not even looked at, because all of the value is over the limit with them."""
         self._room = limit
         self._open: set[int] = set()
 
@@ -80,7 +92,7 @@ class _Walk:
             return self._float(value)
         if issubclass(kind, (list, tuple, set, frozenset, dict)):
             return self._container(value, depth)
-        return self._shown(value, "%s has no JSON form; its repr is given" % type_name(kind))
+        return self._object(value, depth)
 
     def _text(self, value: str) -> str:
         text = str.__str__(value)
@@ -105,18 +117,59 @@ class _Walk:
         return number
 
     def _container(self, value: Any, depth: int) -> Any:
+        return self._inside(value, depth, self._parts)
+
+    def _inside(self, value: Any, depth: int, read: Callable[[Any, int], Any]) -> Any:
+        """What `read` makes of it, unless it is inside of itself, or too deep."""
         if id(value) in self._open:
             return self._noted("<cycle>", "the value contains itself; the cycle is not followed")
         if depth >= MAX_DEPTH:
             return self._noted("<deeper>", "the value nests deeper than %d; what is below is left out" % MAX_DEPTH)
         self._open.add(id(value))
         try:
-            if issubclass(type(value), dict):
-                return self._mapping(value, depth)
-            kind = next(kind for kind in (list, tuple, set, frozenset) if issubclass(type(value), kind))
-            return [self.plain(item, depth + 1) for item in self._some(kind.__iter__(value))]
+            return read(value, depth)
         finally:
             self._open.discard(id(value))
+
+    def _parts(self, value: Any, depth: int) -> Any:
+        if issubclass(type(value), dict):
+            return self._mapping(value, depth)
+        kind = next(kind for kind in (list, tuple, set, frozenset) if issubclass(type(value), kind))
+        return [self.plain(item, depth + 1) for item in self._some(kind.__iter__(value))]
+
+    def _object(self, value: Any, depth: int) -> Any:
+        """One of a known kind is what it is in plainer terms; it may be one that cannot be read, or only says so."""
+        name = type_name(type(value))
+        try:
+            found = objects.opened(value, self._room)
+        except BaseException as error:
+            return self._shown(value, "%s cannot be read (%s); its repr is given" % (name, type_name(type(error))))
+        if found is objects.NOTHING:
+            return self._shown(value, "%s has no JSON form; its repr is given" % name)
+        if type(found) is objects.TooMuch:
+            self.left_out += found.parts
+            self._room = -1
+            return None
+        return self._inside(value, depth, lambda _, depth: self._opened(found, depth))
+
+    def _opened(self, found: Any, depth: int) -> Any:
+        """What is no plain value yet counts as a level, because it could go on like that."""
+        if type(found) is objects.Table:
+            return self._table(found, depth)
+        return self.plain(found, depth if type(found) in _PLAIN else depth + 1)
+
+    def _table(self, table: objects.Table, depth: int) -> dict[str, Any]:
+        """Its first rows, as many as there is room for."""
+        columns, rows = self.plain(table.columns, depth + 1), []
+        share = self._room // 2
+        for row in table.rows:
+            if share < 0:
+                break
+            rows.append(self.plain(row, depth + 2))
+            share -= len(json.dumps(rows[-1]))
+        if len(rows) < table.count:
+            self._warn("only the first %d of a table's %d rows are given" % (len(rows), table.count))
+        return {"$type": "table", "columns": columns, "rows": rows, "row_count": table.count}
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         plain: dict[str, Any] = {}
@@ -143,7 +196,17 @@ class _Walk:
         if key is None or issubclass(kind, int):
             plain = self.plain(key, 0)
             return plain if isinstance(plain, str) else json.dumps(plain)
-        return self._shown(key, "a key of type %s is given as text" % type_name(kind))["repr"]
+        return self._key_of(key)
+
+    def _key_of(self, key: Any) -> str:
+        """A key of any other kind: what is one text or number in plainer terms is that."""
+        try:
+            found = objects.opened(key, 0)
+        except BaseException:
+            found = objects.NOTHING
+        if found is None or type(found) in (str, int, float, bool):
+            return self._key(found)
+        return self._shown(key, "a key of type %s is given as text" % type_name(type(key)))["repr"]
 
     def _shown(self, value: object, warning: str) -> dict[str, str]:
         self._warn(warning)

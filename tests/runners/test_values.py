@@ -24,7 +24,7 @@ LIMIT: Final = 1 << 20
 def frames() -> Iterator[None]:
     """As many frames as a call gives to its value."""
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(2000)
+    sys.setrecursionlimit(4000)
     yield
     sys.setrecursionlimit(limit)
 

@@ -1,0 +1,297 @@
+"""Objects of well-known kinds, opened: what each of them is in terms of plainer values.
+
+A kind is known by the names of the classes an object inherits from and of their modules, as Python itself keeps them;
+nothing is imported to tell, so what an environment does not have costs nothing, and what it has is found by its own
+modules. What is opened may hold anything again, and is looked at in turn (see values.py). An object may lie about all
+that it says of itself: its parts are its own word, it can raise whatever it likes, and then it is shown by its repr.
+
+Some plainer values say what they were, by a key that begins with a dollar:
+
+    {"$type": "bytes", "base64": …, "bytes": n}
+    {"$type": "table", "columns": [{"name", "dtype"}, …], "rows": [[…], …], "row_count": n}
+    {"$type": "image", "artifact": name, "mime", "width", "height"}      a file of that name was left under `outputs`
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+NOTHING: Any = object()
+"""What is returned for an object of no known kind."""
+_LINE = type.__dict__["__mro__"]
+_NAME = type.__dict__["__name__"]
+_MODULE = type.__dict__["__module__"]
+_OUTPUTS = "outputs"
+_MOST_CELLS = 100000
+
+
+def opened(value: Any, room: int) -> Any:
+    """What it is in plainer terms, of which about `room` parts can be taken; `NOTHING` where no kind is known."""
+    kind = type(value)
+    for base in _LINE.__get__(kind):
+        open_kind = _KINDS.get((_name_of(_MODULE, base), _name_of(_NAME, base)))
+        if open_kind is not None:
+            return open_kind(value, room)
+        marks = type.__dict__["__dict__"].__get__(base)
+        for mark, open_marked in _MARKED:
+            if mark in marks:
+                return open_marked(value, room)
+    return NOTHING
+
+
+def _name_of(descriptor: Any, kind: type) -> str | None:
+    name = descriptor.__get__(kind)
+    return name if type(name) is str else None
+
+
+# What one text says
+
+
+def _text(value: Any, _: int) -> Any:
+    return str(value)
+
+
+def _iso(value: Any, _: int) -> Any:
+    return value.isoformat()
+
+
+def _duration(value: Any, _: int) -> Any:
+    """As ISO 8601 writes it; a negative one with the sign in front."""
+    days, seconds, microseconds = value.days, value.seconds, value.microseconds
+    sign = ""
+    if days < 0:
+        sign, value = "-", -value
+        days, seconds, microseconds = value.days, value.seconds, value.microseconds
+    parts = "%d" % seconds + (".%06d" % microseconds).rstrip("0") * bool(microseconds)
+    return "%sP%dDT%sS" % (sign, days, parts)
+
+
+def _path(value: Any, _: int) -> Any:
+    return os.fsdecode(value)
+
+
+def _enum(value: Any, _: int) -> Any:
+    return object.__getattribute__(value, "_value_")
+
+
+def _nothing(*_: Any) -> Any:
+    return None
+
+
+def _bytes(value: Any, room: int) -> Any:
+    """As base64; what cannot fit is not written out."""
+    import base64
+
+    with memoryview(value) as view:
+        if view.nbytes > room:
+            return TooMuch(view.nbytes)
+        text = base64.b64encode(view).decode("ascii")
+        return {"$type": "bytes", "base64": text, "bytes": view.nbytes}
+
+
+# What holds parts
+
+
+def _items(value: Any, room: int) -> Any:
+    return list(itertools.islice(iter(value), max(room, 0) + 1))
+
+
+def _mapping(value: Any, room: int) -> Any:
+    return {key: value[key] for key in itertools.islice(iter(value), max(room, 0) + 1)}
+
+
+def _dataclass(value: Any, _: int) -> Any:
+    return _fields(value, type(value).__dataclass_fields__)
+
+
+def _attrs(value: Any, _: int) -> Any:
+    return _fields(value, [field.name for field in type(value).__attrs_attrs__])
+
+
+def _fields(value: Any, names: Iterable[str]) -> Any:
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def _model(value: Any, _: int) -> Any:
+    """A pydantic model, of either version."""
+    return value.model_dump() if hasattr(value, "model_dump") else value.dict()
+
+
+# Numbers and tables
+
+
+def _scalar(value: Any, _: int) -> Any:
+    """Those that stand for a time have more digits than Python's, and then no other form."""
+    if value.dtype.kind in "mM":
+        return None if value != value else str(value)
+    plain = value.item()
+    if type(plain) is not type(value):
+        return plain
+    return float(value) if value.dtype.kind == "f" else NOTHING
+
+
+def _array(value: Any, room: int) -> Any:
+    if value.size > room:
+        return TooMuch(value.size)
+    return (value.astype(str) if value.dtype.kind in "mM" else value).tolist()
+
+
+def _tensor(value: Any, room: int) -> Any:
+    return TooMuch(value.numel()) if value.numel() > room else value.detach().cpu().tolist()
+
+
+def _frame(value: Any, room: int) -> Any:
+    """Of pandas. An index that only counts is left out, any other comes first."""
+    if type(value.index).__name__ != "RangeIndex":
+        value = value.rename_axis([name or "index" for name in value.index.names]).reset_index(allow_duplicates=True)
+    columns = [{"name": str(name), "dtype": str(dtype)} for name, dtype in zip(value.columns, value.dtypes)]
+    return _table(columns, value.itertuples(index=False, name=None), len(value), room)
+
+
+def _series(value: Any, room: int) -> Any:
+    return _frame(value.to_frame(), room)
+
+
+def _polars_frame(value: Any, room: int) -> Any:
+    columns = [{"name": name, "dtype": str(dtype)} for name, dtype in zip(value.columns, value.dtypes)]
+    return _table(columns, value.iter_rows(), value.height, room)
+
+
+def _polars_series(value: Any, room: int) -> Any:
+    return _polars_frame(value.to_frame(), room)
+
+
+def _arrow_table(value: Any, room: int) -> Any:
+    columns = [{"name": field.name, "dtype": str(field.type)} for field in value.schema]
+    rows = (tuple(row.values()) for batch in value.to_batches(max_chunksize=1000) for row in batch.to_pylist())
+    return _table(columns, rows, value.num_rows, room)
+
+
+def _table(columns: list[dict[str, str]], rows: Iterable[Any], count: int, room: int) -> Any:
+    """As many rows as there may be room for, with how many there are."""
+    most = min(max(room // 4, 0), _MOST_CELLS) // (len(columns) + 1) + 1
+    return Table(columns, [list(row) for row in itertools.islice(rows, most)], count)
+
+
+class TooMuch:
+    """So many parts, more than there is room for: they are not made into Python's."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+
+
+class Table:
+    """A table that may be cut: `rows` are the first of `count`."""
+
+    __slots__ = ("columns", "count", "rows")
+
+    def __init__(self, columns: list[dict[str, str]], rows: list[list[Any]], count: int) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.count = count
+
+
+# Images
+
+
+def _image(value: Any, _: int) -> Any:
+    """Of Pillow; as PNG, which has no form for some of its modes."""
+    import io
+
+    buffer = io.BytesIO()
+    plain = value if value.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16") else value.convert("RGB")
+    plain.save(buffer, format="PNG")
+    return _left_image(buffer.getvalue(), value.size)
+
+
+def _figure(value: Any, _: int) -> Any:
+    """Of matplotlib."""
+    import io
+
+    buffer = io.BytesIO()
+    value.savefig(buffer, format="png", bbox_inches="tight")
+    data = buffer.getvalue()
+    return _left_image(data, (int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")))
+
+
+def _left_image(data: bytes, size: tuple[int, int]) -> Any:
+    """Leave it among what the tool wrote, by a name that is free there."""
+    folder = os.path.join(_home, _OUTPUTS)
+    name = next(name for name in map("image-%d.png".__mod__, itertools.count(1)) if name not in os.listdir(folder))
+    with open(os.path.join(folder, name), "xb") as file:
+        file.write(data)
+    return {"$type": "image", "artifact": name, "mime": "image/png", "width": int(size[0]), "height": int(size[1])}
+
+
+_home = ""
+
+
+def leave_images_in(home: str) -> None:
+    """Where the call's own folder is: the tool may go elsewhere."""
+    global _home
+    _home = home
+
+
+_ADDRESSES = ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface")
+_VIEWS = ("dict_keys", "dict_values", "dict_items", "generator", "map", "filter", "zip", "range", "reversed")
+_ITERATORS = (
+    "list_iterator",
+    "tuple_iterator",
+    "set_iterator",
+    "dict_keyiterator",
+    "enumerate",
+    "list_reverseiterator",
+    "callable_iterator",
+)
+_KINDS: dict[tuple[str | None, str | None], Callable[[Any, int], Any]] = {
+    ("enum", "Enum"): _enum,
+    ("pandas._libs.tslibs.nattype", "_NaT"): _nothing,
+    ("pandas._libs.missing", "C_NAType"): _nothing,
+    ("datetime", "datetime"): _iso,
+    ("datetime", "date"): _iso,
+    ("datetime", "time"): _iso,
+    ("datetime", "timedelta"): _duration,
+    ("datetime", "tzinfo"): _text,
+    ("decimal", "Decimal"): _text,
+    ("fractions", "Fraction"): _text,
+    ("uuid", "UUID"): _text,
+    ("pathlib", "PurePath"): _path,
+    ("pathlib._local", "PurePath"): _path,
+    ("builtins", "bytes"): _bytes,
+    ("builtins", "bytearray"): _bytes,
+    ("builtins", "memoryview"): _bytes,
+    ("collections", "deque"): _items,
+    ("array", "array"): _items,
+    ("builtins", "mappingproxy"): _mapping,
+    ("collections", "ChainMap"): _mapping,
+    ("collections", "UserDict"): _mapping,
+    ("collections", "UserList"): _items,
+    ("collections", "UserString"): _text,
+    ("pydantic.main", "BaseModel"): _model,
+    ("pydantic.v1.main", "BaseModel"): _model,
+    ("numpy", "generic"): _scalar,
+    ("numpy", "ndarray"): _array,
+    ("torch", "Tensor"): _tensor,
+    ("pandas.core.frame", "DataFrame"): _frame,
+    ("pandas.core.series", "Series"): _series,
+    ("pandas.core.indexes.base", "Index"): _items,
+    ("pandas", "DataFrame"): _frame,
+    ("pandas", "Series"): _series,
+    ("pandas", "Index"): _items,
+    ("polars.dataframe.frame", "DataFrame"): _polars_frame,
+    ("polars.series.series", "Series"): _polars_series,
+    ("pyarrow.lib", "Table"): _arrow_table,
+    ("PIL.Image", "Image"): _image,
+    ("matplotlib.figure", "Figure"): _figure,
+    **{("ipaddress", name): _text for name in _ADDRESSES},
+    **{("builtins", name): _items for name in (*_VIEWS, *_ITERATORS)},
+}
+_MARKED = (("__dataclass_fields__", _dataclass), ("__attrs_attrs__", _attrs))
