@@ -128,7 +128,8 @@ class Terminal:
         return ""
 
     def _return(self) -> None:
-        self._before, self._line = self.rest(), ""
+        seen = self.rest()
+        self._before, self._line = seen if seen.strip(" ") else "", ""  # blanks at the end of a line are not seen
 
     def _move(self, step: str) -> None:
         count, column = min(len(step), self._moves_left), len(self._line)

@@ -14,18 +14,23 @@ _TRIES: Final = 24
 
 
 def within_tokens(shape: Callable[[int], Shaped], *, budget: int, tokens: Callable[[str], int]) -> Shaped:
-    """What `shape` gives for the largest budget of characters that it takes `budget` tokens to say, or a little less.
+    """What `shape` gives for the largest budget of characters that `tokens` counts as no more than `budget`.
 
-    Notices are not counted, as always. `tokens` is asked at most 24 times, about texts of bounded length.
+    Notices are not counted, as always. `tokens` is asked at most 24 times, about texts of bounded length; where its
+    answers do not grow with the text, what is given is within the budget still, but may be less than could be.
     """
-    low, high = 0, _LONGEST_TOKEN * budget
-    best, tried = shape(0), shape(high)
-    for _ in range(_TRIES):
-        if tokens(strip_notices(tried.text)) <= budget:
-            best, low = tried, min(high, max(tried.shown, low)) + 1 if tried.truncated else high + 1
-        else:
-            high = min(high, tried.characters) - 1
-        if low > high:
+    fits, high = 0, _LONGEST_TOKEN * budget
+    best, tried = shape(fits), shape(high)
+    if tokens(strip_notices(tried.text)) <= budget:
+        return tried
+    high = min(high, tried.characters)
+    for _ in range(_TRIES - 1):
+        if high - fits <= 1:
             break
-        tried = shape((low + high + 1) // 2)
+        middle = (fits + high) // 2
+        tried = shape(middle)
+        if tokens(strip_notices(tried.text)) <= budget:
+            best, fits = tried, middle
+        else:
+            high = middle
     return best

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,13 +31,15 @@ from sandbox.outputs.notices import Notice
 
 _MORE: Final = "…"
 _FRAME_OF_NOTICE: Final = 16  # `, "…": ""`, and longer where the value has such a key itself
-_LEAST: Final = 24  # the longest of the plain counts
-_WORTH: Final = 48  # an item with that much room says something
+_LEAST: Final = 28  # the longest of the plain counts
+_SHARES: Final = 6  # so many items of an array are shown at least, however large they are
 _DEEPEST: Final = 200
-_MANY_ITEMS: Final = re.compile(r"… (\d{1,18}) more items")
-_MANY_KEYS: Final = re.compile(r"(\d{1,18}) more keys")
-_MANY_CHARACTERS: Final = re.compile(r"… \[(\d{1,18}) more characters\]\Z")
-_STEPS: Final = (1.0, 0.85, 0.7, 0.5, 0.3, 0.15)
+_LONGEST_NUMBER: Final = 40
+_MOST_ITEMS: Final = 1 << 18  # in nothing that was pruned before are there more
+_MANY_ITEMS: Final = re.compile(r"… (\d{1,18}) more items?")
+_MANY_KEYS: Final = re.compile(r"(\d{1,18}) more keys?")
+_MANY_CHARACTERS: Final = re.compile(r"… \[(\d{1,18}) more characters?\]\Z")
+_TRIES: Final = 6
 
 
 def json_data(ends: Ends, budget: int, notice: Notice) -> Fit:
@@ -45,14 +47,15 @@ def json_data(ends: Ends, budget: int, notice: Notice) -> Fit:
     parsed = ends.parsed or _parsed(ends)
     if parsed is None:
         return _both_ends(ends, budget, notice)
-    for share in _STEPS:
-        room = int((budget - _FRAME_OF_NOTICE) * share)
+    room = most = budget - _FRAME_OF_NOTICE
+    for _ in range(_TRIES):
         if room < _LEAST:
             break
         pruned = prune(parsed.value, room=room)
         shown = len(_text(pruned))
-        if shown <= budget - _FRAME_OF_NOTICE:
+        if shown <= most:
             return Fit(_text(_with_notice(pruned, notice.gap(shown=shown))), shown)
+        room = room * most * 9 // shown // 10
     return Fit(_text(notice.gap(shown=0)), 0)
 
 
@@ -118,7 +121,8 @@ class _Pruning:
             return self._short_array(value, room, depth=depth)
         if isinstance(value, dict):
             return self._short_object(value, room, depth=depth)
-        return f"… {len(_text(value))} digits"
+        text = _text(value)
+        return value if len(text) <= _LONGEST_NUMBER else f"{_MORE} {len(text)} digits"
 
     def _size(self, value: Any, depth: int) -> int:
         """The characters of its JSON; some number over the most there is room for when it is over that."""
@@ -132,11 +136,12 @@ class _Pruning:
         return known
 
     def _measured(self, value: list[Json] | dict[str, Json], depth: int) -> int:
-        if depth > _DEEPEST or 2 * len(value) > self._most:
+        if depth > _DEEPEST or 3 * len(value) > self._most:
             return self._most + 1
         size = max(2 * len(value), 2)
-        parts: Sequence[Any] = value if isinstance(value, list) else list(value.values())
+        parts: Iterable[Any] = value
         if isinstance(value, dict):
+            parts = value.values()
             size += sum(len(_text(key)) + 2 for key in value)
         for part in parts:
             size += self._size(part, depth + 1)
@@ -145,34 +150,41 @@ class _Pruning:
         return size
 
     def _short_array(self, items: list[Json], room: int, *, depth: int) -> Json:
-        each = min(max(self._size(items[0], depth + 1), 1) + 2, _WORTH)
-        count = min((room - _LEAST - 2) // each, len(items))
-        if count < 1:
-            return f"[… {_count(items)} items]" if items else []
-        first, last = items[: (count + 1) // 2], items[len(items) - count // 2 :]
-        gone = items[len(first) : len(items) - len(last)]
-        kept = self._shared([*first, *last], room - _LEAST - 2 - 2 * count, depth=depth)
-        more: list[Json] = [f"{_MORE} {_count(gone)} more items"] if gone else []
-        return [*kept[: len(first)], *more, *kept[len(first) :]]
+        """From both sides as many as have room, each at least a share of it."""
+        left, most = room - 2 - _LEAST, max(room // _SHARES, 2 * _LEAST)
+        count = 0
+        while count < len(items):
+            size = self._size(items[count // 2 if count % 2 == 0 else -1 - count // 2], depth + 1)
+            left -= min(size, most) + 2
+            if left < 0:
+                break
+            count += 1
+        if not count:
+            return f"[… {_counted(_count(items), 'item')}]"
+        behind = len(items) - count // 2
+        kept = [*items[: (count + 1) // 2], *items[behind:]]
+        gone = items[(count + 1) // 2 : behind]
+        fitted = self._shared(kept, room - 2 - 2 * count - (_LEAST if gone else 0), depth=depth)
+        more: list[Json] = [f"{_MORE} {_counted(_count(gone), 'more item')}"] if gone else []
+        return [*fitted[: (count + 1) // 2], *more, *fitted[(count + 1) // 2 :]]
 
     def _short_object(self, members: dict[str, Json], room: int, *, depth: int) -> Json:
-        left, kept = room - _LEAST - 4, {}
+        """As many keys as have room with the least that can be said of their values."""
         gone = _gone_keys(members)
+        left, kept = room - 2 - _LEAST, dict[str, Json]()
         for key, value in members.items():
-            needed = len(_text(key)) + 4
-            least = min(self._size(value, depth + 1), _LEAST)
-            if needed + least > left:
+            left -= len(_text(key)) + 4 + min(self._size(value, depth + 1), _LEAST)
+            if left < 0:
                 break
-            if key == _MORE and _gone_keys({key: value}):
-                continue
-            left -= needed + least
-            kept[key] = value
+            if not gone or key != _MORE:
+                kept[key] = value
         if not kept:
-            return f"{{… {len(members) + gone} keys}}"
-        spent = sum(len(_text(key)) + 4 for key in kept)
-        values = self._shared(list(kept.values()), room - _LEAST - 4 - spent, depth=depth)
-        more = len(members) - len(kept) + gone - (1 if gone else 0)
-        return {**dict(zip(kept, values, strict=True)), **({_MORE: f"{more} more keys"} if more else {})}
+            return f"{{… {_counted(len(members) + max(gone - 1, 0), 'key')}}}"
+        more = len(members) - len(kept) + max(gone - 1, 0)
+        spent = 2 + sum(len(_text(key)) + 4 for key in kept) + (_LEAST if more else 0)
+        values = self._shared(list(kept.values()), room - spent, depth=depth)
+        shortened = dict(zip(kept, values, strict=True))
+        return {**shortened, _MORE: _counted(more, "more key")} if more else shortened
 
     def _shared(self, values: list[Json], room: int, *, depth: int) -> list[Json]:
         """The values fitted so that together they take the room: the small ones first, the rest in equal parts."""
@@ -187,16 +199,23 @@ def _short_string(text: str, room: int) -> str:
     found = _MANY_CHARACTERS.search(text[-40:])
     before = int(found[1]) if found else 0
     whole = text[: len(text) - len(found[0])] if found else text
-    kept = prefix(whole, most=max(room - 2 - len(f"… [{len(whole) + before} more characters]"), 0))
-    while kept and len(_text(kept)) > room - 30:
-        kept = prefix(kept, most=min(len(kept) * max(room - 30, 0) // len(_text(kept)), len(kept) - 1))
+    kept = prefix(whole, most=max(room - _LEAST, 0))
+    while kept and len(_text(kept)) > room - _LEAST:  # what JSON escapes takes more
+        fewer = len(kept) * max(room - _LEAST, 0) // len(_text(kept))
+        kept = prefix(kept, most=min(fewer, len(kept) - 1))
     if not kept:
-        return f"{_MORE} {len(whole) + before} characters"
-    return f"{kept}… [{len(whole) - len(kept) + before} more characters]"
+        return f"{_MORE} {_counted(len(whole) + before, 'character')}"
+    return f"{kept}… [{_counted(len(whole) - len(kept) + before, 'more character')}]"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _count(items: list[Json]) -> int:
     """How many items these stand for, with those that went before."""
+    if len(items) > _MOST_ITEMS:
+        return len(items)
     counted = (_MANY_ITEMS.fullmatch(each) for each in items if isinstance(each, str) and each.startswith(_MORE))
     return len(items) + sum(int(found[1]) - 1 for found in counted if found)
 

@@ -25,10 +25,15 @@ TEXTS = [name for name, form in FORMS.items() if form.budget and name not in ("j
 TYPE = st.sampled_from([*FORMS, "a type that nobody knows"])
 TEXT_TYPE = st.sampled_from([*TEXTS, "a type that nobody knows"])
 BUDGET = st.integers(0, 130)
+FLOAT = st.floats(allow_nan=False, allow_infinity=False)
 VALUE: st.SearchStrategy[Json] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(PLAIN + '"\\', max_size=300),
-    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(PLAIN, max_size=9), inner, max_size=12),
-    max_leaves=60,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(PLAIN + '"\\', max_size=90),
+    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(PLAIN, max_size=9), inner, max_size=12),
+    max_leaves=30,
 )
 LINES = "".join(f"line {number}\n" for number in range(1, 101))
 

@@ -1,0 +1,81 @@
+"""Marks: which lines of the middle are kept, the same for any pieces."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.outputs.marks import ErrorMarks, FrameMarks, Marks
+from sandbox.outputs.terminal import LONGEST_LINE
+
+OWN = '  File "/work/tool.py", line 3, in run\n'
+LIBRARY = '  File "/usr/lib/python3.11/json/__init__.py", line 346, in loads\n'
+LINE = st.sampled_from(
+    ["fine\n", "\n", "an Error\n", "FAILED 3\n", OWN, LIBRARY, "    code()\n", "    ^^^^\n", "X: no\n"]
+)
+LINES = st.lists(LINE, max_size=120)
+
+
+def feed(marks: Marks, pieces: list[str]) -> None:
+    for piece in pieces:
+        marks.feed(piece, newlines=piece.count("\n"))
+
+
+@given(lines=LINES, size=st.integers(1, 9))
+def test_marks_are_the_same_whatever_pieces_of_whole_lines_they_are_found_in(lines: list[str], size: int) -> None:
+    for kind in (ErrorMarks, FrameMarks):
+        at_once, in_pieces = kind(), kind()
+        feed(at_once, ["".join(lines)])
+        feed(in_pieces, ["".join(lines[at : at + size]) for at in range(0, len(lines), size)])
+        in_pieces.feed("end\n" * 9, newlines=9)
+        at_once.feed("end\n" * 9, newlines=9)
+        assert at_once.found() == in_pieces.found()
+
+
+@given(lines=LINES)
+def test_a_mark_says_where_it_is(lines: list[str]) -> None:
+    text = "".join(lines) + "end\n" * 9
+    for marks in (ErrorMarks(), FrameMarks()):
+        feed(marks, [text])
+        for mark in marks.found():
+            assert text.startswith(mark.text, mark.at)
+            assert mark.line == 1 + text[: mark.at].count("\n")
+
+
+def test_of_many_errors_the_first_and_the_last_are_kept() -> None:
+    marks = ErrorMarks()
+    feed(marks, [f"error {number}\n" for number in range(1000)])
+    assert [mark.line for mark in marks.found()] == [*range(1, 33), *range(969, 1001)]
+
+
+def test_errors_are_found_in_their_usual_spellings() -> None:
+    said = [
+        "error: x",
+        "TypeError: x",
+        "ERROR x",
+        "Exception in thread",
+        "exception",
+        "2 failed",
+        "FAIL: test",
+        "Failed",
+    ]
+    said += ["fatal: not a repository", "FATAL", "Fatal"]
+    marks = ErrorMarks()
+    feed(marks, ["".join(f"fine\n{each}\n" for each in said)])
+    assert [mark.text for mark in marks.found()] == said
+
+
+def test_a_line_too_long_to_be_held_is_no_mark() -> None:
+    marks = ErrorMarks()
+    feed(marks, ["error " + "x" * LONGEST_LINE, "error\n", "error\n"])
+    assert [mark.line for mark in marks.found()] == [2]
+
+
+def test_the_last_frames_of_the_tools_own_code_are_kept_with_their_code_and_the_message() -> None:
+    code = "    code()\n"
+    marks = FrameMarks()
+    feed(marks, [*[OWN, code] * 9, *[LIBRARY, code] * 50, "app.Wrong: message\n", "more\n" * 9])
+    found = [mark.text for mark in marks.found()]
+    assert found[:3] == [OWN + code, OWN + code, OWN + code]
+    assert found[3].startswith(LIBRARY + code + "app.Wrong: message\n")
+    assert len(found) == 4

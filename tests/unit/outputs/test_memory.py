@@ -1,0 +1,79 @@
+"""The shorter form for the history of a conversation: made of the first, with the counts of all there was."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.outcome import Json
+from sandbox.outputs.memory import for_memory
+from sandbox.outputs.notices import strip_notices
+from sandbox.outputs.shaping import FORMS, form_of, nothing, shape, shape_value
+
+LINES = "".join(f"line {number} is not long\n" for number in range(1, 20_001))
+
+
+@pytest.mark.parametrize("output_type", ["knowledge_content", "file_content", "file_view_result"])
+def test_the_second_form_is_shorter_and_counts_all_there_was(output_type: str) -> None:
+    first = shape(LINES, output_type=output_type, budget=60_000)
+    second = for_memory(first)
+    head, tail = re.split(r"\[… [^…]*…\]", second.text)
+    assert LINES.startswith(head)
+    assert LINES.endswith(tail)
+    assert (second.characters, second.shown) == (len(LINES), len(head) + len(tail))
+    assert 10_000 < second.shown <= 12_000
+    first_line, last_line = re.findall(r"lines (\d+)–(\d+)", second.text)[0]  # noqa: RUF001
+    assert int(first_line) == head.count("\n") + 1
+    assert int(last_line) == LINES.count("\n") - tail.count("\n") + 1
+    assert f"{len(LINES) - second.shown} of {len(LINES)}" in second.text
+
+
+def test_marked_lines_are_kept_in_memory_too() -> None:
+    lines = LINES.splitlines(keepends=True)
+    lines[9_999] = "ERROR: the disk is full\n"
+    first = shape("".join(lines), output_type="execution_result", budget=50_000)
+    assert "\n[line 10000] ERROR: the disk is full\n" in for_memory(first).text
+
+
+def test_json_is_pruned_further_and_stays_json() -> None:
+    first = shape_value({"rows": list(range(50_000)), "name": "Oslo"}, budget=50_000)
+    second = for_memory(first)
+    shown = json.loads(second.text)
+    (gone,) = [int(each.split()[1]) for each in shown["rows"] if isinstance(each, str)]
+    assert gone + len(shown["rows"]) - 1 == 50_000
+    assert shown["name"] == "Oslo"
+    assert second.characters == first.characters
+    assert f"{first.characters - second.shown} of {first.characters}" in shown["…"]
+
+
+def test_the_rows_of_a_table_keep_their_numbers() -> None:
+    rows: list[Json] = [[number, "x"] for number in range(1, 30_001)]
+    columns: list[Json] = [{"name": "id", "dtype": "int64"}, {"name": "x", "dtype": "object"}]
+    value = {"$type": "table", "columns": columns, "rows": rows, "row_count": 30_000}
+    second = for_memory(shape_value(value, budget=50_000))
+    above, below = re.split(r"\[… [^…]*…\]\n", second.text)
+    first_row, last_row = re.findall(r"rows (\d+)–(\d+)", second.text)[0]  # noqa: RUF001
+    assert above.startswith("30000 rows × 2 columns\n")  # noqa: RUF001
+    assert int(first_row) == int(above.splitlines()[-1].split(" | ")[0]) + 1
+    assert int(last_row) + 1 == int(below.splitlines()[0].split(" | ")[0])
+
+
+@pytest.mark.parametrize("output_type", FORMS)
+def test_what_is_short_enough_stays_as_it_is(output_type: str) -> None:
+    for shaped in (nothing(output_type), shape("a\nb\n" * 400, output_type=output_type, budget=1_000)):
+        assert for_memory(shaped) is shaped
+
+
+@given(
+    text=st.lists(st.sampled_from(["word. ", "\n", "an error\n", "漢\u0301", "x" * 300]), max_size=90).map("".join),
+    output_type=st.sampled_from([name for name, form in FORMS.items() if form.budget and name != "json_data"]),
+    factor=st.integers(1, 40),
+)
+def test_memory_is_within_its_budget_and_asked_twice_is_asked_once(text: str, output_type: str, factor: int) -> None:
+    second = for_memory(shape(text * factor, output_type=output_type, budget=30_000))
+    assert len(strip_notices(second.text)) <= form_of(output_type).memory
+    assert for_memory(second) == second
