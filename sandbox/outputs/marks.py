@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from sandbox.outputs.cuts import prefix
@@ -41,6 +41,8 @@ class Mark:
     line: int
     text: str
     is_cut: bool = False
+    is_vital: bool = False
+    """Whether it comes before those that are not, where not all have room."""
 
 
 class Marks(Protocol):
@@ -133,6 +135,26 @@ class FrameMarks:
                 break
         self._own += self._place.marks(lines.text, sorted(own), most=_LONGEST_FRAME)
         self._last = next(iter(self._place.marks(lines.text, begins, most=_LONGEST_FRAME)), self._last)
+
+
+class FailureMarks:
+    """Frames, which are vital, and between them lines that look like errors."""
+
+    def __init__(self) -> None:
+        self._errors = ErrorMarks()
+        self._frames = FrameMarks()
+
+    def feed(self, text: str, *, newlines: int) -> None:
+        """The next piece."""
+        self._errors.feed(text, newlines=newlines)
+        self._frames.feed(text, newlines=newlines)
+
+    def found(self) -> tuple[Mark, ...]:
+        """In the order of the text, each line once."""
+        frames = [replace(frame, is_vital=True) for frame in self._frames.found()]
+        shown = {at for frame in frames for at in range(frame.at, frame.at + max(len(frame.text), 1))}
+        errors = [error for error in self._errors.found() if error.at not in shown]
+        return tuple(sorted([*frames, *errors], key=lambda mark: mark.at))
 
 
 _Hits = Callable[[str], Iterator[tuple[int, int]]]

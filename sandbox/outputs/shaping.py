@@ -32,7 +32,7 @@ from sandbox.outputs.forms.texts import (
     status_message,
     unshown,
 )
-from sandbox.outputs.marks import ErrorMarks, FrameMarks
+from sandbox.outputs.marks import ErrorMarks, FailureMarks
 from sandbox.outputs.notices import Notice, without_notices
 from sandbox.outputs.terminal import Terminal
 
@@ -46,7 +46,7 @@ FORMS: Final[Mapping[str, Form]] = {
     "file_content": Form(60_000, 12_000, file_content),
     "file_view_result": Form(60_000, 12_000, file_content),
     "execution_result": Form(8_000, 12_000, execution_result, is_printed=True, marks=ErrorMarks),
-    "error_message": Form(8_000, 12_000, error_message, is_printed=True, marks=FrameMarks),
+    "error_message": Form(8_000, 12_000, error_message, is_printed=True, marks=FailureMarks),
     "status_message": Form(2_000, 4_000, status_message, is_printed=True),
     "json_data": Form(8_000, 12_000, json_data),
     "table": Form(8_000, 12_000, table),

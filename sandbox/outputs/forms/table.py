@@ -29,6 +29,7 @@ TYPE_KEY: Final = "$type"
 _BETWEEN: Final = " | "
 _SIZE: Final = re.compile(r"\d+ rows? × \d+ columns?\r?\n")  # noqa: RUF001
 _CELLS: Final = (200, 80, 40, 20, 10)
+_NARROWEST: Final = _CELLS[-1] + len(_BETWEEN)
 _FEW_ROWS: Final = 6
 _BREAKS: Final = str.maketrans({"\n": "\\n", "\r": "\\r", "\x0b": "\\v", "\x0c": "\\f"})
 
@@ -47,6 +48,8 @@ def table(ends: Ends, budget: int, notice: Notice) -> Fit:
     read = read_table(ends.parsed.value) if ends.parsed else None
     if read is not None:
         ends = _narrowed(read, budget)
+        if ends.is_whole and ends.characters <= budget:  # no row is missing, only parts of some
+            return Fit(ends.head + notice.gap(shown=ends.characters), ends.characters)
     header = _header(ends)
     if not header or len(header) > budget // 2:
         return fit_ends(ends, cut_lines(ends, first=budget // 2, budget=budget), notice)
@@ -100,20 +103,29 @@ def _line(row: list[Json], most: int | None = None) -> str:
 
 
 def _cell(value: Json, most: int | None = None) -> str:
-    text = value.translate(_BREAKS) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _plain(value)
     return text if most is None or len(text) <= most else prefix(text, most=most - 1) + "…"
+
+
+def _plain(value: Json) -> str:
+    if type(value) is str:
+        return value if value.isprintable() else value.translate(_BREAKS)
+    if type(value) is float or type(value) is int:
+        return repr(value)  # as JSON has it, and several times as fast
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _narrowed(table: Table, budget: int) -> Ends:
     """As much of each end as the budget could show, in columns and cells that leave room for a few rows."""
     width = len(table.columns)
     shown, heading = width, _heading(table, table.columns)
-    while shown > 2 and len(heading) > budget // 3:
+    while shown > 2 and (len(heading) > budget // 3 or _NARROWEST * shown > (budget - len(heading)) // _FEW_ROWS):
         shown = max(shown * 3 // 4, 2)
         gap = f"… {width - shown} more columns"
         heading = _heading(table, _without_middle(table.columns, shown, width, gap))
-    first = [_without_middle(tuple(row), shown, width) for row in table.rows[: budget // 2 + 1]]
-    last = [_without_middle(tuple(row), shown, width) for row in table.rows[-(budget // 2) - 1 :]]
+    most_rows = budget // len(_BETWEEN * (shown - 1) + "\n") + 1
+    first = [_without_middle(tuple(row), shown, width) for row in table.rows[:most_rows]]
+    last = [_without_middle(tuple(row), shown, width) for row in table.rows[-most_rows:]]
     most = next(_fitting(first + last, room=(budget - len(heading)) // _FEW_ROWS), _CELLS[-1])
     head = heading + "".join(_line(list(row), most) for row in first)
     tail = "".join(_line(list(row), most) for row in last) + _unknown(table)

@@ -16,7 +16,7 @@ def execution_result(ends: Ends, budget: int, notice: Notice) -> Fit:
 
 def error_message(ends: Ends, budget: int, notice: Notice) -> Fit:
     """A quarter from the beginning, the rest from the end: a traceback says at its end what happened. The last frames
-    of the tool's own code and the beginning of the message are kept, wherever they are."""
+    of the tool's own code and the beginning of the message are kept wherever they are, then what looks like errors."""
     return fit_ends_and_marks(ends, budget, notice, first=1, of=4)
 
 

@@ -1,7 +1,7 @@
 """A beginning and an end with the notice between them, and what was marked in the gap.
 
 Marked lines stand between the notice and the end, in their order, each behind the number of its line. They take up to
-a quarter of the budget; where not all of them have room, the first and the last of them come before those between.
+a quarter of the budget; where not all of them have room, vital ones come first, then the first and the last.
 """
 
 from __future__ import annotations
@@ -92,10 +92,11 @@ def _written(mark: Mark) -> str:
 
 
 def _chosen(marks: list[Mark], *, room: int) -> list[Mark]:
-    """As many as have room, the outermost first."""
+    """As many as have room: the vital ones from the last on, then the outermost first."""
+    others = [mark for mark in marks if not mark.is_vital]
+    inwards = [others[n // 2 if n % 2 == 0 else -1 - n // 2] for n in range(len(others))]
     kept = []
-    for number in range(len(marks)):
-        mark = marks[number // 2 if number % 2 == 0 else -1 - number // 2]
+    for mark in [*(mark for mark in reversed(marks) if mark.is_vital), *inwards]:
         size = len(_written(mark))
         if size <= room:
             room -= size

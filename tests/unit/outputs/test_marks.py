@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.outputs.marks import ErrorMarks, FrameMarks, Marks
+from sandbox.outputs.marks import ErrorMarks, FailureMarks, FrameMarks, Marks
 from sandbox.outputs.terminal import LONGEST_LINE
 
 OWN = '  File "/work/tool.py", line 3, in run\n'
@@ -23,7 +23,7 @@ def feed(marks: Marks, pieces: list[str]) -> None:
 
 @given(lines=LINES, size=st.integers(1, 9))
 def test_marks_are_the_same_whatever_pieces_of_whole_lines_they_are_found_in(lines: list[str], size: int) -> None:
-    for kind in (ErrorMarks, FrameMarks):
+    for kind in (ErrorMarks, FrameMarks, FailureMarks):
         at_once, in_pieces = kind(), kind()
         feed(at_once, ["".join(lines)])
         feed(in_pieces, ["".join(lines[at : at + size]) for at in range(0, len(lines), size)])
@@ -35,7 +35,7 @@ def test_marks_are_the_same_whatever_pieces_of_whole_lines_they_are_found_in(lin
 @given(lines=LINES)
 def test_a_mark_says_where_it_is(lines: list[str]) -> None:
     text = "".join(lines) + "end\n" * 9
-    for marks in (ErrorMarks(), FrameMarks()):
+    for marks in (ErrorMarks(), FrameMarks(), FailureMarks()):
         feed(marks, [text])
         for mark in marks.found():
             assert text.startswith(mark.text, mark.at)
@@ -79,3 +79,9 @@ def test_the_last_frames_of_the_tools_own_code_are_kept_with_their_code_and_the_
     assert found[:3] == [OWN + code, OWN + code, OWN + code]
     assert found[3].startswith(LIBRARY + code + "app.Wrong: message\n")
     assert len(found) == 4
+
+
+def test_a_frame_is_vital_and_an_error_beside_it_is_not() -> None:
+    marks = FailureMarks()
+    feed(marks, ["error: one\n", OWN, "    code()\n", "ValueError: no\n", "more\n" * 9, "error: two\n"])
+    assert [(mark.line, mark.is_vital) for mark in marks.found()] == [(1, False), (2, True), (14, False)]

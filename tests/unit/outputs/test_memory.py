@@ -53,7 +53,7 @@ def test_json_is_pruned_further_and_stays_json() -> None:
 def test_the_rows_of_a_table_keep_their_numbers() -> None:
     rows: list[Json] = [[number, "x"] for number in range(1, 30_001)]
     columns: list[Json] = [{"name": "id", "dtype": "int64"}, {"name": "x", "dtype": "object"}]
-    value = {"$type": "table", "columns": columns, "rows": rows, "row_count": 30_000}
+    value: Json = {"$type": "table", "columns": columns, "rows": rows, "row_count": 30_000}
     second = for_memory(shape_value(value, budget=50_000))
     above, below = re.split(r"\[… [^…]*…\]\n", second.text)
     first_row, last_row = re.findall(r"rows (\d+)–(\d+)", second.text)[0]  # noqa: RUF001

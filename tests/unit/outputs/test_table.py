@@ -56,6 +56,13 @@ def test_long_cells_are_cut_before_rows_are_lost() -> None:
     assert len(rows) >= 6
 
 
+def test_where_only_cells_are_cut_no_row_is_missing() -> None:
+    shaped = shape_value(table([[number, "x" * 5000] for number in range(5)], "id", "text"), budget=2000)
+    rows, _, notice = shaped.text.partition("[… ")
+    assert [line.split(" | ")[0] for line in rows.splitlines()[2:]] == ["0", "1", "2", "3", "4"]
+    assert notice == f"{shaped.characters - shaped.shown} of {shaped.characters} characters omitted …]"
+
+
 def test_rows_that_were_not_sent_are_counted() -> None:
     assert shape_value(table([[1]], "id", count=9), budget=99).text.endswith("\n1\n… 8 more rows\n")
 
