@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     )
     from sandbox.client import AsyncSandbox, Sandbox
     from sandbox.errors import (
+        ArtifactMissing,
+        ArtifactsUnavailable,
         BackendUnavailable,
         BoxLost,
         BuildFailed,
@@ -40,10 +42,14 @@ if TYPE_CHECKING:
         SpecError,
     )
     from sandbox.outcome import Outcome, Status
+    from sandbox.outputs.artifacts.store import ArtifactStore, Retention
     from sandbox.policy import Policy
     from sandbox.streaming import Finished, Printed, Progress
 
 __all__ = [
+    "ArtifactMissing",
+    "ArtifactStore",
+    "ArtifactsUnavailable",
     "AsyncSandbox",
     "BackendUnavailable",
     "BaseTool",
@@ -65,6 +71,7 @@ __all__ = [
     "ProtocolError",
     "RequirementRefused",
     "ResolutionFailed",
+    "Retention",
     "Sandbox",
     "SandboxError",
     "SourceError",
@@ -96,6 +103,8 @@ _HOMES: Final[dict[str, str]] = {
     "Sandbox": "sandbox.client",
     **dict.fromkeys(
         (
+            "ArtifactMissing",
+            "ArtifactsUnavailable",
             "BackendUnavailable",
             "BoxLost",
             "BuildFailed",
@@ -115,6 +124,8 @@ _HOMES: Final[dict[str, str]] = {
         ),
         "sandbox.errors",
     ),
+    "ArtifactStore": "sandbox.outputs.artifacts.store",
+    "Retention": "sandbox.outputs.artifacts.store",
     "Outcome": "sandbox.outcome",
     "Status": "sandbox.outcome",
     "Policy": "sandbox.policy",

@@ -25,6 +25,7 @@ from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
+from sandbox.outputs.artifacts.reading import Artifacts, AsyncArtifacts
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.policy import Policy
 from sandbox.pool import PoolStatistics
@@ -75,6 +76,11 @@ class AsyncSandbox:
         )
         self._engine: Engine | None = None
         self._is_closed = False
+
+    @property
+    def artifacts(self) -> AsyncArtifacts:
+        """What calls left, and what was too long to show: to be listed, shown, searched and saved."""
+        return AsyncArtifacts(self._settings.artifacts)
 
     async def __aenter__(self) -> Self:
         self._opened()
@@ -182,13 +188,14 @@ class Sandbox:
         offline: bool = False,
         on_progress: OnProgress = nobody,
     ) -> None:
+        self._store_of_artifacts = _artifact_store(artifact_store)
         self._inner = AsyncSandbox(
             backend=backend,
             policy=policy,
             concurrency=concurrency,
             warm_memory=warm_memory,
             store=store,
-            artifact_store=artifact_store,
+            artifact_store=self._store_of_artifacts,
             offline=offline,
             on_progress=on_progress,
         )
@@ -197,6 +204,11 @@ class Sandbox:
         self._thread.start()
         self._lock = threading.RLock()  # what the collector ends may need it while its thread has it
         self._is_closed = False
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """What calls left, and what was too long to show; see `AsyncSandbox.artifacts`."""
+        return Artifacts(self._store_of_artifacts)
 
     def __enter__(self) -> Self:
         return self

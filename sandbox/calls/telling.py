@@ -7,14 +7,12 @@ from typing import Final
 
 from sandbox.calls.prepared import Prepared
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
-from sandbox.calls.replies import aside_when_large
-from sandbox.calls.verdict import Ending, Verdict, judge
+from sandbox.calls.shaped_outputs import shape_outputs
+from sandbox.calls.verdict import Ending, judge
 from sandbox.calls.watching import Watcher
 from sandbox.errors import IsolationUnavailable
-from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, ToolName, Usage
-from sandbox.outputs.artifacts.arriving import Arrived
-from sandbox.outputs.budgets import Budgets
-from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_value
+from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Status, Timing, ToolName, Usage
+from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
 from sandbox.wire.messages import Returned
 
@@ -44,8 +42,7 @@ def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
 async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> Outcome:
     """Everything that was seen, as one document."""
     verdict = judge(ending)
-    shaped_value = await aside_when_large(lambda: shape_verdict(verdict, call.budgets), size=len(ending.value))
-    arrived = await watcher.files.finish(is_expected=watcher.has_files) if watcher.files else Arrived()
+    shaped = await shape_outputs(watcher, verdict, call.budgets, size=len(ending.value))
     is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
     receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
     return Outcome(
@@ -54,16 +51,16 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
         error=verdict.error,
         detail=verdict.detail,
         state=verdict.state,
-        stdout=watcher.stdout.shape(),
-        stderr=watcher.stderr.shape(),
-        shaped_value=shaped_value,
+        stdout=shaped.stdout,
+        stderr=shaped.stderr,
+        shaped_value=shaped.value,
         usage=_usage(ending, watcher.call.returned),
         limit_name=verdict.limit_name,
         evidence=verdict.evidence,
-        warnings=verdict.warnings,
+        warnings=(*verdict.warnings, *shaped.warnings),
         problems=verdict.problems,
-        artifacts=arrived.artifacts,
-        refused=arrived.refused,
+        artifacts=tuple(shaped.artifacts),
+        refused=shaped.refused,
         receipt=receipt,
         environment=EnvironmentUsed(key=call.environment.key, lock_digest=call.environment.lock_digest),
         tool=ToolName(name=call.tool.name),
@@ -95,15 +92,6 @@ def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:
 def _must_be_walled(ending: Ending) -> bool:
     """Whether the tool can have run: a call that ended by itself has described its walls before."""
     return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
-
-
-def shape_verdict(verdict: Verdict, budgets: Budgets) -> Shaped:
-    """Whatever the tool returned; a failure that it returned is a value as well."""
-    has_value = verdict.status is Status.OK or (verdict.detail is not None and verdict.value is not None)
-    if not has_value:
-        return nothing("json_data")
-    room = budgets.value(verdict.value)
-    return shape_value(verdict.value, output_type=room.type, budget=room.budget)
 
 
 def _usage(ending: Ending, returned: Returned | None) -> Usage:

@@ -22,6 +22,7 @@ from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
 from sandbox.calls.verdict import Ending, Stop
 from sandbox.outputs.artifacts.arriving import Arrivals
 from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, Room
 from sandbox.outputs.capture import Capture
 from sandbox.policy import Excess, Policy
@@ -69,8 +70,8 @@ class Pace:
         return max(self._due - now - _BURST_S, 0.0)
 
 
-def _capture(room: Room, *, limit: int) -> Capture:
-    return Capture(shown=room.budget, limit=limit, output_type=room.type)
+def _capture(room: Room, spill: Spill | None, *, limit: int) -> Capture:
+    return Capture(shown=room.budget, limit=limit, output_type=room.type, spill=None if spill is None else spill.feed)
 
 
 class Watcher:
@@ -90,8 +91,10 @@ class Watcher:
         self._on_output = None if reader is None else reader.on_output
         self._on_item = None if reader is None else reader.on_item
         limits = policy.limits
-        self.stdout = _capture(budgets.stdout, limit=limits.output)
-        self.stderr = _capture(budgets.stderr, limit=limits.output)
+        self.keeping = keeping
+        self.spills = {} if keeping is None else {name: Spill(keeping) for name in ("stdout", "stderr")}
+        self.stdout = _capture(budgets.stdout, self.spills.get("stdout"), limit=limits.output)
+        self.stderr = _capture(budgets.stderr, self.spills.get("stderr"), limit=limits.output)
         self.files = self._arrivals(keeping)
         self._files_seen = 0
         self._has_files = False
@@ -241,16 +244,20 @@ class Watcher:
         if capture.over_limit and self._policy.output.over is Excess.KILL:
             self._stop(Stop.OUTPUT)
         delay = self._paces[stream].delay(len(data), now=time.monotonic())
+        spill = self.spills.get("stdout" if stream is Stream.STDOUT else "stderr")
         if self._on_output is not None:
-            self._on_output(stream, data, lambda size: self._grant(size, delay))
+            self._on_output(stream, data, lambda size: self._grant(size, delay, spill))
             return 0
-        if delay:
-            self._grant(len(data), delay)
+        if delay or (spill is not None and spill.is_behind):
+            self._grant(len(data), delay, spill)
             return 0
         return len(data)
 
-    def _grant(self, size: int, delay: float) -> None:
-        if delay:
+    def _grant(self, size: int, delay: float, spill: Spill | None) -> None:
+        """Once what came has been written, where more waits for that than should, and once the stream's pace allows."""
+        if spill is not None and spill.is_behind:
+            spill.when_written(lambda: self._grant(size, delay, None))
+        elif delay:
             self._after(delay, lambda: self._warm.conversation.grant(self.call, size))
         else:
             self._warm.conversation.grant(self.call, size)

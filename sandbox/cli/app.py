@@ -6,6 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
+from sandbox.cli.artifact_grep import grep_artifact
+from sandbox.cli.artifact_list import list_artifacts
+from sandbox.cli.artifact_save import save_artifact
+from sandbox.cli.artifact_show import show_artifact
 from sandbox.cli.check import check
 from sandbox.cli.doctor import doctor
 from sandbox.cli.env_build import build_environment
@@ -38,6 +42,7 @@ app = typer.Typer(
 policy = typer.Typer(help="See what policies grant, and what enforces them here.", no_args_is_help=False)
 image = typer.Typer(help="Make and keep the images that containers start from.", no_args_is_help=False)
 env = typer.Typer(help="Lock, build and keep the environments that tools run in.", no_args_is_help=False)
+artifact = typer.Typer(help="Read what calls left, and what was too long to show.", no_args_is_help=False)
 
 app.command("run")(run)
 app.command("check")(check)
@@ -62,6 +67,11 @@ image.command("build")(build_image)
 image.command("list")(list_all_images)
 image.command("prune")(prune_images)
 image.command("push")(push_image)
+app.add_typer(artifact, name="artifact")
+artifact.command("list")(list_artifacts)
+artifact.command("show")(show_artifact)
+artifact.command("grep")(grep_artifact)
+artifact.command("save")(save_artifact)
 
 
 def _show_version(asked: bool) -> None:

@@ -11,6 +11,7 @@ import json
 import sys
 from typing import Final
 
+from sandbox.cli.artifact_options import about
 from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
 from sandbox.cli.terminal import glyph, has_colours, painted, show, tell
 from sandbox.cli.visible import one_line, visible
@@ -18,6 +19,7 @@ from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
 _WIDEST_LINE: Final = 80
 _MOST_COLOURED: Final = 100_000
+_SHOWN_OF_AN_ID: Final = 12
 _INDENT: Final = "  "
 _LIMIT_FACTS: Final = ("limit", "measured")
 
@@ -32,6 +34,11 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False) -> None:
     else:
         tell(painted(headline(outcome), "red", on=sys.stderr) + "\n")
         tell("".join(f"{_INDENT}{line}\n" for line in details(outcome)))
+    for artifact in outcome.artifacts:
+        tell(painted(f"artifact {artifact.id[:_SHOWN_OF_AN_ID]}: {about(artifact)}", "bold", on=sys.stderr) + "\n")
+    for refused in outcome.refused:
+        told = f"not taken: {one_line(refused.name) or 'outputs'}: {one_line(refused.reason)}"
+        tell(painted(told, "yellow", on=sys.stderr) + "\n")
     for warning in [*outcome.warnings, *(outcome.receipt.notes if outcome.receipt else ())]:
         tell(painted(f"warning: {one_line(warning)}", "yellow", on=sys.stderr) + "\n")
     tell(painted(summary(outcome), "dim", on=sys.stderr) + "\n")

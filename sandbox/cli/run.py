@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sandbox.cli.artifact_options import ArtifactPlace
 from sandbox.cli.terminal import is_terminal, show, show_document, tell
 from sandbox.cli.visible import VisiblePieces, one_line
 
@@ -84,17 +85,27 @@ def run(  # noqa: PLR0913  (each option is a parameter)
     ctx: Annotated[
         str | None, typer.Option("--ctx", metavar="JSON|@FILE|-", help="What a tool that takes ctx gets.")
     ] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--file", metavar="NAME=PATH", help="A file of this host that it finds at inputs/NAME."),
+    ] = None,
     permit: Annotated[bool, typer.Option("--permit", help="Permit what the tool asks permission for.")] = False,
     tenant: Annotated[
         str, typer.Option("--tenant", metavar="NAME", help="For whom; boxes are never shared between tenants.")
     ] = "",
     backend: Backend = None,
     store: StorePlace = None,
+    artifacts: ArtifactPlace = None,
+    save_artifacts: Annotated[
+        Path | None,
+        typer.Option("--save-artifacts", metavar="DIR", help="Save what it leaves in outputs/ in this folder."),
+    ] = None,
     offline: Offline = False,
     as_json: AsJson = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show what the tool prints as it comes.")] = False,
 ) -> int:
     """Run a tool in a box, and show what came of it."""
+    from sandbox.cli.artifact_files import save_all
     from sandbox.cli.build_progress import build_progress
     from sandbox.cli.given import read_arguments, read_limits, read_object, read_pairs, refuse_second_reader
     from sandbox.client import Sandbox
@@ -111,17 +122,22 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         "agent_id": agent,
         "ctx": read_object(ctx, option="--ctx"),
         "permitted": permit,
+        "files": {name: Path(path) for name, path in read_pairs(files or [], option="--file").items()},
         "tenant": tenant,
         "filename": file.name.encode(errors="replace").decode() or "tool.py",
     }
     with (
         build_progress(is_shown=not as_json) as on_progress,
-        Sandbox(backend=backend, store=store, offline=offline, on_progress=on_progress) as box,
+        Sandbox(
+            backend=backend, store=store, artifact_store=artifacts, offline=offline, on_progress=on_progress
+        ) as box,
     ):
         if stream:
             outcome = _streamed(box, file, arguments, fields, as_json=as_json)
         else:
             outcome = box.run(file, arguments, **fields)
+        if save_artifacts is not None:
+            save_all(outcome, box.artifacts, save_artifacts, tenant=tenant)
         _report(outcome, as_json=as_json, is_output_shown=stream)
         return outcome.exit_code
 

@@ -121,6 +121,11 @@ def _hard_link(at: Path) -> None:
     os.link(at.with_name("other"), at)
 
 
+def _sparse(at: Path) -> None:
+    at.touch()
+    os.truncate(at, 1 << 40)
+
+
 def _bound_socket(at: Path) -> None:
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(at))
@@ -133,7 +138,7 @@ KINDS: Final[dict[str, tuple[Callable[[Path], Any], str]]] = {
     "a hard link": (_hard_link, "2 names"),
     "a pipe": (os.mkfifo, "a pipe"),
     "a socket": (_bound_socket, "a socket"),
-    "a sparse terabyte": (lambda at: (at.touch(), os.truncate(at, 1 << 40)), "1099511627776 bytes"),
+    "a sparse terabyte": (_sparse, "1099511627776 bytes"),
 }
 
 

@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 
 from sandbox.outcome import Artifact
 from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
@@ -19,28 +20,37 @@ from sandbox.outputs.artifacts.store import ID_LENGTH, Shelf
 
 
 class Keeping:
-    """For one call, and one thread at a time; to be closed. Nothing is made before there is something to keep."""
+    """For one call, in any thread; to be closed. Nothing is made before there is something to keep."""
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
         self._hold: int | None = None
+        self._held = shelf.part("held") / secrets.token_hex(16)
+        self._coming: list[Coming] = []
+        self._one_at_a_time = Lock()
 
     def begin(self) -> Coming:
         """A new artifact, to be written; raises `ArtifactsUnavailable` where none can be."""
         self._shelf.make()
         path = self._shelf.part("coming") / secrets.token_hex(16)
-        return Coming(path, _locked_file(path), keep=self._keep)
+        coming = Coming(path, _locked_file(path), keep=self._keep)
+        self._coming.append(coming)
+        return coming
 
     def close(self) -> None:
-        """Hold nothing any longer."""
+        """Hold nothing any longer, and forget what was not kept."""
+        for coming in self._coming:
+            coming.drop()
         if self._hold is not None:
+            self._held.unlink(missing_ok=True)
             os.close(self._hold)
             self._hold = None
 
     def _keep(self, written: Path, artifact: Artifact) -> None:
-        if self._hold is None:
-            self._hold = _locked_file(self._shelf.part("held") / secrets.token_hex(16))
-        os.write(self._hold, artifact.digest.encode() + b"\n")
+        with self._one_at_a_time:
+            if self._hold is None:
+                self._hold = _locked_file(self._held)
+            os.write(self._hold, artifact.digest.encode() + b"\n")
         self._shelf.publish(written, artifact)
 
 
@@ -53,17 +63,14 @@ class Coming:
         self._keep = keep
         self._digest = hashlib.sha256()
         self._beginning = b""
+        self._one_at_a_time = Lock()
         self.size = 0
 
     def write(self, data: bytes | memoryview) -> None:
-        """Some more of it."""
-        if len(self._beginning) < LOOKED_AT:
-            self._beginning += bytes(data[: LOOKED_AT - len(self._beginning)])
-        self._digest.update(data)
-        self.size += len(data)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        """Some more of it; nothing, where it was dropped meanwhile."""
+        with self._one_at_a_time:
+            if self._descriptor >= 0:
+                self._write(data)
 
     def keep(self, name: str) -> Artifact:
         """That was all of it; raises `QuotaReached` when there is no room for it."""
@@ -85,10 +92,20 @@ class Coming:
 
     def drop(self) -> None:
         """Forget it; without harm when it was kept."""
-        if self._descriptor >= 0:
-            self._path.unlink(missing_ok=True)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._one_at_a_time:
+            if self._descriptor >= 0:
+                self._path.unlink(missing_ok=True)
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def _write(self, data: bytes | memoryview) -> None:
+        if len(self._beginning) < LOOKED_AT:
+            self._beginning += bytes(data[: LOOKED_AT - len(self._beginning)])
+        self._digest.update(data)
+        self.size += len(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
 
 
 def _locked_file(path: Path) -> int:

@@ -1,0 +1,115 @@
+"""The outputs of a call as they are shown, with an artifact for whatever is not shown as a whole.
+
+What is kept beside the files that a tool left: all of a stream or a value that was cut, by the name of what it is, and
+bytes that a tool returned, which nobody reads in base64. Where something cannot be kept, the outcome says so; what is
+shown of it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import Final
+
+from sandbox.calls.replies import aside_when_large
+from sandbox.calls.verdict import Verdict
+from sandbox.calls.watching import Watcher
+from sandbox.outcome import Artifact, Json, RefusedFile, Shaped, Status, portable_json
+from sandbox.outputs.artifacts.arriving import Arrived
+from sandbox.outputs.artifacts.spilling import Spill
+from sandbox.outputs.budgets import Budgets
+from sandbox.outputs.capture import Capture
+from sandbox.outputs.shaping import nothing, shape_reference, shape_value
+
+_TYPE_KEY: Final = "$type"
+
+
+@dataclass(slots=True)
+class ShapedOutputs:
+    """All that is shown of a call, and what is kept of it."""
+
+    stdout: Shaped
+    stderr: Shaped
+    value: Shaped
+    artifacts: list[Artifact]
+    refused: tuple[RefusedFile, ...]
+    warnings: list[str] = field(default_factory=list)
+
+
+async def shape_outputs(watcher: Watcher, verdict: Verdict, budgets: Budgets, *, size: int) -> ShapedOutputs:
+    """Everything shaped, and kept where that is needed; `size` is that of the reply."""
+    value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=size)
+    arrived = await watcher.files.finish(is_expected=watcher.has_files) if watcher.files else Arrived()
+    shaped = ShapedOutputs(
+        watcher.stdout.shape(), watcher.stderr.shape(), value, list(arrived.artifacts), arrived.refused
+    )
+    shaped.stdout = await _stream(shaped, watcher.stdout, watcher.spills.get("stdout"), name="stdout.txt")
+    shaped.stderr = await _stream(shaped, watcher.stderr, watcher.spills.get("stderr"), name="stderr.txt")
+    if watcher.keeping is not None:
+        shaped.value = await _value(shaped, verdict.value, budgets, Spill(watcher.keeping))
+    return shaped
+
+
+def shape_verdict(verdict: Verdict, budgets: Budgets) -> Shaped:
+    """Whatever the tool returned; a failure that it returned is a value as well."""
+    has_value = verdict.status is Status.OK or (verdict.detail is not None and verdict.value is not None)
+    if not has_value:
+        return nothing("json_data")
+    room = budgets.value(verdict.value)
+    return shape_value(verdict.value, output_type=room.type, budget=room.budget)
+
+
+async def _stream(shaped: ShapedOutputs, capture: Capture, spill: Spill | None, *, name: str) -> Shaped:
+    found = capture.shape()
+    if spill is None:
+        return found
+    if not found.truncated:
+        await spill.drop()
+        return found
+    artifact = await _kept(shaped, spill, name)
+    return found if artifact is None else capture.shape(artifact=artifact.id)
+
+
+async def _value(shaped: ShapedOutputs, value: Json, budgets: Budgets, spill: Spill) -> Shaped:
+    """Bytes and images as references, what was cut with where all of it is, and anything else as it is."""
+    kind = value.get(_TYPE_KEY) if isinstance(value, dict) else None
+    if kind == "image" and isinstance(value, dict):
+        left = next((each for each in shaped.artifacts if each.name == value.get("artifact")), None)
+        return shaped.value if left is None else shape_reference(left, output_type="image")
+    if kind == "bytes" and isinstance(value, dict) and (data := _decoded(value)) is not None:
+        spill.feed(data)
+        artifact = await _kept(shaped, spill, "value.bin")
+        if artifact is not None:
+            is_image = artifact.mime.startswith("image/")
+            return shape_reference(artifact, output_type="image" if is_image else "binary")
+    if not shaped.value.truncated:
+        return shaped.value
+    spill.feed(await asyncio.to_thread(_written, value))
+    artifact = await _kept(shaped, spill, "value.txt" if isinstance(value, str) else "value.json")
+    if artifact is None:
+        return shaped.value
+    room = budgets.value(value)
+    return await asyncio.to_thread(shape_value, value, output_type=room.type, budget=room.budget, artifact=artifact.id)
+
+
+async def _kept(shaped: ShapedOutputs, spill: Spill, name: str) -> Artifact | None:
+    artifact = await spill.keep(name)
+    if artifact is None:
+        shaped.warnings.append(f"{name} could not be kept: {spill.fault}")
+    else:
+        shaped.artifacts.append(artifact)
+    return artifact
+
+
+def _decoded(value: dict[str, Json]) -> bytes | None:
+    text = value.get("base64")
+    try:
+        return base64.b64decode(text, validate=True) if isinstance(text, str) else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _written(value: Json) -> bytes:
+    return value.encode("utf-8", "replace") if isinstance(value, str) else portable_json(value)[1]

@@ -1,0 +1,25 @@
+"""`sandbox artifact save`: an artifact as a file of this host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sandbox.cli.artifact_options import ArtifactId, ArtifactPlace, Tenant, kept_in
+from sandbox.cli.terminal import tell
+from sandbox.cli.visible import one_line
+
+
+def save_artifact(
+    id: ArtifactId,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file to make, or a folder to put it into.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a file that is there.")] = False,
+    artifacts: ArtifactPlace = None,
+    tenant: Tenant = "",
+) -> int:
+    """Save an artifact as a file."""
+    saved = kept_in(artifacts).save(id, path, replace=replace, tenant=tenant)
+    tell(f"saved {one_line(str(saved))}\n")
+    return 0

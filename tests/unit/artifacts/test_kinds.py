@@ -1,0 +1,60 @@
+"""What bytes are is told by their content, whatever they are, and an image's size where it says one."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.outputs.artifacts.kinds import LOOKED_AT, Kind, kind_of
+
+PNG: Final = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x06"
+JPEG: Final = b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(10) + b"\xff\xc2\0\x11\x08" + struct.pack(">HH", 48, 64) + bytes(9)
+WEBP: Final = b"RIFF\0\0\0\0WEBPVP8X\n\0\0\0\0\0\0\0" + (99).to_bytes(3, "little") + (49).to_bytes(3, "little")
+SEEN: Final = {
+    PNG: Kind("image/png", 640, 480),
+    JPEG: Kind("image/jpeg", 64, 48),
+    b"GIF89a" + struct.pack("<HH", 7, 9): Kind("image/gif", 7, 9),
+    b"BM" + bytes(16) + struct.pack("<ii", 7, -9): Kind("image/bmp", 7, 9),
+    WEBP: Kind("image/webp", 100, 50),
+    PNG[:20]: Kind("image/png"),
+    PNG[:16] + bytes(8): Kind("image/png"),
+    PNG[:16] + b"\xff" * 8: Kind("image/png"),
+    b"\xff\xd8\xff": Kind("image/jpeg"),
+    b"%PDF-1.7": Kind("application/pdf"),
+    b"PK\x03\x04rest": Kind("application/zip"),
+    b"\x1f\x8b\x08": Kind("application/gzip"),
+    b"\0\0\0\x18ftypisom": Kind("video/mp4"),
+    bytes(257) + b"ustar": Kind("application/x-tar"),
+    b"": Kind("text/plain"),
+    b"plain text\n": Kind("text/plain"),
+    "ä漢\t\x1b[31m".encode(): Kind("text/plain"),
+    b"a\0b": Kind("application/octet-stream"),
+    b"\xff\xfe": Kind("application/octet-stream"),
+    b'{"a": 1}': Kind("application/json"),
+    b"[1, 2]\n": Kind("application/json"),
+    b"[info] started": Kind("text/plain"),
+    b"{not json}": Kind("text/plain"),
+    b"<!DOCTYPE html><p>": Kind("text/html"),
+    b'<?xml version="1.0"?><svg>': Kind("image/svg+xml"),
+    b"<?xml version='1.0'?><a/>": Kind("application/xml"),
+}
+
+
+@pytest.mark.parametrize("data", SEEN, ids=lambda data: repr(data[:16]))
+def test_a_kind_is_told_by_the_beginning(data: bytes) -> None:
+    assert kind_of(data) == SEEN[data]
+
+
+def test_text_may_be_cut_inside_of_a_character() -> None:
+    data = ("x" + "漢" * LOOKED_AT).encode()[:LOOKED_AT]
+    assert kind_of(data).mime == "text/plain"
+
+
+@pytest.mark.slow
+@given(st.binary(max_size=2000), st.sampled_from([b"", *(each[:30] for each in SEEN)]))
+def test_any_bytes_are_of_some_kind(data: bytes, beginning: bytes) -> None:
+    assert kind_of(beginning + data).mime
