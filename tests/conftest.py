@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,14 @@ pytest_plugins = ("tests.leaks", "tests.pace", "tests.packaging.builds", "tests.
 # The machine may be busy: only pytest's own timeout judges how long a property takes.
 settings.register_profile("sandbox", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("sandbox")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _artifacts_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests leave is not kept where this user's own artifacts are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SANDBOX_ARTIFACTS", str(tmp_path_factory.mktemp("artifacts")))
+        yield
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

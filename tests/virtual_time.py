@@ -1,7 +1,8 @@
 """An event loop whose clock does not wait: when nothing is ready, it is at once the time of the next thing to do.
 
 With backends that are all in memory, a test of a minute's patience takes no time and always happens in the same order.
-A loop with nothing to do at all, now or ever, fails instead of hanging.
+A loop with nothing to do at all, now or ever, fails instead of hanging. What is done in a thread takes no time on that
+clock: while something is, the clock stands still and the loop really waits.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+_PATIENCE_S = 10.0
 
 
 class _ImpatientSelector(selectors.SelectSelector):
@@ -20,8 +22,11 @@ class _ImpatientSelector(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.waited = 0.0
+        self.in_threads = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.in_threads and timeout != 0:
+            return super().select(_PATIENCE_S)
         ready = super().select(0)
         if not ready and timeout is None:
             raise AssertionError("everything waits for something that never comes")
@@ -38,6 +43,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._impatient.waited
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        """Known to the clock."""
+        future = super().run_in_executor(executor, func, *args)
+        self._impatient.in_threads += 1
+        future.add_done_callback(self._note_done)
+        return future
+
+    async def shutdown_default_executor(self, *_: Any) -> None:
+        """It is a thread that waits for the threads."""
+        self._impatient.in_threads += 1
+        await super().shutdown_default_executor()
+
+    def _note_done(self, _: object) -> None:
+        self._impatient.in_threads -= 1
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:

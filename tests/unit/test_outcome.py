@@ -97,6 +97,7 @@ def test_the_document_has_the_keys_that_every_client_relies_on() -> None:
             "detail",
             "state",
             "artifacts",
+            "refused",
             "receipt",
             "environment",
             "tool",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Line, Receiver
+from sandbox.resources import authoring_kit
 from sandbox.testing.fake import FakeSlot
 from sandbox.wire.conversation import CREDIT, Conversation
 from sandbox.wire.frames import Chunk, FrameReader, Stream, pack_chunk, pack_message
@@ -136,7 +137,10 @@ def opened_with(data: bytes) -> Coroutine[Any, Any, object]:
     async def opening() -> object:
         wire = Wire()
         conversation = Conversation(wire)
-        opening_box = conversation.open({"box": {}}, preload=("json",), environment={"LANG": "C"}, ahead=3)
+        outputs = {"files": 1, "bytes": 2}
+        opening_box = conversation.open(
+            {"box": {}}, preload=("json",), environment={"LANG": "C"}, ahead=3, outputs=outputs
+        )
         answer = asyncio.create_task(opening_box)
         await asyncio.sleep(0)
         assert wire.said == [
@@ -146,6 +150,8 @@ def opened_with(data: bytes) -> Coroutine[Any, Any, object]:
                 "preload": ["json"],
                 "environment": {"LANG": "C"},
                 "ahead": 3,
+                "outputs": outputs,
+                "kit": authoring_kit(),
                 "box": {},
             }
         ]
