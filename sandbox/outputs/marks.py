@@ -22,9 +22,22 @@ from sandbox.outputs.terminal import LONGEST_LINE
 
 _MOST_ERRORS: Final = 32
 _LONGEST_ERROR: Final = 300
-_ERRORS: Final = ("rror", "xception", "fail", "fatal", "ERROR")
-_CAPITAL_ERRORS: Final = (("FA", ("FAIL", "FATAL")), ("Fa", ("Fail", "Fatal")))
-"""Spellings that are looked for together, by how they begin."""
+_ERRORS: Final = (
+    "error",
+    "Error",
+    "ERROR",
+    "exception",
+    "Exception",
+    "fail",
+    "Fail",
+    "FAIL",
+    "fatal",
+    "Fatal",
+    "FATAL",
+)
+_ROOTS: Final = (b"exception", b"error", b"fa")
+"""A text that has none of these, whatever its capitals, has none of the others; and it is searched in a third of the
+time, from behind, which takes half the time of the other way."""
 _MOST_FRAMES: Final = 3
 _LONGEST_FRAME: Final = 600
 _FRAME: Final = '  File "'
@@ -73,10 +86,7 @@ class ErrorMarks:
 
     def feed(self, text: str, *, newlines: int) -> None:
         """The next piece; a piece in which nothing looks like an error is only searched."""
-        spellings = [each for each in _ERRORS if text.rfind(each) >= 0]  # from behind is twice as fast
-        for beginning, longer in _CAPITAL_ERRORS:
-            if text.rfind(beginning) >= 0:
-                spellings += [each for each in longer if each in text]
+        spellings = [each for each in _ERRORS if text.rfind(each) >= 0] if _may_hold_errors(text) else []
         if spellings:
             self._take(_Lines(text, whole_from=self._place.whole_from(text)), spellings)
         self._place.move(text, newlines=newlines)
@@ -221,6 +231,11 @@ class _Place:
             at = begin
             kept = prefix(text[begin:end], most=most)
             yield Mark(self._at + begin, self._line + lines, kept, is_cut=len(kept) < end - begin)
+
+
+def _may_hold_errors(text: str) -> bool:
+    small = text.encode("utf-8", "surrogatepass").lower()
+    return any(small.rfind(root) >= 0 for root in _ROOTS)
 
 
 def _end_of_frames(text: str) -> int:
