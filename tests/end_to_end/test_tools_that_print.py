@@ -30,7 +30,7 @@ def tool() -> None:
     outcome = sandbox.run(source)
     assert outcome.status is Status.OK
     assert outcome.stdout.text == "\ufffd\ufffd café é \0 \ufffd\ufffd\ufffd \ufffd"
-    assert outcome.stderr.characters == 256
+    assert outcome.stderr.characters == 250  # of \b, \r and the escape sequence there is only what a terminal shows
     assert outcome.from_json(outcome.to_json()) == outcome
 
 
@@ -48,7 +48,7 @@ def tool() -> int:
     assert outcome.stdout.characters == 100 * MIB + 5
     assert outcome.stdout.truncated
     assert outcome.stdout.text.startswith("firstxxx")
-    assert len(outcome.stdout.text) < 1.1 * MIB
+    assert len(outcome.stdout.text) < 8_200
 
 
 @pytest.mark.usefixtures("harmless")
@@ -56,13 +56,13 @@ def test_both_streams_of_a_call_come_whole(sandbox: Sandbox) -> None:
     source = """
 import os, threading
 def _say(number: int) -> None:
-    for i in range(2000): os.write(number, b"%06d\\n" % i)
+    for i in range(1000): os.write(number, b"%06d\\n" % i)
 def tool() -> None:
     threads = [threading.Thread(target=_say, args=(n,)) for n in (1, 2)]
     [t.start() for t in threads]; [t.join() for t in threads]
 """
     outcome = sandbox.run(source)
-    expected = "".join(f"{i:06}\n" for i in range(2000))
+    expected = "".join(f"{i:06}\n" for i in range(1000))
     assert (outcome.stdout.text, outcome.stderr.text) == (expected, expected)
 
 
