@@ -74,7 +74,11 @@ def _wait_until_it_has_a_box(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("way", [[], ["--stream"], ["--json"], ["--stream", "--json"]], ids=" ".join)
 def test_a_reader_who_goes_away_ends_it_quietly(loud: Path, way: list[str]) -> None:
-    with start("run", loud, *way) as process:
+    whole = loud.with_name("whole.toml")
+    whole.write_text(
+        'description = "shows all"\nextends = "default"\n[output]\nbudgets = { execution_result = 1000000 }\n'
+    )
+    with start("run", loud, "--policy", str(whole), *way) as process:
         assert process.stdout is not None
         process.stdout.read(10)
         process.stdout.close()
