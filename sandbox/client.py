@@ -92,7 +92,7 @@ class AsyncSandbox:
     async def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
         """Run one call. `source` is a tool's text or the path of its file; `fields` are those of `CallSpec`:
         entry, requirements, policy, limits, env, state, agent_id, ctx, client, permitted, files, return_char_limit,
-        tenant, filename, call_id, trace_id."""
+        strict_return, tenant, filename, call_id, trace_id."""
         return await self._opened().run(self._spec(source, args, fields))
 
     async def stream(

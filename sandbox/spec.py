@@ -116,6 +116,8 @@ class CallSpec(BaseModel):
     """What a tool that declares `ctx` gets."""
     client: _Given = None
     """What a tool that declares `client` gets."""
+    strict_return: bool | None = None
+    """Whether a value that is not what its tool says it returns is an exception; otherwise as the tool says, or no."""
     permitted: bool = False
     """Whether somebody has permitted what a tool's `needs_permission` asks for."""
     files: Annotated[_Files, Field(max_length=_MOST_FILES, repr=False), AfterValidator(_placeable)] = Field(

@@ -2,7 +2,8 @@
 
 The request is JSON: ``source, filename, entry, arguments, positional, environment, value_limit``; where the call is not
 that of a plain function with plain values also ``form`` (see dialects.py), ``rebuilds``, ``given``, ``permitted``;
-``streams`` where items are wanted as they come (see drawing.py); and ``files`` where it is given some (see placing.py).
+``streams`` where items are wanted as they come (see drawing.py); ``returns`` where the tool says what it returns (see
+returns.py); and ``files`` where it is given some (see placing.py).
 The reply, one JSON object behind its length, goes out on a descriptor of its own, so that nothing printed can be taken
 for it. It has a `kind`:
 
@@ -38,6 +39,7 @@ import objects
 import placing
 import rebuilding
 import results
+import returns
 import values
 
 TYPE_CHECKING = False
@@ -229,7 +231,10 @@ def _reply(value: object, request: dict[str, Any], injection: injected.Injection
     sys.setrecursionlimit(_ENOUGH_FRAMES)  # a tool may have raised it, past what the stack holds
     limit: int = request["value_limit"]
     plain, ok = results.read_result(value)
-    text, warnings = values.serialise(plain, limit)
+    contract = returns.Contract(request.get("returns"), ok=ok)
+    text, warnings = values.serialise(plain, limit, contract.check)
+    if contract.is_broken:
+        return contract.failure(request["source"])
     reply: dict[str, Any] = {"kind": "value", "text": text, "warnings": warnings + kit.warnings(request["source"])}
     if ok is not None:
         reply["ok"] = ok

@@ -36,17 +36,20 @@ _PLAIN = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
-def serialise(value: object, limit: int) -> tuple[str, list[str]]:
-    """``(json text, warnings)``; the text may be longer than `limit`, but then not by much."""
+def serialise(value: object, limit: int, check: Callable[[Any], list[str]] | None = None) -> tuple[str, list[str]]:
+    """``(json text, warnings)``; the text may be longer than `limit`, but then not by much. What `check` says of the
+    plain value comes first among the warnings."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
         if not _is_deep(text) and not _has_lone_surrogate(text) and not _LONG_NUMBER.search(text):
-            return text, []
+            return text, check(json.loads(text)) if check else []
     except BaseException:  # a dict's own `items` may raise anything
         pass
     walk = _Walk(limit)
-    text = json.dumps(walk.plain(value, 0), allow_nan=False, separators=(",", ":"))
-    return text + " " * min(walk.left_out, limit + 1), walk.warnings
+    plain = walk.plain(value, 0)
+    text = json.dumps(plain, allow_nan=False, separators=(",", ":"))
+    told = check(plain) if check and not walk.left_out else []
+    return text + " " * min(walk.left_out, limit + 1), told + walk.warnings
 
 
 def type_name(kind: type) -> str:

@@ -51,6 +51,9 @@ def build_request(
         "environment": _variables(spec, tool, policy),
         "value_limit": policy.limits.value,
     }
+    if tool.returns is not None:
+        strict = tool.settings.strict_return if spec.strict_return is None else spec.strict_return
+        request["returns"] = {"schema": tool.returns, "is_strict": bool(strict)}
     if files:
         request["files"] = [{"path": each.path, "bytes": each.size} for each in files]
     if streams:

@@ -18,9 +18,9 @@ from sandbox.tools.docstrings import Documentation, read_docstring
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt
 from sandbox.tools.json_schemas import json_schema_of
 from sandbox.tools.names import LONGEST_GENERATED, NAME_PATTERN
-from sandbox.tools.names_in_source import last_name
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.problems import Problems, Severity
+from sandbox.tools.returned import returned_schema
 from sandbox.tools.signature import Listed, is_mapping, shown_parameters
 from sandbox.tools.source import Function, Source
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_default
@@ -276,12 +276,7 @@ class _Description:
                 remedy="add `Returns:`",
                 severity="warning",
             )
-        if annotation is None or last_name(annotation) == "ToolResult":
-            return None
-        unknown: list[ast.AST] = []
-        reader = AnnotationReader(self.source.scope, lambda node, _what, _why: unknown.append(node))
-        found = reader.spoken_type(annotation)[0]
-        return None if unknown or found is ANYTHING else json_schema_of(found, reader.cells)
+        return returned_schema(self.candidate, self.source.scope)
 
     def _unknown(self, node: ast.AST, what: str, why: str) -> None:
         self._add(

@@ -16,6 +16,7 @@ from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, safe_filename
 from sandbox.tools.module_names import imported_modules
 from sandbox.tools.parsing import parse_module
 from sandbox.tools.recent import Recent
+from sandbox.tools.returned import returned_schema
 from sandbox.tools.script_block import read_script_block
 from sandbox.tools.signature import is_generator, read_signature
 from sandbox.tools.source import open_source
@@ -71,6 +72,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
         scope=source.scope.reachable(taken.annotations),
         settings=settings_of(chosen.settings or {}, said=block.settings),
         schema=chosen.schema,
+        returns=returned_schema(chosen, source.scope),
     )
 
 

@@ -83,3 +83,5 @@ class Tool:
     settings: ToolSettings = NO_SETTINGS
     schema: Mapping[str, Any] | None = field(default=None, hash=False)
     """The JSON schema of its parameters, where the source says one beside the signature."""
+    returns: Mapping[str, Any] | None = field(default=None, hash=False)
+    """The JSON schema of what it returns, where its annotation says one."""

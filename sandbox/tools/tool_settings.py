@@ -28,6 +28,8 @@ class ToolSettings(BaseModel):
     stdout_type: _OutputType | None = None
     stderr_type: _OutputType | None = None
     return_char_limit: Annotated[int, Field(ge=1)] | None = None
+    strict_return: bool | None = None
+    """Whether a value that is not what the annotation says is an exception, and not only a warning."""
     enable_parallel_execution: bool | None = None
     timeout: Annotated[int | float | str, AfterValidator(_duration)] | None = None
     """As a policy writes it: 5, 2.5, "500ms", "2m"."""
