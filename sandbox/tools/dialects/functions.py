@@ -42,7 +42,12 @@ def _said(source: Source, mark: ast.expr) -> dict[str, Any]:
     """The decorator's own arguments; the one without a name is the tool's name."""
     if not isinstance(mark, ast.Call):
         return {}
-    said = {each.arg: source.literal(each.value, of=f"@tool's {each.arg}") for each in mark.keywords if each.arg}
+    said = {each.arg: _value(source, each.arg, each.value) for each in mark.keywords if each.arg}
     if mark.args:
         said.setdefault("name", source.literal(mark.args[0], of="@tool's name"))
     return said
+
+
+def _value(source: Source, name: str, value: ast.expr) -> Any:
+    """A member of an enum is no literal, and yet no mistake here."""
+    return value.attr if isinstance(value, ast.Attribute) else source.literal(value, of=f"@tool's {name}")

@@ -172,6 +172,16 @@ def test_each_widening_is_named(section: str, key: str, value: object, complaint
     ("granted", "asked", "complaint"),
     [
         ({"output": {"over": "kill"}}, {}, "output.over: truncate is weaker than kill demanded by 'asked'"),
+        (
+            {"output": {"budgets": {"table": 500}}},
+            {"output": {"budgets": {"table": 501, "json_data": 9}}},
+            "output.budgets: table 501 is more than 500 granted by 'asked'",
+        ),
+        (
+            {"output": {"budgets": {"table": 500}}},
+            {},
+            "output.budgets: table of its own is more than 500 granted by 'asked'",
+        ),
         ({"reuse": {"mode": "never"}}, {}, "reuse.mode: box is weaker than never demanded by 'asked'"),
         (
             {"isolation": {"require": ["seccomp", "landlock", "rlimits"]}},
