@@ -15,9 +15,10 @@ SECONDS: Final = 60
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Ours without what would change how the command line behaves, and with these."""
+    """Ours without what would change how the command line behaves, and with these. Artifacts are the tests' own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SANDBOX_", "NO_COLOR"))}
-    return {**kept, "COLUMNS": "100", **variables}
+    ours = {name: os.environ[name] for name in ("SANDBOX_ARTIFACTS",) if name in os.environ}
+    return {**kept, **ours, "COLUMNS": "100", **variables}
 
 
 def sandbox(*words: object, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,135 @@
+"""`sandbox artifact`, and files into and out of `sandbox run`."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.end_to_end.command_line import sandbox
+
+pytestmark = pytest.mark.slow
+
+PNG: Final = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480)
+TOOL: Final = f"""
+import os
+def tool(lines: int = 0) -> str:
+    for number in range(lines):
+        print("line", number)
+    os.makedirs("outputs/sub")
+    open("outputs/sub/plot.png", "wb").write({PNG!r})
+    open("outputs/\\u202etxt.a", "w").write("x")
+    os.symlink("/etc/passwd", "outputs/link\\u200b")
+    return open("inputs/data/a.txt").read() if os.path.exists("inputs") else "none"
+"""
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    path = tmp_path / "tool.py"
+    path.write_text(TOOL)
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def ids(store: Path, *, tenant: str = "") -> dict[str, str]:
+    """What is kept, by its name."""
+    listed = sandbox("artifact", "list", "--artifacts", store, "--tenant", tenant, "--json")
+    assert listed.returncode == 0
+    return {each["name"]: each["id"] for each in json.loads(listed.stdout)}
+
+
+def test_a_file_is_given_and_what_is_left_is_told(tool: Path, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("what it holds")
+    answer = sandbox("run", tool, "--file", f"data/a.txt={tmp_path / 'a.txt'}", "--artifacts", store)
+    assert (answer.returncode, answer.stdout) == (0, "what it holds\n")
+    assert "sub/plot.png · image/png · 24 B · 640 × 480" in answer.stderr  # noqa: RUF001
+    assert "not taken: link\\u200b: it is a symbolic link" in answer.stderr
+    assert "\u202e" not in answer.stderr
+    assert set(ids(store)) == {"sub/plot.png", "\u202etxt.a"}
+
+
+def test_what_is_left_is_saved_below_a_folder(tool: Path, store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    answer = sandbox("run", tool, "--save-artifacts", folder, "--artifacts", store, "-a", "lines=2000")
+    assert answer.returncode == 0
+    assert (folder / "sub" / "plot.png").read_bytes() == PNG
+    assert (folder / "stdout.txt").read_text().count("\n") == 2000
+    again = sandbox("run", tool, "--save-artifacts", folder, "--artifacts", store)
+    assert again.returncode == 0
+    assert "not saved: sub/plot.png" in again.stderr
+
+
+def test_a_link_in_the_way_is_not_followed(tool: Path, store: Path, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "saved", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (folder / "sub").symlink_to(outside)
+    answer = sandbox("run", tool, "--save-artifacts", folder, "--artifacts", store)
+    assert "leads elsewhere" in answer.stderr
+    assert list(outside.iterdir()) == []
+
+
+def test_what_was_cut_is_read_page_by_page(tool: Path, store: Path) -> None:
+    answer = sandbox("run", tool, "-a", "lines=5000", "--artifacts", store, "--json")
+    stdout = json.loads(answer.stdout)["stdout"]
+    assert stdout["truncated"]
+    assert f"artifact {stdout['artifact']}" in stdout["text"]
+    id = stdout["artifact"][:12]
+    shown = sandbox("artifact", "show", id, "--lines", "3001:3002", "--artifacts", store)
+    assert (shown.returncode, shown.stdout) == (0, "line 3000\nline 3001\n")
+    assert "go on with --bytes" in shown.stderr
+    assert sandbox("artifact", "show", id, "--bytes", "0:6", "--artifacts", store).stdout == "line 0"
+    assert sandbox("artifact", "show", id, "--artifacts", store).stdout.count("\n") == 5000
+    found = sandbox("artifact", "grep", id, "LINE 300[01]$", "-i", "--artifacts", store)
+    assert (found.returncode, found.stdout) == (0, "3001: line 3000\n3002: line 3001\n")
+    assert sandbox("artifact", "grep", id, "nothing", "--artifacts", store).returncode == 1
+    document = json.loads(sandbox("artifact", "grep", id, "line 7$", "--artifacts", store, "--json").stdout)
+    assert document == {"found": [{"line": 8, "text": "line 7", "start": 0}], "is_whole": True}
+
+
+def test_what_is_no_text_is_described_or_given_as_it_is(tool: Path, store: Path, tmp_path: Path) -> None:
+    sandbox("run", tool, "--artifacts", store)
+    id = ids(store)["sub/plot.png"]
+    shown = sandbox("artifact", "show", id, "--artifacts", store)
+    assert shown.stdout == "sub/plot.png · image/png · 24 B · 640 × 480\n"  # noqa: RUF001
+    part = sandbox("artifact", "show", id, "--bytes", "1:4", "--artifacts", store)
+    assert part.stdout == "PNG"
+    saved = sandbox("artifact", "save", id, tmp_path / "copy.png", "--artifacts", store)
+    assert (saved.returncode, (tmp_path / "copy.png").read_bytes()) == (0, PNG)
+    assert sandbox("artifact", "save", id, tmp_path / "copy.png", "--artifacts", store).returncode == 2
+
+
+def test_tenants_see_only_their_own(tool: Path, store: Path) -> None:
+    sandbox("run", tool, "--artifacts", store, "--tenant", "one")
+    assert ids(store) == {}
+    id = ids(store, tenant="one")["sub/plot.png"]
+    assert sandbox("artifact", "show", id, "--artifacts", store).returncode == 2
+    assert sandbox("artifact", "show", id, "--artifacts", store, "--tenant", "one").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "0" * 12), ("grep", "0" * 12, "x"), ("save", "0" * 12, "x"), ("show", "../x"), ("show", "")]
+)
+def test_what_is_not_kept_is_a_mistake_of_the_caller(store: Path, words: tuple[str, ...]) -> None:
+    answer = sandbox("artifact", *words, "--artifacts", store)
+    assert answer.returncode == 2
+    assert "no artifact" in answer.stderr
+
+
+def test_an_empty_store_says_so(store: Path) -> None:
+    assert sandbox("artifact", "list", "--artifacts", store).stdout == "no artifact is kept\n"
+
+
+@pytest.mark.parametrize("given", ["../a=/etc/hosts", "a=/no/such/file", "a=/dev/zero", "a"])
+def test_what_cannot_be_given_is_refused(tool: Path, given: str) -> None:
+    answer = sandbox("run", tool, "--file", given)
+    assert answer.returncode == 2
+    assert answer.stdout == ""
