@@ -3,21 +3,17 @@
 Which these are is a matter of a few letters, so that a flood is searched as fast as it comes: an error is a line that
 says error, exception, fail or fatal in one of the usual spellings, and a frame is the block of a traceback that names
 code of the tool's own, or the last one before the message. Of errors the first and the last are kept, of frames the
-last. What is kept of a line is its beginning.
-
-A text comes in pieces that end with a line, or in the middle of one that is too long to be held: such lines are not
-marked, and however the pieces were cut, the marks are the same.
+last. What is kept of a line is its beginning. However a text was cut into pieces, its marks are the same.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
-from sandbox.outputs.cuts import prefix
+from sandbox.outputs.marked_lines import Lines, Mark, Place
 from sandbox.outputs.terminal import LONGEST_LINE
 
 _MOST_ERRORS: Final = 32
@@ -46,18 +42,6 @@ _LINES_OF_FRAME: Final = 4
 _LIBRARY: Final = re.compile(r'  File "(?:<frozen |[^"\n]*/(?:site-packages|dist-packages|python\d[\d.]*)/)')
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """The beginning of a line, or of a few that belong together, and where it is: `at` counts characters from 0."""
-
-    at: int
-    line: int
-    text: str
-    is_cut: bool = False
-    is_vital: bool = False
-    """Whether it comes before those that are not, where not all have room."""
-
-
 class Marks(Protocol):
     """Collects the marks of one text."""
 
@@ -80,7 +64,7 @@ class ErrorMarks:
     """The first and the last lines that look like errors."""
 
     def __init__(self) -> None:
-        self._place = _Place()
+        self._place = Place()
         self._first: list[Mark] = []
         self._last: deque[Mark] = deque(maxlen=_MOST_ERRORS)
 
@@ -88,7 +72,7 @@ class ErrorMarks:
         """The next piece; a piece in which nothing looks like an error is only searched."""
         spellings = [each for each in _ERRORS if text.rfind(each) >= 0] if _may_hold_errors(text) else []
         if spellings:
-            self._take(_Lines(text, whole_from=self._place.whole_from(text)), spellings)
+            self._take(Lines(text, whole_from=self._place.whole_from(text)), spellings)
         self._place.move(text, newlines=newlines)
 
     def found(self) -> tuple[Mark, ...]:
@@ -96,7 +80,7 @@ class ErrorMarks:
         shown = {mark.at: mark for mark in (*self._first, *self._last)}
         return tuple(shown[at] for at in sorted(shown))
 
-    def _take(self, lines: _Lines, spellings: list[str]) -> None:
+    def _take(self, lines: Lines, spellings: list[str]) -> None:
         wanted = _MOST_ERRORS - len(self._first)
         if wanted:
             first = lines.nearest(spellings, lines.forward, most=wanted)
@@ -109,7 +93,7 @@ class FrameMarks:
     """The last frames of a traceback: those of the tool's own code, and the very last with the message."""
 
     def __init__(self) -> None:
-        self._place = _Place()
+        self._place = Place()
         self._unread = ""  # a frame that has only begun
         self._own: deque[Mark] = deque(maxlen=_MOST_FRAMES)
         self._last: Mark | None = None
@@ -123,7 +107,7 @@ class FrameMarks:
             return
         end = _end_of_frames(text)
         text, self._unread = text[:end], text[end:]
-        self._take(_Lines(text, whole_from=self._place.whole_from(text)))
+        self._take(Lines(text, whole_from=self._place.whole_from(text)))
         self._place.move(text, newlines=text.count("\n"))
 
     def found(self) -> tuple[Mark, ...]:
@@ -131,7 +115,7 @@ class FrameMarks:
         shown = {mark.at: mark for mark in (*self._own, *([self._last] if self._last else []))}
         return tuple(shown[at] for at in sorted(shown))
 
-    def _take(self, lines: _Lines) -> None:
+    def _take(self, lines: Lines) -> None:
         begins: list[tuple[int, int]] = []
         own: list[tuple[int, int]] = []
         for begin, _ in lines.backward(_FRAME):
@@ -165,72 +149,6 @@ class FailureMarks:
         shown = {at for frame in frames for at in range(frame.at, frame.at + max(len(frame.text), 1))}
         errors = [error for error in self._errors.found() if error.at not in shown]
         return tuple(sorted([*frames, *errors], key=lambda mark: mark.at))
-
-
-_Hits = Callable[[str], Iterator[tuple[int, int]]]
-
-
-class _Lines:
-    """One piece, and the lines in it that hold something; those that it holds only in part are left out."""
-
-    def __init__(self, text: str, *, whole_from: int) -> None:
-        self.text = text
-        self._whole_from = whole_from
-
-    def nearest(self, spellings: list[str], hits: _Hits, *, most: int) -> set[tuple[int, int]]:
-        """Where the lines with one of the spellings are, so many of each."""
-        return {place for spelling in spellings for _, place in zip(range(most), hits(spelling), strict=False)}
-
-    def forward(self, wanted: str) -> Iterator[tuple[int, int]]:
-        at = self.text.find(wanted, self._whole_from)
-        while at >= 0:
-            begin, end = self._around(at)
-            if self._is_whole(begin, end):
-                yield begin, end
-            at = self.text.find(wanted, end)
-
-    def backward(self, wanted: str) -> Iterator[tuple[int, int]]:
-        at = self.text.rfind(wanted, self._whole_from)
-        while at >= 0:
-            begin, end = self._around(at)
-            if self._is_whole(begin, end):
-                yield begin, end
-            at = self.text.rfind(wanted, self._whole_from, begin)
-
-    def _around(self, at: int) -> tuple[int, int]:
-        end = self.text.find("\n", at)
-        return max(self.text.rfind("\n", 0, at) + 1, self._whole_from), len(self.text) if end < 0 else end
-
-    def _is_whole(self, begin: int, end: int) -> bool:
-        return end < len(self.text) and end - begin <= LONGEST_LINE
-
-
-class _Place:
-    """Where in the whole text a piece begins."""
-
-    def __init__(self) -> None:
-        self._at = 0
-        self._line = 1
-        self._is_in_line = False
-
-    def move(self, text: str, *, newlines: int) -> None:
-        """Past that piece."""
-        if text:
-            self._at += len(text)
-            self._line += newlines
-            self._is_in_line = not text.endswith("\n")
-
-    def whole_from(self, text: str) -> int:
-        """Where the first line begins that begins in that piece."""
-        return (text.find("\n") + 1 or len(text)) if self._is_in_line else 0
-
-    def marks(self, text: str, places: list[tuple[int, int]], *, most: int) -> Iterator[Mark]:
-        at = lines = 0
-        for begin, end in places:
-            lines += text.count("\n", at, begin)
-            at = begin
-            kept = prefix(text[begin:end], most=most)
-            yield Mark(self._at + begin, self._line + lines, kept, is_cut=len(kept) < end - begin)
 
 
 def _may_hold_errors(text: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from sandbox.outcome import Json, Shaped
 from sandbox.outputs.ends import Ends, Parsed
-from sandbox.outputs.marks import Mark
+from sandbox.outputs.marked_lines import Mark
 from sandbox.outputs.notices import FoundNotice, find_dropped, find_gap, strip_notices
 from sandbox.outputs.shaping import form_of, shape_ends
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from sandbox.outputs.cuts import prefix_of_lines, suffix_of_lines
 from sandbox.outputs.ends import Ends
 from sandbox.outputs.forms.form import Fit
-from sandbox.outputs.marks import Mark
+from sandbox.outputs.marked_lines import Mark
 from sandbox.outputs.notices import Notice
 
 _SHARE_OF_MARKS: Final = 4
