@@ -138,6 +138,8 @@ def _artifacts_in_a_folder_of(user: int, stack: ExitStack | None = None) -> Iter
         if os.geteuid() == 0:
             os.chown(folder, user, user)
         patch.setenv("SANDBOX_ARTIFACTS", folder)
+        if stack is not None:
+            patch.setenv("HOME", folder)  # ours is closed to it
         yield
 
 
