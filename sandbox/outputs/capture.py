@@ -2,9 +2,10 @@
 
 What is kept is what shaping can still need: the first and the last `shown` characters (and one more of each, so that
 a cut can see what it would separate), never more than three times `shown` in all, the last line, and the marked lines
-between. A printed type is read as a terminal would show it, so what was written over is not kept. Bytes past `limit`
-are counted and dropped; what to do about them is for the policy to say, and `over_limit` tells. All others also go to
-`spill` as they come and exactly as they were, for whoever keeps the whole.
+between. JSON that is not too long is kept as a whole: nothing can be made of half of it. A printed type is read as a
+terminal would show it, so what was written over is not kept. Bytes past `limit` are counted and dropped; what to do
+about them is for the policy to say, and `over_limit` tells. All others also go to `spill` as they come and exactly as
+they were, for whoever keeps the whole.
 
 Bytes are decoded as they come. A sequence that a chunk's border splits waits for the rest; what is not UTF-8 becomes
 U+FFFD. Nothing is ever cut in bytes, so no other character can break.
@@ -43,6 +44,7 @@ class Capture:
         form = form_of(output_type)
         self._type = output_type
         self._shown = shown
+        self._most_of_head = max(shown, form.kept) + 1
         self._limit = limit
         self._spill = spill
         self._terminal = Terminal() if form.is_printed else None
@@ -108,7 +110,7 @@ class Capture:
         return text
 
     def _keep(self, text: str) -> None:
-        room = max(self._shown + 1 - self._kept, 0)
+        room = max(self._most_of_head - self._kept, 0)
         newlines = text.count("\n")
         self._kept += len(text)
         self._newlines += newlines

@@ -48,7 +48,7 @@ FORMS: Final[Mapping[str, Form]] = {
     "execution_result": Form(8_000, 12_000, execution_result, is_printed=True, marks=ErrorMarks),
     "error_message": Form(8_000, 12_000, error_message, is_printed=True, marks=FailureMarks),
     "status_message": Form(2_000, 4_000, status_message, is_printed=True),
-    "json_data": Form(8_000, 12_000, json_data),
+    "json_data": Form(8_000, 12_000, json_data, kept=2 << 20),
     "table": Form(8_000, 12_000, table),
     "image": Form(0, 0, unshown),
     "binary": Form(0, 0, unshown),

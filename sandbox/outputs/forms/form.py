@@ -35,3 +35,5 @@ class Form:
     is_printed: bool = False
     """Whether it is read as a terminal would show it."""
     marks: Callable[[], Marks] = NoMarks
+    kept: int = 0
+    """Characters of a stream that are kept from its beginning, where a form needs all of a text to fit it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import tracemalloc
@@ -229,6 +230,14 @@ def test_what_is_printed_shapes_like_the_whole_in_any_pieces(
 ) -> None:
     capture = captured(data, shown=shown, steps=steps, output_type=output_type)
     assert capture.shape() == shape(data.decode(errors="replace"), output_type=output_type, budget=shown)
+
+
+def test_json_that_is_printed_is_pruned_as_json_and_what_is_too_long_for_that_is_shown_from_both_ends() -> None:
+    numbers = list(range(200_000))
+    shaped = captured(json.dumps(numbers).encode(), shown=500, output_type="json_data").shape()
+    assert json.loads(shaped.text)[0] == 0
+    longer = captured(json.dumps(numbers * 3).encode(), shown=500, output_type="json_data").shape()
+    assert re.fullmatch(r"\[0, 1, 2, .*\[… \d+ of \d+ characters omitted \(line 1\) …\].* 199999\]", longer.text)
 
 
 def test_one_endless_line_is_shown_from_both_ends() -> None:
