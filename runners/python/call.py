@@ -99,6 +99,7 @@ def _rehearse(rehearsal: dict[str, Any]) -> None:
     _reseed()
     name = _module_name(request["filename"])
     _encoded(_outcome(request, _FIRST_OF_TOOL))
+    _has_left_files(os.getcwd())
     _flush(sys.stdout, sys.stderr)
     for variable in request["environment"]:
         del os.environ[variable]

@@ -25,7 +25,7 @@ class Keeping:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
         self._hold: int | None = None
-        self._held = shelf.part("held") / secrets.token_hex(16)
+        self._held: Path | None = None
         self._coming: list[Coming] = []
         self._one_at_a_time = Lock()
 
@@ -42,13 +42,15 @@ class Keeping:
         for coming in self._coming:
             coming.drop()
         if self._hold is not None:
-            self._held.unlink(missing_ok=True)
+            if self._held is not None:
+                self._held.unlink(missing_ok=True)
             os.close(self._hold)
             self._hold = None
 
     def _keep(self, written: Path, artifact: Artifact) -> None:
         with self._one_at_a_time:
             if self._hold is None:
+                self._held = self._shelf.part("held") / secrets.token_hex(16)
                 self._hold = _locked_file(self._held)
             os.write(self._hold, artifact.digest.encode() + b"\n")
         self._shelf.publish(written, artifact)

@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Final
 
@@ -90,21 +91,22 @@ class ArtifactStore:
         self.retention = retention or Retention()
 
     @property
-    def _root(self) -> Path:
+    def root(self) -> Path:
+        """Its own folder, which need not be there."""
         return (default_store() if self._chosen is None else self._chosen) / _FORMAT
 
     def shelf(self, tenant: str = "") -> Shelf:
         """What is kept for one tenant."""
         name = hashlib.sha256(tenant.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH] if tenant else "default"
-        return Shelf(self._root / name, self)
+        return Shelf(self, name)
 
     def prune(self) -> int:
         """Remove what is too old or too much, of all tenants; how many bytes that freed."""
-        freed = sum(Shelf(folder, self).prune() for folder in self._folders())
+        freed = sum(Shelf(self, folder.name).prune() for folder in self._folders())
         contents = sorted((each for folder in self._folders() for each in _contents(folder)), key=_age)
         excess = sum(each.size for each in contents) - self.retention.total_bytes
         for each in contents if excess > 0 else ():
-            removed = Shelf(each.path.parent.parent, self).remove([each])
+            removed = Shelf(self, each.path.parent.parent.name).remove([each])
             freed, excess = freed + removed, excess - removed
             if excess <= 0:
                 break
@@ -112,7 +114,7 @@ class ArtifactStore:
 
     def _folders(self) -> list[Path]:
         try:
-            return [path for path in self._root.iterdir() if path.is_dir()]
+            return [path for path in self.root.iterdir() if path.is_dir()]
         except OSError:
             return []
 
@@ -120,9 +122,14 @@ class ArtifactStore:
 class Shelf:
     """The artifacts of one tenant."""
 
-    def __init__(self, folder: Path, store: ArtifactStore) -> None:
-        self._folder = folder
+    def __init__(self, store: ArtifactStore, name: str) -> None:
         self._store = store
+        self._name = name
+
+    @cached_property
+    def _folder(self) -> Path:
+        """Worked out when it is needed: most calls keep nothing."""
+        return self._store.root / self._name
 
     def everything(self) -> list[Kept]:
         """All that is kept, the youngest first."""
