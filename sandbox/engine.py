@@ -315,9 +315,7 @@ class Engine:
         if loan.warm.conversation.loss is not None:
             raise _NeverStarted(_last_seen(loan.warm))
         with closing(Keeping(self._settings.artifacts.shelf(call.spec.tenant))) as keeping:
-            watcher = Watcher(
-                loan.warm, policy=call.policy, budgets=call.budgets, reader=reader, keeping=keeping
-            )
+            watcher = Watcher(loan.warm, policy=call.policy, budgets=call.budgets, reader=reader, keeping=keeping)
             loan.call = watcher.start(
                 request,
                 limits=lowered_limits(call.policy, call.box_policy),

@@ -44,7 +44,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._impatient.waited
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         """Known to the clock."""
         future = super().run_in_executor(executor, func, *args)
         self._impatient.in_threads += 1

@@ -27,13 +27,13 @@ _KINDS = (
     (list, "array"),
     (tuple, "array"),
 )
-_BOUNDS = (
+_BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (
     ("minimum", "is less than %s", lambda value, bound: value < bound),
     ("maximum", "is more than %s", lambda value, bound: value > bound),
     ("exclusiveMinimum", "is not more than %s", lambda value, bound: value <= bound),
     ("exclusiveMaximum", "is not less than %s", lambda value, bound: value >= bound),
 )
-_LENGTHS = (
+_LENGTHS: tuple[tuple[tuple[str, str, str], str, Callable[[Any, Any], bool]], ...] = (
     (("minLength", "minItems", "minProperties"), "has fewer than %s", lambda size, bound: size < bound),
     (("maxLength", "maxItems", "maxProperties"), "has more than %s", lambda size, bound: size > bound),
 )
@@ -64,7 +64,7 @@ class Contract:
     @property
     def is_broken(self) -> bool:
         """Whether the value does not fit, and has to."""
-        return bool(self._broken) and bool(self._told) and self._told["is_strict"]
+        return bool(self._broken and self._told and self._told["is_strict"])
 
     def failure(self, source: str) -> dict[str, Any]:
         """The reply in the place of the value."""

@@ -203,7 +203,7 @@ def test_there_is_always_room_where_lines_are_not_used() -> None:
 
 def test_the_child_on_a_line_is_taken_off_it_once() -> None:
     lines = Lines(are_used=True)
-    child = Child(1, 3, slot=None, home=None, ahead=True)
+    child = Child(1, 3, 4, slot=None, home=None, ahead=True)
     lines.put_on(child)
     assert lines.children == []
     child.line = 7
@@ -215,7 +215,7 @@ def test_the_child_on_a_line_is_taken_off_it_once() -> None:
 def test_a_child_that_was_not_wanted_any_more_does_not_count_as_lost() -> None:
     spares = Spares(most=1)
     for _ in range(9):
-        child = Child(1, 3, slot=None, home=None, ahead=True)
+        child = Child(1, 3, 4, slot=None, home=None, ahead=True)
         spares.add(child)
         assert spares.give_up() == [child]
         spares.lose(child)

@@ -142,7 +142,7 @@ def test_a_file_made_to_exhaust_the_parser_is_refused(tmp_path: Path, text: str)
         (f"{DESCRIBED}speed = 3", "speed: there is no such key; there are: description, environment, filesystem"),
         (f"{DESCRIBED}limits = 3", "limits: must be a section"),
         (f"{DESCRIBED}[[limits]]\nwall = 3", "limits: must be a section"),
-        (f"{DESCRIBED}[limits]\nwal = 3", "limits.wal: there is no such key; there are: arguments, artifact_bytes, artifacts"),
+        (f"{DESCRIBED}[limits]\nwal = 3", "limits.wal: there is no such key; there are: arguments, artifact_bytes"),
         (f'{DESCRIBED}[limits]\nwall = "soon"', 'limits.wall: must be a duration such as "30s"'),
         (f"{DESCRIBED}[limits]\nwall = inf", "limits.wall: must be finite"),
         (f"{DESCRIBED}[limits]\nwall = nan", "limits.wall: must be longer than zero"),

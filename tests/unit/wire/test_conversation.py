@@ -498,3 +498,50 @@ def test_whatever_a_box_says_nothing_is_raised_and_every_call_ends(said: list[by
         assert talk.conversation.running == 0
 
     hear_it()
+
+
+def _started_with_files(talk: Talk, take: Callable[[bytes], int], *, is_whole: bool = True) -> RunningCall:
+    call = talk.conversation.start(
+        b"{}", limits={}, value_limit=100, take=lambda *_: 0, take_files=take, is_whole=is_whole
+    )
+    talk.hear(started(call.id))
+    return call
+
+
+@talking
+async def test_files_are_granted_as_they_are_taken(talk: Talk) -> None:
+    taken: list[bytes] = []
+    call = _started_with_files(talk, lambda data: taken.append(data) or 0)  # type: ignore[func-returns-value]
+    talk.hear(pack_chunk(Chunk(call.id, Stream.FILES, b"x" * 1000)))
+    assert (taken, talk.wire.of("grant"), call.files_untaken) == ([b"x" * 1000], [], 1000)
+    talk.conversation.grant_files(call, 600)
+    assert talk.wire.of("grant") == [{"type": "grant", "id": call.id, "bytes": 600, "of": "files"}]
+    assert call.files_untaken == 400
+
+
+@talking
+async def test_files_that_nobody_asked_for_end_the_box(talk: Talk) -> None:
+    call = _started_with_files(talk, lambda _: 0)
+    for _ in range(21):
+        talk.hear(pack_chunk(Chunk(call.id, Stream.FILES, b"x" * (1 << 18))))
+    assert "bytes of files that nobody had asked for" in str(talk.conversation.loss)
+
+
+@talking
+async def test_what_a_call_reads_follows_once_a_child_has_it(talk: Talk) -> None:
+    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0, is_whole=False)
+    feeding = asyncio.create_task(talk.conversation.feed(call, b"content"))
+    await asyncio.sleep(0)
+    assert b"content" not in talk.wire.requests
+    talk.hear(started(call.id))
+    await feeding
+    assert bytes(talk.wire.requests).endswith(b"{}content")
+
+
+@talking
+async def test_nothing_follows_for_a_call_that_is_over(talk: Talk) -> None:
+    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0, is_whole=False)
+    feeding = asyncio.create_task(talk.conversation.feed(call, b"content"))
+    talk.conversation.abandon("test")
+    await feeding
+    assert b"content" not in talk.wire.requests
