@@ -19,6 +19,7 @@ from sandbox.testing.contract import (
     Subject,
     cancelling,
     endings,
+    files,
     isolation,
     lifecycle,
     limits,
@@ -41,6 +42,8 @@ ONLY_WHEN_RUN: Final[tuple[Check, ...]] = (
     limits.check_a_tool_that_copes_with_a_limit_is_ok,
     limits.check_a_tool_is_told_how_many_processors_it_has,
     limits.check_what_a_call_used_is_measured,
+    files.check_files_go_in_and_come_out_as_they_are,
+    files.check_what_is_no_plain_file_is_refused_by_name,
     isolation.check_a_call_begins_with_empty_places,
     isolation.check_what_a_call_leaves_is_not_there_for_the_next,
     isolation.check_calls_at_the_same_time_do_not_see_each_other,
@@ -118,6 +121,6 @@ def test_boxes_of_processes_without_root(check: Check, found_without_root: dict[
 
 
 def test_every_check_is_in_the_table() -> None:
-    modules = (cancelling, endings, isolation, lifecycle, limits, output, values)
+    modules = (cancelling, endings, files, isolation, lifecycle, limits, output, values)
     written = {name for module in modules for name in vars(module) if name.startswith("check_")}
     assert {f"check_{_name(check)}" for check in CHECKS} == written

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from sandbox.testing.contract import cancelling, endings, isolation, lifecycle, limits, output, values
+from sandbox.testing.contract import cancelling, endings, files, isolation, lifecycle, limits, output, values
 from sandbox.testing.contract.subject import Subject
 
 __all__ = ["CHECKS", "Check", "Result", "Subject", "run_check", "try_all"]
@@ -56,6 +56,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     output.check_a_slow_reader_misses_nothing,
     output.check_leaving_a_stream_ends_its_call,
     output.check_partial_output_comes_back_after_a_timeout,
+    files.check_files_go_in_and_come_out_as_they_are,
+    files.check_what_is_no_plain_file_is_refused_by_name,
     endings.check_an_exception_is_told_with_the_lines_of_the_author,
     endings.check_sys_exit_is_never_ok_whatever_its_code,
     endings.check_an_exit_without_a_word_is_never_ok,

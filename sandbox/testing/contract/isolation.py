@@ -19,7 +19,7 @@ LIST: Final = """
 import os
 
 def list_places() -> dict:
-    return {place: sorted(name for name in os.listdir(place) if name[0] != ".") for place in (".", "/tmp")}
+    return {place: sorted(name for name in os.listdir(place) if name[0] != ".") for place in (".", "outputs", "/tmp")}
 """
 LITTER: Final = """
 import json
@@ -101,7 +101,7 @@ ECHO: Final = "def echo(value):\n    return value\n"
 
 async def check_a_call_begins_with_empty_places(subject: Subject) -> None:
     outcome = expect.ok(await subject.sandbox.run(LIST, filename="list_places.py"))
-    expect.same(outcome.value, {".": ["list_places.py"], "/tmp": []})
+    expect.same(outcome.value, {".": ["list_places.py", "outputs"], "outputs": [], "/tmp": []})
 
 
 async def check_what_a_call_leaves_is_not_there_for_the_next(subject: Subject) -> None:
