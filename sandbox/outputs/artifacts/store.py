@@ -41,6 +41,7 @@ ID_LENGTH: Final = 32
 _LEAST_ID: Final = 6
 _PARTS: Final = ("content", "about", "coming", "held")
 _YOUNG_S: Final = 60.0
+_PRUNE_EVERY_S: Final = 300.0
 _MOST_ABOUT: Final = 1 << 14
 _HEX: Final = frozenset("0123456789abcdef")
 
@@ -89,6 +90,7 @@ class ArtifactStore:
     def __init__(self, root: Path | None = None, *, retention: Retention | None = None) -> None:
         self._chosen = root
         self.retention = retention or Retention()
+        self._next_prune = 0.0
 
     @property
     def root(self) -> Path:
@@ -111,6 +113,13 @@ class ArtifactStore:
             if excess <= 0:
                 break
         return freed
+
+    def prune_if_due(self) -> None:
+        """The same now and then, for stores that nobody prunes by hand."""
+        now = time.monotonic()
+        if now >= self._next_prune:
+            self._next_prune = now + _PRUNE_EVERY_S
+            self.prune()
 
     def _folders(self) -> list[Path]:
         try:
@@ -189,6 +198,7 @@ class Shelf:
                 written.chmod(0o400)
                 written.rename(target)
             os.utime(target)
+        self._store.prune_if_due()
 
     @contextmanager
     def locked(self) -> Iterator[None]:

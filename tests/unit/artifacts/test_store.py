@@ -157,6 +157,14 @@ def test_over_the_total_the_oldest_go_whoever_has_them(tmp_path: Path) -> None:
     assert [ids(store.shelf(tenant)) for tenant in kept] == [[kept["aa"].id], [], [kept["cc"].id]]
 
 
+def test_an_engine_prunes_by_itself(tmp_path: Path) -> None:
+    old = keep(ArtifactStore(tmp_path).shelf("one"), b"old")
+    age(tmp_path, old, hours=24 * 30)
+    store = ArtifactStore(tmp_path)
+    keep(store.shelf("two"), b"new")
+    assert ids(store.shelf("one")) == []
+
+
 def test_what_a_call_under_way_holds_stays(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(age_s=HOUR, tenant_bytes=100))
     with closing(Keeping(store.shelf())) as keeping:

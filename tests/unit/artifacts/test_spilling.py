@@ -1,0 +1,70 @@
+"""A stream on its way into the store: short ones are never written, long ones never grow in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.artifacts.spilling import Spill
+from sandbox.outputs.artifacts.store import ArtifactStore, Retention
+
+
+def test_what_is_kept_is_all_of_it(tmp_path: Path) -> None:
+    async def spilled(sizes: list[int]) -> None:
+        with closing(Keeping(store.shelf())) as keeping:
+            spill, fed = Spill(keeping), b""
+            for number, size in enumerate(sizes):
+                piece = bytes([number % 251]) * size
+                spill.feed(piece)
+                fed += piece
+                await asyncio.sleep(0)
+            artifact = await spill.keep("stdout.txt")
+        assert artifact is not None
+        with store.shelf().open(artifact.id) as file:
+            assert file.read() == fed
+
+    store = ArtifactStore(tmp_path)
+    for sizes in ([10], [300_000] * 20, [1, 1 << 20, 3]):
+        asyncio.run(spilled(sizes))
+
+
+def test_what_is_short_and_dropped_is_never_written(tmp_path: Path) -> None:
+    async def dropped() -> None:
+        with closing(Keeping(ArtifactStore(tmp_path / "store").shelf())) as keeping:
+            spill = Spill(keeping)
+            spill.feed(b"x" * 1000)
+            await spill.drop()
+
+    asyncio.run(dropped())
+    assert not (tmp_path / "store").exists()
+
+
+def test_who_feeds_faster_than_is_written_is_told_to_wait(tmp_path: Path) -> None:
+    async def fed() -> None:
+        with closing(Keeping(ArtifactStore(tmp_path).shelf())) as keeping:
+            spill, written = Spill(keeping), asyncio.Event()
+            spill.feed(bytes(4 << 20))
+            assert spill.is_behind
+            spill.when_written(written.set)
+            await asyncio.wait_for(written.wait(), 20)
+            assert not spill.is_behind
+            await spill.drop()
+
+    asyncio.run(fed())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_cannot_be_kept_says_why(tmp_path: Path) -> None:
+    async def fault(store: ArtifactStore) -> str | None:
+        with closing(Keeping(store.shelf())) as keeping:
+            spill = Spill(keeping)
+            spill.feed(bytes(1 << 20))
+            assert await spill.keep("stdout.txt") is None
+            return spill.fault
+
+    (tmp_path / "file").write_bytes(b"")
+    assert "cannot be kept" in str(asyncio.run(fault(ArtifactStore(tmp_path / "file"))))
+    full = ArtifactStore(tmp_path / "store", retention=Retention(tenant_bytes=1000))
+    assert "quota" in str(asyncio.run(fault(full)))
