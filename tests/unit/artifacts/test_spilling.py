@@ -46,10 +46,10 @@ def test_who_feeds_faster_than_is_written_is_told_to_wait(tmp_path: Path) -> Non
         with closing(Keeping(ArtifactStore(tmp_path).shelf())) as keeping:
             spill, written = Spill(keeping), asyncio.Event()
             spill.feed(bytes(4 << 20))
-            assert spill.is_behind
+            behind = [spill.is_behind]
             spill.when_written(written.set)
             await asyncio.wait_for(written.wait(), 20)
-            assert not spill.is_behind
+            assert [*behind, spill.is_behind] == [True, False]
             await spill.drop()
 
     asyncio.run(fed())
