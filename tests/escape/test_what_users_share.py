@@ -10,7 +10,8 @@ from typing import Final
 
 import pytest
 
-from sandbox import Finished, Printed, Sandbox
+from sandbox import Sandbox
+from sandbox.streaming import Event
 from tests.checkout import ROOT
 from tests.escape.engines import Engine, call
 from tests.unprivileged import AS_NOBODY
@@ -39,7 +40,7 @@ with Sandbox() as engine:
 
 
 @contextmanager
-def _under_way(sandbox: Sandbox, source: str, args: dict[str, object]) -> Iterator[Iterator[Printed | Finished]]:
+def _under_way(sandbox: Sandbox, source: str, args: dict[str, object]) -> Iterator[Iterator[Event]]:
     """A call that has printed its first words, and ends with the block."""
     with closing(sandbox.stream(source, args, limits={"wall": 5})) as events:
         next(events)
