@@ -63,12 +63,17 @@ class BoxOpener:
         box = await self._backend.open(plan)
         conversation = Conversation(box)
         reuse = plan.policy.reuse
-        ahead = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead
+        is_single_use = reuse.mode is ReuseMode.NEVER
+        ahead = min(reuse.ahead, 1) if is_single_use else reuse.ahead
         try:
             refuse_weaker(box.protection, policy=plan.policy)
             async with asyncio.timeout(_patience(plan.policy)):
                 hello = await conversation.open(
-                    box.walls, preload=plan.preload, environment=plan.environment, ahead=ahead
+                    box.walls,
+                    preload=plan.preload,
+                    environment=plan.environment,
+                    ahead=ahead,
+                    is_single_use=is_single_use,
                 )
             if not plan.is_plain:
                 _refuse_without_walls(hello, policy=plan.policy)

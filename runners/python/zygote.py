@@ -79,7 +79,7 @@ class Zygote:
         self._watch = Watch(plan["call"]["watch"])
         self._calls: dict[int, Child] = {}
         self._queue: dict[int, _Waiting] = {}
-        self._spares = Spares(most=plan["ahead"])
+        self._spares = Spares(most=plan["ahead"], are_for_one_call=plan.get("single_use", False))
         self._dying: dict[int, Child] = {}
         self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False

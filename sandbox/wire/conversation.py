@@ -78,6 +78,7 @@ class Conversation:
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
         self._next_id = 1
+        self._is_single_use = False
         self.loss: BoxLost | None = None
         self.fault: WallFault | None = None
         """The wall that could not be put up, where that is why the box is lost."""
@@ -95,13 +96,16 @@ class Conversation:
         preload: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         ahead: int = 0,
+        is_single_use: bool = False,
     ) -> Hello:
         """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
         self._carrier.listen(self)
+        self._is_single_use = is_single_use
         told = {
             "preload": list(preload),
             "environment": dict(environment or {}),
             "ahead": ahead,
+            "single_use": is_single_use,
             "kit": authoring_kit(),
         }
         opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
@@ -131,7 +135,8 @@ class Conversation:
         else:
             chunks = frames.pack_request(call.id, frames.pack_sized(request))
             self._carrier.send(frames.pack_message(said) + chunks)
-        loop.call_soon(self.supply_lines)
+        if not self._is_single_use:
+            loop.call_soon(self.supply_lines)
         return call
 
     def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> bool:
