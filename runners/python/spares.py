@@ -1,8 +1,9 @@
 """Children forked ahead, and how many of them are worth having.
 
 Demand tells: one more whenever a call found none, one fewer after a quiet time, never more than the engine allowed and,
-if it allowed any, never none; a box for one call needs one, until that call has come. When they die before they have a call, something is wrong with this place, and after a
-few of them no more are made: a call that forks its own child will say what it is.
+if it allowed any, never none. A box for one call needs one, and none once that call has come. When they die before they
+have a call, something is wrong with this place, and after a few of them no more are made: a call that forks its own
+child will say what it is.
 """
 
 from __future__ import annotations

@@ -253,4 +253,4 @@ def test_in_a_box_for_one_call_the_child_is_there_before_the_call_and_no_other_f
             assert isinstance(_hear(runner), Ended)
             assert b"42" in _all(near.value)
             seen = runner.run("def tool():\n    return 1\n")
-            assert seen.started is not None and not seen.started.ahead
+            assert (seen.started and seen.started.ahead) is False
