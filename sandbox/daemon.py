@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.errors import BackendUnavailable
 
@@ -67,6 +67,17 @@ def _client(address: str, timeout_s: float) -> DockerClient:
     except ValueError as error:
         remedy = "write it like unix:///var/run/docker.sock or tcp://host:2376"
         raise BackendUnavailable(f"{address[:200]} is no address of a daemon: {error}", remedy=remedy) from error
+
+
+def is_podman(client: DockerClient) -> bool:
+    """Whether it is Podman that speaks like Docker."""
+    return any("podman" in str(part.get("Name", "")).lower() for part in client.version().get("Components") or ())
+
+
+def tags_of(image: Mapping[str, Any]) -> list[str]:
+    """The names of an image, from what a daemon told of it. Podman puts a registry before those that have none."""
+    tags = [str(tag) for tag in image.get("RepoTags") or ()]
+    return [tag.removeprefix("docker.io/").removeprefix("localhost/") for tag in tags]
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -102,7 +102,7 @@ class ContainerBackend(Backend):
         host = Host(link.facts.machine, link.facts.cpus, runtime)
         user = draw_user(is_mapped=link.facts.maps_users)
         wanted = document(self._container(plan, link, image=image, runtime=runtime, user=user), plan.policy)
-        proof = await self._proof(link, image=image.id, runtime=runtime)
+        proving = self._begin_proof(link, image=image.id, runtime=runtime)
         id = await _make(link, wanted, name=self._owner.new_name())
         words = LastWords()
         async with AsyncExitStack() as half_open:
@@ -112,6 +112,7 @@ class ContainerBackend(Backend):
             said, meter = await _start(link, id, stream, first=package(image.magic))
             if meter is not None:
                 half_open.callback(meter.close)
+            proof = await _proof(proving, runtime)
             box = ContainerBox(
                 id,
                 stream,
@@ -133,21 +134,15 @@ class ContainerBackend(Backend):
             if isinstance(link, DaemonLink):
                 await link.close()
 
-    async def _proof(self, link: DaemonLink, *, image: str, runtime: str) -> Proof:
-        """Whether the limits of that runtime hold, tried before its first container has a call."""
+    def _begin_proof(self, link: DaemonLink, *, image: str, runtime: str) -> asyncio.Task[Proof]:
+        """Whether the limits of that runtime hold, found out while its first container opens, and before it has a
+        call."""
         task = self._proved.get(runtime)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             find = partial(self._proofs.find_or_prove, image=image, runtime=runtime)
             task = self._proved[runtime] = asyncio.create_task(link.ask("proving the limits of containers", find))
-        proof = await asyncio.shield(task)
-        if "network" in proof.unenforced:
-            raise IsolationUnavailable(
-                f"containers of runtime {runtime} have a network although they are to have none: "
-                f"{proof.findings['network'].evidence}",
-                missing=("network_namespace",),
-                remedy="use another runtime, or mend the daemon's",
-            )
-        return proof
+            task.add_done_callback(_hear)
+        return task
 
     def _container(self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int) -> Container:
         profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)
@@ -157,11 +152,30 @@ class ContainerBackend(Backend):
             command=command(),
             user=user,
             labels=self._owner.labels(expires_at=time.time() + lasts),
-            seccomp=profile,
+            seccomp=link.profile_option(profile),
             runtime=runtime,
             mounts=() if image.holds_environment else plan.places(),
             host_cpus=link.facts.cpus,
+            is_podman=link.facts.is_podman,
         )
+
+
+def _hear(task: asyncio.Task[Proof]) -> None:
+    """Who asked for it may be gone, and why it failed is for nobody then."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _proof(proving: asyncio.Task[Proof], runtime: str) -> Proof:
+    proof = await asyncio.shield(proving)
+    if "network" in proof.unenforced:
+        raise IsolationUnavailable(
+            f"containers of runtime {runtime} have a network although they are to have none: "
+            f"{proof.findings['network'].evidence}",
+            missing=("network_namespace",),
+            remedy="use another runtime, or mend the daemon's",
+        )
+    return proof
 
 
 async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, name: str) -> str:

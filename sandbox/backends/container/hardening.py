@@ -52,6 +52,7 @@ class Container:
     runtime: str | None = None
     mounts: tuple[Shown, ...] = ()
     host_cpus: int = 1
+    is_podman: bool = False
 
 
 def draw_user(*, is_mapped: bool) -> int:
@@ -111,7 +112,7 @@ def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
         "ReadonlyRootfs": True,
         "Privileged": False,
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true", f"seccomp={container.seccomp}"],
+        "SecurityOpt": ["no-new-privileges:true", container.seccomp],
         "LogConfig": {"Type": "none"},
         "RestartPolicy": {"Name": "no"},
         "AutoRemove": False,  # whoever opened it asks how it ended, and removes it
@@ -126,9 +127,14 @@ def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
     Owner and mode are given, because Docker ignores `mode` where the folder exists."""
     limits = policy.limits
     size, inodes = (limits.disk, limits.inodes) if stands_alone(policy, container.runtime) else (4096, 2)
-    owner = f"uid={container.user},gid={container.user},mode=0700"
-    options = f"rw,noexec,nosuid,nodev,size={size},nr_inodes={inodes},{owner}"
-    return {WORKPLACE: options}
+    return {WORKPLACE: tmpfs_options(size, inodes, user=container.user, is_podman=container.is_podman)}
+
+
+def tmpfs_options(size: int, inodes: int, *, user: int, is_podman: bool) -> str:
+    """Of a tmpfs that is the user's. Podman lets nobody limit inodes or name an owner: its canaries see the one, and
+    of the other nothing is lost where there is one user only."""
+    own = "mode=1777" if is_podman else f"nr_inodes={inodes},uid={user},gid={user},mode=0700"
+    return f"rw,noexec,nosuid,nodev,size={size},{own}"
 
 
 def _mount(shown: Shown) -> JsonValue:
@@ -150,6 +156,8 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
         {"Name": "core", "Soft": _NO_CORE, "Hard": _NO_CORE},
         {"Name": "nofile", "Soft": files, "Hard": files},
     ]
+    if container.is_podman:  # it would raise what is not given, which not everybody may
+        ulimits.append({"Name": "nproc", "Soft": 2 * processes, "Hard": 2 * processes})
     if is_machine(container.runtime):  # its own threads count as processes, too
         ulimits.append({"Name": "nproc", "Soft": processes, "Hard": processes})
         processes = max(2 * processes, 256)
