@@ -68,6 +68,7 @@ class ContainerBackend(Backend):
         self._owner = Owner.current()
         self._link: asyncio.Task[DaemonLink] | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._proofs = Proofs()
         self._proved: dict[str, asyncio.Task[Proof]] = {}
 
@@ -123,12 +124,19 @@ class ContainerBackend(Backend):
                 link=link,
             )
             half_open.pop_all()
+        self._settle_soon(link)
         return box
 
+    def _settle_soon(self, link: DaemonLink) -> None:
+        """The daemon answers: what it could not remove while it did not can go."""
+        if link.has_unwanted and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.create_task(link.settle())
+
     async def close(self) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        for task in (self._sweeper, self._settling):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         if self._link is not None:
             (link,) = await asyncio.gather(self._link, return_exceptions=True)
             if isinstance(link, DaemonLink):

@@ -57,7 +57,7 @@ class DaemonLink:
     _under_way: set[Future[Any]] = field(default_factory=set)
     _files: dict[str, int] = field(default_factory=dict)
     _unwanted: set[str] = field(default_factory=set)
-    """Containers of ours that are to go, and are not known to have gone."""
+    """Containers of ours that could not be removed when they were to be."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -113,9 +113,17 @@ class DaemonLink:
     async def remove_container(self, id: str) -> None:
         """Kill it and remove it, with what it wrote; one that is gone already is what was wanted. Where that fails,
         it is tried again by `settle`."""
-        self._unwanted.add(id)
-        await self.ask("removing a container", lambda client: _remove(client, id))
+        try:
+            await self.ask("removing a container", lambda client: _remove(client, id))
+        except BaseException:
+            self._unwanted.add(id)
+            raise
         self._unwanted.discard(id)
+
+    @property
+    def has_unwanted(self) -> bool:
+        """Whether there is something to settle."""
+        return bool(self._unwanted)
 
     async def settle(self) -> None:
         """Remove what could not be removed when it was to be; what still cannot is kept for the next time."""
