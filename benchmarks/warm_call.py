@@ -24,16 +24,6 @@ _ON_DEMAND: Final = "forked on demand"
 _PAUSE_S: Final = 0.02
 
 
-def measure(self) -> float | None:
-        timed = await self._call()
-        self._found.append(timed.was_ahead)
-        return timed.milliseconds if timed.was_ahead else None
-
-    @property
-    def share(self) -> float:
-        return round(sum(self._found) / max(len(self._found), 1), 3)
-
-
 def measure(*, is_quick: bool) -> Report:
     """Run it."""
     return asyncio.run(_measure(rounds=10 if is_quick else 150))
