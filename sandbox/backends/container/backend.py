@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Final, Self
@@ -48,6 +48,8 @@ from sandbox.ports import BoxImage
 
 _GVISOR: Final = "runsc"
 _SWEEP_S: Final = 60.0
+_CONFLICT: Final = 409
+_DRAWS: Final = 3
 _BEYOND_ITS_TIME_S: Final = 3600.0
 
 
@@ -104,7 +106,7 @@ class ContainerBackend(Backend):
         user = draw_user(is_mapped=link.facts.maps_users)
         wanted = document(self._container(plan, link, image=image, runtime=runtime, user=user), plan.policy)
         proving = self._begin_proof(link, image=image.id, runtime=runtime)
-        id = await _make(link, wanted, name=self._owner.new_name())
+        id = await _make(link, wanted, draw_name=self._owner.new_name)
         words = LastWords()
         async with AsyncExitStack() as half_open:
             half_open.push_async_callback(_discard, link, id)
@@ -186,15 +188,20 @@ async def _proof(proving: asyncio.Task[Proof], runtime: str) -> Proof:
     return proof
 
 
-async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, name: str) -> str:
-    from docker.errors import ImageNotFound
+async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, draw_name: Callable[[], str]) -> str:
+    """Its id. A name that somebody else has taken stays theirs, and another is drawn."""
+    from docker.errors import APIError, ImageNotFound
 
-    try:
-        return await link.make_container(partial(_create, wanted=wanted, name=name))
-    except BackendUnavailable as error:
-        if isinstance(error.__cause__, ImageNotFound):
-            raise ImageGone(error.message, remedy="run `sandbox image bootstrap`") from error
-        raise
+    for drawn in range(1, _DRAWS + 1):
+        try:
+            return await link.make_container(partial(_create, wanted=wanted, name=draw_name()))
+        except BackendUnavailable as error:
+            if isinstance(error.__cause__, ImageNotFound):
+                raise ImageGone(error.message, remedy="run `sandbox image bootstrap`") from error
+            is_taken = isinstance(error.__cause__, APIError) and error.__cause__.status_code == _CONFLICT
+            if not is_taken or drawn == _DRAWS:
+                raise
+    raise AssertionError("the last draw returns or raises")
 
 
 def _create(client: Any, *, wanted: Mapping[str, JsonValue], name: str) -> str:
