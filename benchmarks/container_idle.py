@@ -77,8 +77,9 @@ async def _memory(daemon: Daemon, client: DockerClient, *, quiet_s: float) -> Re
 @contextmanager
 def _bare_python(daemon: Daemon, client: DockerClient) -> Iterator[str]:
     """A container that has said that it is up."""
-    wanted = {"stdin_open": True, "network_mode": "none", "detach": True}
-    container: Any = client.containers.create(daemon.image, list(_WAITING), **wanted)
+    container: Any = client.containers.create(
+        daemon.image, list(_WAITING), stdin_open=True, network_mode="none", detach=True
+    )
     try:
         container.start()
         next(container.logs(stream=True, follow=True))
