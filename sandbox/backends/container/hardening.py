@@ -23,6 +23,7 @@ from sandbox.backends.container.seccomp import ProfileName
 from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode
 
 WORKPLACE: Final = "/work"
+_TEMPORARY: Final = "/tmp"
 HOSTNAME: Final = "sandbox"
 AHEAD: Final = 1
 """A container serves one call at a time, so one child waits for the next."""
@@ -124,10 +125,15 @@ def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
     """The workplace. Where calls are walled again, each mounts one of its own there, and this one stays empty.
-    Owner and mode are given, because Docker ignores `mode` where the folder exists."""
+    Owner and mode are given, because Docker ignores `mode` where the folder exists.
+
+    gVisor covers the image's `/tmp`, a link into the workplace, with a tmpfs of its own, of any size and for programs
+    to be run from, unless there is to be one already."""
     limits = policy.limits
     size, inodes = (limits.disk, limits.inodes) if stands_alone(policy, container.runtime) else (4096, 2)
-    return {WORKPLACE: tmpfs_options(size, inodes, user=container.user, is_podman=container.is_podman)}
+    options = tmpfs_options(size, inodes, user=container.user, is_podman=container.is_podman)
+    places = (WORKPLACE, _TEMPORARY) if "runsc" in (container.runtime or "") else (WORKPLACE,)
+    return dict.fromkeys(places, options)
 
 
 def tmpfs_options(size: int, inodes: int, *, user: int, is_podman: bool) -> str:
