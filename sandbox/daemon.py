@@ -40,7 +40,7 @@ def connect(host: str | None = None, *, timeout_s: float = 60.0) -> DockerClient
     """
     address = host or os.environ.get("DOCKER_HOST") or MACHINES_OWN
     with translated("connecting", host=address):
-        _knock(address)
+        knock(address)
         client = _client(address, timeout_s)
     if _version(client.api.api_version) < OLDEST_API:
         spoken = client.api.api_version
@@ -49,7 +49,7 @@ def connect(host: str | None = None, *, timeout_s: float = 60.0) -> DockerClient
     return client
 
 
-def _knock(address: str) -> None:
+def knock(address: str) -> None:
     """Raise `OSError` where nobody has that socket; the SDK would leave one of its own open, and takes longer."""
     path = address.removeprefix("unix://")
     if path != address:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.backends.container.address import Address, find_address
 from sandbox.configuration import EnvironmentForm
-from sandbox.daemon import connect, is_podman, translated
+from sandbox.daemon import connect, is_podman, knock, translated
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class DaemonLink:
 
         def answer() -> Result:
             with translated(doing, host=self.address.url):
+                knock(self.address.url)
                 return question(self.client)
 
         asked = self._threads.submit(answer)
