@@ -148,9 +148,12 @@ def test_an_image_whose_python_is_a_script_opens_no_box_and_stops_nobody(
 ) -> None:
     assert serves(sandbox)
     script = f"#!/usr/bin/python3.11 -IS\nimport os, sys\n{HOSTILE[deed]}\n"
-    with base_with_python(client, base, script), Sandbox(backend=ContainerBackend(host=own_daemon.url)) as fooled:
+    policy = load("default")
+    brisk = policy.model_copy(update={"limits": policy.limits.model_copy(update={"wall": 1.0})})
+    backend = ContainerBackend(host=own_daemon.url)
+    with base_with_python(client, base, script), Sandbox(backend=backend, policy=brisk) as fooled:
         with pytest.raises(SandboxError) as refused:
-            fooled.run(TRIVIAL, {"a": 1, "b": 2}, limits={"wall": 1})
+            fooled.run(TRIVIAL, {"a": 1, "b": 2})
         assert len(str(refused.value)) < 2000
         assert serves(sandbox)
         assert wait_until(lambda: len(containers(client)) == 1)
