@@ -1,0 +1,221 @@
+"""Whose word on a schema counts, and what pydantic itself says of the same functions."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+from pydantic import BaseModel, Field, TypeAdapter, create_model
+
+from sandbox import Sandbox, SourceError, SpecError
+from sandbox.tools.check import check_source
+from sandbox.tools.schema import tool_schema
+
+SOURCE: Final = '''
+def f(a: int) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """
+'''
+
+
+class Arguments(BaseModel):
+    city: str = Field(description="Which city.")
+
+
+GIVEN: Final = {"name": "other", "description": "Other.", "parameters": {"type": "object", "properties": {}}}
+
+
+def test_a_schema_that_is_given_whole_counts_before_everything() -> None:
+    assert tool_schema("not python (", given=GIVEN, arguments=Arguments) == GIVEN
+
+
+def test_arguments_that_are_given_count_before_the_signature() -> None:
+    schema = tool_schema(SOURCE, arguments=Arguments)
+    assert (schema["name"], schema["description"]) == ("f", "Do it.")
+    assert list(schema["parameters"]["properties"]) == ["city"]
+    plain = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
+    assert list(tool_schema(SOURCE, arguments=plain)["parameters"]["properties"]) == ["town"]
+
+
+def test_arguments_that_are_given_need_no_words_in_the_source() -> None:
+    schema = tool_schema("def f(a): ...\n", arguments=Arguments)
+    assert (schema["name"], schema["description"]) == ("f", "The f tool")
+
+
+def test_a_changed_source_has_a_changed_schema() -> None:
+    assert "a" in tool_schema(SOURCE)["parameters"]["properties"]
+    assert "b" in tool_schema(SOURCE.replace("a:", "b:"))["parameters"]["properties"]
+
+
+def test_a_source_that_lacks_something_has_no_schema_and_says_what_it_lacks() -> None:
+    with pytest.raises(SourceError, match="line 1: the parameter a has no annotation") as refusal:
+        tool_schema("def f(a): ...\n")
+    assert refusal.value.line == 1
+
+
+def test_a_source_of_several_tools_is_asked_which_one() -> None:
+    two = 'def f() -> None:\n    """F."""\n\n\ndef g() -> None:\n    """G."""\n'
+    with pytest.raises(SourceError, match="f, g"):
+        tool_schema(two)
+    assert tool_schema(two, entry="g")["name"] == "g"
+
+
+def test_what_is_wrong_with_another_callable_is_no_reason_against_this_one() -> None:
+    assert tool_schema(SOURCE + "\n\ndef g(x): ...\n", entry="f")["name"] == "f"
+
+
+def test_both_sandboxes_give_reports_and_schemas_without_opening_a_box() -> None:
+    with Sandbox(backend="no such backend") as sandbox:
+        assert sandbox.check(SOURCE).ok
+        assert sandbox.schema(SOURCE).document["name"] == "f"
+        assert sandbox.schema(SOURCE, format="anthropic").document["input_schema"]["type"] == "object"
+        assert sandbox.schema(SOURCE, format="openai", strict=True).document["function"]["strict"] is True
+        assert sandbox.schema(SOURCE, strict=True).document["strict"] is True
+        assert sandbox.schema(SOURCE, format="mcp").document["title"] == "F"
+        with pytest.raises(SpecError, match="openai, openai-responses, anthropic, mcp, json"):
+            sandbox.schema(SOURCE, format="nobody")
+        with pytest.raises(SpecError, match="colour"):
+            sandbox.check(SOURCE, colour="red")
+
+
+def test_a_report_is_one_json_document() -> None:
+    document = json.loads(check_source(SOURCE).to_json())
+    assert document["schema"]["name"] == document["callables"][0]["schema"]["name"] == "f"
+
+
+# What pydantic says of the same functions when they are really executed
+
+BEFORE: Final = """
+from __future__ import annotations
+import datetime as dt
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import *
+from uuid import UUID
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+class Place(BaseModel):
+    '''A place.'''
+    name: str = Field(min_length=1, description="Its name.")
+    size: int = Field(3, ge=1, le=9)
+    tags: list[str] = []
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    place: Place
+    others: dict[str, Place] = {}
+
+@dataclass
+class Point:
+    x: float
+    y: float = 0.0
+
+class Movie(TypedDict, total=False):
+    name: Required[str]
+    year: int
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+class Node(BaseModel):
+    value: int
+    children: list[Node] = []
+
+LIMIT = 5
+"""
+ANNOTATIONS: Final = [
+    "str", "int", "float", "bool", "None", "Any", "object", "list[int]", "List[str]", "list[Any]", "Sequence[int]",
+    "set[int]", "FrozenSet[str]", "tuple[int, str]", "tuple[int, ...]", "dict[str, int]", "Mapping[str, list[bool]]",
+    "Optional[int]", "int | None", "Union[int, str]", "int | str | None", "list[int | None]", "Literal['a', 'b']",
+    "Literal[1, 2]", "Color", "Level", "list[Color]", "dt.datetime", "dt.date", "dt.time", "dt.timedelta", "UUID",
+    "Path", "bytes", "Place", "Closed", "Point", "Movie", "list[Movie]", "Node", "Annotated[int, Field(ge=1, lt=9)]",
+    "Annotated[str, Field(min_length=2, pattern='^a')]", "Annotated[list[int], Field(max_length=3)]", "'list[int]'",
+    "Annotated[float, Field(gt=0, multiple_of=0.5)]", "int = 3", "str = 'x'", "int = LIMIT", "list[int] = [1]",
+    "Place | None = None", "Color = Color.RED", "dict[str, list[tuple[int, int]]]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("annotation", ANNOTATIONS)
+def test_a_schema_is_what_pydantic_says_of_the_function_when_it_runs(
+    annotation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = f"{BEFORE}\ndef f(a: {annotation}): ...\n"
+    (callable_,) = check_source(source).callables
+    assert _comparable(callable_.schema_["parameters"]) == _comparable(_of_pydantic(source, monkeypatch))
+
+
+def _of_pydantic(source: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    module = ModuleType("executed")
+    monkeypatch.setitem(sys.modules, "executed", module)
+    exec(compile(source, "executed", "exec"), module.__dict__)
+    signature = inspect.signature(module.f, eval_str=True)
+    fields: dict[str, Any] = {
+        name: (each.annotation, ... if each.default is each.empty else each.default)
+        for name, each in signature.parameters.items()
+    }
+    return TypeAdapter(create_model("Arguments", **fields)).json_schema()
+
+
+def _comparable(schema: dict[str, Any]) -> Any:
+    """Both written out alike: what only one of two ways of saying the same can say."""
+    definitions = schema.get("$defs", {})
+    node = _plain({key: value for key, value in schema.items() if key != "$defs"}, definitions, depth=0)
+    node["required"] = sorted(name for name in node.get("required", []) if not _admits_null(schema["properties"][name]))
+    node["properties"] = {name: _without_null(each) for name, each in node["properties"].items()}
+    return node
+
+
+def _plain(node: Any, definitions: dict[str, Any], *, depth: int) -> Any:
+    if isinstance(node, list):
+        return [_plain(each, definitions, depth=depth) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        if depth > 3:
+            return "deeper"
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        inner = {**definitions[node["$ref"].rpartition("/")[2]], **rest}
+        return _plain(inner, definitions, depth=depth + 1)
+    plain = {
+        key: {name: _plain(each, definitions, depth=depth) for name, each in value.items()}
+        if key == "properties"
+        else _plain(value, definitions, depth=depth)
+        for key, value in node.items()
+        if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
+    }
+    if "const" in plain:
+        plain["enum"] = [plain.pop("const")]
+    if plain.get("required") == []:
+        del plain["required"]
+    return plain
+
+
+def _admits_null(node: dict[str, Any]) -> bool:
+    return node == {"type": "null"} or {"type": "null"} in node.get("anyOf", []) or node.get("type") == "null"
+
+
+def _without_null(node: Any) -> Any:
+    if not isinstance(node, dict) or "anyOf" not in node:
+        return node
+    members = [each for each in node["anyOf"] if each != {"type": "null"}]
+    rest = {key: value for key, value in node.items() if key != "anyOf"}
+    return {**members[0], **rest} if len(members) == 1 else {**rest, "anyOf": members}
