@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydantic.errors import PydanticInvalidForJsonSchema
+
 from sandbox.tools.annotations import AnnotationReader
 from sandbox.tools.dialects import Candidate
 from sandbox.tools.docstrings import Documentation, read_docstring
@@ -172,8 +174,8 @@ class _Description:
     def _record(self, record: ValueType) -> dict[str, Any]:
         try:
             return json_schema_of(record, self.reader.cells)
-        except RecursionError:
-            self._add("too_deep", "the types of its parameters are nested too deeply", remedy=_TWO_WAYS)
+        except (RecursionError, PydanticInvalidForJsonSchema):
+            self._add("no_schema", "the types of its parameters have no JSON schema", remedy=_TWO_WAYS)
             return dict(_NOTHING)
 
     def _of_mapping(self, argument: ast.arg) -> dict[str, Any]:

@@ -206,16 +206,10 @@ class OneOf:
     _adapters: list[TypeAdapter[Any]] = field(default_factory=list, compare=False, repr=False)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.with_info_plain_validator_function(self._chosen)
+        shown = core_schema.union_schema([handler.generate_schema(member.type) for member in self.members])
+        return core_schema.with_info_wrap_validator_function(self._chosen, shown)
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
-        members: list[Any] = []
-        for member in self.members:
-            schema = handler(TypeAdapter(member.type, config=STRICT).core_schema)
-            members += [] if schema in members else [schema]
-        return members[0] if len(members) == 1 else {"anyOf": members}
-
-    def _chosen(self, value: object, info: Info) -> object:
+    def _chosen(self, value: object, _shown: object, info: Info) -> object:
         attempt: Attempt = info.context
         if attempt.is_lost:
             return None
