@@ -55,7 +55,7 @@ class RunningCall:
 
     def split_items(self) -> Iterator[bytes]:
         """Take the whole items from the front of what came; what is left begins with the reply, or part of an item."""
-        while len(self.value) >= _HEAD and self.items <= MOST_ITEMS:
+        while len(self.value) >= _HEAD:
             size = int.from_bytes(self.value[:_HEAD], "big")
             end = _HEAD + (size & ~_ITEM)
             if not size & _ITEM or len(self.value) < end:
@@ -64,6 +64,8 @@ class RunningCall:
             del self.value[:end]
             self.items += 1
             self.item_bytes += end
+            if self.has_too_much:
+                return
             yield item
 
     @property
