@@ -10,7 +10,16 @@ from typing import Final
 
 from benchmarks.report import Report, goals_table, measurements_table
 
-BENCHMARKS: Final = ("warm_call", "cold_call", "throughput", "idle_box", "output", "import_time", "environments")
+BENCHMARKS: Final = (
+    "warm_call",
+    "cold_call",
+    "throughput",
+    "idle_box",
+    "output",
+    "import_time",
+    "reading",
+    "environments",
+)
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
