@@ -28,7 +28,6 @@ from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, OutputName, Slot
-from sandbox.resources import authoring_kit
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.lines import Lines
@@ -95,16 +94,14 @@ class Conversation:
         preload: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         ahead: int = 0,
+        kit: str = "",
     ) -> Hello:
-        """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
+        """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot. `kit` is the text of what
+        its tools import as `sandbox`."""
         self._carrier.listen(self)
-        told = {
-            "preload": list(preload),
-            "environment": dict(environment or {}),
-            "ahead": ahead,
-            "kit": authoring_kit(),
-        }
-        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
+        told = {"preload": list(preload), "environment": dict(environment or {}), "ahead": ahead}
+        given = {"kit": kit} if kit else {}
+        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **given, **walls}
         self._carrier.send(frames.pack_message(opening))
         self._lines.want(ahead)
         return await self._hello
