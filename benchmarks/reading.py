@@ -1,7 +1,7 @@
 """What reading a tool costs: its check with its schema, the largest source there may be, and a thousand tools.
 
 Every source is a new one, so nothing is remembered; what a remembered one costs is measured beside. The floor is what
-Python's own parser takes for the same text.
+Python's own parser takes for the same text. Reading waits for nothing, so all of it is time of one processor.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def _read(source: str) -> None:
 
 def _case(work: Callable[[], object]) -> Case:
     async def measured() -> float:
-        begun = time.perf_counter()
+        begun = time.process_time()
         work()
-        return (time.perf_counter() - begun) * 1000
+        return (time.process_time() - begun) * 1000
 
     return measured
 

@@ -17,6 +17,7 @@ from sandbox.tools.decoding import decode_source
 from sandbox.tools.described import describe
 from sandbox.tools.dialects import Candidate, read_candidates
 from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, meant_candidates
+from sandbox.tools.excerpt import NAME_LENGTH, excerpt
 from sandbox.tools.metadata import ToolRecord, detailed_text, read_records
 from sandbox.tools.parsing import parse_module
 from sandbox.tools.problems import Problems, SourceProblem
@@ -107,6 +108,7 @@ def _check(given: str | bytes, *, filename: str, entry: str | None) -> CheckRepo
         return _report(problems, block)
     meant = list(meant_candidates(candidates))[:MAX_CALLABLES]
     listed = meant if chosen is None or chosen in meant else [*meant, chosen]
+    _check_distinct(source, listed)
     callables = [_callable(source, each) for each in listed]
     records = read_records(source, listed)
     return _report(problems, block, callables, entry=None if chosen is None else chosen.entry, records=records)
@@ -147,6 +149,21 @@ def _callable(source: Source, candidate: Candidate) -> CheckedCallable:
         returns=described.returns,
         details=detailed_text(candidate),
     )
+
+
+def _check_distinct(source: Source, listed: list[Candidate]) -> None:
+    """Two callables that are asked for by one name cannot be told apart."""
+    seen: set[str] = set()
+    for candidate in listed:
+        if candidate.entry in seen:
+            source.problems.add(
+                "same_name",
+                f"two tools are named {excerpt(candidate.entry, NAME_LENGTH)}",
+                at=candidate.node,
+                path=candidate.entry,
+                remedy="rename one of them",
+            )
+        seen.add(candidate.entry)
 
 
 def _check_call(source: Source, candidate: Candidate) -> None:

@@ -74,6 +74,7 @@ def test_what_is_wrong_with_another_callable_is_no_reason_against_this_one() -> 
 def test_both_sandboxes_give_reports_and_schemas_without_opening_a_box() -> None:
     with Sandbox(backend="no such backend") as sandbox:
         assert sandbox.check(SOURCE).ok
+        assert [each.display_name for each in sandbox.metadata(SOURCE)] == ["F"]
         assert sandbox.schema(SOURCE).document["name"] == "f"
         assert sandbox.schema(SOURCE, format="anthropic").document["input_schema"]["type"] == "object"
         assert sandbox.schema(SOURCE, format="openai", strict=True).document["function"]["strict"] is True
