@@ -18,6 +18,7 @@ BENCHMARKS: Final = (
     "output",
     "import_time",
     "reading",
+    "binding",
     "environments",
 )
 
