@@ -26,8 +26,16 @@ _FIELDS: Final = (
 )
 _TOOL: Final = f"def tool({_FIELDS}) -> int:\n    return 1\n"
 _GIVEN: Final[dict[str, Any]] = {
-    **{"a": 1, "b": "text", "c": 2.5, "d": True, "e": [1, 2, 3]},
-    **{"f": {"key": "value"}, "g": "y", "h": 4, "i": "z", "j": ["a", "b"]},
+    "a": 1,
+    "b": "text",
+    "c": 2.5,
+    "d": True,
+    "e": [1, 2, 3],
+    "f": {"key": "value"},
+    "g": "y",
+    "h": 4,
+    "i": "z",
+    "j": ["a", "b"],
 }
 _AS_TEXT: Final = {**_GIVEN, "a": "1", "c": "2.5", "d": "true", "e": "[1, 2, 3]", "h": "4"}
 _NESTED: Final = (
