@@ -59,6 +59,8 @@ class ValueType:
     members: tuple[ValueType, ...] = ()
     """What a union is made of."""
     is_tried_last: bool = False
+    cell: Cell | None = None
+    """What it is a use of, where it is a type inside itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +74,8 @@ class FieldType:
     """Whether None is one of its values; it is then shown without, and left out it is None."""
     default: Any = None
     description: str | None = None
+    fills_none: bool = False
+    """Whether it becomes None when it is left out, because its class asks for a value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +141,7 @@ class Choice:
         attempt: Attempt = info.context
         candidates = [value, *_converted_scalars(value)] if attempt.converts else [value]
         for candidate in candidates:
-            if isinstance(candidate, str | int | None) and (type(candidate), candidate) in self.values:
+            if isinstance(candidate, str | int | float | None) and (type(candidate), candidate) in self.values:
                 return candidate
         return attempt.refuse(self.expected)
 

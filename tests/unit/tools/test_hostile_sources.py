@@ -122,7 +122,8 @@ def _read_and_bound(source: str | bytes, *, entry: str | None = None) -> None:
         tool = read_tool(source, entry=entry)
     except SourceError:
         return
-    for value in (None, 1, "x", [{}], {"a": {"a": 1}}):
+    values: tuple[object, ...] = (None, 1, "x", [{}], {"a": {"a": 1}})
+    for value in values:
         bind(tool, {each.name: value for each in tool.parameters})
 
 
