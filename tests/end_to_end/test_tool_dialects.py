@@ -255,3 +255,49 @@ def test_a_result_too_large_is_a_limit_like_any_value(sandbox: Sandbox) -> None:
     source = "from sandbox import ToolResult\ndef tool():\n    return ToolResult(True, stdout='x' * 100_000)\n"
     outcome = sandbox.run(source, limits={"value": 1000})
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "value")
+
+
+RAISES: Final = """
+from sandbox import Tool, method_metadata
+class Odd(Tool):
+    @method_metadata()
+    def chained(self, n: int) -> int:
+        try:
+            int("x")
+        except ValueError as error:
+            raise RuntimeError("one\\ntwo \\udc80") from error
+    @method_metadata()
+    async def grouped(self, n: int) -> int:
+        raise self.many()
+    def many(self):
+        class Many(Exception):
+            exceptions = [ValueError("a")]
+        return Many("some")
+    @method_metadata()
+    def gives(self, n: int):
+        yield 1
+        raise OSError(5, "in the middle")
+    @method_metadata()
+    async def gives_later(self, n: int):
+        yield 1
+        raise LookupError()
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "line", "frames"),
+    [
+        ("chained", "Error executing function chained: RuntimeError: one two \\udc80", 2),
+        ("grouped", "Error executing function grouped: Many: some", 1),
+        ("gives", "Error executing function gives: OSError: [Errno 5] in the middle", 1),
+        ("gives_later", "Error executing function gives_later: LookupError", 1),
+    ],
+)
+def test_an_exception_of_any_dialect_is_one_line_and_the_tools_own_frames(
+    entry: str, line: str, frames: int, sandbox: Sandbox
+) -> None:
+    outcome = sandbox.run(RAISES, {"n": 1}, entry=f"Odd.{entry}")
+    assert (outcome.status, outcome.error_line) == (Status.EXCEPTION, line)
+    assert outcome.error is not None
+    traceback = outcome.error.traceback or ""
+    assert traceback.count('  File "') == traceback.count('File "/work/tool.py"') == frames
