@@ -19,7 +19,6 @@ from sandbox.backends.remedies import missing_walls, refuse_weaker
 from sandbox.errors import BoxLost, EngineClosed
 from sandbox.outcome import Receipt
 from sandbox.policy import Policy, ReuseMode
-from sandbox.resources import authoring_kit
 from sandbox.wire.conversation import Conversation, WallFault
 from sandbox.wire.messages import Hello
 from sandbox.wire.running_call import RunningCall
@@ -251,11 +250,7 @@ class Pool:
             refuse_weaker(box.protection, policy=plan.policy)
             async with asyncio.timeout(_patience(plan.policy)):
                 hello = await conversation.open(
-                    box.walls,
-                    preload=plan.preload,
-                    environment=plan.environment,
-                    ahead=ahead,
-                    kit=authoring_kit(),
+                    box.walls, preload=plan.preload, environment=plan.environment, ahead=ahead
                 )
             if not plan.is_plain:
                 _refuse_without_walls(hello, policy=plan.policy)

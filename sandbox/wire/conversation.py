@@ -28,6 +28,7 @@ from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, OutputName, Slot
+from sandbox.resources import authoring_kit
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.lines import Lines
@@ -94,14 +95,16 @@ class Conversation:
         preload: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         ahead: int = 0,
-        kit: str = "",
     ) -> Hello:
-        """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot. `kit` is the text of what
-        its tools import as `sandbox`."""
+        """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
         self._carrier.listen(self)
-        told = {"preload": list(preload), "environment": dict(environment or {}), "ahead": ahead}
-        given = {"kit": kit} if kit else {}
-        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **given, **walls}
+        told = {
+            "preload": list(preload),
+            "environment": dict(environment or {}),
+            "ahead": ahead,
+            "kit": authoring_kit(),
+        }
+        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
         self._carrier.send(frames.pack_message(opening))
         self._lines.want(ahead)
         return await self._hello

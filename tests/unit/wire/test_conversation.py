@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Line, Receiver
+from sandbox.resources import authoring_kit
 from sandbox.testing.fake import FakeSlot
 from sandbox.wire.conversation import CREDIT, Conversation, WallFault
 from sandbox.wire.frames import Chunk, FrameReader, Stream, pack_chunk, pack_message
@@ -142,6 +143,7 @@ def opened_with(data: bytes) -> Coroutine[Any, Any, object]:
                 "preload": ["json"],
                 "environment": {"LANG": "C"},
                 "ahead": 3,
+                "kit": authoring_kit(),
                 "box": {},
             }
         ]
