@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sandbox.errors import SourceError
 from sandbox.tools.decoding import decode_source
 from sandbox.tools.described import describe
-from sandbox.tools.dialects import Candidate, read_candidates
+from sandbox.tools.dialects import Candidate, read_candidates, settings_of
 from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, meant_candidates
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt
 from sandbox.tools.metadata import ToolRecord, detailed_text, read_records
@@ -111,6 +112,9 @@ def _check(given: str | bytes, *, filename: str, entry: str | None) -> CheckRepo
     _check_distinct(source, listed)
     callables = [_callable(source, each) for each in listed]
     records = read_records(source, listed)
+    settings = {each.entry: _settings(source, each, block.settings) for each in listed}
+    if chosen is not None:
+        block = replace(block, settings=settings[chosen.entry])
     return _report(problems, block, callables, entry=None if chosen is None else chosen.entry, records=records)
 
 
@@ -164,6 +168,14 @@ def _check_distinct(source: Source, listed: list[Candidate]) -> None:
                 remedy="rename one of them",
             )
         seen.add(candidate.entry)
+
+
+def _settings(source: Source, candidate: Candidate, block: ToolSettings) -> ToolSettings:
+    try:
+        return settings_of(candidate, block)
+    except SourceError as error:
+        source.problems.add_error("bad_setting", error, path=candidate.entry)
+        return block
 
 
 def _check_call(source: Source, candidate: Candidate) -> None:
