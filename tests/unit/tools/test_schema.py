@@ -30,7 +30,7 @@ def f(a: int) -> None:
 
 
 class Arguments(BaseModel):
-    city: str = Field(description="Which city.")
+    title: str = Field("x", description="Which city.")
 
 
 GIVEN: Final = {"name": "other", "description": "Other.", "parameters": {"type": "object", "properties": {}}}
@@ -43,7 +43,12 @@ def test_a_schema_that_is_given_whole_counts_before_everything() -> None:
 def test_arguments_that_are_given_count_before_the_signature() -> None:
     schema = tool_schema(SOURCE, arguments=Arguments)
     assert (schema["name"], schema["description"]) == ("f", "Do it.")
-    assert list(schema["parameters"]["properties"]) == ["city"]
+    assert schema["parameters"] == {
+        "type": "object",
+        "properties": {"title": {"type": "string", "description": "Which city.", "default": "x"}},
+        "required": [],
+        "additionalProperties": False,
+    }
     plain = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
     assert list(tool_schema(SOURCE, arguments=plain)["parameters"]["properties"]) == ["town"]
 
