@@ -206,7 +206,7 @@ def _report(
     entry: str | None = None,
     records: list[ToolRecord] | None = None,
 ) -> CheckReport:
-    found = sorted(problems.found, key=lambda each: (each.line or 0, each.column or 0, each.severity, each.code))
+    found = problems.listed()
     return CheckReport(
         ok=not any(each.severity == "error" for each in found),
         problems=tuple(found),

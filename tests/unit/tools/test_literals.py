@@ -46,7 +46,7 @@ def test_what_is_written_out_is_a_literal(text: str, value: object) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    (
+    [
         *(
             "f()",
             "x",
@@ -63,7 +63,7 @@ def test_what_is_written_out_is_a_literal(text: str, value: object) -> None:
             "{(): 1}",
         ),
         *("{[1]}", "lambda: 1", "1 if 2 else 3", "[each for each in ()]", "10 ** 9", "9e12 * 9e12", "not 1"),
-    ),
+    ],
 )
 def test_what_would_have_to_be_executed_is_none(text: str) -> None:
     with pytest.raises(NotLiteral):
