@@ -17,6 +17,8 @@ BENCHMARKS: Final = (
     "idle_box",
     "output",
     "import_time",
+    "reading",
+    "binding",
     "environments",
     "containers",
 )

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sandbox.outcome import Outcome, Status
     from sandbox.policy import Policy
     from sandbox.streaming import Finished, Printed, Progress
+    from sandbox.tools.check import CheckReport
 
 __all__ = [
     "AsyncSandbox",
@@ -50,6 +51,7 @@ __all__ = [
     "BoxLost",
     "BuildFailed",
     "CallFailed",
+    "CheckReport",
     "EngineClosed",
     "EnvironmentTampered",
     "EnvironmentUnavailable",
@@ -115,6 +117,7 @@ _HOMES: Final[dict[str, str]] = {
         ),
         "sandbox.errors",
     ),
+    "CheckReport": "sandbox.tools.check",
     "Outcome": "sandbox.outcome",
     "Status": "sandbox.outcome",
     "Policy": "sandbox.policy",

@@ -32,6 +32,7 @@ from sandbox.streaming import Event, stream_call
 
 if TYPE_CHECKING:
     from sandbox.tools.check import CheckReport
+    from sandbox.tools.metadata import ToolRecord
     from sandbox.tools.schemas import Export
 
 Result = TypeVar("Result")
@@ -143,6 +144,10 @@ class AsyncSandbox:
         report = await self.check(source, **fields)
         return exported_schema(report, shape=format, strict=strict)
 
+    async def metadata(self, source: str | bytes | Path, **fields: Any) -> tuple[ToolRecord, ...]:
+        """What people are shown of each tool that a source defines: names, weights, methods. `fields` as in `check`."""
+        return (await self.check(source, **fields)).metadata
+
     async def close(self) -> None:
         """End every call and close every box."""
         self._is_closed = True
@@ -249,6 +254,10 @@ class Sandbox:
     ) -> Export:
         """The tool's schema in a shape of your choice; see `AsyncSandbox.schema`."""
         return self._wait(self._inner.schema(source, format=format, strict=strict, **fields))
+
+    def metadata(self, source: str | bytes | Path, **fields: Any) -> tuple[ToolRecord, ...]:
+        """What people are shown of each tool that a source defines; see `AsyncSandbox.metadata`."""
+        return self._wait(self._inner.metadata(source, **fields))
 
     def close(self) -> None:
         """End every call, close every box, and end the background thread."""

@@ -1,4 +1,4 @@
-"""What a source says about its own runs, under `[tool.sandbox]` in its script block."""
+"""What a source says about its own runs: under `[tool.sandbox]` in its script block, or in the code of the tool."""
 
 from __future__ import annotations
 

@@ -51,11 +51,11 @@ class RunningCall:
     @property
     def has_too_much(self) -> bool:
         """Whether it said more than it may: in its reply, in its items, or in too many of them."""
-        return max(len(self.value), self.item_bytes) > self.value_limit or self.items > MOST_ITEMS
+        return len(self.value) > self.value_limit or self._has_too_many_items
 
     def split_items(self) -> Iterator[bytes]:
         """Take the whole items from the front of what came; what is left begins with the reply, or part of an item."""
-        while len(self.value) >= _HEAD and self.items <= MOST_ITEMS:
+        while len(self.value) >= _HEAD:
             size = int.from_bytes(self.value[:_HEAD], "big")
             end = _HEAD + (size & ~_ITEM)
             if not size & _ITEM or len(self.value) < end:
@@ -64,7 +64,13 @@ class RunningCall:
             del self.value[:end]
             self.items += 1
             self.item_bytes += end
+            if self._has_too_many_items:
+                return
             yield item
+
+    @property
+    def _has_too_many_items(self) -> bool:
+        return self.items > MOST_ITEMS or self.item_bytes > self.value_limit
 
     @property
     def has_whole_reply(self) -> bool:

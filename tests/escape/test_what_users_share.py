@@ -31,6 +31,7 @@ def tool(hold: bool) -> int:
 _FROM_OUTSIDE: Final = """
 import ctypes, sys
 from sandbox import Sandbox
+from sandbox.streaming import Event
 with Sandbox() as engine:
     events = engine.stream(sys.argv[1], {"hold": True}, limits={"wall": 5})
     next(events)
@@ -101,6 +102,7 @@ _QUEUE_FROM_OUTSIDE: Final = f"""
 import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])  # in all threads, before there are others
 from sandbox import Sandbox
+from sandbox.streaming import Event
 with Sandbox() as engine:
     events = engine.stream(sys.argv[1], {{"what": "queue_a_signal", "all_of_it": True}}, limits={_HOLDS})
     next(events)
