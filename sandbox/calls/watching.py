@@ -76,8 +76,6 @@ class Watcher:
         self._begun = time.monotonic()
         self.call = self._warm.conversation.start(request, limits=limits, value_limit=value_limit, take=self._take)
         self.call.ended.add_done_callback(self._settle)
-        if self.call.slot is not None:
-            self.call.slot.read()  # while the tool runs: what is opened for it now is not waited for at the end
         self._after(self._policy.limits.wall, lambda: self._stop(Stop.TIMEOUT))
         self._after(self._policy.limits.cpu / self._policy.limits.cpus, self._check_cpu)
         return self.call

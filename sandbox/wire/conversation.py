@@ -13,7 +13,9 @@ Slots (see `backends.base`) are lent to the runner ahead of need and come back, 
 
 Where the box has lines (see `wire.lines`), a call whose child is there already is sent straight to it, and its bytes
 come straight back. The runner is told, because it watches over the child and reports its end; `started` and `returned`
-are then what is seen here. Pacing needs no words either: what is not wanted yet is not read.
+are then what is seen here. Pacing needs no words either: what is not wanted yet is not read. The runner is told a
+moment later, or with the next that is said: whoever is woken while a short call runs only takes its processor, and most
+calls are over before.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
+_UNTOLD_S = 0.002
+"""How long the runner may not know of a call that a child of its has: it kills, and makes others, only when told."""
 _STREAMS: Mapping[OutputName, Stream] = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
 
 Result = TypeVar("Result")
@@ -76,6 +80,7 @@ class Conversation:
         self._taken_slots: set[int] = set()
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
+        self._untold = b""
         self._next_id = 1
         self.loss: BoxLost | None = None
         self.fault: WallFault | None = None
@@ -115,10 +120,9 @@ class Conversation:
         self._calls[call.id] = call
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
         if self._call_on_a_line(call, request, limits=limits):
-            self._say(said | {"line": call.line and call.line.id})
-        else:
-            chunks = frames.pack_request(call.id, frames.pack_sized(request))
-            self._carrier.send(frames.pack_message(said) + chunks)
+            self._say_soon(said | {"line": call.line and call.line.id})
+            return call
+        self._say(said, chunks=frames.pack_request(call.id, frames.pack_sized(request)))
         loop.call_soon(self.supply_lines)
         return call
 
@@ -348,9 +352,22 @@ class Conversation:
             call.line.hang_up()
             self._on_lines.pop(call.line.id, None)
 
-    def _say(self, message: Mapping[str, object]) -> None:
+    def _say(self, message: Mapping[str, object], *, chunks: bytes = b"") -> None:
         if self.loss is None:
-            self._carrier.send(frames.pack_message(message))
+            untold, self._untold = self._untold, b""
+            self._carrier.send(untold + frames.pack_message(message) + chunks)
+
+    def _say_soon(self, message: Mapping[str, object]) -> None:
+        if not self._untold:
+            asyncio.get_running_loop().call_later(_UNTOLD_S, self._catch_up)
+        self._untold += frames.pack_message(message)
+
+    def _catch_up(self) -> None:
+        """Say what was not said yet, and hand over lines for the children that will follow those that were called."""
+        untold, self._untold = self._untold, b""
+        if untold and self.loss is None:
+            self._carrier.send(untold)
+        self.supply_lines()
 
     def _lose(self, reason: BoxLost | WallFault) -> None:
         """End everything under way; the first reason is kept."""

@@ -148,10 +148,20 @@ async def test_a_call_goes_to_the_child_that_waits_and_the_runner_is_told(talk: 
     limits, request = b'{"cpu": 5}', b"request"
     sent = b"".join(len(part).to_bytes(8, "big") + part for part in (limits, request))
     assert os.read(talk.wire.ends[0][REQUEST], 999) == sent
+    await until(lambda: talk.wire.of("call"))
     assert talk.wire.of("call") == [{"type": "call", "id": 1, "credit": CREDIT, "limits": {"cpu": 5}, "line": 0}]
     assert talk.wire.requests == b""
     assert call.started is not None
     assert (call.started.ahead, bytes(call.walls), call.cpu_before) == (True, WALLS.encode(), 0.25)
+
+
+@talking
+async def test_the_runner_hears_of_a_call_before_anything_else_about_it(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    assert talk.wire.of("call") == []
+    talk.conversation.kill(call)
+    assert [message["type"] for message in talk.wire.said][-2:] == ["call", "kill"]
 
 
 @talking
