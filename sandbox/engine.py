@@ -13,7 +13,7 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,9 +23,9 @@ from weakref import WeakSet
 from sandbox.admission import Admission
 from sandbox.backends.base import Backend
 from sandbox.backends.remedies import missing_walls
-from sandbox.calls.prepared import Clock, Prepared
+from sandbox.calls.prepared import Clock, Prepared, Recipe
 from sandbox.calls.replies import aside_when_large
-from sandbox.calls.request import build_request, lowered_limits
+from sandbox.calls.request import as_json, complete_request
 from sandbox.calls.telling import argument_problems, invalid_outcome, outcome_of, shape_verdict
 from sandbox.calls.verdict import judge
 from sandbox.calls.watching import OnOutput, Watcher
@@ -38,6 +38,7 @@ from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.tools import Tool, bind, read_tool
+from sandbox.tools.recent import Recent
 
 if TYPE_CHECKING:
     from sandbox.environments.provider import Needs, Provider
@@ -49,6 +50,7 @@ DEFAULT_WARM_MEMORY: Final = 2 << 30
 
 _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "cpus")
 _REPLY_OVERHEAD: Final = 1 << 16
+_HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
@@ -81,6 +83,7 @@ class Engine:
         self._admission = Admission(settings.concurrency)
         self._pool = Pool(backend, most_memory=settings.warm_memory)
         self._policies: dict[str, Policy] = {}
+        self._recipes: Recent[tuple[Hashable, ...], Recipe] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
@@ -97,14 +100,15 @@ class Engine:
         """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on."""
         with self._under_way():
             call = self._read(spec)
-            binding = bind(call.tool, spec.args)
-            problems = argument_problems(binding, call.policy.limits)
+            binding = bind(call.recipe.tool, spec.args)
+            arguments = as_json(binding.arguments)
+            problems = argument_problems(binding, arguments, call.recipe.policy.limits)
             if problems:
                 return invalid_outcome(call, problems)
             call = await self._equipped(call)
             async with self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
-                return await self._run_in_a_box(call, binding.arguments, on_output)
+                return await self._run_in_a_box(call, arguments, on_output)
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a warm box for such calls ready."""
@@ -129,7 +133,7 @@ class Engine:
 
     async def _warm_up(self, call: Prepared) -> None:
         async with self._lend(call) as loan:
-            loan.warm.preload(call.preload)
+            loan.warm.preload(call.recipe.preload)
 
     async def close(self) -> None:
         """End every call and close every box; nothing is left behind."""
@@ -169,17 +173,28 @@ class Engine:
 
     def _read(self, spec: CallSpec) -> Prepared:
         clock = Clock()
+        policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)  # which its recipe keeps alive
+        key = (spec.source, spec.filename, spec.entry, policy, spec.tenant)
+        recipe = None if spec.limits else self._recipes.get(key)
+        if recipe is None:
+            recipe = self._new_recipe(spec)
+            if not spec.limits:
+                self._recipes.put(key, recipe, weight=4 * len(recipe.tool.text))
+        return Prepared(spec, recipe, clock)
+
+    def _new_recipe(self, spec: CallSpec) -> Recipe:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
         granted = self._granted(spec)
         policy = tighten(granted, spec.limits)
-        return Prepared(spec, tool, policy, _box_policy(granted, policy), bare_environment(), clock)
+        return Recipe(tool, policy, _box_policy(granted, policy), bare_environment(), spec.tenant)
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""
-        if call.tool.requirements or call.spec.requirements or call.tool.requires_python:
-            needs = _needs(call.tool, call.spec, policy=call.policy)
+        recipe = call.recipe
+        if recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python:
+            needs = _needs(recipe.tool, call.spec, policy=recipe.policy)
             environment = self.provider.known(needs) or await self.provider.provide(needs)
-            call = replace(call, environment=environment)
+            call = replace(call, recipe=replace(recipe, environment=environment))
         call.clock.mark("equipped")
         return call
 
@@ -207,10 +222,8 @@ class Engine:
             self._policies[spec.policy] = load(spec.policy)
         return self._policies[spec.policy]
 
-    async def _run_in_a_box(
-        self, call: Prepared, arguments: Mapping[str, object], on_output: OnOutput | None
-    ) -> Outcome:
-        request = build_request(call.spec, call.tool, arguments, call.policy)
+    async def _run_in_a_box(self, call: Prepared, arguments: str, on_output: OnOutput | None) -> Outcome:
+        request = complete_request(call.recipe.request_head, call.spec, arguments)
         for _ in range(_ATTEMPTS):
             try:
                 return await self._as_walled_as_can_be(call, lambda: self._try(call, request, on_output))
@@ -223,15 +236,15 @@ class Engine:
         try:
             return await attempt()
         except IsolationUnavailable:
-            if not call.accepts_plain or self._lacks_walls:
+            if not call.recipe.accepts_plain or self._lacks_walls:
                 raise
             self._lacks_walls = True
             return await attempt()
 
     def _lend(self, call: Prepared) -> AbstractAsyncContextManager[Loan]:
         """A box; plain only where this host was found to lack walls and the call's policy accepts that."""
-        is_plain = self._lacks_walls and call.accepts_plain
-        return self._pool.lend(call.key(is_plain=is_plain), call.plan(is_plain=is_plain))
+        is_plain = self._lacks_walls and call.recipe.accepts_plain
+        return self._pool.lend(call.recipe.key(is_plain=is_plain), call.recipe.plan(is_plain=is_plain))
 
     async def _try(self, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
         async with self._lend(call) as loan:
@@ -244,29 +257,27 @@ class Engine:
                 if not is_clean:
                     loan.warm.is_retired = True
             if is_clean:
-                loan.warm.preload(call.preload)
+                loan.warm.preload(call.recipe.preload)
             return outcome
 
 
 async def _run_in(loan: Loan, call: Prepared, request: bytes, on_output: OnOutput | None) -> Outcome:
     if loan.warm.conversation.loss is not None:
         raise _NeverStarted(_last_seen(loan.warm))
-    watcher = Watcher(loan.warm, policy=call.policy, on_output=on_output)
-    loan.call = watcher.start(
-        request,
-        limits=lowered_limits(call.policy, call.box_policy),
-        value_limit=call.policy.limits.value + _REPLY_OVERHEAD,
-    )
+    policy = call.recipe.policy
+    watcher = Watcher(loan.warm, policy=policy, on_output=on_output)
+    value_limit = policy.limits.value + _REPLY_OVERHEAD
+    loan.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit)
     ending = await watcher.watch()
     call.clock.mark("ended")
     fault = loan.warm.conversation.fault
     if fault is not None and watcher.call.started is None:
-        raise missing_walls([fault.layer], policy=call.policy, reason=fault.reason)
+        raise missing_walls([fault.layer], policy=policy, reason=fault.reason)
     if watcher.call.started is None and ending.stopped_for is None:
         raise _NeverStarted(_last_seen(loan.warm))
     verdict = judge(ending)
     size = len(ending.value)
-    shaped_value = await aside_when_large(lambda: shape_verdict(verdict, call.policy.output.shown), size=size)
+    shaped_value = await aside_when_large(lambda: shape_verdict(verdict, policy.output.shown), size=size)
     return outcome_of(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
 
 

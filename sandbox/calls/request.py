@@ -18,6 +18,8 @@ _PROCESS_LIMITS: Final = ("open_files", "file_size")
 _THREAD_HINTS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEFAULTS: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
 _TRUTHS: Final = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+_OURS: Final = frozenset({*_TRUTHS, "PYTHON_CPU_COUNT", *_THREAD_HINTS, "SANDBOX_CALL_ID", "SANDBOX_TOOL"})
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
 _ASYNC: Final = frozenset({"asyncio"})
 _NEVER_PRELOADED: Final = frozenset(
     {"antigravity", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"}
@@ -26,16 +28,31 @@ _NEVER_PRELOADED: Final = frozenset(
 
 def build_request(spec: CallSpec, tool: Tool, arguments: Mapping[str, object], policy: Policy) -> bytes:
     """What the call's process is told, as JSON."""
-    request = {
+    return complete_request(request_head(tool, policy), spec, as_json(arguments))
+
+
+def as_json(content: Mapping[str, object]) -> str:
+    """Its JSON in ASCII, without spaces."""
+    return _JSON.encode(content)
+
+
+def request_head(tool: Tool, policy: Policy) -> str:
+    """The beginning of a request, which is the same for all calls of a tool under a policy. Its last field is open."""
+    same = {
         "source": tool.text,
         "filename": tool.filename,
         "entry": tool.entry,
-        "arguments": arguments,
         "positional": [each.name for each in tool.parameters if each.kind is ParameterKind.POSITIONAL_ONLY],
-        "environment": _variables(spec, tool, policy),
         "value_limit": policy.limits.value,
+        "environment": {"SANDBOX_TOOL": tool.name},
     }
-    return json.dumps(request, separators=(",", ":")).encode("ascii")
+    return as_json(same)[:-2]
+
+
+def complete_request(head: str, spec: CallSpec, arguments: str) -> bytes:
+    """A whole request, from its head and the JSON of its arguments. No call's id has anything to escape."""
+    asked = _asked_variables(spec)
+    return f'{head}{asked},"SANDBOX_CALL_ID":"{spec.call_id}"}},"arguments":{arguments}}}'.encode("ascii")
 
 
 def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, int]:
@@ -76,8 +93,8 @@ def _machine_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _variables(spec: CallSpec, tool: Tool, policy: Policy) -> dict[str, str]:
-    """What a call's environment has beside its box's: nothing of the host's, and nothing that would hide the truth."""
-    fixed = box_environment(policy)
-    asked = {name: text for name, text in spec.env.items() if name in _DEFAULTS or name not in fixed}
-    return {**asked, "SANDBOX_CALL_ID": spec.call_id, "SANDBOX_TOOL": tool.name}
+def _asked_variables(spec: CallSpec) -> str:
+    """What a call asks for beside its box's variables, as members of an object that has others: nothing that would hide
+    the truth, and none of ours."""
+    asked = {name: text for name, text in spec.env.items() if name not in _OURS}
+    return "," + as_json(asked)[1:-1] if asked else ""

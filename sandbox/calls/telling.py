@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from sandbox.calls.prepared import Prepared
@@ -10,26 +9,29 @@ from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
 from sandbox.calls.verdict import Ending, Verdict
 from sandbox.calls.watching import Watcher
 from sandbox.errors import IsolationUnavailable
-from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, ToolName, Usage
+from sandbox.outcome import Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, Usage, printable
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_value
 from sandbox.policy import Limits
 from sandbox.pool import Loan, WarmBox
 from sandbox.tools import Binding
+from sandbox.unchecked import unchecked
+from sandbox.wire.frames import Stream
 from sandbox.wire.messages import Returned
 
 _MOST_RECEIPTS: Final = 64
 
 
-def argument_problems(binding: Binding, limits: Limits) -> list[Problem]:
-    """What is wrong with the arguments, all of it."""
-    found = [
-        Problem(path=each.path, message=each.message, expected=each.expected, got=each.got) for each in binding.problems
-    ]
-    size = 0 if found else len(json.dumps(binding.arguments, separators=(",", ":")))
-    if size > limits.arguments:
-        message = f"the arguments are {size} bytes as JSON; the policy allows {limits.arguments}"
-        found.append(Problem(path="", message=message))
-    return found
+def argument_problems(binding: Binding, written: str, limits: Limits) -> list[Problem]:
+    """What is wrong with the arguments, all of it; `written` is what they are as JSON."""
+    if binding.problems:
+        return [
+            Problem(path=each.path, message=each.message, expected=each.expected, got=each.got)
+            for each in binding.problems
+        ]
+    if len(written) <= limits.arguments:
+        return []
+    message = f"the arguments are {len(written)} bytes as JSON; the policy allows {limits.arguments}"
+    return [Problem(path="", message=message)]
 
 
 def invalid_outcome(call: Prepared, problems: list[Problem]) -> Outcome:
@@ -45,7 +47,7 @@ def invalid_outcome(call: Prepared, problems: list[Problem]) -> Outcome:
         stderr=nothing(STDERR_TYPE),
         shaped_value=nothing("json_data"),
         usage=Usage(wall_s=0.0),
-        tool=ToolName(name=call.tool.name),
+        tool=call.recipe.tool_name,
         timing=Timing(queue_ms=0, environment_ms=0, box_ms=0, run_ms=0, total_ms=total, path="cold"),
         call_id=call.spec.call_id,
         trace_id=call.spec.trace_id,
@@ -58,41 +60,47 @@ def outcome_of(
     """Everything that was seen, as one document."""
     is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
     receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
-    shown = call.policy.output.shown
-    return Outcome(
-        status=verdict.status,
-        value=verdict.value,
-        error=verdict.error,
-        stdout=watcher.stdout.shape(STDOUT_TYPE, budget=shown),
-        stderr=watcher.stderr.shape(STDERR_TYPE, budget=shown),
-        shaped_value=shaped_value,
-        usage=_usage(ending, watcher.call.returned),
-        limit_name=verdict.limit_name,
-        evidence=verdict.evidence,
-        warnings=verdict.warnings,
-        receipt=receipt,
-        environment=EnvironmentUsed(key=call.environment.key, lock_digest=call.environment.lock_digest),
-        tool=ToolName(name=call.tool.name),
-        timing=_timing(loan, call, watcher),
-        call_id=call.spec.call_id,
-        trace_id=call.spec.trace_id,
-    )
+    shown = call.recipe.policy.output.shown
+    fields = {
+        "status": verdict.status,
+        "value": verdict.value,
+        "error": verdict.error,
+        "stdout": watcher.shown(Stream.STDOUT, STDOUT_TYPE, budget=shown),
+        "stderr": watcher.shown(Stream.STDERR, STDERR_TYPE, budget=shown),
+        "shaped_value": shaped_value,
+        "usage": _usage(ending, watcher.call.returned),
+        "limit_name": verdict.limit_name,
+        "evidence": verdict.evidence,
+        "retryable": False,
+        "warnings": tuple(map(printable, verdict.warnings)),
+        "problems": (),
+        "artifacts": (),
+        "receipt": receipt,
+        "environment": call.recipe.environment_used,
+        "tool": call.recipe.tool_name,
+        "timing": _timing(loan, call, watcher),
+        "call_id": call.spec.call_id,
+        "trace_id": call.spec.trace_id and printable(call.spec.trace_id),
+    }
+    return unchecked(Outcome, fields)
 
 
 def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:
     """What protected the host; raises `IsolationUnavailable` when that is less than the policy accepts."""
-    known = (walls, call.policy.name, call.policy.digest)
+    known = (walls, call.recipe.policy.name, call.recipe.policy.digest)
     if known in warm.receipts:
         return warm.receipts[known]
     receipt = build_receipt(
         warm.box.protection,
-        read_walls(walls, policy=call.box_policy),
-        policy=call.policy,
-        environment_key=call.environment.key,
-        limits=call.policy.limits.model_dump(),
+        read_walls(walls, policy=call.recipe.box_policy),
+        policy=call.recipe.policy,
+        environment_key=call.recipe.environment.key,
+        limits=call.recipe.policy.limits.model_dump(),
     )
-    if not is_at_least(receipt, call.policy.isolation.minimum):
-        raise IsolationUnavailable(f"the box was {receipt.isolation}, weaker than policy '{call.policy.name}' accepts")
+    if not is_at_least(receipt, call.recipe.policy.isolation.minimum):
+        raise IsolationUnavailable(
+            f"the box was {receipt.isolation}, weaker than policy '{call.recipe.policy.name}' accepts"
+        )
     if len(warm.receipts) < _MOST_RECEIPTS:
         warm.receipts[known] = receipt
     return receipt
@@ -112,24 +120,26 @@ def _usage(ending: Ending, returned: Returned | None) -> Usage:
     cpu = ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
     before = 0.0 if returned is None else returned.cpu_before
     peak = ending.reading.memory_peak_bytes
-    return Usage(
-        wall_s=round(ending.wall_s, 6),
-        cpu_s=None if cpu is None else round(max(cpu - before, 0.0), 6),
-        memory_peak_bytes=ending.ended.max_rss if peak is None else peak,
-        processes_peak=ending.reading.processes_peak,
-    )
+    fields = {
+        "wall_s": round(ending.wall_s, 6),
+        "cpu_s": None if cpu is None else round(max(cpu - before, 0.0), 6),
+        "memory_peak_bytes": ending.ended.max_rss if peak is None else peak,
+        "processes_peak": ending.reading.processes_peak,
+    }
+    return unchecked(Usage, fields)
 
 
 def _timing(loan: Loan, call: Prepared, watcher: Watcher) -> Timing:
     clock, started = call.clock, watcher.call.started
     clock.mark("done")
-    return Timing(
-        queue_ms=clock.milliseconds("equipped", "admitted"),
-        environment_ms=clock.milliseconds(None, "equipped"),
-        box_ms=clock.milliseconds("admitted", "boxed"),
-        run_ms=clock.milliseconds("boxed", "ended"),
-        total_ms=clock.milliseconds(None, "done"),
-        path=loan.path,
-        ahead=started is not None and started.ahead,
-        preloaded=loan.warm.preloaded,
-    )
+    fields = {
+        "queue_ms": clock.milliseconds("equipped", "admitted"),
+        "environment_ms": clock.milliseconds(None, "equipped"),
+        "box_ms": clock.milliseconds("admitted", "boxed"),
+        "run_ms": clock.milliseconds("boxed", "ended"),
+        "total_ms": clock.milliseconds(None, "done"),
+        "path": loan.path,
+        "ahead": started is not None and started.ahead,
+        "preloaded": loan.warm.preloaded,
+    }
+    return unchecked(Timing, fields)

@@ -18,7 +18,9 @@ from typing import Final, Protocol
 
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
 from sandbox.calls.verdict import Ending, Stop
+from sandbox.outcome import Shaped
 from sandbox.outputs.capture import Capture
+from sandbox.outputs.shaping import nothing
 from sandbox.policy import Excess, Policy
 from sandbox.pool import WarmBox
 from sandbox.ports import Reading
@@ -53,6 +55,16 @@ class Pace:
         return max(self._due - now - _BURST_S, 0.0)
 
 
+class _Output:
+    """What one stream needs once something is printed there; most calls print nothing."""
+
+    __slots__ = ("capture", "pace")
+
+    def __init__(self, policy: Policy) -> None:
+        self.capture = Capture(shown=policy.output.shown, limit=policy.limits.output)
+        self.pace = Pace(policy.limits.output_rate)
+
+
 class Watcher:
     """One call under way."""
 
@@ -60,16 +72,18 @@ class Watcher:
         self._warm = warm
         self._policy = policy
         self._on_output = on_output
-        limits, shown = policy.limits, policy.output.shown
-        self.stdout = Capture(shown=shown, limit=limits.output)
-        self.stderr = Capture(shown=shown, limit=limits.output)
-        self._paces = {Stream.STDOUT: Pace(limits.output_rate), Stream.STDERR: Pace(limits.output_rate)}
+        self._outputs: dict[Stream, _Output] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._stopped_for: Stop | None = None
         self.call: RunningCall
         self._begun = 0.0
         self._has_lingered = False
         self.reading = Reading()
+
+    def shown(self, stream: Stream, output_type: str, *, budget: int) -> Shaped:
+        """What was printed there, as it is shown."""
+        output = self._outputs.get(stream)
+        return nothing(output_type) if output is None else output.capture.shape(output_type, budget=budget)
 
     def start(self, request: bytes, *, limits: Mapping[str, int], value_limit: int) -> RunningCall:
         """Send the call; from here on its clocks run."""
@@ -139,11 +153,11 @@ class Watcher:
 
     def _take(self, stream: Stream, data: bytes) -> int:
         """Keep what shaping needs; how much more may come at once."""
-        capture = self.stdout if stream is Stream.STDOUT else self.stderr
-        capture.feed(data)
-        if capture.over_limit and self._policy.output.over is Excess.KILL:
+        output = self._outputs.get(stream) or self._outputs.setdefault(stream, _Output(self._policy))
+        output.capture.feed(data)
+        if output.capture.over_limit and self._policy.output.over is Excess.KILL:
             self._stop(Stop.OUTPUT)
-        delay = self._paces[stream].delay(len(data), now=time.monotonic())
+        delay = output.pace.delay(len(data), now=time.monotonic())
         if self._on_output is not None:
             self._on_output(stream, data, lambda size: self._grant(size, delay))
             return 0

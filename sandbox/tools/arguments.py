@@ -10,20 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from math import isfinite
+from typing import Any, Final, cast
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from sandbox.tools.annotations import value_type
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list, printable
-from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
+from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER, NotPlain, PlainCopy
 from sandbox.tools.recent import Recent
 from sandbox.tools.tool import Tool
-from sandbox.tools.value_types import STRICT, Attempt, TooMuchWork, Work
+from sandbox.tools.value_types import BOOLEAN, INTEGER, NUMBER, STRICT, TEXT, Attempt, TooMuchWork, Work
 
 MAX_PROBLEMS: Final = 100
 _SHOWN: Final = 80
+_SHORT: Final = 1 << 12
+_SCALARS: Final = {id(TEXT): str, id(INTEGER): int, id(NUMBER): float, id(BOOLEAN): bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,9 @@ class _Model:
     """What each parameter takes, in words."""
     left_out: dict[str, JSON]
     """What the parameters get that are neither required nor have a default of their own."""
+    required: frozenset[str]
+    scalars: dict[str, type]
+    """Those that are declared as one of Python's own types."""
 
 
 _TOO_MUCH: Final = Problem(
@@ -69,6 +75,8 @@ _models: Recent[tuple[str, str], _Model] = Recent(most=256, heaviest=4096)
 def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
     """Check and convert arguments by the types the tool declares."""
     model = _model_of(tool)
+    if _are_as_declared(args, model):
+        return Binding({**model.left_out, **cast("dict[str, JSON]", args)})
     plain, faulty = _plain_arguments(args)
     known = {name: value for name, value in plain.items() if name in model.expected}
     unknown = () if len(known) == len(plain) or tool.accepts_extra else plain.keys() - known.keys()
@@ -77,6 +85,25 @@ def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
     if problems:
         return Binding({}, tuple(problems[:MAX_PROBLEMS]))
     return Binding({**model.left_out, **plain, **checked})
+
+
+def _are_as_declared(args: Mapping[str, object], model: _Model) -> bool:
+    """Whether there is nothing to copy, to convert or to refuse: every argument is a short text, a number or a truth
+    value where just that is declared. Nearly all are, and are not handed to pydantic then."""
+    scalars = model.scalars
+    if type(args) is not dict or len(args) > MAX_PROBLEMS or not model.required <= args.keys():
+        return False
+    for name, value in args.items():
+        kind = type(value)
+        if type(name) is not str or scalars.get(name) is not kind:
+            return False
+        if kind is str and not (len(value) <= _SHORT and value.isascii()):
+            return False
+        if kind is int and not MIN_INTEGER <= value <= MAX_INTEGER:
+            return False
+        if kind is float and not isfinite(value):
+            return False
+    return True
 
 
 def _model_of(tool: Tool) -> _Model:
@@ -100,6 +127,12 @@ def _build_model(tool: Tool) -> _Model:
         names=names,
         expected={parameter.name: found.expected for parameter, found in zip(tool.parameters, types, strict=True)},
         left_out={each.name: None for each in tool.parameters if not each.required and not each.has_default},
+        required=frozenset(parameter.name for parameter in tool.parameters if parameter.required),
+        scalars={
+            parameter.name: _SCALARS[id(found)]
+            for parameter, found in zip(tool.parameters, types, strict=True)
+            if id(found) in _SCALARS
+        },
     )
 
 

@@ -30,6 +30,7 @@ from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, OutputName, Slot
+from sandbox.unchecked import unchecked
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.lines import Lines
@@ -52,6 +53,7 @@ CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
+_NO_LIMITS = b"{}"
 _UNTOLD_S = 0.002
 """How long the runner may not know of a call that a child of its has: it kills, and makes others, only when told."""
 _STREAMS: Mapping[OutputName, Stream] = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
@@ -128,7 +130,7 @@ class Conversation:
 
     def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> bool:
         """Send the call to a child that waits for it; False when none does."""
-        assignment = frames.pack_sized(json.dumps(dict(limits)).encode())
+        assignment = frames.pack_sized(json.dumps(dict(limits)).encode() if limits else _NO_LIMITS)
         child = self._lines.call(
             assignment + frames.pack_sized(request),
             on_output=partial(self._hear_output, call),
@@ -140,7 +142,7 @@ class Conversation:
         call.line, call.slot, call.cpu_before = child.line, child.slot, child.cpu_before
         call.walls += child.walls
         slot = None if child.slot is None else child.slot.id
-        call.started = Started(type="started", id=call.id, slot=slot, ahead=True)
+        call.started = unchecked(Started, {"type": "started", "id": call.id, "slot": slot, "ahead": True})
         return True
 
     def kill(self, call: RunningCall) -> None:
@@ -341,7 +343,8 @@ class Conversation:
         self._take_value(call, data)
         if call.line is not None and call.returned is None and call.has_whole_reply:
             call.line.empty_outputs()
-            self._note_returned(call, Returned(type="returned", id=call.id, cpu_before=call.cpu_before))
+            said = {"type": "returned", "id": call.id, "cpu_before": call.cpu_before}
+            self._note_returned(call, unchecked(Returned, said))
 
     def _leave_line(self, call: RunningCall) -> None:
         """The call is over: its pipes hold all there is. One that never got all of its request never started."""
