@@ -26,7 +26,7 @@ from sandbox.backends.remedies import missing_walls
 from sandbox.calls.prepared import Clock, Prepared, Recipe
 from sandbox.calls.replies import aside_when_large
 from sandbox.calls.request import as_json, complete_request
-from sandbox.calls.telling import argument_problems, invalid_outcome, outcome_of, shape_verdict
+from sandbox.calls.telling import argument_problems, invalid_outcome, outcome_of, rehearse_telling, shape_verdict
 from sandbox.calls.verdict import judge
 from sandbox.calls.watching import OnOutput, Watcher
 from sandbox.environments import Environment, bare_environment
@@ -268,6 +268,7 @@ async def _run_in(loan: Loan, call: Prepared, request: bytes, on_output: OnOutpu
     watcher = Watcher(loan.warm, policy=policy, on_output=on_output)
     value_limit = policy.limits.value + _REPLY_OVERHEAD
     loan.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit)
+    rehearse_telling(loan, call, watcher)
     ending = await watcher.watch()
     call.clock.mark("ended")
     fault = loan.warm.conversation.fault

@@ -6,7 +6,8 @@ from typing import Final
 
 from sandbox.calls.prepared import Prepared
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
-from sandbox.calls.verdict import Ending, Verdict
+from sandbox.calls.replies import read_answer
+from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import Watcher
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import Failure, Outcome, Problem, Receipt, Shaped, Status, Timing, Usage, printable
@@ -16,9 +17,10 @@ from sandbox.pool import Loan, WarmBox
 from sandbox.tools import Binding
 from sandbox.unchecked import unchecked
 from sandbox.wire.frames import Stream
-from sandbox.wire.messages import Returned
+from sandbox.wire.messages import NO_END, Returned
 
 _MOST_RECEIPTS: Final = 64
+_REHEARSAL: Final = b'\0\0\0\x34{"kind": "value", "warnings": [], "value": [1, "a"]}'
 
 
 def argument_problems(binding: Binding, written: str, limits: Limits) -> list[Problem]:
@@ -83,6 +85,29 @@ def outcome_of(
         "trace_id": call.spec.trace_id and printable(call.spec.trace_id),
     }
     return unchecked(Outcome, fields)
+
+
+def rehearse_telling(loan: Loan, call: Prepared, watcher: Watcher) -> None:
+    """Tell, while the tool runs, of a reply of our own, where all but the reply is there already.
+
+    A processor that did other things since the last call has to find again all that telling takes, and that is most of
+    what it takes: 0.1 ms of a call in a warm box that nobody waits for if it is done now, and 0.03 ms once it was."""
+    clock = call.clock
+    walls = bytes(watcher.call.walls)
+    if (walls, call.recipe.policy.name, call.recipe.policy.digest) not in loan.warm.receipts:
+        return
+    clock.mark("ended")
+    ending = Ending(
+        ended=NO_END,
+        value=_REHEARSAL,
+        limits=call.recipe.policy.limits,
+        reading=watcher.read_slot(),
+        wall_s=0.0,
+        answer=read_answer(_REHEARSAL),
+    )
+    verdict = judge(ending)
+    shaped_value = shape_verdict(verdict, call.recipe.policy.output.shown)
+    outcome_of(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
 
 
 def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:

@@ -11,9 +11,11 @@ once, later (a tool over its output rate), or when the reader of a stream has ta
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Final, Protocol
 
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
@@ -33,7 +35,14 @@ _LINGER_S: Final = 0.25
 _LINGER_GRACE_S: Final = 10.0
 """Nobody waits for the end of a call that has given its value, and a busy machine is no reason to give its box up."""
 _BURST_S: Final = 0.25
+_LOOKING_S: Final = 0.0005
 _LEAST_CPU_CHECK_S: Final = 0.02
+
+
+@cache
+def _processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class OnOutput(Protocol):
@@ -94,9 +103,14 @@ class Watcher:
         self._after(self._policy.limits.cpu / self._policy.limits.cpus, self._check_cpu)
         return self.call
 
+    def read_slot(self) -> Reading:
+        """What the call has used so far."""
+        return Reading() if self.call.slot is None else self.call.slot.read()
+
     async def watch(self) -> Ending:
         """See the call to its end; a cancelled caller's call is killed first."""
         try:
+            await self._look_for_a_reply()
             await self.call.told
             if not self.call.ended.done():
                 self._after(_LINGER_S, self._end_lingering)
@@ -119,6 +133,20 @@ class Watcher:
             value_overflowed=self.call.value_overflowed,
             answer=answer,
         )
+
+    async def _look_for_a_reply(self) -> None:
+        """Ask again and again for a moment, all others having their turn in between, instead of waiting to be woken.
+
+        A processor that nobody needs is put to sleep, and comes back without its caches and predictions, more so where
+        it is a virtual one: that took 0.2 of the 1.1 ms of a call in a warm box. Only for a child that was there before,
+        and a call that is its box's only one; where there is more to do than that, nothing falls asleep."""
+        conversation = self._warm.conversation
+        if self.call.line is None or conversation.running > 1 or _processors() < 2:
+            return
+        deadline = time.monotonic() + _LOOKING_S
+        while not self.call.told.done() and time.monotonic() < deadline:
+            os.sched_yield()
+            await asyncio.sleep(0)
 
     async def _read(self) -> Answer | None:
         """What the tool's process replied, if it did."""
