@@ -13,8 +13,8 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -73,6 +73,35 @@ class Settings:
 
 class _NeverStarted(Exception):
     """The box, or the child in it, died while the call was still on its way."""
+
+
+class _UnderWay:
+    """The time in which a task works for the engine."""
+
+    __slots__ = ("_cut_off", "_explain", "_is_outermost", "_task", "_tasks")
+
+    def __init__(
+        self, tasks: set[asyncio.Task[Any]], *, cut_off: WeakSet[asyncio.Task[Any]], explain: Callable[[], None]
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._tasks = tasks
+        self._cut_off = cut_off
+        self._explain = explain
+        self._is_outermost = task not in tasks
+
+    def __enter__(self) -> None:
+        self._tasks.add(self._task)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if not self._is_outermost:
+            return
+        self._tasks.discard(self._task)
+        is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        if is_cancelled and self._task.cancelling() == 1 and self._task in self._cut_off:
+            self._task.uncancel()
+            self._explain()
 
 
 class Engine:
@@ -148,24 +177,10 @@ class Engine:
         if self._provider is not None:
             self._provider.close()
 
-    @contextmanager
-    def _under_way(self) -> Iterator[None]:
+    def _under_way(self) -> _UnderWay:
         """Known to `close` while it runs; a call that `close` cut off learns why."""
         self._refuse_when_closed()
-        task = asyncio.current_task()
-        assert task is not None
-        is_outermost = task not in self._tasks
-        self._tasks.add(task)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if is_outermost and task.cancelling() == 1 and task in self._cut_off:
-                task.uncancel()
-                self._refuse_when_closed()
-            raise
-        finally:
-            if is_outermost:
-                self._tasks.discard(task)
+        return _UnderWay(self._tasks, cut_off=self._cut_off, explain=self._refuse_when_closed)
 
     def _refuse_when_closed(self) -> None:
         if self._is_closed:

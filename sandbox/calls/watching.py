@@ -138,8 +138,8 @@ class Watcher:
         """Ask again and again for a moment, all others having their turn in between, instead of waiting to be woken.
 
         A processor that nobody needs is put to sleep, and comes back without its caches and predictions, more so where
-        it is a virtual one: that took 0.2 of the 1.1 ms of a call in a warm box. Only for a child that was there before,
-        and a call that is its box's only one; where there is more to do than that, nothing falls asleep."""
+        it is a virtual one: that took 0.2 of the 1.1 ms of a call in a warm box. Only for a child that was there
+        before, and a call that is its box's only one; where there is more to do, nothing falls asleep."""
         conversation = self._warm.conversation
         if self.call.line is None or conversation.running > 1 or _processors() < 2:
             return
