@@ -50,6 +50,8 @@ def rehearse(text: str, count: int) -> dict:
     "environment": {"SANDBOX_CALL_ID": "0" * 32, "SANDBOX_TOOL": "rehearse"},
     "value_limit": 4096,
 }
+_PLAIN_VALUE: dict[str, Any] = {"kind": "value", "warnings": []}
+_WRITTEN_PLAIN_VALUE = json.dumps(_PLAIN_VALUE).encode("ascii")
 _FAILING_REHEARSAL = dict(_REHEARSAL, entry="missing")
 
 
@@ -237,7 +239,7 @@ def _send(reply: dict[str, Any], descriptor: int) -> None:
 def _encoded(reply: dict[str, Any]) -> bytes:
     """Length and reply; a value's JSON is put in as it is, not encoded twice."""
     value = reply.pop("text", None)
-    data = json.dumps(reply).encode("ascii")
+    data = json.dumps(reply).encode("ascii") if reply != _PLAIN_VALUE else _WRITTEN_PLAIN_VALUE
     if value is not None:
         data = data[:-1] + b', "value": ' + value.encode("ascii") + b"}"
     return len(data).to_bytes(_HEAD, "big") + data

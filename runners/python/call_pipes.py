@@ -136,7 +136,7 @@ def split_records(data: bytearray) -> list[bytes]:
 
 def _read_call(descriptor: int) -> tuple[dict[str, int], dict[str, Any]]:
     """Nearly always all of it is there at once, and the call lowers no limits."""
-    limits, rest = _part(descriptor, b"")
+    limits, rest = _part(descriptor, os.read(descriptor, _AT_ONCE))
     request, _ = _part(descriptor, rest)
     return {} if limits == _NO_LIMITS else json.loads(limits), json.loads(request.decode())
 
