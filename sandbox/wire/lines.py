@@ -61,8 +61,6 @@ class Lines:
             raise ProtocolError(f"a box said that a child waits on line {said.line}, which is not waiting for one")
         self._ready[line.id] = ReadyChild(line, slot, said.cpu_before, said.walls.encode())
         line.attend()
-        if slot is not None:
-            slot.read()  # what is opened for it now is not waited for when its call ends
 
     def call(self, request: bytes, *, on_output: OnOutput, on_reply: Callable[[bytes], None]) -> ReadyChild | None:
         """Send it to the child that has waited longest, which is not ours any more. A call that finds none is noted.
