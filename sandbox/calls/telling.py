@@ -92,22 +92,21 @@ def rehearse_telling(loan: Loan, call: Prepared, watcher: Watcher) -> None:
 
     A processor that did other things since the last call has to find again all that telling takes, and that is most of
     what it takes: 0.1 ms of a call in a warm box that nobody waits for if it is done now. What is opened to read the
-    call's slot stays open until its end, too."""
-    clock = call.clock
-    walls = bytes(watcher.call.walls)
-    if (walls, call.recipe.policy.name, call.recipe.policy.digest) not in loan.warm.receipts:
+    call's slot stays open until its end, too. Where other calls run, there was nothing else to do."""
+    policy, walls = call.recipe.policy, bytes(watcher.call.walls)
+    if (walls, policy.name, policy.digest) not in loan.warm.receipts or loan.warm.conversation.running > 1:
         return
-    clock.mark("ended")
+    call.clock.mark("ended")
     ending = Ending(
         ended=NO_END,
         value=_REHEARSAL,
-        limits=call.recipe.policy.limits,
+        limits=policy.limits,
         reading=watcher.read_slot(),
         wall_s=0.0,
         answer=read_answer(_REHEARSAL),
     )
     verdict = judge(ending)
-    shaped_value = shape_verdict(verdict, call.recipe.policy.output.shown)
+    shaped_value = shape_verdict(verdict, policy.output.shown)
     outcome_of(loan, call, watcher, ending, verdict=verdict, shaped_value=shaped_value)
 
 
