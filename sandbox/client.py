@@ -27,7 +27,7 @@ from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.policy import Policy
 from sandbox.pool import PoolStatistics
-from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, reading_spec
+from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, plain_spec, reading_spec
 from sandbox.streaming import Event, stream_call
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class AsyncSandbox:
             is_offline=offline,
             on_progress=on_progress,
         )
+        self._has_fitting_policy = False
         self._engine: Engine | None = None
         self._is_closed = False
 
@@ -165,7 +166,12 @@ class AsyncSandbox:
         return environment_spec({"policy": self._policy, **fields, **_text_of(source)})
 
     def _spec(self, source: str | bytes | Path, args: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> CallSpec:
-        return call_spec({"policy": self._policy, **_text_of(source), **fields, "args": args})
+        """A call for which nothing else is said needs no second look once one under our policy was in order."""
+        if not fields and type(source) is str and type(args) is dict and self._has_fitting_policy:
+            return plain_spec(source, args, self._policy)
+        spec = call_spec({"policy": self._policy, **_text_of(source), **fields, "args": args})
+        self._has_fitting_policy = self._has_fitting_policy or "policy" not in fields
+        return spec
 
 
 class Sandbox:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidatio
 
 from sandbox.errors import SpecError
 from sandbox.policy import Policy
+from sandbox.unchecked import unchecked
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_VARIABLE: Final = 128 << 10
@@ -30,6 +31,11 @@ def _variable_text(text: str) -> str:
     except UnicodeEncodeError:
         raise ValueError("an environment variable is text that UTF-8 can hold") from None
     return text
+
+
+def new_call_id() -> str:
+    """One that nobody guesses and no other call has."""
+    return os.urandom(16).hex()
 
 
 _Requirement = str | dict[str, str | list[str]]
@@ -68,9 +74,7 @@ class CallSpec(BaseModel):
     permitted: bool = False
     """Whether somebody has permitted what a tool's `needs_permission` asks for."""
     tenant: Annotated[str, Field(max_length=256)] = ""
-    call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(
-        default_factory=lambda: secrets.token_hex(16)
-    )
+    call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(default_factory=new_call_id)
     trace_id: Annotated[str, Field(max_length=256)] | None = None
 
 
@@ -111,6 +115,30 @@ def environment_spec(fields: Mapping[str, Any]) -> EnvironmentSpec:
         return EnvironmentSpec.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         raise SpecError("; ".join(_complaints(error))) from None
+
+
+def plain_spec(source: str, args: Mapping[str, Any], policy: str | Policy) -> CallSpec:
+    """The spec of a call for which nothing else was said, under a policy that a spec may have."""
+    fields = {
+        "source": source,
+        "filename": "tool.py",
+        "entry": None,
+        "args": dict(args),
+        "requirements": (),
+        "policy": policy,
+        "limits": {},
+        "env": {},
+        "env_layers": (),
+        "state": None,
+        "agent_id": None,
+        "ctx": None,
+        "client": None,
+        "permitted": False,
+        "tenant": "",
+        "call_id": new_call_id(),
+        "trace_id": None,
+    }
+    return unchecked(CallSpec, fields)
 
 
 def call_spec(fields: Mapping[str, Any]) -> CallSpec:

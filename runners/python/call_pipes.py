@@ -27,6 +27,8 @@ FIRST_FREE = 6
 _NUMBERS = (REQUEST, 1, 2, VALUE, STATUS)
 _RECORD = struct.Struct(">I")
 _ASSIGNMENT = struct.Struct(">Q")
+_NO_LIMITS = b"{}"
+_AT_ONCE = 1 << 12
 _JSON: Any = json.encoder
 # The encoder that `json.dumps` makes for every document, made once where there is one.
 _encode = (
@@ -133,19 +135,28 @@ def split_records(data: bytearray) -> list[bytes]:
 
 
 def _read_call(descriptor: int) -> tuple[dict[str, int], dict[str, Any]]:
-    return json.loads(_part(descriptor)), json.loads(_part(descriptor))
+    """Nearly always all of it is there at once, and the call lowers no limits."""
+    limits, rest = _part(descriptor, os.read(descriptor, _AT_ONCE))
+    request, _ = _part(descriptor, rest)
+    return {} if limits == _NO_LIMITS else json.loads(limits), json.loads(request.decode())
 
 
-def _part(descriptor: int) -> bytes:
-    (size,) = _ASSIGNMENT.unpack(_exactly(descriptor, _ASSIGNMENT.size))
-    return _exactly(descriptor, size)
+def _part(descriptor: int, data: bytes) -> tuple[bytes, bytes]:
+    """The part that begins with `data`, and what was read of the next."""
+    data = _at_least(descriptor, _ASSIGNMENT.size, data)
+    end = _ASSIGNMENT.size + _ASSIGNMENT.unpack_from(data)[0]
+    data = _at_least(descriptor, end, data)
+    return data[_ASSIGNMENT.size : end], data[end:]
 
 
-def _exactly(descriptor: int, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        more = os.read(descriptor, min(size - len(data), 1 << 20))
+def _at_least(descriptor: int, size: int, data: bytes) -> bytes:
+    """So many bytes, or more, beginning with `data`."""
+    if len(data) >= size:
+        return data
+    read = bytearray(data)
+    while len(read) < size:
+        more = os.read(descriptor, _AT_ONCE)
         if not more:
             os._exit(0)
-        data += more
-    return bytes(data)
+        read += more
+    return bytes(read)

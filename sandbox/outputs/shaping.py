@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from sandbox.outcome import Json, Shaped, portable_json
+from sandbox.outcome import Json, Shaped, portable_json, printable
 from sandbox.outputs.cuts import Cut, Ends, prefix, prefix_of_lines, suffix, suffix_of_lines
+from sandbox.unchecked import unchecked
 
 STDOUT_TYPE: Final = "execution_result"
 STDERR_TYPE: Final = "error_message"
@@ -93,6 +94,8 @@ def shape_value(value: Json, *, budget: int) -> Shaped:
 
 def _json_text(value: Json) -> str:
     """Spaces are for eyes: in a long text few are shown, and writing it again with them takes ten times as long."""
+    if type(value) is int:
+        return str(value)
     if value is None or isinstance(value, int):
         return json.dumps(value)
     fit, compact = portable_json(value)
@@ -110,14 +113,17 @@ def shape_ends(ends: Ends, *, output_type: str, budget: int) -> Shaped:
         raise ValueError(f"a budget is 0 or more characters, not {budget}")
     is_over = ends.characters > budget
     cut = FORMS.get(output_type, _UNKNOWN).cut(ends, budget) if is_over else Cut(ends.head, "")
-    return Shaped(
-        text=cut.head + (_gap_notice(ends, cut) if is_over else "") + cut.tail + _end_notice(ends),
-        type=output_type,
-        characters=ends.characters + ends.dropped,
-        shown=cut.shown,
-        truncated=is_over or ends.dropped > 0,
-        reason=_reason(budget=budget if is_over else None, is_dropped=ends.dropped > 0),
-    )
+    text = cut.head + (_gap_notice(ends, cut) if is_over else "") + cut.tail + _end_notice(ends)
+    fields = {
+        "text": printable(text),
+        "type": output_type,
+        "characters": ends.characters + ends.dropped,
+        "shown": cut.shown,
+        "truncated": is_over or ends.dropped > 0,
+        "reason": _reason(budget=budget if is_over else None, is_dropped=ends.dropped > 0),
+        "artifact": None,
+    }
+    return unchecked(Shaped, fields)
 
 
 def _gap_notice(ends: Ends, cut: Cut) -> str:

@@ -22,13 +22,13 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, OutputName, Slot
 from sandbox.resources import authoring_kit
+from sandbox.unchecked import unchecked
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.lines import Lines
@@ -46,14 +46,14 @@ from sandbox.wire.messages import (
     parse_message,
 )
 from sandbox.wire.running_call import RunningCall
+from sandbox.wire.voice import Voice
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
+_NO_LIMITS = b"{}"
 _STREAMS: Mapping[OutputName, Stream] = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
-
-Result = TypeVar("Result")
 
 
 class WallFault(Exception):
@@ -75,6 +75,7 @@ class Conversation:
         self._calls: dict[int, RunningCall] = {}
         self._slots: dict[int, Slot] = {}
         self._taken_slots: set[int] = set()
+        self._voice = Voice(carrier)
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
         self._next_id = 1
@@ -109,7 +110,7 @@ class Conversation:
             "kit": authoring_kit(),
         }
         opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
-        self._carrier.send(frames.pack_message(opening))
+        self._voice.say(opening)
         self._lines.want(ahead)
         return await self._hello
 
@@ -129,19 +130,19 @@ class Conversation:
         call = RunningCall(self._next_id, take, take_item, value_limit, loop.create_future(), loop.create_future())
         self._next_id += 1
         self._calls[call.id] = call
+        if self._is_single_use:
+            self._lines.want(0)  # none follows
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
         if self._call_on_a_line(call, request, limits=limits):
-            self._say(said | {"line": call.line and call.line.id})
-        else:
-            chunks = frames.pack_request(call.id, frames.pack_sized(request))
-            self._carrier.send(frames.pack_message(said) + chunks)
-        if not self._is_single_use:
-            loop.call_soon(self.supply_lines)
+            self._voice.say_soon(said | {"line": call.line and call.line.id}, then=self.supply_lines)
+            return call
+        self._voice.say(said, chunks=frames.pack_request(call.id, frames.pack_sized(request)))
+        loop.call_soon(self.supply_lines)
         return call
 
     def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> bool:
         """Send the call to a child that waits for it; False when none does."""
-        assignment = frames.pack_sized(json.dumps(dict(limits)).encode())
+        assignment = frames.pack_sized(json.dumps(dict(limits)).encode() if limits else _NO_LIMITS)
         child = self._lines.call(
             assignment + frames.pack_sized(request),
             on_output=partial(self._hear_output, call),
@@ -153,13 +154,13 @@ class Conversation:
         call.line, call.slot, call.cpu_before = child.line, child.slot, child.cpu_before
         call.walls += child.walls
         slot = None if child.slot is None else child.slot.id
-        call.started = Started(type="started", id=call.id, slot=slot, ahead=True)
+        call.started = unchecked(Started, {"type": "started", "id": call.id, "slot": slot, "ahead": True})
         return True
 
     def kill(self, call: RunningCall) -> None:
         """Kill the call's whole tree; its `ended` follows."""
         call.was_killed = True
-        self._say({"type": "kill", "id": call.id})
+        self._voice.say({"type": "kill", "id": call.id})
 
     def grant(self, call: RunningCall, amount: int) -> None:
         """Let that much more of the call's output come; told to the runner in steps worth a message."""
@@ -170,12 +171,12 @@ class Conversation:
             return
         call.owed += amount
         if call.owed >= _GRANT_STEP and call.id in self._calls:
-            self._say({"type": "grant", "id": call.id, "bytes": call.owed})
+            self._voice.say({"type": "grant", "id": call.id, "bytes": call.owed})
             call.owed = 0
 
     def preload(self, modules: Sequence[str]) -> None:
         """Have the runner import these when it is idle; later calls find them imported."""
-        self._say({"type": "preload", "modules": list(modules)})
+        self._voice.say({"type": "preload", "modules": list(modules)})
 
     def lend_slots(self, slots: Sequence[Slot]) -> None:
         """Give the runner places to put calls into."""
@@ -183,14 +184,14 @@ class Conversation:
             self._slots[slot.id] = slot
         doors = {slot.id: slot.open_doors() for slot in slots}
         said = {"type": "slots", "slots": [[id, len(opened)] for id, opened in doors.items()]}
-        self._carrier.send(frames.pack_message(said), [door for opened in doors.values() for door in opened])
+        self._voice.say(said, descriptors=[door for opened in doors.values() for door in opened])
 
     def supply_lines(self) -> None:
         """Hand over as many lines as the box could use children ahead."""
         lines = self._lines.open_missing() if self.loss is None else ()
         if lines:
             said = {"type": "lines", "lines": [line.id for line in lines]}
-            self._carrier.send(frames.pack_message(said), [end for line in lines for end in line.far_ends()])
+            self._voice.say(said, descriptors=[end for line in lines for end in line.far_ends()])
 
     def give_back(self, call: RunningCall) -> bool:
         """The engine has read the call's slot: renew it. False when it had to be retired."""
@@ -200,7 +201,7 @@ class Conversation:
         call.slot = None
         self._taken_slots.discard(slot.id)
         renewed = slot.renew()
-        self._say({"type": "release", "slot": slot.id, "retire": not renewed})
+        self._voice.say({"type": "release", "slot": slot.id, "retire": not renewed})
         if not renewed and self._slots.pop(slot.id, None) is not None:
             slot.close()
         return renewed
@@ -279,11 +280,7 @@ class Conversation:
         call = self._calls.get(said.id)
         if call is None or call.started is None or call.returned is not None or call.line is not None:
             raise ProtocolError(f"a box said returned of call {said.id}, which is not running")
-        self._note_returned(call, said)
-
-    def _note_returned(self, call: RunningCall, said: Returned) -> None:
-        call.returned = said
-        _finish(call.told, None)
+        call.tell(said)
 
     def _take_gone(self, said: Gone) -> None:
         """A short call may have ended before the runner heard of it."""
@@ -294,7 +291,7 @@ class Conversation:
         slot = self._lines.lose(said.line)
         if slot is not None:
             self._taken_slots.discard(slot.id)
-            self._say({"type": "release", "slot": slot.id, "retire": False})
+            self._voice.say({"type": "release", "slot": slot.id, "retire": False})
         self.supply_lines()
 
     def _take_ended(self, said: Ended) -> None:
@@ -308,8 +305,7 @@ class Conversation:
     def _note_end(self, call: RunningCall, said: Ended) -> None:
         self._leave_line(call)
         del self._calls[call.id]
-        _finish(call.ended, said)
-        _finish(call.told, None)
+        call.end(said)
 
     def _take_chunk(self, chunk: Chunk) -> None:
         call = self._calls.get(chunk.call)
@@ -359,7 +355,8 @@ class Conversation:
         self._take_value(call, data)
         if call.line is not None and call.returned is None and call.has_whole_reply:
             call.line.empty_outputs()
-            self._note_returned(call, Returned(type="returned", id=call.id, cpu_before=call.cpu_before))
+            said = {"type": "returned", "id": call.id, "cpu_before": call.cpu_before}
+            call.tell(unchecked(Returned, said))
 
     def _hear_what_was_printed(self, call: RunningCall) -> None:
         """Before what came later on another pipe; unless more is under way than is wanted."""
@@ -375,10 +372,6 @@ class Conversation:
             call.line.hang_up()
             self._on_lines.pop(call.line.id, None)
 
-    def _say(self, message: Mapping[str, object]) -> None:
-        if self.loss is None:
-            self._carrier.send(frames.pack_message(message))
-
     def _lose(self, reason: BoxLost | WallFault) -> None:
         """End everything under way; the first reason is kept."""
         if self.loss is not None:
@@ -388,18 +381,12 @@ class Conversation:
         if not self._hello.done():
             self._hello.set_exception(reason)
             self._hello.exception()  # it may be that nobody waits for it yet
+        self._voice.fall_silent()
         self._lines.close()
         for call in list(self._calls.values()):
             self._leave_line(call)
             call.was_lost = True
-            _finish(call.ended, NO_END)
-            _finish(call.told, None)
+            call.end(NO_END)
         self._calls.clear()
         if self.on_loss is not None:
             self.on_loss()
-
-
-def _finish(future: asyncio.Future[Result], result: Result) -> None:
-    """Set it, unless whoever waited has given up."""
-    if not future.done():
-        future.set_result(result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from sandbox.ports import Line, Slot
 from sandbox.wire.frames import Stream
@@ -14,6 +14,8 @@ from sandbox.wire.messages import Ended, Returned, Started
 _HEAD: Final = 4
 _ITEM: Final = 1 << 31
 MOST_ITEMS: Final = 10_000
+
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +50,16 @@ class RunningCall:
         """Whether all that it says of itself is there; an end without a word is that too."""
         return self.returned is not None or self.ended.done()
 
+    def tell(self, returned: Returned) -> None:
+        """Its reply is whole."""
+        self.returned = returned
+        _finish(self.told, None)
+
+    def end(self, ended: Ended) -> None:
+        """It is over, and there is nothing more to wait for."""
+        _finish(self.ended, ended)
+        _finish(self.told, None)
+
     @property
     def has_too_much(self) -> bool:
         """Whether it said more than it may: in its reply, in its items, or in too many of them."""
@@ -77,3 +89,9 @@ class RunningCall:
         """Whether as much came as the reply's head says."""
         size = int.from_bytes(self.value[:_HEAD], "big")
         return len(self.value) >= _HEAD + size
+
+
+def _finish(future: asyncio.Future[Result], result: Result) -> None:
+    """Set it, unless whoever waited has given up."""
+    if not future.done():
+        future.set_result(result)
