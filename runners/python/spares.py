@@ -94,6 +94,10 @@ class Spares:
         self._last_change = time.monotonic()
         return [self._children.pop() for _ in range(len(self._children) - self._wanted)]
 
+    def newest(self) -> list[Child]:
+        """The one that was forked last, if there is any; not ours any more."""
+        return [self._children.pop()] if self._children else []
+
     def give_up(self) -> list[Child]:
         """All of them; not ours any more."""
         children, self._children = list(self._children), collections.deque()

@@ -164,6 +164,8 @@ class Zygote:
         child = self._next_child()
         if child is None:
             self._queue[said["id"]] = _Waiting(said)
+            for spare in self._spares.newest():  # what is not ready must not keep the slot that is waited for
+                self._discard(spare)
         else:
             self._assign(child, said)
 

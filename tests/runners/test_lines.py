@@ -254,3 +254,20 @@ def test_in_a_box_for_one_call_the_child_is_there_before_the_call_and_no_other_f
             assert b"42" in _all(near.value)
             seen = runner.run("def tool():\n    return 1\n")
             assert (seen.started and seen.started.ahead) is False
+
+
+@pytest.mark.slow
+def test_a_call_gets_the_last_slot_though_a_child_ahead_has_it(tmp_path: Path) -> None:
+    plan = plain_plan(tmp_path, slots=True, lines=True, ahead=1, single_use=True)
+    with start_runner_on_a_socket(plan) as runner:
+        runner.hear()
+        runner.say({"type": "slots", "slots": [[7, 0]]})
+        with _line(runner, 5) as near:
+            assert isinstance(_hear(runner), Ready)
+            runner.call(1, "def tool():\n    return 1\n")
+            assert isinstance(_hear(runner), Surplus)
+            near.hang_up()
+            assert isinstance(_hear(runner), Gone)
+            runner.say({"type": "release", "slot": 7, "retire": False})
+            started = runner.wait(1).started
+            assert (started and started.slot) == 7
