@@ -31,7 +31,6 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         walls.die_with_parent(signal.SIGKILL)
-    walls.own_its_files()
     value = _move_up(pipes.VALUE)
     if ahead:
         call.rehearse()
@@ -39,6 +38,7 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     pipes.tell(b'{"cpu_s": %f}' % time.process_time())
     os.close(pipes.STATUS)
     lower, request = pipes.receive()
+    walls.own_its_files()  # not before it has a call: the one that runs meanwhile may see it wait
     if lower:
         limits.lower(limits.lowered(lower, held=0))
     if plan["home"] and not plan["workplace"]:
