@@ -51,6 +51,7 @@ class ContainerMeter:
         self._counters = counters
         self._resting = resting
         self._before = Reading()
+        self._is_closed = False
         self.renew()
 
     def open_doors(self) -> Sequence[int]:
@@ -59,6 +60,8 @@ class ContainerMeter:
 
     def read(self) -> Reading:
         """What has been used since the last `renew`; nothing is known of a container that is gone."""
+        if self._is_closed:
+            return Reading()
         used = used_since(self._before, now=self._counters.read())
         if self._resting is None or used.processes_peak is None:
             return replace(used, processes_peak=None)
@@ -66,13 +69,16 @@ class ContainerMeter:
 
     def renew(self) -> bool:
         """Start counting anew; False when the container is gone."""
+        if self._is_closed:
+            return False
         is_reset = self._counters.reset_memory_peak()
         now = self._counters.read()
         self._before = replace(now, memory_peak_bytes=0) if is_reset else now
         return now.cpu_s is not None or now.memory_peak_bytes is not None
 
     def close(self) -> None:
-        """Let go of the files; the group is the daemon's."""
+        """Let go of the files, for good, though the group, which is the daemon's, may be there a little longer."""
+        self._is_closed = True
         self._counters.close()
 
 
