@@ -138,7 +138,7 @@ def make_folder(path) -> None:
     os.rmdir(path)
 
 def attack() -> dict:
-    must(attempt("/work", make_file, "/work/attack"))
+    must(attempt("/work", make_file, "/work/attack-file"))
     library = sysconfig.get_paths()["stdlib"]
     for place in ["/", "/bin", "/usr", "/usr/bin", "/usr/lib", "/lib", "/etc", "/var", "/opt", "/srv", "/root", "/home",
                   "/dev", "/proc", "/sys", "/run", "/environment", "/dev/mqueue", library, sys.prefix]:
