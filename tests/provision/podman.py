@@ -76,6 +76,7 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             (*_APART, "sh", "-ec", _ENTER, *service),
             env={**os.environ, "CONTAINERS_CONF": f"{folder}/containers.conf", "TMPDIR": str(folder)},
+            cwd=folder,  # where its monitors write notes
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
