@@ -97,6 +97,14 @@ def test_memory_that_a_call_left_in_files_is_not_missed_by_the_next(box: Besiege
         assert (outcome.status, outcome.timing.path) == (Status.OK, "warm"), outcome.error
 
 
+@variants(KEPT)
+def test_memory_that_a_call_left_in_files_is_not_counted_for_the_next(box: Besieged) -> None:
+    assert box.value(FILL, {"mib": 240}) == 240
+    outcome = box.run(SERVE)
+    assert (outcome.value, outcome.timing.path) == ("served", "warm")
+    assert (outcome.usage.memory_peak_bytes or 0) < 64 * _MIB
+
+
 LEAVE_OPEN: Final = f"""{ATTEMPT}
 def tool() -> dict:
     # what the kernel counts for a user, over all of its processes
