@@ -78,7 +78,6 @@ class Conversation:
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
         self._next_id = 1
-        self._is_single_use = False
         self.loss: BoxLost | None = None
         self.fault: WallFault | None = None
         """The wall that could not be put up, where that is why the box is lost."""
@@ -100,17 +99,11 @@ class Conversation:
     ) -> Hello:
         """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
         self._carrier.listen(self)
-        self._is_single_use = is_single_use
-        told = {
-            "preload": list(preload),
-            "environment": dict(environment or {}),
-            "ahead": ahead,
-            "single_use": is_single_use,
-            "kit": authoring_kit(),
-        }
-        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
+        told = {"preload": list(preload), "environment": dict(environment or {}), "kit": authoring_kit()}
+        children = {"ahead": ahead, "single_use": is_single_use}
+        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **children, **walls}
         self._carrier.send(frames.pack_message(opening))
-        self._lines.want(ahead)
+        self._lines.want(ahead, are_for_one_call=is_single_use)
         return await self._hello
 
     def start(
@@ -135,8 +128,7 @@ class Conversation:
         else:
             chunks = frames.pack_request(call.id, frames.pack_sized(request))
             self._carrier.send(frames.pack_message(said) + chunks)
-        if not self._is_single_use:
-            loop.call_soon(self.supply_lines)
+        loop.call_soon(self.supply_lines)
         return call
 
     def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> bool:

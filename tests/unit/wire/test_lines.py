@@ -77,8 +77,8 @@ class Talk:
         self.output: list[tuple[Stream, bytes]] = []
         self.taken_at_once = True
 
-    async def open(self) -> None:
-        opening = asyncio.create_task(self.conversation.open({}, ahead=2))
+    async def open(self, *, ahead: int = 2, is_single_use: bool = False) -> None:
+        opening = asyncio.create_task(self.conversation.open({}, ahead=ahead, is_single_use=is_single_use))
         await asyncio.sleep(0)
         self.hear(**HELLO)
         await opening
@@ -350,3 +350,19 @@ async def test_a_box_cannot_send_the_bytes_of_a_call_that_is_on_a_line(talk: Tal
     talk.conversation.received(b"\0\0\0\x0b\2\0\0\0\1\3" + b"forge")
     assert isinstance(talk.conversation.loss, ProtocolError)
     assert call.was_lost
+
+
+def test_a_box_for_one_call_gets_no_line_after_it() -> None:
+    async def talk() -> None:
+        box = Talk()
+        try:
+            await box.open(ahead=1, is_single_use=True)
+            box.ready()
+            assert box.start().line is not None
+            await asyncio.sleep(0)
+            box.conversation.supply_lines()
+            assert len(box.wire.of("lines")) == 1
+        finally:
+            box.close()
+
+    asyncio.run(talk())
