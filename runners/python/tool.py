@@ -33,7 +33,6 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         walls.die_with_parent(signal.SIGKILL)
-    walls.own_its_files()
     value = _move_up(pipes.VALUE)
     received = None
     if ahead:
@@ -44,6 +43,7 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     pipes.tell(b'{"cpu_s": %f}' % time.process_time())
     os.close(pipes.STATUS)
     lower, request = received or pipes.receive()
+    walls.own_its_files()  # not before it has a call: the one that runs meanwhile may see it wait
     if lower:
         limits.lower(limits.lowered(lower, held=0))
     if plan["home"] and not plan["workplace"]:

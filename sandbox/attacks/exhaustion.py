@@ -128,6 +128,15 @@ def _gets_no_memory(outcomes: Sequence[Outcome]) -> Verdict:
     return Verdict(held=told.held, how=f"{told.how}{most}")
 
 
+def _is_counted(outcomes: Sequence[Outcome]) -> Verdict:
+    """Only a control group counts it; without one, the receipt says what else limits memory."""
+    outcome = outcomes[-1]
+    verdict, receipt = ends_at("memory", "disk", "file_size")(outcomes), outcome.receipt
+    if verdict.held or outcome.status is not Status.OK or receipt is None:
+        return verdict
+    return Verdict(held=False, how=f"it got all it took; memory is limited by {receipt.limits['memory'].enforced_by}")
+
+
 def _is_cut(outcomes: Sequence[Outcome]) -> Verdict:
     outcome = outcomes[-1]
     kept = len(outcome.stdout.text) + len(outcome.stderr.text)
@@ -157,7 +166,7 @@ EXHAUSTION: Final = (
         "memory that no process has",
         "take it in files that exist in memory only",
         _MEMORY_FILES,
-        ends_at("memory", "disk", "file_size"),
+        _is_counted,
         limits={"memory": 96 * _MIB, "disk": 32 * _MIB, "file_size": 32 * _MIB, "wall": 10},
     ),
     Attack(

@@ -1,6 +1,6 @@
 """Attacks on files: the host's own, those of the kernel, devices, and what is not the tool's to change.
 
-What could do harm if it succeeded is only opened, never written to.
+What could do harm if it succeeded is only opened, never written to; what was made is removed at once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ def attack() -> dict:
     must(attempt("writing its own", open_only, "/proc/self/comm", os.O_WRONLY))
     for place in PLACES:
         attempt(place, open_only, place, os.O_WRONLY)
-        attempt("a file in " + place, open_only, place + "/attack", os.O_WRONLY | os.O_CREAT)
     return report()
 """
 _KERNEL_FILES: Final = f"""{TRYING}
@@ -107,7 +106,10 @@ KINDS = {{"the memory": (stat.S_IFCHR, 1, 1), "the kernel's log": (stat.S_IFCHR,
 
 def make(path, kind, major, minor) -> None:
     os.mknod(path, kind | 0o600, os.makedev(major, minor))
-    open_only(path, os.O_RDWR)
+    try:
+        open_only(path, os.O_RDONLY)
+    finally:
+        os.unlink(path)
 
 def attack() -> dict:
     must(attempt("/dev/null", open_only, "/dev/null", os.O_RDWR))
@@ -127,13 +129,21 @@ def attack() -> dict:
 _WRITE: Final = f"""{TRYING}
 import sysconfig
 
+def make_file(path) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    os.unlink(path)
+
+def make_folder(path) -> None:
+    os.mkdir(path)
+    os.rmdir(path)
+
 def attack() -> dict:
-    must(attempt("/work", open_only, "/work/attack", os.O_WRONLY | os.O_CREAT))
+    must(attempt("/work", make_file, "/work/attack-file"))
     library = sysconfig.get_paths()["stdlib"]
     for place in ["/", "/bin", "/usr", "/usr/bin", "/usr/lib", "/lib", "/etc", "/var", "/opt", "/srv", "/root", "/home",
                   "/dev", "/proc", "/sys", "/run", "/environment", "/dev/mqueue", library, sys.prefix]:
-        attempt(place, open_only, place + "/sandbox-attack", os.O_WRONLY | os.O_CREAT)
-        attempt("a folder in " + place, os.mkdir, place + "/sandbox-attack-folder")
+        attempt(place, make_file, place + "/sandbox-attack")
+        attempt("a folder in " + place, make_folder, place + "/sandbox-attack-folder")
     status = os.stat("/proc/self/exe")
     for file in (os.path.realpath(sys.executable), library + "/os.py", "/etc/passwd", "/etc/ld.so.cache"):
         attempt(file, open_only, file, os.O_WRONLY)
@@ -179,12 +189,16 @@ def folders(root, deepest=3) -> list:
             found += folders(root + "/" + name, deepest - 1)
     return found
 
+def make_group(folder) -> None:
+    os.mkdir(folder)
+    os.rmdir(folder)
+
 def attack() -> dict:
     must(attempt("its own", open_only, "/proc/self/cgroup", os.O_RDONLY))
     for folder in folders("/sys/fs/cgroup"):
         for file in FILES:
             attempt(folder + "/" + file, open_only, folder + "/" + file, os.O_WRONLY)
-        attempt("a group in " + folder, os.mkdir, folder + "/sandbox-attack")
+        attempt("a group in " + folder, make_group, folder + "/sandbox-attack")
     return report()
 """
 

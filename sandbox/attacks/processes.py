@@ -21,7 +21,7 @@ def attack(bystander: int, outside: str) -> dict:
         attempt("the host's processes are its own; no signal was sent", os.kill, bystander, 0)
         return {{"tried": 1, "gained": list(answers)}}
     spared = (os.getpid(), os.getppid())
-    for number in (signal.SIGTERM, signal.SIGSTOP, signal.SIGKILL):
+    for number in range(1, 65):
         for pid in (bystander, *range(2, 100)):
             if pid not in spared:
                 answer_to(os.kill, pid, number)
@@ -72,20 +72,32 @@ def forged() -> list:
         texts.append(frames.message("ended", id=id, killed_by=None, **end))
     return texts
 
-def attack() -> str:
+def write(number) -> None:
+    os.set_blocking(number, False)
+    for text in forged():
+        os.write(number, text)
+
+def theirs(outside) -> list:
+    # the descriptors of whoever else is here, unless that is the host
+    if os.readlink("/proc/self/ns/pid") in (outside, "pid:[4026531836]"):
+        return []
+    return [name for name in os.listdir("/proc") if name.isdigit() and name != os.readlink("/proc/self")]
+
+def attack(outside: str) -> str:
     begun = time.process_time()
     while time.process_time() < begun + 0.25:
         pass
+    for pid in theirs(outside):
+        for number in range(16):
+            try:
+                write(os.open("/proc/" + pid + "/fd/" + str(number), os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                continue
     for number in range(256):
-        try:
-            os.set_blocking(number, False)
-            for text in forged():
-                os.write(number, text)
-        except OSError:
-            continue
+        answer_to(write, number)
     return "honest"
 
-def after() -> str:
+def after(outside: str) -> str:
     return "the next call"
 """
 
@@ -132,9 +144,10 @@ PROCESSES: Final = (
     ),
     Attack(
         "forged frames",
-        "write results and measurements of its own invention to every descriptor",
+        "write results and measurements of its own invention to every descriptor, its own and others'",
         _FORGE,
         _is_not_believed,
+        facts=("outside",),
         entries=("attack", "after"),
         limits={"wall": 10},
         may_lose_box=True,

@@ -79,7 +79,6 @@ class Conversation:
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
         self._next_id = 1
-        self._is_single_use = False
         self.loss: BoxLost | None = None
         self.fault: WallFault | None = None
         """The wall that could not be put up, where that is why the box is lost."""
@@ -101,17 +100,10 @@ class Conversation:
     ) -> Hello:
         """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot."""
         self._carrier.listen(self)
-        self._is_single_use = is_single_use
-        told = {
-            "preload": list(preload),
-            "environment": dict(environment or {}),
-            "ahead": ahead,
-            "single_use": is_single_use,
-            "kit": authoring_kit(),
-        }
-        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
-        self._voice.say(opening)
-        self._lines.want(ahead)
+        told = {"preload": list(preload), "environment": dict(environment or {}), "kit": authoring_kit()}
+        children = {"ahead": ahead, "single_use": is_single_use}
+        self._voice.say({"type": "open", "protocol": frames.PROTOCOL, **told, **children, **walls})
+        self._lines.want(ahead, are_for_one_call=is_single_use)
         return await self._hello
 
     def start(
@@ -130,8 +122,6 @@ class Conversation:
         call = RunningCall(self._next_id, take, take_item, value_limit, loop.create_future(), loop.create_future())
         self._next_id += 1
         self._calls[call.id] = call
-        if self._is_single_use:
-            self._lines.want(0)  # none follows
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
         if self._call_on_a_line(call, request, limits=limits):
             self._voice.say_soon(said | {"line": call.line and call.line.id}, then=self.supply_lines)

@@ -34,13 +34,15 @@ class Lines:
         self._carrier = carrier
         self._most = 0
         self._wanted = 0
+        self._are_for_one_call = False
         self._waiting: dict[int, Line] = {}
         self._ready: dict[int, ReadyChild] = {}
 
-    def want(self, most: int) -> None:
-        """From now on; so many at most."""
+    def want(self, most: int, *, are_for_one_call: bool = False) -> None:
+        """From now on; so many at most, and none once their only call has come."""
         self._most = most
         self._wanted = min(1, most)
+        self._are_for_one_call = are_for_one_call
 
     def open_missing(self) -> Sequence[Line]:
         """New ones, to be handed over, as far as there are too few."""
@@ -66,6 +68,8 @@ class Lines:
         """Send it to the child that has waited longest, which is not ours any more. A call that finds none is noted.
 
         One that was found dead stays here until the runner says so."""
+        if self._are_for_one_call:
+            self.want(0)
         for child in self._ready.values():
             if child.line.call(request, on_output=on_output, on_reply=on_reply):
                 return self._ready.pop(child.line.id)

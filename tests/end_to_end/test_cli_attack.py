@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandbox.attacks import ATTACKS, THEMES
 from sandbox.policy import load
-from tests.end_to_end.command_line import sandbox
+from tests.end_to_end.command_line import environment, sandbox
+from tests.unprivileged import AS_NOBODY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -58,3 +61,20 @@ def test_without_attacks_every_policy_is_tried() -> None:
     answer = sandbox("doctor", "--policy", "strict")
     assert answer.returncode == 2
     assert "--attack" in answer.stderr
+
+
+def test_without_root_it_says_what_no_control_group_counts(unprivileged_python: Path) -> None:
+    answer = subprocess.run(
+        [unprivileged_python, "-m", "sandbox.cli", "doctor", "--attack", "--json"],
+        cwd="/",
+        env=environment(HOME="/nonexistent"),
+        capture_output=True,
+        text=True,
+        check=False,
+        **AS_NOBODY,
+    )
+    found = json.loads(answer.stdout)
+    through = {name: told["how"] for name, told in found["attacks"].items() if not told["held"]}
+    assert set(through) <= {"memory that no process has"}, through
+    assert all("memory is limited by watch over the call's processes" in how for how in through.values())
+    assert answer.returncode == (5 if through else 0)

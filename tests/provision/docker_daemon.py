@@ -232,7 +232,9 @@ def _remove(folder: Path) -> None:
     for group in groups:
         with suppress(OSError):  # another run may be as quick
             group.rmdir()
-    shutil.rmtree(folder)
+    while folder.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 def _groups(folder: Path) -> list[Path]:

@@ -16,6 +16,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Self
 
@@ -43,7 +44,7 @@ from sandbox.backends.container.seccomp import docker_profile
 from sandbox.backends.container.walls import Host, walls
 from sandbox.configuration import Configuration, EnvironmentForm
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
-from sandbox.policy import NetworkMode, Policy, ReuseMode, Strength
+from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode, Strength
 from sandbox.ports import BoxImage
 
 _GVISOR: Final = "runsc"
@@ -101,6 +102,8 @@ class ContainerBackend(Backend):
     async def open(self, plan: BoxPlan) -> ContainerBox:
         _refuse_what_cannot_be(plan)
         link, image = await self.daemon(), _image(plan)
+        if link.facts.is_podman:
+            plan = replace(plan, policy=_with_calls_walled_again(plan.policy))
         runtime = _choose_runtime(self._runtime, plan.policy, link)
         host = Host(link.facts.machine, link.facts.cpus, runtime)
         user = draw_user(is_mapped=link.facts.maps_users)
@@ -259,6 +262,13 @@ def _choose_runtime(asked: str | None, policy: Policy, link: DaemonLink) -> str:
             remedy="use a policy with reuse.mode 'never', such as 'strict'",
         )
     return runtime
+
+
+def _with_calls_walled_again(policy: Policy) -> Policy:
+    """Podman gives every read-only container a /tmp without a size: only walls inside can cover that."""
+    isolation = policy.isolation
+    required = tuple({**dict.fromkeys(isolation.require), Layer.USER_NAMESPACE: None})
+    return policy.model_copy(update={"isolation": isolation.model_copy(update={"require": required})})
 
 
 def _refuse_what_cannot_be(plan: BoxPlan) -> None:

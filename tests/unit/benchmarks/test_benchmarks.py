@@ -153,7 +153,7 @@ def test_what_does_not_count_is_left_out() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_all_benchmarks_of_this_host_run_to_the_end() -> None:
     names = [name for name in BENCHMARKS if name != "containers"]
     reports = _quickly_run(names)
@@ -162,7 +162,7 @@ def test_all_benchmarks_of_this_host_run_to_the_end() -> None:
 
 @pytest.mark.slow
 @pytest.mark.root
-@pytest.mark.timeout(300, func_only=True)
+@pytest.mark.timeout(600, func_only=True)
 def test_the_benchmarks_of_containers_run_to_the_end(docker_daemon: str, base_image: BaseImage) -> None:
     (report,) = _quickly_run(["containers"], DOCKER_HOST=docker_daemon)
     assert report.notes["image"] == base_image.tag

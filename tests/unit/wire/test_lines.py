@@ -77,8 +77,8 @@ class Talk:
         self.output: list[tuple[Stream, bytes]] = []
         self.taken_at_once = True
 
-    async def open(self, *, is_single_use: bool = False) -> None:
-        opening = asyncio.create_task(self.conversation.open({}, ahead=2, is_single_use=is_single_use))
+    async def open(self, *, ahead: int = 2, is_single_use: bool = False) -> None:
+        opening = asyncio.create_task(self.conversation.open({}, ahead=ahead, is_single_use=is_single_use))
         await asyncio.sleep(0)
         self.hear(**HELLO)
         await opening
@@ -318,10 +318,10 @@ async def test_calls_that_find_no_child_have_more_lines_handed_over(talk: Talk) 
 
 
 @pytest.mark.parametrize("is_ready", [True, False])
-def test_a_box_for_one_call_is_handed_no_other_line_once_that_call_came(is_ready: bool) -> None:
+def test_a_box_for_one_call_gets_no_line_after_it(is_ready: bool) -> None:
     async def run() -> None:
         talk = Talk()
-        await talk.open(is_single_use=True)
+        await talk.open(ahead=1, is_single_use=True)
         if is_ready:
             talk.ready()
         talk.start()
