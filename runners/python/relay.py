@@ -7,6 +7,7 @@ pipes are left alone. Calls on a line of their own (see lines.py) never pass her
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import frames
 
@@ -45,9 +46,9 @@ class Relay:
     def empty(self, child: Child, call: int) -> None:
         """Pass on what the pipes of a call still hold; everything of it is dead."""
         for descriptor, stream in child.outputs:
-            self._drain(call, descriptor, stream)
+            self._drain(descriptor, partial(self._outlet.carry, call, stream))
         if child.value is not None:
-            self._drain(call, child.value, frames.VALUE)
+            self._drain(child.value, partial(self._pass_reply_on, child, call))
 
     def _resume(self, child: Child) -> None:
         for descriptor, stream in child.outputs:
@@ -83,13 +84,13 @@ class Relay:
         self._outlet.carry(call, frames.VALUE, data)
         if is_whole:
             for descriptor, stream in child.outputs:
-                self._drain(call, descriptor, stream)
+                self._drain(descriptor, partial(self._outlet.carry, call, stream))
             self._outlet.say(frames.message("returned", id=call, cpu_before=child.spent or 0.0))
 
-    def _drain(self, call: int, descriptor: int, stream: int) -> None:
+    def _drain(self, descriptor: int, carry: Callable[[memoryview], None]) -> None:
         """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
         deadline = time.monotonic() + _DRAIN_S
         data = self._outlet.read(descriptor)
         while data:
-            self._outlet.carry(call, stream, data)
+            carry(data)
             data = self._outlet.read(descriptor) if time.monotonic() < deadline else None
