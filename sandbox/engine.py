@@ -31,6 +31,7 @@ from sandbox.calls.prepared import Clock, Prepared, Recipe
 from sandbox.calls.replies import aside_when_large
 from sandbox.calls.request import complete_request
 from sandbox.calls.telling import invalid_outcome, outcome_of, rehearse_telling, shape_verdict
+from sandbox.calls.tool_terms import limits_for, policy_for
 from sandbox.calls.verdict import judge
 from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments import Environment, bare_environment
@@ -210,8 +211,8 @@ class Engine:
 
     def _new_recipe(self, spec: CallSpec) -> Recipe:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
-        granted = self._granted(spec)
-        policy = tighten(granted, spec.limits)
+        granted = policy_for(tool, self._granted(spec))
+        policy = tighten(granted, limits_for(tool, granted, spec.limits))
         box_policy = self._backend.tightened(_box_policy(granted, policy))
         return Recipe(tool, policy, box_policy, bare_environment(), spec.tenant)
 
