@@ -18,7 +18,10 @@ BENCHMARKS: Final = (
     "output",
     "shaping",
     "import_time",
+    "reading",
+    "binding",
     "environments",
+    "containers",
 )
 
 _ROOT: Final = Path(__file__).resolve().parent.parent

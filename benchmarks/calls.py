@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
@@ -15,10 +16,30 @@ ARGUMENTS: Final = {"a": 2, "b": 3}
 
 @dataclass(frozen=True, slots=True)
 class TimedCall:
-    """How long one call took, and whether its child was there before it."""
+    """How long one call took, whether its child was there before it, and how it came by its box."""
 
     milliseconds: float
     was_ahead: bool
+    path: str
+
+
+class AheadOnly:
+    """A case that counts the calls that found a child; the others do not belong to it."""
+
+    def __init__(self, call: Callable[[], Awaitable[TimedCall]]) -> None:
+        self._call = call
+        self._found: list[bool] = []
+
+    async def measure(self) -> float | None:
+        """One call."""
+        timed = await self._call()
+        self._found.append(timed.was_ahead)
+        return timed.milliseconds if timed.was_ahead else None
+
+    @property
+    def share(self) -> float:
+        """How many of them found one."""
+        return round(sum(self._found) / max(len(self._found), 1), 3)
 
 
 def on_demand_policy() -> Policy:
@@ -45,4 +66,4 @@ def _timed(outcome: Outcome, seconds: float) -> TimedCall:
     """Only a call that gave the right answer has a duration."""
     if outcome.status is not Status.OK or outcome.value != 5:
         raise RuntimeError(f"the measured call went wrong: {outcome.to_json()}")
-    return TimedCall(seconds * 1000, outcome.timing.ahead)
+    return TimedCall(seconds * 1000, outcome.timing.ahead, outcome.timing.path)

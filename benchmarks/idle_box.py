@@ -44,8 +44,8 @@ async def _measure(*, calls: int, patience_s: float) -> Report:
             for _ in range(calls):
                 await call(sandbox)
             await asyncio.sleep(_SETTLING_S)
-            cases[_NONE_AHEAD] = _megabytes(_box(besides=bare.pid))
-        floor = _megabytes([psutil.Process(bare.pid)])
+            cases[_NONE_AHEAD] = megabytes(_box(besides=bare.pid))
+        floor = megabytes([psutil.Process(bare.pid)])
     goal = at_most(f"{_IDLE} / {_BARE}", ratio(cases[_IDLE], floor), 1.3)
     return build_report("idle_box", cases=cases, floors={_BARE: floor}, goals=[goal])
 
@@ -55,9 +55,9 @@ async def _default_box(bare: int, *, calls: int, patience_s: float) -> dict[str,
         for _ in range(calls):
             await call(sandbox)
         await asyncio.sleep(_SETTLING_S)
-        after_calls = _megabytes(_box(besides=bare))
+        after_calls = megabytes(_box(besides=bare))
         await _fewer_processes(bare, than=len(_box(besides=bare)), within_s=patience_s)
-        return {_AFTER_CALLS: after_calls, _IDLE: _megabytes(_box(besides=bare))}
+        return {_AFTER_CALLS: after_calls, _IDLE: megabytes(_box(besides=bare))}
 
 
 async def _fewer_processes(bare: int, *, than: int, within_s: float) -> None:
@@ -85,7 +85,7 @@ def _box(*, besides: int) -> list[psutil.Process]:
     return [each for each in psutil.Process().children(recursive=True) if each.pid != besides]
 
 
-def _megabytes(processes: list[psutil.Process]) -> Spread:
+def megabytes(processes: list[psutil.Process]) -> Spread:
     """Their memory; not known where this user may not look into a box."""
     try:
         return spread([sum(map(_bytes, processes)) / _MIB], unit="MiB")

@@ -8,12 +8,11 @@ saturation, so that the zygote has refilled; only calls that found a child count
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
 from benchmarks.alone import run_alone
-from benchmarks.calls import TimedCall, call, call_and_wait, on_demand_policy
+from benchmarks.calls import AheadOnly, TimedCall, call, call_and_wait, on_demand_policy
 from benchmarks.floors import BARE_FORK, FRESH_PYTHON, open_floor
 from benchmarks.report import Report, at_most, build_report, ratio, spread
 from benchmarks.turns import take_turns
@@ -23,23 +22,6 @@ _AHEAD: Final = "forked ahead"
 _AHEAD_SYNC: Final = "forked ahead, without an event loop"
 _ON_DEMAND: Final = "forked on demand"
 _PAUSE_S: Final = 0.02
-
-
-class _AheadOnly:
-    """Counts the calls that found a child; the others do not belong to the case."""
-
-    def __init__(self, call: Callable[[], Awaitable[TimedCall]]) -> None:
-        self._call = call
-        self._found: list[bool] = []
-
-    async def measure(self) -> float | None:
-        timed = await self._call()
-        self._found.append(timed.was_ahead)
-        return timed.milliseconds if timed.was_ahead else None
-
-    @property
-    def share(self) -> float:
-        return round(sum(self._found) / max(len(self._found), 1), 3)
 
 
 def measure(*, is_quick: bool) -> Report:
@@ -53,7 +35,7 @@ async def _measure(*, rounds: int) -> Report:
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
         facade = stack.enter_context(Sandbox())
-        ahead, ahead_sync = _AheadOnly(lambda: call(warm)), _AheadOnly(lambda: _blocking(facade))
+        ahead, ahead_sync = AheadOnly(lambda: call(warm)), AheadOnly(lambda: _blocking(facade))
         cases = {_AHEAD: ahead.measure, _AHEAD_SYNC: ahead_sync.measure, _ON_DEMAND: lambda: _forked_now(unforked)}
         floors = {BARE_FORK: fork.measure_in_turn, FRESH_PYTHON: spawn.measure_in_turn}
         found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_PAUSE_S)

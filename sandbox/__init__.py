@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sandbox.outputs.artifacts.store import ArtifactStore, Retention
     from sandbox.policy import Policy
     from sandbox.streaming import Finished, Printed, Progress
+    from sandbox.tools.check import CheckReport
 
 __all__ = [
     "ArtifactMissing",
@@ -56,6 +57,7 @@ __all__ = [
     "BoxLost",
     "BuildFailed",
     "CallFailed",
+    "CheckReport",
     "EngineClosed",
     "EnvironmentTampered",
     "EnvironmentUnavailable",
@@ -126,6 +128,7 @@ _HOMES: Final[dict[str, str]] = {
     ),
     "ArtifactStore": "sandbox.outputs.artifacts.store",
     "Retention": "sandbox.outputs.artifacts.store",
+    "CheckReport": "sandbox.tools.check",
     "Outcome": "sandbox.outcome",
     "Status": "sandbox.outcome",
     "Policy": "sandbox.policy",

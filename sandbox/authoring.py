@@ -19,10 +19,11 @@ writing a tool are understood:
         def read(self, path: str) -> str: ...
 
     class Lint(BaseTool):                   a class with `execute`
-        name, description = "lint", "Checks a file."
+        name = "lint"
+        description = "Checks a file."
         def execute(self, args: dict) -> ToolResult: ...
 
-    TOOL_NAME, TOOL_DESCRIPTION = ...       a module with `run`, which needs nothing of this file
+    TOOL_NAME = "greet"                     a module with `run`, which needs nothing of this file
     async def run(**kwargs): ...
 """
 

@@ -63,7 +63,8 @@ class BoxOpener:
         box = await self._backend.open(plan)
         conversation = Conversation(box)
         reuse = plan.policy.reuse
-        ahead = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead
+        is_single_use = reuse.mode is ReuseMode.NEVER
+        ahead = min(reuse.ahead, 1) if is_single_use else reuse.ahead
         try:
             refuse_weaker(box.protection, policy=plan.policy)
             async with asyncio.timeout(_patience(plan.policy)):
@@ -73,6 +74,7 @@ class BoxOpener:
                     environment=plan.environment,
                     ahead=ahead,
                     outputs={"files": plan.policy.limits.artifacts, "bytes": plan.policy.limits.artifact_bytes},
+                    is_single_use=is_single_use,
                 )
             if not plan.is_plain:
                 _refuse_without_walls(hello, policy=plan.policy)

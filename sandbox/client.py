@@ -29,11 +29,12 @@ from sandbox.outputs.artifacts.reading import Artifacts, AsyncArtifacts
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.policy import Policy
 from sandbox.pool import PoolStatistics
-from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, reading_spec
+from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, plain_spec, reading_spec
 from sandbox.streaming import Event, stream_call
 
 if TYPE_CHECKING:
     from sandbox.tools.check import CheckReport
+    from sandbox.tools.metadata import ToolRecord
     from sandbox.tools.schemas import Export
 
 Result = TypeVar("Result")
@@ -74,6 +75,7 @@ class AsyncSandbox:
             is_offline=offline,
             on_progress=on_progress,
         )
+        self._has_fitting_policy = False
         self._engine: Engine | None = None
         self._is_closed = False
 
@@ -153,6 +155,10 @@ class AsyncSandbox:
         report = await self.check(source, **fields)
         return exported_schema(report, shape=format, strict=strict)
 
+    async def metadata(self, source: str | bytes | Path, **fields: Any) -> tuple[ToolRecord, ...]:
+        """What people are shown of each tool that a source defines: names, weights, methods. `fields` as in `check`."""
+        return (await self.check(source, **fields)).metadata
+
     async def close(self) -> None:
         """End every call and close every box."""
         self._is_closed = True
@@ -170,7 +176,12 @@ class AsyncSandbox:
         return environment_spec({"policy": self._policy, **fields, **_text_of(source)})
 
     def _spec(self, source: str | bytes | Path, args: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> CallSpec:
-        return call_spec({"policy": self._policy, **_text_of(source), **fields, "args": args})
+        """A call for which nothing else is said needs no second look once one under our policy was in order."""
+        if not fields and type(source) is str and type(args) is dict and self._has_fitting_policy:
+            return plain_spec(source, args, self._policy)
+        spec = call_spec({"policy": self._policy, **_text_of(source), **fields, "args": args})
+        self._has_fitting_policy = self._has_fitting_policy or "policy" not in fields
+        return spec
 
 
 class Sandbox:
@@ -267,6 +278,10 @@ class Sandbox:
     ) -> Export:
         """The tool's schema in a shape of your choice; see `AsyncSandbox.schema`."""
         return self._wait(self._inner.schema(source, format=format, strict=strict, **fields))
+
+    def metadata(self, source: str | bytes | Path, **fields: Any) -> tuple[ToolRecord, ...]:
+        """What people are shown of each tool that a source defines; see `AsyncSandbox.metadata`."""
+        return self._wait(self._inner.metadata(source, **fields))
 
     def close(self) -> None:
         """End every call, close every box, and end the background thread."""

@@ -76,12 +76,11 @@ def _content(environment: Mapping[str, str]) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
-    except FileNotFoundError:
-        if environment.get(_FILE_VARIABLE):
-            raise _wrong(environment, "there is no such file") from None
-        return {}
     except OSError as error:
-        raise _wrong(environment, error.strerror or "it cannot be read") from None
+        is_there = bool(environment.get(_FILE_VARIABLE)) or os.path.exists(path)
+        if is_there:
+            raise _wrong(environment, error.strerror or "it cannot be read") from None
+        return {}  # nor is it where this user may not even look, as in the home of who became them
     if len(data) > _LARGEST:
         raise _wrong(environment, f"it is larger than {_LARGEST >> 10} KiB")
     try:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.errors import BackendUnavailable
 
@@ -40,7 +40,7 @@ def connect(host: str | None = None, *, timeout_s: float = 60.0) -> DockerClient
     """
     address = host or os.environ.get("DOCKER_HOST") or MACHINES_OWN
     with translated("connecting", host=address):
-        _knock(address)
+        knock(address)
         client = _client(address, timeout_s)
     if _version(client.api.api_version) < OLDEST_API:
         spoken = client.api.api_version
@@ -49,7 +49,7 @@ def connect(host: str | None = None, *, timeout_s: float = 60.0) -> DockerClient
     return client
 
 
-def _knock(address: str) -> None:
+def knock(address: str) -> None:
     """Raise `OSError` where nobody has that socket; the SDK would leave one of its own open, and takes longer."""
     path = address.removeprefix("unix://")
     if path != address:
@@ -59,14 +59,46 @@ def _knock(address: str) -> None:
 
 
 def _client(address: str, timeout_s: float) -> DockerClient:
+    """One that speaks what the daemon speaks."""
+    oldest = ".".join(map(str, OLDEST_API))
+    with closing(_client_of_version(oldest, address, timeout_s)) as first:
+        spoken = _spoken(first)
+    return _client_of_version(spoken, address, timeout_s)
+
+
+def _client_of_version(version: str, address: str, timeout_s: float) -> DockerClient:
     from docker import DockerClient
 
     variables, over_ssh = {**os.environ, "DOCKER_HOST": address}, address.startswith("ssh://")
     try:
-        return DockerClient.from_env(environment=variables, timeout=int(timeout_s), use_ssh_client=over_ssh)
+        client = DockerClient.from_env(
+            environment=variables, version=version, timeout=int(timeout_s), use_ssh_client=over_ssh
+        )
     except ValueError as error:
         remedy = "write it like unix:///var/run/docker.sock or tcp://host:2376"
         raise BackendUnavailable(f"{address[:200]} is no address of a daemon: {error}", remedy=remedy) from error
+    client.api.trust_env = False  # or REQUESTS_CA_BUNDLE would replace the daemon's own authority
+    return client
+
+
+def _spoken(client: DockerClient) -> str:
+    from docker.errors import DockerException
+
+    try:
+        return str(client.api.version(api_version=False)["ApiVersion"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DockerException(f"what answers is no daemon: {error!r:.200}") from error
+
+
+def is_podman(client: DockerClient) -> bool:
+    """Whether it is Podman that speaks like Docker."""
+    return any("podman" in str(part.get("Name", "")).lower() for part in client.version().get("Components") or ())
+
+
+def tags_of(image: Mapping[str, Any]) -> list[str]:
+    """The names of an image, from what a daemon told of it. Podman puts a registry before those that have none."""
+    tags = [str(tag) for tag in image.get("RepoTags") or ()]
+    return [tag.removeprefix("docker.io/").removeprefix("localhost/") for tag in tags]
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -13,8 +13,8 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, closing, contextmanager
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,9 +28,10 @@ from sandbox.backends.remedies import missing_walls
 from sandbox.calls.given_files import GivenFile
 from sandbox.calls.image_supply import ImageSupply
 from sandbox.calls.inputs import Inputs, read_inputs
-from sandbox.calls.prepared import Clock, Prepared
-from sandbox.calls.request import build_request, lowered_limits
-from sandbox.calls.telling import invalid_outcome, outcome_of
+from sandbox.calls.prepared import Clock, Prepared, Recipe
+from sandbox.calls.request import complete_request
+from sandbox.calls.telling import invalid_outcome, outcome_of, rehearse_telling
+from sandbox.calls.tool_terms import limits_for, policy_for
 from sandbox.calls.verdict import Ending
 from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments import Environment, bare_environment
@@ -44,6 +45,7 @@ from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.tools import Tool, read_tool
+from sandbox.tools.recent import Recent
 
 if TYPE_CHECKING:
     from sandbox.environments.provider import Needs, Provider
@@ -55,6 +57,7 @@ DEFAULT_WARM_MEMORY: Final = 2 << 30
 
 _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "artifact_bytes", "cpus")
 _REPLY_OVERHEAD: Final = 1 << 16
+_HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
@@ -81,6 +84,35 @@ class _NeverStarted(Exception):
     """The box, or the child in it, died while the call was still on its way."""
 
 
+class _UnderWay:
+    """The time in which a task works for the engine."""
+
+    __slots__ = ("_cut_off", "_explain", "_is_outermost", "_task", "_tasks")
+
+    def __init__(
+        self, tasks: set[asyncio.Task[Any]], *, cut_off: WeakSet[asyncio.Task[Any]], explain: Callable[[], None]
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._tasks = tasks
+        self._cut_off = cut_off
+        self._explain = explain
+        self._is_outermost = task not in tasks
+
+    def __enter__(self) -> None:
+        self._tasks.add(self._task)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if not self._is_outermost:
+            return
+        self._tasks.discard(self._task)
+        is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        if is_cancelled and self._task.cancelling() == 1 and self._task in self._cut_off:
+            self._task.uncancel()
+            self._explain()
+
+
 class Engine:
     """Runs calls; made on, and used from, one event loop."""
 
@@ -89,6 +121,7 @@ class Engine:
         self._admission = Admission(settings.concurrency)
         self._pool = Pool(backend, most_memory=settings.warm_memory)
         self._policies: dict[str, Policy] = {}
+        self._recipes: Recent[tuple[Hashable, ...], Recipe] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
@@ -107,7 +140,7 @@ class Engine:
         """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on."""
         with self._under_way():
             call = self._read(spec)
-            inputs = read_inputs(call.tool, spec, call.policy.limits)
+            inputs = read_inputs(call.recipe.tool, spec, call.recipe.policy.limits)
             if inputs.problems:
                 return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
@@ -139,7 +172,7 @@ class Engine:
 
     async def _warm_up(self, call: Prepared) -> None:
         is_plain = self._is_plain(call)
-        await self._pool.prepare(call.key(is_plain=is_plain), call.plan(is_plain=is_plain))
+        await self._pool.prepare(call.recipe.key(is_plain=is_plain), call.recipe.plan(is_plain=is_plain))
 
     async def statistics(self) -> PoolStatistics:
         """What boxes there are now, and how calls came by theirs so far."""
@@ -160,24 +193,10 @@ class Engine:
         if self._provider is not None:
             self._provider.close()
 
-    @contextmanager
-    def _under_way(self) -> Iterator[None]:
+    def _under_way(self) -> _UnderWay:
         """Known to `close` while it runs; a call that `close` cut off learns why."""
         self._refuse_when_closed()
-        task = asyncio.current_task()
-        assert task is not None
-        is_outermost = task not in self._tasks
-        self._tasks.add(task)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if is_outermost and task.cancelling() == 1 and task in self._cut_off:
-                task.uncancel()
-                self._refuse_when_closed()
-            raise
-        finally:
-            if is_outermost:
-                self._tasks.discard(task)
+        return _UnderWay(self._tasks, cut_off=self._cut_off, explain=self._refuse_when_closed)
 
     def _refuse_when_closed(self) -> None:
         if self._is_closed:
@@ -185,20 +204,31 @@ class Engine:
 
     def _read(self, spec: CallSpec) -> Prepared:
         clock = Clock()
+        policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)  # which its recipe keeps alive
+        key = (spec.source, spec.filename, spec.entry, policy, spec.tenant)
+        recipe = None if spec.limits else self._recipes.get(key)
+        if recipe is None:
+            recipe = self._new_recipe(spec)
+            if not spec.limits:
+                self._recipes.put(key, recipe, weight=4 * len(recipe.tool.text))
+        return Prepared(spec, recipe, clock)
+
+    def _new_recipe(self, spec: CallSpec) -> Recipe:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
-        granted = self._granted(spec)
-        policy = tighten(granted, spec.limits)
-        return Prepared(
-            spec, tool, policy, self._backend.tightened(_box_policy(granted, policy)), bare_environment(), clock
-        )
+        granted = policy_for(tool, self._granted(spec))
+        policy = tighten(granted, limits_for(tool, granted, spec.limits))
+        box_policy = self._backend.tightened(_box_policy(granted, policy))
+        return Recipe(tool, policy, box_policy, bare_environment(), spec.tenant)
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""
-        if call.tool.requirements or call.spec.requirements or call.tool.requires_python:
-            needs = _needs(call.tool, call.spec, policy=call.policy)
-            call = replace(call, environment=await self._environment(needs))
+        recipe, environment = call.recipe, call.recipe.environment
+        if recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python:
+            environment = await self._environment(_needs(recipe.tool, call.spec, policy=recipe.policy))
         if self._images is not None:
-            call = replace(call, environment=await self._images.furnished(call.environment))
+            environment = await self._images.furnished(environment)
+        if environment is not recipe.environment:
+            call = replace(call, recipe=recipe.within(environment))
         call.clock.mark("equipped")
         return call
 
@@ -250,15 +280,8 @@ class Engine:
         return self._policies[spec.policy]
 
     async def _run_in_a_box(self, call: Prepared, inputs: Inputs, reader: Reader | None) -> Outcome:
-        request = build_request(
-            call.spec,
-            call.tool,
-            inputs.arguments,
-            call.policy,
-            given=inputs.given,
-            files=inputs.files,
-            streams=reader is not None and reader.on_item is not None,
-        )
+        streams = reader is not None and reader.on_item is not None
+        request = complete_request(call.recipe.request_head, call.spec, inputs, streams=streams)
         for _ in range(_ATTEMPTS):
             try:
                 attempt = partial(self._try, call, request, inputs.files, reader)
@@ -281,7 +304,7 @@ class Engine:
         try:
             return await attempt()
         except IsolationUnavailable:
-            if not call.accepts_plain or self._lacks_walls:
+            if not call.recipe.accepts_plain or self._lacks_walls:
                 raise
             self._lacks_walls = True
             return await attempt()
@@ -289,11 +312,11 @@ class Engine:
     def _lend(self, call: Prepared) -> AbstractAsyncContextManager[Loan]:
         """A box for it."""
         is_plain = self._is_plain(call)
-        return self._pool.lend(call.key(is_plain=is_plain), call.plan(is_plain=is_plain))
+        return self._pool.lend(call.recipe.key(is_plain=is_plain), call.recipe.plan(is_plain=is_plain))
 
     def _is_plain(self, call: Prepared) -> bool:
         """Only where this host was found to lack walls and the call's policy accepts that."""
-        return self._lacks_walls and call.accepts_plain
+        return self._lacks_walls and call.recipe.accepts_plain
 
     async def _try(self, call: Prepared, request: bytes, files: Sequence[GivenFile], reader: Reader | None) -> Outcome:
         async with self._lend(call) as loan:
@@ -306,7 +329,7 @@ class Engine:
                 if not is_clean:
                     loan.warm.is_retired = True
             if is_clean:
-                loan.warm.preload(call.preload)
+                loan.warm.preload(call.recipe.preload)
             return outcome
 
     async def _run_in(
@@ -314,14 +337,12 @@ class Engine:
     ) -> Outcome:
         if loan.warm.conversation.loss is not None:
             raise _NeverStarted(_last_seen(loan.warm))
+        policy = call.recipe.policy
         with closing(Keeping(self._settings.artifacts.shelf(call.spec.tenant))) as keeping:
-            watcher = Watcher(loan.warm, policy=call.policy, budgets=call.budgets, reader=reader, keeping=keeping)
-            loan.call = watcher.start(
-                request,
-                limits=lowered_limits(call.policy, call.box_policy),
-                value_limit=call.policy.limits.value + _REPLY_OVERHEAD,
-                files=files,
-            )
+            watcher = Watcher(loan.warm, policy=policy, budgets=call.budgets, reader=reader, keeping=keeping)
+            value_limit = policy.limits.value + _REPLY_OVERHEAD
+            loan.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit, files=files)
+            rehearse_telling(loan, call, watcher)
             ending = await watcher.watch()
             call.clock.mark("ended")
             _refuse_without_start(loan, call, watcher, ending)
@@ -334,7 +355,7 @@ def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: 
         return
     fault = loan.warm.conversation.fault
     if fault is not None:
-        raise missing_walls([fault.layer], policy=call.policy, reason=fault.reason)
+        raise missing_walls([fault.layer], policy=call.recipe.policy, reason=fault.reason)
     if ending.stopped_for is None:
         raise _NeverStarted(_last_seen(loan.warm))
 

@@ -36,6 +36,7 @@ __all__ = ["BoxKey", "Loan", "Pool", "PoolStatistics", "WarmBox"]
 
 _SWEEP_S: Final = 1.0
 _SOON_S: Final = 0.02
+_NOT_SOON_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +185,10 @@ class Pool:
             self._supply.fill(shelf)
         place = shelf.enter_line()
         self._supply.open_missing(shelf, plan)
-        if shelf.ending:  # one that does not end soon is not waited for
+        if shelf.ending:  # one that does not end soon, for what another box takes to open, is not waited for
             open_anyway = partial(self._supply.open_missing, shelf, plan, counts_ending=False)
-            asyncio.get_running_loop().call_later(_SOON_S, open_anyway)
+            soon = max(_SOON_S, min(shelf.opening_s / 2, _NOT_SOON_S))
+            asyncio.get_running_loop().call_later(soon, open_anyway)
         try:
             return await place
         except asyncio.CancelledError:

@@ -56,6 +56,8 @@ class Shelf:
     """Whether preloading leaves a process that can be forked; found out by the first box."""
     memory: int = 0
     """What one of its boxes held when that was last looked at."""
+    opening_s: float = 0.0
+    """How long the last of its boxes took to open."""
     used_at: float = 0.0
     is_single_use: bool = field(init=False)
     """Whether a box of it runs one call only."""

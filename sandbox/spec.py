@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final
@@ -13,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sandbox.errors import SpecError
 from sandbox.policy import Policy
+from sandbox.unchecked import unchecked
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_VARIABLE: Final = 128 << 10
@@ -82,6 +82,11 @@ def _placeable(files: dict[str, bytes | Path]) -> dict[str, bytes | Path]:
     return files
 
 
+def new_call_id() -> str:
+    """One that nobody guesses and no other call has."""
+    return os.urandom(16).hex()
+
+
 _Requirement = str | dict[str, str | list[str]]
 """As PEP 508 writes it, or its parts: name, version, extras, marker."""
 _Name = Annotated[str, Field(min_length=1, max_length=256)]
@@ -127,9 +132,7 @@ class CallSpec(BaseModel):
     return_char_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Characters of the value that are shown; less than otherwise, never more."""
     tenant: Annotated[str, Field(max_length=256)] = ""
-    call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(
-        default_factory=lambda: secrets.token_hex(16)
-    )
+    call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(default_factory=new_call_id)
     trace_id: Annotated[str, Field(max_length=256)] | None = None
 
 
@@ -170,6 +173,33 @@ def environment_spec(fields: Mapping[str, Any]) -> EnvironmentSpec:
         return EnvironmentSpec.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         raise SpecError("; ".join(_complaints(error))) from None
+
+
+def plain_spec(source: str, args: Mapping[str, Any], policy: str | Policy) -> CallSpec:
+    """The spec of a call for which nothing else was said, under a policy that a spec may have."""
+    fields = {
+        "source": source,
+        "filename": "tool.py",
+        "entry": None,
+        "args": dict(args),
+        "requirements": (),
+        "policy": policy,
+        "limits": {},
+        "env": {},
+        "env_layers": (),
+        "state": None,
+        "agent_id": None,
+        "ctx": None,
+        "client": None,
+        "strict_return": None,
+        "permitted": False,
+        "files": {},
+        "return_char_limit": None,
+        "tenant": "",
+        "call_id": new_call_id(),
+        "trace_id": None,
+    }
+    return unchecked(CallSpec, fields)
 
 
 def call_spec(fields: Mapping[str, Any]) -> CallSpec:

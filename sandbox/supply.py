@@ -140,10 +140,13 @@ class Supply:
 
     async def _opened(self, shelf: Shelf, plan: BoxPlan) -> WarmBox:
         shelf.begun += 1
+        begun = asyncio.get_running_loop().time()
         try:
-            return await self._opener.open(plan, preloads=shelf.preloads)
+            warm = await self._opener.open(plan, preloads=shelf.preloads)
         finally:
             shelf.begun -= 1
+        shelf.opening_s = asyncio.get_running_loop().time() - begun
+        return warm
 
     def _give_up(self, shelf: Shelf, error: Exception) -> Exception:
         shelf.refuse(error, most=self._seats(shelf))

@@ -58,9 +58,11 @@ class WarmBox:
             self._add_slots(missing)
 
     def await_only_call(self) -> None:
-        """Have the slot of a single call there before the call is."""
+        """Have the slot of a single call there before the call is, and a line if it can have one, for its process to
+        be forked ahead."""
         if not self.slots:
             self._add_slots(1)
+        self.conversation.supply_lines()
 
     def give_back(self, call: RunningCall) -> None:
         """The call's slot has been read."""

@@ -9,8 +9,8 @@ so for a test that asks for it only its own time counts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractContextManager, ExitStack, closing
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
@@ -23,6 +23,8 @@ from tests.provision.absent import not_tested
 if TYPE_CHECKING:
     from docker import DockerClient
 
+Opened = TypeVar("Opened")
+
 RUNTIMES: Final = ("runc", "crun", "runsc")
 HARDENED: Final[dict[str, Any]] = {
     "network_mode": "none",
@@ -33,24 +35,35 @@ HARDENED: Final[dict[str, Any]] = {
 }
 """As for `client.containers.run`."""
 _OWN_SECONDS: Final = 120
+_DAEMONS: Final = {"docker_daemon", "own_daemon"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "docker_daemon" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+        if _DAEMONS & {*getattr(item, "fixturenames", ())} and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_OWN_SECONDS, func_only=True))
 
 
 @pytest.fixture(scope="session")
 def docker_daemon() -> Iterator[str]:
     """What to put into DOCKER_HOST."""
-    with ExitStack() as open_daemon:
-        try:
-            url = open_daemon.enter_context(provision.running())
-        except ProvisionError as error:
-            not_tested("containers", remedy=str(error))
-        yield url
+    with ExitStack() as kept:
+        yield _open(provision.running(), kept)
+
+
+@pytest.fixture(scope="module")
+def own_daemon() -> Iterator[provision.Daemon]:
+    """One for the tests of a module to break. It begins without images."""
+    with ExitStack() as kept:
+        yield _open(provision.started(), kept)
+
+
+def _open(daemon: AbstractContextManager[Opened], kept: ExitStack) -> Opened:
+    try:
+        return kept.enter_context(daemon)
+    except ProvisionError as error:
+        not_tested("containers", remedy=str(error))
 
 
 @pytest.fixture(scope="session")

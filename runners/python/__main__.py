@@ -4,13 +4,13 @@ Started as ``python -I -S -B <this file> CHANNEL [GROUP…]``; naming the folder
 what runs folders. CHANNEL is the number of an inherited unix socket, or ``-`` for standard input and output; each GROUP
 is a control group's folder that goes when the box goes. Standard library only, for Python 3.8 and later.
 
-    engine → runner   open                        once, first: the walls, what to preload, what is installed
+    engine → runner   open                        once, first: the walls, what to preload, what is installed, the kit
                       call, CHUNK request…        one call; kill, grant (more output wanted)
                       slots, release, preload     control groups to put calls into; modules worth importing ahead
                       lines                       pipes of the engine's own, each for one child forked ahead
     runner → engine   hello | fault               the box is up and this is what it is, or which wall failed
                       started, CHUNK walls        a child has the call; the walls as measured around it
-                      CHUNK stdout|stderr|value   as they come
+                      CHUNK stdout|stderr|value   as they come; value: items that a generator gives, then the reply
                       returned                    its reply is whole; what it printed before has been sent
                       ended                       how the call's process ended, and what it used
                       ready, surplus, gone        of the child on a line: it can be called; it need not be; it is dead

@@ -54,14 +54,21 @@ _MAX_EXIT_CODE = 1 << 31
 _HEAD = 4
 _FIRST_OF_TOOL = 3
 _REHEARSAL: dict[str, Any] = {
-    "source": "def rehearse(text: str) -> dict:\n    return {'text': text.upper(), 'n': [1, 2.5, None, True]}\n",
+    "source": """
+def rehearse(text: str, count: int) -> dict:
+    total = count + len(text) - 1
+    words = [word.upper() for word in text.split() if word]
+    return {"text": f"{words[0]} {total}", "n": [1, 2.5, None, True]}
+""",
     "filename": os.devnull,  # can be written everywhere, and keeps nothing
     "entry": "rehearse",
-    "arguments": {"text": "x"},
+    "arguments": {"text": "x", "count": 2},
     "positional": [],
-    "environment": {"SANDBOX_REHEARSAL": "1"},
+    "environment": {"SANDBOX_CALL_ID": "0" * 32, "SANDBOX_TOOL": "rehearse"},
     "value_limit": 4096,
 }
+_PLAIN_VALUE: dict[str, Any] = {"kind": "value", "warnings": []}
+_WRITTEN_PLAIN_VALUE = json.dumps(_PLAIN_VALUE).encode("ascii")
 _FAILING_REHEARSAL = dict(_REHEARSAL, entry="missing")
 
 
@@ -95,6 +102,7 @@ def rehearse_failure() -> None:
 
 def _rehearse(rehearsal: dict[str, Any]) -> None:
     _, request = pipes.rehearse(rehearsal)
+    os.getpid()
     _enter_environment(request["environment"])
     _reseed()
     name = _module_name(request["filename"])
@@ -154,7 +162,7 @@ def _outcome(request: dict[str, Any], descriptor: int) -> dict[str, Any]:
     path = os.path.join(os.getcwd(), request["filename"])
     try:
         if "files" in request:
-            placing.place(request["files"])
+            placing.place(request["files"], request["files_begun"])
         module = _load(request["source"], path)
         items = drawing.Items(descriptor, request["value_limit"]) if "streams" in request else None
         call = _called if "form" in request else _called_plainly
@@ -284,7 +292,7 @@ def _send(reply: dict[str, Any], descriptor: int) -> None:
 def _encoded(reply: dict[str, Any]) -> bytes:
     """Length and reply; what is JSON already is put in as it is, not encoded twice."""
     written = {name: reply.pop(key) for key, name in (("text", "value"), ("state", "state")) if key in reply}
-    data = json.dumps(reply).encode("ascii")
+    data = json.dumps(reply).encode("ascii") if reply != _PLAIN_VALUE else _WRITTEN_PLAIN_VALUE
     for name, text in written.items():
         data = b'%s, "%s": %s}' % (data[:-1], name.encode("ascii"), text.encode("ascii"))
     return len(data).to_bytes(_HEAD, "big") + data

@@ -29,6 +29,8 @@ FIRST_FREE = 7
 _NUMBERS = (REQUEST, 1, 2, VALUE, STATUS, FILES)
 _RECORD = struct.Struct(">I")
 _ASSIGNMENT = struct.Struct(">Q")
+_NO_LIMITS = b"{}"
+_AT_ONCE = 1 << 12
 _JSON: Any = json.encoder
 # The encoder that `json.dumps` makes for every document, made once where there is one.
 _encode = (
@@ -93,15 +95,18 @@ def assignment(limits: dict[str, int]) -> bytes:
 
 
 def receive() -> tuple[dict[str, int], dict[str, Any]]:
-    """The call's own limits and its request; nothing more will come but the files that the request tells of."""
-    limits, request = _read_call(REQUEST)
-    if "files" not in request:
+    """The call's own limits and its request; nothing more will come but the files that the request tells of. What was
+    read of them with it is put into it, as `files_begun`."""
+    limits, request, rest = _read_call(REQUEST)
+    if "files" in request:
+        request["files_begun"] = rest
+    else:
         os.close(REQUEST)
     return limits, request
 
 
 def some(size: int, *, most: int) -> bytes:
-    """Some of that many bytes which follow the request."""
+    """Some of that many bytes which follow the request, and were not read with it."""
     data = os.read(REQUEST, min(size, most))
     if not data:
         os._exit(0)
@@ -114,7 +119,7 @@ def rehearse(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
     try:
         text = json.dumps(request).encode()
         os.write(writing, assignment({}) + _ASSIGNMENT.pack(len(text)) + text)
-        return _read_call(reading)
+        return _read_call(reading)[:2]
     finally:
         os.close(reading)
         os.close(writing)
@@ -143,20 +148,29 @@ def split_records(data: bytearray) -> list[bytes]:
     return records
 
 
-def _read_call(descriptor: int) -> tuple[dict[str, int], dict[str, Any]]:
-    return json.loads(_part(descriptor)), json.loads(_part(descriptor))
+def _read_call(descriptor: int) -> tuple[dict[str, int], dict[str, Any], bytes]:
+    """Nearly always all of it is there at once, and the call lowers no limits. What was read past it comes last."""
+    limits, rest = _part(descriptor, os.read(descriptor, _AT_ONCE))
+    request, rest = _part(descriptor, rest)
+    return {} if limits == _NO_LIMITS else json.loads(limits), json.loads(request.decode()), rest
 
 
-def _part(descriptor: int) -> bytes:
-    (size,) = _ASSIGNMENT.unpack(_exactly(descriptor, _ASSIGNMENT.size))
-    return _exactly(descriptor, size)
+def _part(descriptor: int, data: bytes) -> tuple[bytes, bytes]:
+    """The part that begins with `data`, and what was read of the next."""
+    data = _at_least(descriptor, _ASSIGNMENT.size, data)
+    end = _ASSIGNMENT.size + _ASSIGNMENT.unpack_from(data)[0]
+    data = _at_least(descriptor, end, data)
+    return data[_ASSIGNMENT.size : end], data[end:]
 
 
-def _exactly(descriptor: int, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        more = os.read(descriptor, min(size - len(data), 1 << 20))
+def _at_least(descriptor: int, size: int, data: bytes) -> bytes:
+    """So many bytes, or more, beginning with `data`."""
+    if len(data) >= size:
+        return data
+    read = bytearray(data)
+    while len(read) < size:
+        more = os.read(descriptor, _AT_ONCE)
         if not more:
             os._exit(0)
-        data += more
-    return bytes(data)
+        read += more
+    return bytes(read)

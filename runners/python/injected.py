@@ -41,6 +41,14 @@ class Given(dict):  # type: ignore[type-arg]
         except KeyError:
             raise AttributeError("there is no %s" % name) from None
 
+    def __getitem__(self, name: Any) -> Any:
+        """An object that came in by another way, such as `update`, is made easy when it is looked at."""
+        value = dict.__getitem__(self, name)
+        if type(value) is dict:
+            value = _easy(value)
+            dict.__setitem__(self, name, value)
+        return value
+
     def __setitem__(self, name: Any, value: Any) -> None:
         dict.__setitem__(self, name, _easy(value))
 

@@ -11,6 +11,7 @@ what is preloaded.
 
 from __future__ import annotations
 
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = "sandbox"
+_IMPORT = r"^[ \t]*(?:import|from)[ \t]+%s\b" % NAME
 _LOADER: Any = sys.modules["_frozen_importlib"]
 
 
@@ -48,7 +50,7 @@ class Kit:
 
     def warnings(self, source: str) -> list[str]:
         """What a call of a tool with that source has to be told."""
-        if self._hidden is None or NAME not in source or NAME not in sys.modules:
+        if self._hidden is None or not re.search(_IMPORT, source, re.MULTILINE):
             return []
         text = "in a box the module sandbox is the engine's authoring kit; the one in %s is hidden by it"
         return [text % self._hidden]

@@ -22,15 +22,31 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE, _FOLDER_MODE = 0o400, 0o500
 
 
-def place(files: list[dict[str, Any]]) -> None:
-    """Write `files`, each with a `path` below the folder and its `bytes`; OSError where there is no room for them."""
+class _Coming:
+    """The bytes of all files: what was read with the request, and what follows it."""
+
+    def __init__(self, begun: bytes) -> None:
+        self._begun = begun
+
+    def some(self, size: int) -> bytes:
+        """Some of the next `size` bytes."""
+        if not self._begun:
+            return pipes.some(size, most=_PIECE)
+        data, self._begun = self._begun[:size], self._begun[size:]
+        return data
+
+
+def place(files: list[dict[str, Any]], begun: bytes) -> None:
+    """Write `files`, each with a `path` below the folder and its `bytes`; OSError where there is no room for them.
+    `begun`: what has been read of them already."""
+    coming = _Coming(begun)
     os.mkdir(FOLDER, 0o700)
     for told in files:
         path = os.path.join(FOLDER, told["path"])
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         descriptor = os.open(path, _NEW, _FILE_MODE)
         try:
-            _copy(told["bytes"], descriptor)
+            _copy(coming, told["bytes"], descriptor)
         finally:
             os.close(descriptor)
     os.close(pipes.REQUEST)
@@ -38,9 +54,9 @@ def place(files: list[dict[str, Any]]) -> None:
         os.chmod(folder, _FOLDER_MODE)
 
 
-def _copy(size: int, descriptor: int) -> None:
+def _copy(coming: _Coming, size: int, descriptor: int) -> None:
     while size:
-        data = pipes.some(size, most=_PIECE)
+        data = coming.some(size)
         size -= len(data)
         rest = memoryview(data)
         while rest:

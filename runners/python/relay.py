@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import time
+from functools import partial
 
 import frames
 
@@ -63,11 +64,11 @@ class Relay:
 
     def empty(self, child: Child, call: int) -> None:
         """Pass on what the pipes of a call still hold; everything of it is dead."""
-        self._drain(call, child.files, frames.FILES, most_s=_DRAIN_FILES_S)
+        self._drain(child.files, partial(self._outlet.carry, call, frames.FILES), most_s=_DRAIN_FILES_S)
         for descriptor, stream in child.outputs:
-            self._drain(call, descriptor, stream)
+            self._drain(descriptor, partial(self._outlet.carry, call, stream))
         if child.value is not None:
-            self._drain(call, child.value, frames.VALUE)
+            self._drain(child.value, partial(self._pass_reply_on, child, call))
 
     def _resume(self, child: Child) -> None:
         for descriptor, stream in child.outputs:
@@ -105,7 +106,7 @@ class Relay:
         self._outlet.carry(call, frames.VALUE, data)
         if is_whole:
             for descriptor, stream in child.outputs:
-                self._drain(call, descriptor, stream)
+                self._drain(descriptor, partial(self._outlet.carry, call, stream))
             self._outlet.say(frames.message("returned", id=call, cpu_before=child.spent or 0.0))
 
     def _pass_files_on(self, child: Child, call: int, data: memoryview) -> None:
@@ -114,10 +115,10 @@ class Relay:
         if child.files_credit <= 0:
             self._loop.forget(child.files)
 
-    def _drain(self, call: int, descriptor: int, stream: int, *, most_s: float = _DRAIN_S) -> None:
+    def _drain(self, descriptor: int, carry: Callable[[memoryview], None], *, most_s: float = _DRAIN_S) -> None:
         """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
         deadline = time.monotonic() + most_s
         data = self._outlet.read(descriptor)
         while data:
-            self._outlet.carry(call, stream, data)
+            carry(data)
             data = self._outlet.read(descriptor) if time.monotonic() < deadline else None

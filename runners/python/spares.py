@@ -1,8 +1,9 @@
 """Children forked ahead, and how many of them are worth having.
 
 Demand tells: one more whenever a call found none, one fewer after a quiet time, never more than the engine allowed and,
-if it allowed any, never none. When they die before they have a call, something is wrong with this place, and after a
-few of them no more are made: a call that forks its own child will say what it is.
+if it allowed any, never none. A box for one call needs one, and none once that call has come. When they die before they
+have a call, something is wrong with this place, and after a few of them no more are made: a call that forks its own
+child will say what it is.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ _MOST_LOST = 3
 class Spares:
     """The children that wait for a call, oldest first."""
 
-    def __init__(self, *, most: int) -> None:
+    def __init__(self, *, most: int, are_for_one_call: bool = False) -> None:
         self._most = most
+        self._are_for_one_call = are_for_one_call
+        self._has_been_called = False
         self._wanted = min(1, most)
         self._lost = 0
         self._last_change = time.monotonic()
@@ -39,6 +42,8 @@ class Spares:
     @property
     def are_too_few(self) -> bool:
         """Whether another should be forked when there is time."""
+        if self._has_been_called and self._are_for_one_call:
+            return False
         return len(self._children) < self._wanted and self._lost < _MOST_LOST
 
     @property
@@ -52,16 +57,21 @@ class Spares:
 
     def take(self) -> Child | None:
         """The one that has waited longest; a call that finds none is noted."""
-        return self._children.popleft() if self._children else self.miss()
+        if not self._children:
+            return self.miss()
+        self._has_been_called = True
+        return self._children.popleft()
 
     def miss(self) -> Child | None:
         """A call found none, and gets none."""
+        self._has_been_called = True
         self._wanted = min(self._wanted + 1, self._most)
         self._last_change = time.monotonic()
         return None
 
     def release(self, child: Child) -> None:
         """It is not ours any more, if it still was: it has a call."""
+        self._has_been_called = True
         if child in self._children:
             self._children.remove(child)
 
@@ -73,6 +83,7 @@ class Spares:
 
     def forgive(self) -> None:
         """One that was lost had a call after all."""
+        self._has_been_called = True
         self._lost = max(self._lost - 1, 0)
 
     def unwanted(self) -> list[Child]:
@@ -82,6 +93,10 @@ class Spares:
         self._wanted -= 1
         self._last_change = time.monotonic()
         return [self._children.pop() for _ in range(len(self._children) - self._wanted)]
+
+    def newest(self) -> list[Child]:
+        """The one that was forked last, if there is any; not ours any more."""
+        return [self._children.pop()] if self._children else []
 
     def give_up(self) -> list[Child]:
         """All of them; not ours any more."""

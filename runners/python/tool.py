@@ -25,21 +25,26 @@ _HIGH, _BELOW_THE_LIMIT = 1024, 4
 
 def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     """Become the tool's process, wait for the call, run it; this is where it ends as well. Every fork makes the pages
-    that are written to after it anew, so what can be done before, once for the guard and the tool, is."""
+    that are written to after it anew, so what can be done before, once for the guard and the tool, is. What can be done
+    before the gate opens is done there: a child ahead of its call rehearses, another reads its request (0.2 of 6 ms).
+    """
     os.setsid()
     if not plan["namespaces"]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         walls.die_with_parent(signal.SIGKILL)
-    walls.own_its_files()
     os.close(pipes.FILES)
     value = _move_up(pipes.VALUE)
+    received = None
     if ahead:
         call.rehearse()
+    else:
+        received = pipes.receive()
     gate.wait()
     pipes.tell(b'{"cpu_s": %f}' % time.process_time())
     os.close(pipes.STATUS)
-    lower, request = pipes.receive()
+    lower, request = received or pipes.receive()
+    walls.own_its_files()  # not before it has a call: the one that runs meanwhile may see it wait
     if lower:
         limits.lower(limits.lowered(lower, held=0))
     if plan["home"] and not plan["workplace"]:

@@ -158,7 +158,9 @@ def resume(told: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def settle_in(plan: dict[str, Any]) -> None:
-    """The walls that need no privilege, and take away all there is."""
+    """The walls that need no privilege, and take away all there is. An interrupt, for which Python has a handler of its
+    own, would reach the first process of a call's pid namespace from inside."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     calls.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     calls.prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _attempt("capabilities", capabilities.drop_all)

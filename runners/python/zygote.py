@@ -70,7 +70,7 @@ class Zygote:
         self._watch = Watch(plan["call"]["watch"])
         self._calls: dict[int, Child] = {}
         self._queue: dict[int, Waiting] = {}
-        self._spares = Spares(most=plan["ahead"])
+        self._spares = Spares(most=plan["ahead"], are_for_one_call=plan.get("single_use", False))
         self._dying: dict[int, Child] = {}
         self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False
@@ -155,6 +155,8 @@ class Zygote:
         child = self._next_child()
         if child is None:
             self._queue[said["id"]] = Waiting(said)
+            for spare in self._spares.newest():  # what is not ready must not keep the slot that is waited for
+                self._discard(spare)
         else:
             self._assign(child, said)
 

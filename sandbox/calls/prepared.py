@@ -1,14 +1,21 @@
-"""A call with everything that is found out about it before a box is needed, and the clock it is timed by."""
+"""A call with everything that is found out about it before a box is needed, and the clock it is timed by.
+
+What all calls of one tool under one policy have in common is its `Recipe`, worked out once and kept by the engine. A
+warm call then only puts in what is its own: arguments, variables and names.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sandbox.backends.base import BoxPlan
 from sandbox.calls.declared_outputs import declared_outputs
-from sandbox.calls.request import box_environment, preloadable
+from sandbox.calls.request import RequestHead, box_environment, lowered_limits, preloadable, request_head
 from sandbox.environments import Environment
+from sandbox.outcome import EnvironmentUsed, ToolName
 from sandbox.outputs.budgets import Budgets
 from sandbox.policy import Policy, Strength
 from sandbox.pool import BoxKey
@@ -32,37 +39,95 @@ class Clock:
         return round((self._marks[until] - start) * 1000, 3)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A spec with everything that is found out about it before a box is needed."""
+@dataclass(frozen=True)
+class Recipe:
+    """What calls have in common; without slots, because what is asked for is worked out once."""
 
-    spec: CallSpec
     tool: Tool
     policy: Policy
     box_policy: Policy
     environment: Environment
-    clock: Clock
+    tenant: str
+    _last_within: list[Recipe] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def within(self, environment: Environment) -> Recipe:
+        """The same in another environment. The last one is kept: the next call most likely asks for it again."""
+        if not self._last_within or self._last_within[0].environment is not environment:
+            self._last_within[:] = [replace(self, environment=environment)]
+        return self._last_within[0]
 
     def key(self, *, is_plain: bool) -> BoxKey:
-        return BoxKey(self.environment.key, self.box_policy.digest, self.spec.tenant, is_plain)
+        return self._plain_key if is_plain else self._walled_key
 
     def plan(self, *, is_plain: bool) -> BoxPlan:
-        plan = BoxPlan(self.box_policy, self.environment, preload=self.preload, is_plain=is_plain)
-        return replace(plan, environment=box_environment(self.box_policy, prefix=plan.prefix))
+        return self._plain_plan if is_plain else self._walled_plan
 
-    @property
+    @cached_property
     def budgets(self) -> Budgets:
-        """How much of its outputs is shown."""
-        return Budgets(declared_outputs(self.tool), self.policy.output, self.spec.return_char_limit)
+        """How much is shown of the outputs of a call that asks for nothing else."""
+        return Budgets(declared_outputs(self.tool), self.policy.output)
 
-    @property
+    @cached_property
     def preload(self) -> tuple[str, ...]:
         """What its tool imports, as far as that is worth importing ahead of its calls."""
         is_wanted = self.policy.environment.preload
         return preloadable(self.tool, installed=self.environment.modules if is_wanted else frozenset())
 
-    @property
+    @cached_property
     def accepts_plain(self) -> bool:
         """Whether limits and filters alone will do."""
         isolation = self.box_policy.isolation
         return isolation.minimum is Strength.PLAIN and not any("namespace" in layer for layer in isolation.require)
+
+    @cached_property
+    def lowered(self) -> Mapping[str, int]:
+        """The limits per process where its calls ask for less than their box gives."""
+        return lowered_limits(self.policy, self.box_policy)
+
+    @cached_property
+    def request_head(self) -> RequestHead:
+        """How the request of each call begins."""
+        return request_head(self.tool, self.policy)
+
+    @cached_property
+    def environment_used(self) -> EnvironmentUsed:
+        return EnvironmentUsed(key=self.environment.key, lock_digest=self.environment.lock_digest)
+
+    @cached_property
+    def tool_name(self) -> ToolName:
+        return ToolName(name=self.tool.name)
+
+    @cached_property
+    def _walled_key(self) -> BoxKey:
+        return BoxKey(self.environment.key, self.box_policy.digest, self.tenant, is_plain=False)
+
+    @cached_property
+    def _plain_key(self) -> BoxKey:
+        return replace(self._walled_key, is_plain=True)
+
+    @cached_property
+    def _walled_plan(self) -> BoxPlan:
+        return self._new_plan(is_plain=False)
+
+    @cached_property
+    def _plain_plan(self) -> BoxPlan:
+        return self._new_plan(is_plain=True)
+
+    def _new_plan(self, *, is_plain: bool) -> BoxPlan:
+        plan = BoxPlan(self.box_policy, self.environment, preload=self.preload, is_plain=is_plain)
+        return replace(plan, environment=box_environment(self.box_policy, prefix=plan.prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A spec with everything that is found out about it before a box is needed."""
+
+    spec: CallSpec
+    recipe: Recipe
+    clock: Clock
+
+    @property
+    def budgets(self) -> Budgets:
+        """How much of its outputs is shown."""
+        asked = self.spec.return_char_limit
+        return self.recipe.budgets if asked is None else replace(self.recipe.budgets, asked=asked)

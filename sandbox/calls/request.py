@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from sandbox.calls.given_files import GivenFile
+from sandbox.calls.inputs import Inputs, as_json
 from sandbox.calls.rebuilt import needs_rebuilding
 from sandbox.calls.variables import merged, passed_through
 from sandbox.policy import Policy
@@ -22,8 +22,10 @@ _PROCESS_LIMITS: Final = ("open_files", "file_size")
 _THREAD_HINTS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEFAULTS: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
 _TRUTHS: Final = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+_OURS: Final = frozenset({*_TRUTHS, "PYTHON_CPU_COUNT", *_THREAD_HINTS, "SANDBOX_CALL_ID", "SANDBOX_TOOL"})
 _ASYNC: Final = frozenset({"asyncio"})
 _TYPING: Final = frozenset({"typing"})
+_TRUTH: Final = {True: "true", False: "false"}
 _KIT: Final = frozenset({"sandbox"})
 """There in every box, whatever is installed."""
 _NEVER_PRELOADED: Final = frozenset(
@@ -31,37 +33,56 @@ _NEVER_PRELOADED: Final = frozenset(
 )
 
 
-def build_request(
-    spec: CallSpec,
-    tool: Tool,
-    arguments: Mapping[str, object],
-    policy: Policy,
-    *,
-    given: Mapping[str, object] = MappingProxyType({}),
-    files: Sequence[GivenFile] = (),
-    streams: bool = False,
-) -> bytes:
-    """What the call's process is told, as JSON. `streams`: what the tool gives is wanted as it comes."""
-    request: dict[str, object] = {
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """How the requests of all calls of a tool under a policy begin."""
+
+    text: str
+    """JSON, whose last field, the environment, is still open."""
+    policy: Policy
+    is_plain: bool
+    """Whether it is a plain function that gets plain values."""
+    returns: str | None
+    """The schema of what it returns, where it says that."""
+    is_strict: bool
+    """Whether anything else is an exception, where the call does not say."""
+
+
+def build_request(spec: CallSpec, tool: Tool, arguments: Mapping[str, object], policy: Policy) -> bytes:
+    """What the call's process is told, as JSON."""
+    return complete_request(request_head(tool, policy), spec, Inputs(as_json(arguments)))
+
+
+def request_head(tool: Tool, policy: Policy) -> RequestHead:
+    """What all calls of a tool under a policy are told."""
+    same: dict[str, object] = {
         "source": tool.text,
         "filename": tool.filename,
         "entry": tool.entry,
-        "arguments": arguments,
         "positional": [each.name for each in tool.parameters if each.kind is ParameterKind.POSITIONAL_ONLY],
-        "environment": _variables(spec, tool, policy),
         "value_limit": policy.limits.value,
     }
-    if tool.returns is not None:
-        strict = tool.settings.strict_return if spec.strict_return is None else spec.strict_return
-        request["returns"] = {"schema": tool.returns, "is_strict": bool(strict)}
-    if files:
-        request["files"] = [{"path": each.path, "bytes": each.size} for each in files]
-    if streams:
-        request["streams"] = True
     rebuilds = needs_rebuilding(tool)
-    if rebuilds or tool.call.kind != "function" or tool.call.injected:
-        request.update(form=_form(tool.call), rebuilds=rebuilds, given=dict(given), permitted=spec.permitted)
-    return json.dumps(request, separators=(",", ":")).encode("ascii")
+    is_plain = tool.call.kind == "function" and not (rebuilds or tool.call.injected)
+    if not is_plain:
+        same.update(form=_form(tool.call), rebuilds=rebuilds)
+    same["environment"] = {"SANDBOX_TOOL": tool.name}
+    returns = None if tool.returns is None else as_json(tool.returns)
+    return RequestHead(as_json(same)[:-2], policy, is_plain, returns, bool(tool.settings.strict_return))
+
+
+def complete_request(head: RequestHead, spec: CallSpec, inputs: Inputs, *, streams: bool = False) -> bytes:
+    """A whole request. No call's id has anything to escape. `streams`: what the tool gives is wanted as it comes."""
+    asked = _asked_variables(spec, head.policy)
+    told = f'{head.text}{asked},"SANDBOX_CALL_ID":"{spec.call_id}"}},"arguments":{inputs.arguments}'
+    if not head.is_plain:
+        told += f',"given":{inputs.given},"permitted":{_TRUTH[spec.permitted]}'
+    if head.returns is not None:
+        is_strict = head.is_strict if spec.strict_return is None else spec.strict_return
+        told += f',"returns":{{"schema":{head.returns},"is_strict":{_TRUTH[is_strict]}}}'
+    if inputs.files:
+        told += ',"files":[' + ",".join(as_json({"path": each.path, "bytes": each.size}) for each in inputs.files) + "]"
+    return (told + (',"streams":true}' if streams else "}")).encode("ascii")
 
 
 def _form(call: CallForm) -> dict[str, object]:
@@ -112,10 +133,9 @@ def _machine_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _variables(spec: CallSpec, tool: Tool, policy: Policy) -> dict[str, str]:
-    """What a call's environment has beside its box's: of the host's only what the policy names, and nothing that would
-    hide the truth."""
-    fixed = box_environment(policy)
+def _asked_variables(spec: CallSpec, policy: Policy) -> str:
+    """What a call's environment has beside its box's, as members of an object that has others: of the host's only what
+    the policy names, nothing that would hide the truth, and none of ours."""
     layers = merged(passed_through(policy), *spec.env_layers, spec.env)
-    asked = {name: text for name, text in layers.items() if name in _DEFAULTS or name not in fixed}
-    return {**asked, "SANDBOX_CALL_ID": spec.call_id, "SANDBOX_TOOL": tool.name}
+    asked = {name: text for name, text in layers.items() if name not in _OURS}
+    return "," + as_json(asked)[1:-1] if asked else ""

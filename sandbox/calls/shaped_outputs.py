@@ -13,15 +13,14 @@ import binascii
 from dataclasses import dataclass, field
 from typing import Final
 
-from sandbox.calls.replies import aside_when_large
 from sandbox.calls.verdict import Verdict
 from sandbox.calls.watching import Watcher
 from sandbox.outcome import Artifact, Json, RefusedFile, Shaped, Status, portable_json
-from sandbox.outputs.artifacts.arriving import Arrived
+from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.budgets import Budgets
-from sandbox.outputs.capture import Capture
 from sandbox.outputs.shaping import nothing, shape_reference, shape_value
+from sandbox.wire.frames import Stream
 
 _TYPE_KEY: Final = "$type"
 
@@ -33,23 +32,9 @@ class ShapedOutputs:
     stdout: Shaped
     stderr: Shaped
     value: Shaped
-    artifacts: list[Artifact]
-    refused: tuple[RefusedFile, ...]
+    artifacts: list[Artifact] = field(default_factory=list)
+    refused: tuple[RefusedFile, ...] = ()
     warnings: list[str] = field(default_factory=list)
-
-
-async def shape_outputs(watcher: Watcher, verdict: Verdict, budgets: Budgets, *, size: int) -> ShapedOutputs:
-    """Everything shaped, and kept where that is needed; `size` is that of the reply."""
-    value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=size)
-    arrived = await watcher.files.finish(is_expected=watcher.has_files) if watcher.files else Arrived()
-    shaped = ShapedOutputs(
-        watcher.stdout.shape(), watcher.stderr.shape(), value, list(arrived.artifacts), arrived.refused
-    )
-    shaped.stdout = await _stream(shaped, watcher.stdout, watcher.spills.get("stdout"), name="stdout.txt")
-    shaped.stderr = await _stream(shaped, watcher.stderr, watcher.spills.get("stderr"), name="stderr.txt")
-    if watcher.keeping is not None:
-        shaped.value = await _value(shaped, verdict.value, budgets, Spill(watcher.keeping))
-    return shaped
 
 
 def shape_verdict(verdict: Verdict, budgets: Budgets) -> Shaped:
@@ -61,20 +46,39 @@ def shape_verdict(verdict: Verdict, budgets: Budgets) -> Shaped:
     return shape_value(verdict.value, output_type=room.type, budget=room.budget)
 
 
-async def _stream(shaped: ShapedOutputs, capture: Capture, spill: Spill | None, *, name: str) -> Shaped:
-    found = capture.shape()
+def shape_outputs(watcher: Watcher, value: Shaped) -> ShapedOutputs:
+    """What is shown of a call, where nothing of it is kept."""
+    return ShapedOutputs(watcher.shown(Stream.STDOUT), watcher.shown(Stream.STDERR), value)
+
+
+async def keep_outputs(shaped: ShapedOutputs, watcher: Watcher, value: Json, budgets: Budgets) -> None:
+    """Keep the files it left, and what is not shown as a whole."""
+    arrived = await watcher.arrived()
+    shaped.artifacts += arrived.artifacts
+    shaped.refused = arrived.refused
+    shaped.stdout = await _stream(shaped, watcher, Stream.STDOUT, shaped.stdout)
+    shaped.stderr = await _stream(shaped, watcher, Stream.STDERR, shaped.stderr)
+    if watcher.keeping is not None:
+        shaped.value = await _value(shaped, value, budgets, watcher.keeping)
+
+
+async def _stream(shaped: ShapedOutputs, watcher: Watcher, stream: Stream, found: Shaped) -> Shaped:
+    spill = watcher.spill(stream)
     if spill is None:
         return found
     if not found.truncated:
         await spill.drop()
         return found
-    artifact = await _kept(shaped, spill, name)
-    return found if artifact is None else capture.shape(artifact=artifact.id)
+    artifact = await _kept(shaped, spill, f"{stream.name.lower()}.txt")
+    return found if artifact is None else watcher.shown(stream, artifact=artifact.id)
 
 
-async def _value(shaped: ShapedOutputs, value: Json, budgets: Budgets, spill: Spill) -> Shaped:
+async def _value(shaped: ShapedOutputs, value: Json, budgets: Budgets, keeping: Keeping) -> Shaped:
     """Bytes and images as references, what was cut with where all of it is, and anything else as it is."""
     kind = value.get(_TYPE_KEY) if isinstance(value, dict) else None
+    if kind is None and not shaped.value.truncated:
+        return shaped.value
+    spill = Spill(keeping)
     if kind == "image" and isinstance(value, dict):
         left = next((each for each in shaped.artifacts if each.name == value.get("artifact")), None)
         return shaped.value if left is None else shape_reference(left, output_type="image")

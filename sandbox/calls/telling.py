@@ -7,16 +7,19 @@ from typing import Final
 
 from sandbox.calls.prepared import Prepared
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
-from sandbox.calls.shaped_outputs import shape_outputs
-from sandbox.calls.verdict import Ending, judge
+from sandbox.calls.replies import aside_when_large, read_answer
+from sandbox.calls.shaped_outputs import ShapedOutputs, keep_outputs, shape_outputs, shape_verdict
+from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import Watcher
 from sandbox.errors import IsolationUnavailable
-from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Receipt, Status, Timing, ToolName, Usage
+from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, Usage, printable
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
-from sandbox.wire.messages import Returned
+from sandbox.unchecked import unchecked
+from sandbox.wire.messages import NO_END, Returned
 
 _MOST_RECEIPTS: Final = 64
+_REHEARSAL: Final = b'\0\0\0\x34{"kind": "value", "warnings": [], "value": [1, "a"]}'
 
 
 def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
@@ -32,7 +35,7 @@ def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
         stderr=nothing(STDERR_TYPE),
         shaped_value=nothing("json_data"),
         usage=Usage(wall_s=0.0),
-        tool=ToolName(name=call.tool.name),
+        tool=call.recipe.tool_name,
         timing=Timing(queue_ms=0, environment_ms=0, box_ms=0, run_ms=0, total_ms=total, path="cold"),
         call_id=call.spec.call_id,
         trace_id=call.spec.trace_id,
@@ -42,48 +45,83 @@ def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
 async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> Outcome:
     """Everything that was seen, as one document."""
     verdict = judge(ending)
-    shaped = await shape_outputs(watcher, verdict, call.budgets, size=len(ending.value))
+    budgets = call.budgets
+    value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=len(ending.value))
+    shaped = shape_outputs(watcher, value)
+    await keep_outputs(shaped, watcher, verdict.value, budgets)
+    return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
+
+
+def _told(
+    loan: Loan, call: Prepared, watcher: Watcher, ending: Ending, *, verdict: Verdict, shaped: ShapedOutputs
+) -> Outcome:
     is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
     receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
-    return Outcome(
-        status=verdict.status,
-        value=verdict.value,
-        error=verdict.error,
-        detail=verdict.detail,
-        state=verdict.state,
-        stdout=shaped.stdout,
-        stderr=shaped.stderr,
-        shaped_value=shaped.value,
-        usage=_usage(ending, watcher.call.returned),
-        limit_name=verdict.limit_name,
-        evidence=verdict.evidence,
-        warnings=(*verdict.warnings, *shaped.warnings),
-        problems=verdict.problems,
-        artifacts=tuple(shaped.artifacts),
-        refused=shaped.refused,
-        receipt=receipt,
-        environment=EnvironmentUsed(key=call.environment.key, lock_digest=call.environment.lock_digest),
-        tool=ToolName(name=call.tool.name),
-        timing=_timing(loan, call, watcher),
-        call_id=call.spec.call_id,
-        trace_id=call.spec.trace_id,
+    fields = {
+        "status": verdict.status,
+        "value": verdict.value,
+        "error": verdict.error,
+        "stdout": shaped.stdout,
+        "stderr": shaped.stderr,
+        "shaped_value": shaped.value,
+        "usage": _usage(ending, watcher.call.returned),
+        "limit_name": verdict.limit_name,
+        "evidence": verdict.evidence,
+        "retryable": False,
+        "warnings": tuple(map(printable, (*verdict.warnings, *shaped.warnings))),
+        "problems": verdict.problems,
+        "detail": verdict.detail and printable(verdict.detail),
+        "state": verdict.state,
+        "artifacts": tuple(shaped.artifacts),
+        "refused": shaped.refused,
+        "receipt": receipt,
+        "environment": call.recipe.environment_used,
+        "tool": call.recipe.tool_name,
+        "timing": _timing(loan, call, watcher),
+        "call_id": call.spec.call_id,
+        "trace_id": call.spec.trace_id and printable(call.spec.trace_id),
+    }
+    return unchecked(Outcome, fields)
+
+
+def rehearse_telling(loan: Loan, call: Prepared, watcher: Watcher) -> None:
+    """Tell, while the tool runs, of a reply of our own, where all but the reply is there already.
+
+    A processor that did other things since the last call has to find again all that telling takes, and that is most of
+    what it takes: 0.1 ms of a call in a warm box that nobody waits for if it is done now. What is opened to read the
+    call's slot stays open until its end, too. Where other calls run, there was nothing else to do. Nothing is kept."""
+    policy, walls = call.recipe.policy, bytes(watcher.call.walls)
+    if (walls, policy.name, policy.digest) not in loan.warm.receipts or loan.warm.conversation.running > 1:
+        return
+    call.clock.mark("ended")
+    ending = Ending(
+        ended=NO_END,
+        value=_REHEARSAL,
+        limits=policy.limits,
+        reading=watcher.read_slot(),
+        wall_s=0.0,
+        answer=read_answer(_REHEARSAL),
     )
+    verdict = judge(ending)
+    shaped = shape_outputs(watcher, shape_verdict(verdict, call.budgets))
+    _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
 
 
 def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:
     """What protected the host; raises `IsolationUnavailable` when that is less than the policy accepts."""
-    known = (walls, call.policy.name, call.policy.digest)
+    recipe, policy = call.recipe, call.recipe.policy
+    known = (walls, policy.name, policy.digest)
     if known in warm.receipts:
         return warm.receipts[known]
     receipt = build_receipt(
         warm.box.protection,
-        read_walls(walls, policy=call.box_policy, around=warm.box.protection.layers),
-        policy=call.policy,
-        environment_key=call.environment.key,
-        limits=call.policy.limits.model_dump(),
+        read_walls(walls, policy=recipe.box_policy, around=warm.box.protection.layers),
+        policy=policy,
+        environment_key=recipe.environment.key,
+        limits=policy.limits.model_dump(),
     )
-    if not is_at_least(receipt, call.policy.isolation.minimum):
-        raise IsolationUnavailable(f"the box was {receipt.isolation}, weaker than policy '{call.policy.name}' accepts")
+    if not is_at_least(receipt, policy.isolation.minimum):
+        raise IsolationUnavailable(f"the box was {receipt.isolation}, weaker than policy '{policy.name}' accepts")
     if len(warm.receipts) < _MOST_RECEIPTS:
         warm.receipts[known] = receipt
     return receipt
@@ -99,24 +137,26 @@ def _usage(ending: Ending, returned: Returned | None) -> Usage:
     cpu = ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
     before = 0.0 if returned is None else returned.cpu_before
     peak = ending.reading.memory_peak_bytes
-    return Usage(
-        wall_s=round(ending.wall_s, 6),
-        cpu_s=None if cpu is None else round(max(cpu - before, 0.0), 6),
-        memory_peak_bytes=ending.ended.max_rss if peak is None else peak,
-        processes_peak=ending.reading.processes_peak,
-    )
+    fields = {
+        "wall_s": round(ending.wall_s, 6),
+        "cpu_s": None if cpu is None else round(max(cpu - before, 0.0), 6),
+        "memory_peak_bytes": ending.ended.max_rss if peak is None else peak,
+        "processes_peak": ending.reading.processes_peak,
+    }
+    return unchecked(Usage, fields)
 
 
 def _timing(loan: Loan, call: Prepared, watcher: Watcher) -> Timing:
     clock, started = call.clock, watcher.call.started
     clock.mark("done")
-    return Timing(
-        queue_ms=clock.milliseconds("equipped", "admitted"),
-        environment_ms=clock.milliseconds(None, "equipped"),
-        box_ms=clock.milliseconds("admitted", "boxed"),
-        run_ms=clock.milliseconds("boxed", "ended"),
-        total_ms=clock.milliseconds(None, "done"),
-        path=loan.path,
-        ahead=started is not None and started.ahead,
-        preloaded=loan.warm.preloaded,
-    )
+    fields = {
+        "queue_ms": clock.milliseconds("equipped", "admitted"),
+        "environment_ms": clock.milliseconds(None, "equipped"),
+        "box_ms": clock.milliseconds("admitted", "boxed"),
+        "run_ms": clock.milliseconds("boxed", "ended"),
+        "total_ms": clock.milliseconds(None, "done"),
+        "path": loan.path,
+        "ahead": started is not None and started.ahead,
+        "preloaded": loan.warm.preloaded,
+    }
+    return unchecked(Timing, fields)

@@ -61,7 +61,7 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
     if isinstance(ending, str):
         return JobEnd(problem=ending)
     verdict = judge(ending)
-    said = watcher.stderr.shape().text
+    said = watcher.shown(Stream.STDERR).text
     if verdict.status is Status.OK:
         read_walls(bytes(watcher.call.walls), policy=job.policy)
         return JobEnd(value=verdict.value, said=said)

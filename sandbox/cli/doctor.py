@@ -3,6 +3,8 @@
 Three questions: which walls were up around a call that demanded none; which of the shipped policies would run here, and
 what the others lack; and whether each limit bites when a call goes far beyond it. The exit code answers one: 0 when the
 `default` policy runs here, 5 when it does not.
+
+`--attack` asks another: do the walls hold when they are attacked? See attack_report.py.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import os
 import platform
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
 
 from sandbox.cli.run import AsJson, Backend
 from sandbox.cli.terminal import show_document
@@ -51,15 +55,32 @@ class Checkup:
         }
 
 
-def doctor(*, backend: Backend = None, as_json: AsJson = False) -> int:
+def doctor(
+    *,
+    backend: Backend = None,
+    attack: Annotated[
+        bool, typer.Option("--attack", help="Attack the walls instead, and see which of them hold.")
+    ] = False,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="NAME|FILE", help="With --attack: the policy under attack.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
     """See which walls, limits and policies this host has.
 
-    Runs real calls. Exits with 0 when the default policy runs on this host, and with 5 when it does not.
+    Runs real calls. Exits with 0 when the default policy runs on this host, and with 5 when it does not; with --attack,
+    0 when every wall held and 5 when one did not.
     """
     import asyncio
 
     from sandbox.cli.ending import UNAVAILABLE
 
+    if attack:
+        from sandbox.cli.attack_report import attack_host
+
+        return attack_host(backend, policy or _DEFAULT, as_json=as_json)
+    if policy is not None:
+        raise typer.BadParameter("it goes with --attack; without it, every policy is tried", param_hint="--policy")
     checkup = asyncio.run(_examine(backend))
     if as_json:
         show_document(json.dumps(_document(checkup), ensure_ascii=False, indent=2))

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from sandbox.daemon import LABELS, OWNER_LABEL, translated
+from sandbox.daemon import LABELS, OWNER_LABEL, tags_of, translated
 from sandbox.errors import BackendUnavailable
 from sandbox.images import bootstrapping
 from sandbox.images.apt_sources import Distribution, this_distribution
@@ -154,7 +154,7 @@ def _read(entry: dict[str, Any]) -> BaseImage | None:
     said = {key.removeprefix(LABELS): value for key, value in labels.items() if key.startswith(LABELS)}
     tag = f"{REPOSITORY}:{said.get('content', '')[:_SHOWN_DIGITS]}"
     fields = ("name", "recipe", "inputs", "content", "made_from", "made_by", "created")
-    if tag not in (entry.get("RepoTags") or ()) or any(field not in said for field in fields):
+    if tag not in tags_of(entry) or any(field not in said for field in fields):
         return None
     return BaseImage(
         id=entry["Id"],
@@ -167,7 +167,7 @@ def _read(entry: dict[str, Any]) -> BaseImage | None:
 
 def _python(said: Mapping[str, str]) -> ImagePython:
     try:
-        return read_python(said.get("python", ""))
+        return read_python(said.get("python", "").replace('\\"', '"'))  # as Podman keeps it
     except ValueError:
         return UNKNOWN
 
@@ -280,7 +280,8 @@ def _import(client: DockerClient, record: Record, tarball: Path) -> BaseImage:
     if before and (before[0].recipe, before[0].python) == (record.recipe, record.python or UNKNOWN):
         return before[0]
     with translated("importing an image"):
-        client.api.import_image(src=str(tarball), repository=REPOSITORY, tag=tag, changes=_changes(record))
+        made = json.loads(client.api.import_image(src=str(tarball), changes=_changes(record)))["status"]
+        client.api.tag(made, REPOSITORY, tag)  # Podman would not, when it is asked to import
     for replaced in before:
         remove(client, replaced.id)
     image = next((each for each in list_images(client) if each.content == record.content), None)
@@ -298,6 +299,7 @@ def _changes(record: Record) -> list[str]:
     return [
         *(f"LABEL {key}={json.dumps(value)}" for key, value in labels.items()),
         f"USER {_USER}",
-        "ENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8",
+        "ENV PATH=/usr/local/bin:/usr/bin:/bin",
+        "ENV LANG=C.UTF-8",
         'CMD ["/usr/bin/python3"]',
     ]

@@ -32,7 +32,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.daemon import LABELS, OWNER_LABEL, translated
+from sandbox.daemon import LABELS, OWNER_LABEL, tags_of, translated
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import OWNER, BaseImage, nobody
 from sandbox.images.bootstrapping import OnStage
@@ -141,7 +141,7 @@ def read_environment_image(entry: dict[str, Any]) -> EnvironmentImage | None:
     labels = {str(key): str(value) for key, value in (entry.get("Labels") or {}).items()}
     said = {field: labels.get(f"{_LABELS}{field}", "") for field in _FIELDS}
     start = f"{REPOSITORY}:{said['key'][:_KEY_DIGITS]}-"
-    tag = next((str(tag) for tag in entry.get("RepoTags") or () if str(tag).startswith(start)), None)
+    tag = next((tag for tag in tags_of(entry) if tag.startswith(start)), None)
     if tag is None or not all(said.values()) or labels.get(OWNER_LABEL) != OWNER:
         return None
     return EnvironmentImage(id=str(entry["Id"]), tag=tag, bytes=int(entry["Size"]), **said)

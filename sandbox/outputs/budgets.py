@@ -8,6 +8,7 @@ type, where it says so, no more than the call asks for, and no more than the pol
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from sandbox.outcome import Json
@@ -35,20 +36,21 @@ class Room:
     budget: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Budgets:
-    """The rooms of a call's outputs; that of the value is known when there is one."""
+    """The rooms of a call's outputs; that of the value is known when there is one. Without slots, because what is asked
+    for is worked out once."""
 
     declared: Declared
     policy: Output
     asked: int | None = None
     """The call's own `return_char_limit`."""
 
-    @property
+    @cached_property
     def stdout(self) -> Room:
         return self._room(self.declared.stdout or STDOUT_TYPE)
 
-    @property
+    @cached_property
     def stderr(self) -> Room:
         return self._room(self.declared.stderr or STDERR_TYPE)
 

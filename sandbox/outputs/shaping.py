@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from sandbox.outcome import Artifact, Json, Shaped, portable_json
+from sandbox.outcome import Artifact, Json, Shaped, portable_json, printable
 from sandbox.outputs.ends import Ends, Parsed
 from sandbox.outputs.forms.form import Form
 from sandbox.outputs.forms.json_data import json_data
@@ -35,6 +35,7 @@ from sandbox.outputs.forms.texts import (
 from sandbox.outputs.marks import ErrorMarks, FailureMarks
 from sandbox.outputs.notices import Notice, without_notices
 from sandbox.outputs.terminal import Terminal
+from sandbox.unchecked import unchecked
 
 STDOUT_TYPE: Final = "execution_result"
 STDERR_TYPE: Final = "error_message"
@@ -112,15 +113,16 @@ def shape_ends(ends: Ends, *, output_type: str, budget: int, artifact: str | Non
     if is_over:
         fit = form_of(output_type).fit(ends, budget, notice)
         text, shown = fit.text, fit.shown
-    return Shaped(
-        text=text + notice.end(),
-        type=output_type,
-        characters=ends.characters + ends.dropped,
-        shown=shown,
-        truncated=is_over or ends.dropped > 0,
-        reason=_reason(ends, budget if is_over else None),
-        artifact=artifact,
-    )
+    fields = {
+        "text": printable(text + notice.end()),
+        "type": output_type,
+        "characters": ends.characters + ends.dropped,
+        "shown": shown,
+        "truncated": is_over or ends.dropped > 0,
+        "reason": _reason(ends, budget if is_over else None),
+        "artifact": artifact,
+    }
+    return unchecked(Shaped, fields)
 
 
 def shape_reference(artifact: Artifact, *, output_type: str) -> Shaped:
@@ -139,6 +141,8 @@ def _is_shaped(ends: Ends, budget: int) -> bool:
 
 def _text_of(value: Json) -> tuple[str, Parsed]:
     """Spaces are for eyes: in a long text few are shown, and writing it again with them takes ten times as long."""
+    if type(value) is int:
+        return str(value), Parsed(value)
     if value is None or isinstance(value, int):
         return json.dumps(value), Parsed(value)
     fit, compact = portable_json(value)

@@ -3,9 +3,12 @@
 Everything here looks at text and at its syntax tree. Source is hostile until a box holds it, so it is never executed,
 imported or evaluated on this side, not even an annotation, and reading it takes bounded time and memory.
 
-    bytes ─ decoding ─ text ─ parsing ─ syntax tree ─ entry, signature, module_names, script_block ─ Tool   (reading)
-    Tool ─ annotations, value_types ─ pydantic model ─┐
-    arguments ─────────────────────── plain_json ─────┴─ Binding: arguments or problems                   (arguments)
+    bytes ─ decoding ─ text ─ parsing ─ syntax tree ─ source, scope     what there is, what its names stand for
+    source ─ dialects ─ entry, signature, script_block ─ Tool           what is called, and how           (reading)
+    annotations, class_fields, spoken_fields ─ value_types              what its annotations mean
+    value_types, docstrings ─ described, metadata ─ CheckReport         what models and people are told   (check)
+    value_types, plain_json ─ Binding                                   arguments, or problems            (arguments)
+    schemas                                                             what any JSON schema is fit for, in all shapes
 """
 
 from sandbox.tools.arguments import Binding, Problem, bind

@@ -47,6 +47,7 @@ from sandbox.tools.value_types import (
     one_of,
     one_of_values,
     record_of,
+    without_itself,
 )
 
 MAX_TYPES: Final = 2000
@@ -266,6 +267,7 @@ class AnnotationReader:
             else self._alias(definition, depth=depth + 1)
         )
         del self._open[name]
+        found = without_itself(found, cell)
         cell.type = found
         self._known[name] = inside(cell) if name in self.cells else found
         return self._known[name]
@@ -335,6 +337,7 @@ class AnnotationReader:
             is_optional=is_optional,
             default=None if said.default is ABSENT else said.default,
             description=said.description or declared.description,
+            fills_none=is_optional and not by_form and not said.has_default,
         )
 
     def _name(self, node: ast.expr) -> str | None:

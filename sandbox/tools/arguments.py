@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from math import isfinite
+from typing import Any, Final, cast
 
 from pydantic import BaseModel, Field, PydanticUserError, ValidationError, create_model
 from pydantic_core import ErrorDetails
@@ -18,17 +19,29 @@ from pydantic_core import ErrorDetails
 from sandbox.errors import SchemaRefused
 from sandbox.tools.annotations import parameter_types
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list, printable
-from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
+from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER, NotPlain, PlainCopy
 from sandbox.tools.recent import Recent
 from sandbox.tools.schema_types import schema_type
 from sandbox.tools.schemas.filled_nulls import without_filled_nulls
 from sandbox.tools.schemas.findings import ROOT
 from sandbox.tools.schemas.validator import SchemaValidator, validator
 from sandbox.tools.tool import Tool
-from sandbox.tools.value_types import STRICT, Attempt, TooMuchWork, ValueType, Work
+from sandbox.tools.value_types import (
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    STRICT,
+    TEXT,
+    Attempt,
+    TooMuchWork,
+    ValueType,
+    Work,
+)
 
 MAX_PROBLEMS: Final = 100
 _SHOWN: Final = 80
+_SHORT: Final = 1 << 12
+_SCALARS: Final = {id(TEXT): str, id(INTEGER): int, id(NUMBER): float, id(BOOLEAN): bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +73,10 @@ class _Model:
     """What each parameter takes, in words."""
     left_out: dict[str, JSON]
     """What the parameters get that are neither required nor have a default of their own."""
-    optional: frozenset[str]
-    """Those for which null means what leaving them out means."""
+    required: frozenset[str]
+    """All others may be left out, and null means the same."""
+    scalars: dict[str, type]
+    """Those that are declared as one of Python's own types."""
     whole: SchemaValidator | None = None
     """What else the source says of them, where it has written out a schema."""
 
@@ -79,6 +94,8 @@ def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
     """Check and convert arguments by the types the tool declares. A null for what may be left out is left out: that is
     how a model fills in what strict schemas ask of it."""
     model = _model_of(tool)
+    if _are_as_declared(args, model):
+        return Binding({**model.left_out, **cast("dict[str, JSON]", args)})
     plain, faulty = plain_arguments(args)
     if any(_holds_null(value) for value in plain.values()):
         plain = _without_nulls(plain, tool, model)
@@ -91,6 +108,27 @@ def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
     if problems:
         return Binding({}, tuple(problems[:MAX_PROBLEMS]))
     return Binding({**model.left_out, **plain, **checked})
+
+
+def _are_as_declared(args: Mapping[str, object], model: _Model) -> bool:
+    """Whether there is nothing to copy, to convert or to refuse: every argument is a short text, a number or a truth
+    value where just that is declared. Nearly all are, and are not handed to pydantic then."""
+    scalars = model.scalars
+    if model.whole is not None or type(args) is not dict:
+        return False
+    if len(args) > MAX_PROBLEMS or not model.required <= args.keys():
+        return False
+    for name, value in args.items():
+        kind = type(value)
+        if type(name) is not str or scalars.get(name) is not kind:
+            return False
+        if kind is str and not (len(value) <= _SHORT and value.isascii()):
+            return False
+        if kind is int and not MIN_INTEGER <= value <= MAX_INTEGER:
+            return False
+        if kind is float and not isfinite(value):
+            return False
+    return True
 
 
 def _model_of(tool: Tool) -> _Model:
@@ -114,7 +152,12 @@ def _build_model(tool: Tool) -> _Model:
         names=names,
         expected={parameter.name: found.expected for parameter, found in zip(tool.parameters, types, strict=True)},
         left_out={each.name: None for each in tool.parameters if not each.required and not each.has_default},
-        optional=frozenset(each.name for each in tool.parameters if not each.required),
+        required=frozenset(parameter.name for parameter in tool.parameters if parameter.required),
+        scalars={
+            parameter.name: _SCALARS[id(found)]
+            for parameter, found in zip(tool.parameters, types, strict=True)
+            if id(found) in _SCALARS
+        },
         whole=_validator(tool),
     )
 
@@ -130,7 +173,8 @@ def _holds_null(value: JSON) -> bool:
 
 def _without_nulls(plain: Mapping[str, JSON], tool: Tool, model: _Model) -> dict[str, JSON]:
     """Without those that stand for what may be left out, at every depth."""
-    given = {name: value for name, value in plain.items() if value is not None or name not in model.optional}
+    optional = model.expected.keys() - model.required
+    given = {name: value for name, value in plain.items() if value is not None or name not in optional}
     if not any(value is not None and _holds_null(value) for value in given.values()):
         return given
     from sandbox.tools.check import check_source

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sandbox.errors import SourceError
 from sandbox.tools.decoding import decode_source
 from sandbox.tools.described import describe
-from sandbox.tools.dialects import Candidate, read_candidates
+from sandbox.tools.dialects import Candidate, read_candidates, settings_of
 from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, meant_candidates
+from sandbox.tools.excerpt import NAME_LENGTH, excerpt
 from sandbox.tools.metadata import ToolRecord, detailed_text, read_records
 from sandbox.tools.parsing import parse_module
 from sandbox.tools.problems import Problems, SourceProblem
@@ -107,8 +109,12 @@ def _check(given: str | bytes, *, filename: str, entry: str | None) -> CheckRepo
         return _report(problems, block)
     meant = list(meant_candidates(candidates))[:MAX_CALLABLES]
     listed = meant if chosen is None or chosen in meant else [*meant, chosen]
+    _check_distinct(source, listed)
     callables = [_callable(source, each) for each in listed]
     records = read_records(source, listed)
+    settings = {each.entry: _settings(source, each, block.settings) for each in listed}
+    if chosen is not None:
+        block = replace(block, settings=settings[chosen.entry])
     return _report(problems, block, callables, entry=None if chosen is None else chosen.entry, records=records)
 
 
@@ -149,6 +155,29 @@ def _callable(source: Source, candidate: Candidate) -> CheckedCallable:
     )
 
 
+def _check_distinct(source: Source, listed: list[Candidate]) -> None:
+    """Two callables that are asked for by one name cannot be told apart."""
+    seen: set[str] = set()
+    for candidate in listed:
+        if candidate.entry in seen:
+            source.problems.add(
+                "same_name",
+                f"two tools are named {excerpt(candidate.entry, NAME_LENGTH)}",
+                at=candidate.node,
+                path=candidate.entry,
+                remedy="rename one of them",
+            )
+        seen.add(candidate.entry)
+
+
+def _settings(source: Source, candidate: Candidate, block: ToolSettings) -> ToolSettings:
+    try:
+        return settings_of(candidate, block)
+    except SourceError as error:
+        source.problems.add_error("bad_setting", error, path=candidate.entry)
+        return block
+
+
 def _check_call(source: Source, candidate: Candidate) -> None:
     """What makes a call impossible, beyond what describing it has told."""
     try:
@@ -177,7 +206,7 @@ def _report(
     entry: str | None = None,
     records: list[ToolRecord] | None = None,
 ) -> CheckReport:
-    found = sorted(problems.found, key=lambda each: (each.line or 0, each.column or 0, each.severity, each.code))
+    found = problems.listed()
     return CheckReport(
         ok=not any(each.severity == "error" for each in found),
         problems=tuple(found),

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydantic.errors import PydanticInvalidForJsonSchema
+
 from sandbox.tools.annotations import AnnotationReader
 from sandbox.tools.dialects import Candidate
 from sandbox.tools.docstrings import Documentation, read_docstring
@@ -49,6 +51,22 @@ class Described:
 def describe(candidate: Candidate, source: Source) -> Described:
     """The callable as a model sees it; problems go to the source's list."""
     return _Description(candidate, source).made()
+
+
+def mapping_schema(candidate: Candidate, source: Source) -> dict[str, Any] | None:
+    """The schema of the dict of all arguments, where its type is one with members."""
+    listed = shown_parameters(candidate)
+    annotation = candidate.arguments or (listed[0][0].annotation if listed else None)
+    if annotation is None:
+        return None
+    reader = AnnotationReader(source.scope)
+    return _with_members(json_schema_of(reader.spoken_type(annotation)[0], reader.cells))
+
+
+def _with_members(schema: dict[str, Any]) -> dict[str, Any] | None:
+    if schema.get("type") != "object" or "properties" not in schema:
+        return None
+    return {key: value for key, value in schema.items() if key != "description"}
 
 
 @dataclass(slots=True)
@@ -172,18 +190,15 @@ class _Description:
     def _record(self, record: ValueType) -> dict[str, Any]:
         try:
             return json_schema_of(record, self.reader.cells)
-        except RecursionError:
-            self._add("too_deep", "the types of its parameters are nested too deeply", remedy=_TWO_WAYS)
+        except (RecursionError, PydanticInvalidForJsonSchema):
+            self._add("no_schema", "the types of its parameters have no JSON schema", remedy=_TWO_WAYS)
             return dict(_NOTHING)
 
     def _of_mapping(self, argument: ast.arg) -> dict[str, Any]:
         """The dict of all arguments: what its annotation says, when that is a type with members."""
-        found = ANYTHING if argument.annotation is None else self.reader.spoken_type(argument.annotation)[0]
-        schema = self._record(found)
-        if schema.get("type") == "object" and "properties" in schema:
-            schema.pop("description", None)
-            return schema
-        return {**_NOTHING, "additionalProperties": True}
+        annotation = self.candidate.arguments or argument.annotation
+        found = ANYTHING if annotation is None else self.reader.spoken_type(annotation)[0]
+        return _with_members(self._record(found)) or {**_NOTHING, "additionalProperties": True}
 
     def _field(self, argument: ast.arg, default: ast.expr | None) -> FieldType:
         name = argument.arg

@@ -43,6 +43,23 @@ def _referring(node: Any, wanted: list[str]) -> Any:
     return {key: _inner(key, node[key], wanted) for key in sorted(node, key=_place)}
 
 
+def without_titles(node: Any) -> Any:
+    """A schema without the titles that pydantic makes of names; a property may be called `title`."""
+    if isinstance(node, list):
+        return [without_titles(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: {name: without_titles(each) for name, each in value.items()}
+        if key in _BY_NAME and isinstance(value, dict)
+        else value
+        if key in _DATA
+        else without_titles(value)
+        for key, value in node.items()
+        if key != "title" or not isinstance(value, str)
+    }
+
+
 def _inner(keyword: str, value: Any, wanted: list[str]) -> Any:
     """What stands under a keyword: schemas by names, data, or a schema."""
     if keyword in _BY_NAME and isinstance(value, dict):

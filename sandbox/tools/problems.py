@@ -44,6 +44,7 @@ class Problems:
     text: str = ""
     found: list[SourceProblem] = field(default_factory=list)
     _lines: list[str] = field(default_factory=list)
+    _unlisted: dict[Severity, int] = field(default_factory=lambda: {"error": 0, "warning": 0})
 
     def add(
         self,
@@ -65,7 +66,21 @@ class Problems:
             path=None if path is None else excerpt(path),
             remedy=remedy,
         )
-        if len(self.found) < MAX_PROBLEMS and problem not in self.found:
+        self._list(problem)
+
+    def listed(self) -> list[SourceProblem]:
+        """All of them in the order of the text; what is too many is counted."""
+        found = sorted(self.found, key=lambda each: (each.line or 0, each.column or 0, each.severity, each.code))
+        for severity, count in self._unlisted.items():
+            if count:
+                message = f"{count} more of this kind are not listed"
+                found.append(SourceProblem(severity=severity, code="more_problems", message=message))
+        return found
+
+    def _list(self, problem: SourceProblem) -> None:
+        if len(self.found) >= MAX_PROBLEMS:
+            self._unlisted[problem.severity] += 1
+        elif problem not in self.found:
             self.found.append(problem)
 
     def _column(self, node: ast.AST | None) -> int | None:
@@ -88,5 +103,4 @@ class Problems:
             path=path,
             remedy=error.remedy,
         )
-        if len(self.found) < MAX_PROBLEMS and problem not in self.found:
-            self.found.append(problem)
+        self._list(problem)

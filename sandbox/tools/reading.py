@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from dataclasses import replace
 from typing import Final
 
 from sandbox.tools.decoding import MAX_SOURCE_BYTES, decode_source
-from sandbox.tools.dialects import Candidate, read_candidates
+from sandbox.tools.described import mapping_schema
+from sandbox.tools.dialects import Candidate, read_candidates, settings_of
 from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, safe_filename
 from sandbox.tools.module_names import imported_modules
 from sandbox.tools.parsing import parse_module
@@ -21,7 +23,6 @@ from sandbox.tools.script_block import read_script_block
 from sandbox.tools.signature import is_generator, read_signature
 from sandbox.tools.source import open_source
 from sandbox.tools.tool import CallForm, Tool
-from sandbox.tools.tool_settings import settings_of
 
 _HEAVIEST_BYTES: Final = 32 * 1024 * 1024
 _tools: Recent[tuple[str, str, str | None], Tool] = Recent(most=512, heaviest=_HEAVIEST_BYTES)
@@ -52,6 +53,9 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
     source = open_source(text, parse_module(text))
     chosen = choose_entry(source, read_candidates(source), filename=filename, entry=entry)
     taken = read_signature(chosen, source)
+    if taken.takes_mapping and chosen.schema is None:
+        chosen = replace(chosen, schema=mapping_schema(chosen, source))
+        taken = read_signature(chosen, source)
     function = chosen.function
     return Tool(
         name=chosen.name,
@@ -70,7 +74,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
         requires_python=block.requires_python,
         call=CallForm(chosen.kind, chosen.names, taken.injected, takes_mapping=taken.takes_mapping),
         scope=source.scope.reachable(taken.annotations),
-        settings=settings_of(chosen.settings or {}, said=block.settings),
+        settings=settings_of(chosen, block.settings),
         schema=chosen.schema,
         returns=returned_schema(chosen, source.scope),
     )

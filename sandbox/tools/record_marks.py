@@ -63,7 +63,9 @@ class Record:
         if not isinstance(found, dict):
             return attempt.refuse(self.expected)
         attempt.work.spend(1 + len(self.fields))
-        return members(found)
+        checked = members(found)
+        unfilled = [each.name for each in self.fields if each.fills_none and each.name not in found]
+        return {**checked, **dict.fromkeys(unfilled)} if unfilled else checked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,8 +92,6 @@ class Inside:
 
 def _member(field: FieldType, handler: GetCoreSchemaHandler) -> core_schema.TypedDictField:
     schema = handler.generate_schema(field.type.type)
-    if field.is_optional and not field.is_required and field.default is None:
-        return core_schema.typed_dict_field(schema, required=False)
     return core_schema.typed_dict_field(schema, required=field.is_required)
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from sandbox.errors import SourceError, SpecError
 from sandbox.tools.check import CheckedCallable, CheckReport, check_source
 from sandbox.tools.entry import DEFAULT_FILENAME
+from sandbox.tools.json_schemas import without_titles
 from sandbox.tools.names import display_name
 from sandbox.tools.schemas import Export, Format, export, import_schema, mcp_tool, strict_form
 
@@ -80,8 +81,9 @@ def _title(report: CheckReport, chosen: CheckedCallable) -> str:
 
 
 def _parameters(arguments: Mapping[str, Any] | type[BaseModel]) -> dict[str, Any]:
-    schema = dict(arguments) if isinstance(arguments, Mapping) else arguments.model_json_schema()
-    return import_schema(schema).schema
+    if isinstance(arguments, Mapping):
+        return import_schema(arguments).schema
+    return import_schema(without_titles(arguments.model_json_schema())).schema
 
 
 def _readable(report: CheckReport) -> CheckedCallable:

@@ -35,7 +35,7 @@ class Source:
     def literal(self, node: ast.expr, *, of: str) -> Any:
         """Its plain value; None, with a problem, when it is not written out."""
         try:
-            return literal(node, self.constants.get)
+            return literal(node, self.scope.constant)
         except NotLiteral as fault:
             self.problems.add(
                 "not_literal",

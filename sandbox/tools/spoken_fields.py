@@ -7,12 +7,14 @@ whether it makes sense is pydantic's to say.
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sandbox.tools.literals import NotLiteral, literal
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
+from sandbox.tools.record_marks import REFERENCE
 from sandbox.tools.scope import Scope
 
 FIELDS: Final = frozenset({"Field", "field"})
@@ -22,6 +24,8 @@ _CONSTRAINTS: Final = frozenset(
 _SPELLED: Final = {"regex": "pattern", "min_items": "min_length", "max_items": "max_length"}
 _BARE: Final = {"Gt": "gt", "Ge": "ge", "Lt": "lt", "Le": "le", "MinLen": "min_length", "MaxLen": "max_length"}
 _GROUPS: Final = frozenset({"StringConstraints", "Interval", "Len", "Meta"})
+_OF_OURS: Final = frozenset({"type", "properties", "required", "title", REFERENCE})
+_LONGEST_DEFAULT: Final = 16 * 1024
 _EMPTY: Final[dict[str, Any]] = {"list": [], "dict": {}, "set": [], "tuple": [], "frozenset": []}
 
 
@@ -89,7 +93,8 @@ def plain_default(node: ast.expr, scope: Scope) -> JSON | _Absent:
     """The default as a schema shows it; absent, when it is not written out or has no JSON form."""
     try:
         value = literal(node, scope.constant)
-        return PlainCopy().copy(sorted(value, key=repr) if isinstance(value, set) else value)
+        plain = PlainCopy().copy(sorted(value, key=repr) if isinstance(value, set) else value)
+        return plain if len(json.dumps(plain)) <= _LONGEST_DEFAULT else ABSENT
     except (NotLiteral, NotPlain, RecursionError):
         return ABSENT
 
@@ -118,10 +123,24 @@ def _constrained(keywords: dict[str, ast.expr], scope: Scope) -> Spoken:
             spoken.description = _described(node, scope) or spoken.description
         elif name in _CONSTRAINTS:
             try:
-                spoken.constraints[name] = literal(node, scope.constant)
+                spoken.constraints[name] = _said(name, literal(node, scope.constant))
             except NotLiteral as fault:
                 spoken.faults.append(fault.node)
+            except (NotPlain, RecursionError):
+                spoken.faults.append(node)
     return spoken
+
+
+def _said(name: str, value: object) -> object:
+    """A constraint as pydantic may have it; what is shown in schemas is plain, and refers to nothing."""
+    if name == "json_schema_extra" and not isinstance(value, dict):
+        raise NotPlain("is not a dict", value)
+    if name == "examples" and not isinstance(value, list | tuple):
+        raise NotPlain("is not a list", value)
+    plain = PlainCopy().copy(value)
+    if name != "json_schema_extra" or not isinstance(plain, dict):
+        return plain
+    return {key: each for key, each in plain.items() if key not in _OF_OURS and not key.startswith("$")}
 
 
 def _alias(keywords: dict[str, ast.expr], scope: Scope) -> str | None:

@@ -1,11 +1,10 @@
-"""What a source says about its own runs, under `[tool.sandbox]` in its script block."""
+"""What a source says about its own runs: under `[tool.sandbox]` in its script block, or in the code of the tool."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sandbox.policy.quantities import parse_seconds
 
@@ -36,30 +35,3 @@ class ToolSettings(BaseModel):
 
 
 NO_SETTINGS: Final = ToolSettings()
-_SPELLED: Final = {
-    "output_semantic_type": "output_type",
-    "stdout_semantic_type": "stdout_type",
-    "stderr_semantic_type": "stderr_type",
-    "output_type": "output_type",
-    "return_char_limit": "return_char_limit",
-    "enable_parallel_execution": "enable_parallel_execution",
-}
-"""What a class or a decorator may say of the same, and what it is called here."""
-
-
-def settings_of(marks: Mapping[str, Any], *, said: ToolSettings) -> ToolSettings:
-    """What the script block says, and otherwise a class or a decorator; what that says wrongly is not heard."""
-    heard = {name: marks[spelled] for spelled, name in _SPELLED.items() if marks.get(spelled) is not None}
-    missing = {name: _member(value) for name, value in heard.items() if getattr(said, name) is None}
-    for name, value in missing.items():
-        try:
-            ToolSettings.model_validate({name: value})
-        except ValidationError:
-            continue
-        said = said.model_copy(update={name: value})
-    return said
-
-
-def _member(value: object) -> object:
-    """`OutputType.TABLE` is read as the name of the member, which is how its value is spelled in capitals."""
-    return value.lower() if isinstance(value, str) and value.isupper() else value

@@ -59,6 +59,8 @@ class ValueType:
     members: tuple[ValueType, ...] = ()
     """What a union is made of."""
     is_tried_last: bool = False
+    cell: Cell | None = None
+    """What it is a use of, where it is a type inside itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +74,8 @@ class FieldType:
     """Whether None is one of its values; it is then shown without, and left out it is None."""
     default: Any = None
     description: str | None = None
+    fills_none: bool = False
+    """Whether it becomes None when it is left out, because its class asks for a value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +141,7 @@ class Choice:
         attempt: Attempt = info.context
         candidates = [value, *_converted_scalars(value)] if attempt.converts else [value]
         for candidate in candidates:
-            if isinstance(candidate, str | int | None) and (type(candidate), candidate) in self.values:
+            if isinstance(candidate, str | int | float | None) and (type(candidate), candidate) in self.values:
                 return candidate
         return attempt.refuse(self.expected)
 
@@ -206,16 +210,10 @@ class OneOf:
     _adapters: list[TypeAdapter[Any]] = field(default_factory=list, compare=False, repr=False)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.with_info_plain_validator_function(self._chosen)
+        shown = core_schema.union_schema([handler.generate_schema(member.type) for member in self.members])
+        return core_schema.with_info_wrap_validator_function(self._chosen, shown)
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
-        members: list[Any] = []
-        for member in self.members:
-            schema = handler(TypeAdapter(member.type, config=STRICT).core_schema)
-            members += [] if schema in members else [schema]
-        return members[0] if len(members) == 1 else {"anyOf": members}
-
-    def _chosen(self, value: object, info: Info) -> object:
+    def _chosen(self, value: object, _shown: object, info: Info) -> object:
         attempt: Attempt = info.context
         if attempt.is_lost:
             return None

@@ -61,6 +61,7 @@ __all__ = [
     "one_of_values",
     "record_of",
     "text_for",
+    "without_itself",
     "without_null",
 ]
 
@@ -113,7 +114,13 @@ def record_of(
 
 def inside(cell: Cell) -> ValueType:
     """A type that contains itself."""
-    return ValueType(Annotated[Any, Inside(cell)], excerpt(f"an object {cell.name}"))
+    return ValueType(Annotated[Any, Inside(cell)], excerpt(f"an object {cell.name}"), cell=cell)
+
+
+def without_itself(found: ValueType, cell: Cell) -> ValueType:
+    """A union without the member that is the union itself, which adds nothing to it."""
+    members = [member for member in found.members if member.cell is not cell]
+    return found if len(members) in (0, len(found.members)) else one_of(members)
 
 
 def text_for(kind: Any, expected: str, *, numbers_too: bool = False) -> ValueType:

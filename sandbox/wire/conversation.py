@@ -28,6 +28,7 @@ from pydantic import JsonValue
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, OutputName, Slot
 from sandbox.resources import authoring_kit
+from sandbox.unchecked import unchecked
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.lines import Lines
@@ -46,11 +47,13 @@ from sandbox.wire.messages import (
     parse_message,
 )
 from sandbox.wire.running_call import RunningCall
+from sandbox.wire.voice import Voice
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
+_NO_LIMITS = b"{}"
 _STREAMS: Mapping[OutputName, Stream] = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
 
 
@@ -64,6 +67,7 @@ class Conversation:
         self._calls: dict[int, RunningCall] = {}
         self._slots: dict[int, Slot] = {}
         self._taken_slots: set[int] = set()
+        self._voice = Voice(carrier)
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
         self._next_id = 1
@@ -85,20 +89,15 @@ class Conversation:
         environment: Mapping[str, str] | None = None,
         ahead: int = 0,
         outputs: Mapping[str, int] | None = None,
+        is_single_use: bool = False,
     ) -> Hello:
         """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot. `outputs`: how much is
         taken of what calls leave as files."""
         self._carrier.listen(self)
-        told = {
-            "preload": list(preload),
-            "environment": dict(environment or {}),
-            "ahead": ahead,
-            "outputs": None if outputs is None else dict(outputs),
-            "kit": authoring_kit(),
-        }
-        opening = {"type": "open", "protocol": frames.PROTOCOL, **told, **walls}
-        self._carrier.send(frames.pack_message(opening))
-        self._lines.want(ahead)
+        told = {"preload": list(preload), "environment": dict(environment or {}), "kit": authoring_kit()}
+        children = {"ahead": ahead, "single_use": is_single_use, "outputs": None if outputs is None else dict(outputs)}
+        self._voice.say({"type": "open", "protocol": frames.PROTOCOL, **told, **children, **walls})
+        self._lines.want(ahead, are_for_one_call=is_single_use)
         return await self._hello
 
     def start(
@@ -121,17 +120,17 @@ class Conversation:
         self._next_id += 1
         self._calls[call.id] = call
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
+        self._lines.note_call()
         if is_whole and self._call_on_a_line(call, request, limits=limits):
-            self._say(said | {"line": call.line and call.line.id})
-        else:
-            chunks = frames.pack_request(call.id, frames.pack_sized(request))
-            self._carrier.send(frames.pack_message(said) + chunks)
+            self._voice.say_soon(said | {"line": call.line and call.line.id}, then=self.supply_lines)
+            return call
+        self._voice.say(said, chunks=frames.pack_request(call.id, frames.pack_sized(request)))
         loop.call_soon(self.supply_lines)
         return call
 
     def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> bool:
         """Send the call to a child that waits for it; False when none does."""
-        assignment = frames.pack_sized(json.dumps(dict(limits)).encode())
+        assignment = frames.pack_sized(json.dumps(dict(limits)).encode() if limits else _NO_LIMITS)
         child = self._lines.call(
             assignment + frames.pack_sized(request),
             on_output=partial(self._hear_output, call),
@@ -143,20 +142,20 @@ class Conversation:
         call.line, call.slot, call.cpu_before = child.line, child.slot, child.cpu_before
         call.walls += child.walls
         slot = None if child.slot is None else child.slot.id
-        call.started = Started(type="started", id=call.id, slot=slot, ahead=True)
+        call.started = unchecked(Started, {"type": "started", "id": call.id, "slot": slot, "ahead": True})
         return True
 
     async def feed(self, call: RunningCall, data: bytes) -> None:
         """Send more of what a call's process reads, once there is one; no more than a little is ever queued here."""
         await call.begun.wait()
         if call.id in self._calls:
-            self._carrier.send(frames.pack_request(call.id, data))
+            self._voice.go_on(frames.pack_request(call.id, data))
             await self._carrier.all_sent()
 
     def kill(self, call: RunningCall) -> None:
         """Kill the call's whole tree; its `ended` follows."""
         call.was_killed = True
-        self._say({"type": "kill", "id": call.id})
+        self._voice.say({"type": "kill", "id": call.id})
 
     def grant(self, call: RunningCall, amount: int) -> None:
         """Let that much more of the call's output come; told to the runner in steps worth a message."""
@@ -167,18 +166,18 @@ class Conversation:
             return
         call.owed += amount
         if call.owed >= _GRANT_STEP and call.id in self._calls:
-            self._say({"type": "grant", "id": call.id, "bytes": call.owed})
+            self._voice.say({"type": "grant", "id": call.id, "bytes": call.owed})
             call.owed = 0
 
     def grant_files(self, call: RunningCall, amount: int) -> None:
         """Let that much more come of the files that the call left."""
         call.files_untaken -= amount
         if amount and call.id in self._calls:
-            self._say({"type": "grant", "id": call.id, "bytes": amount, "of": "files"})
+            self._voice.say({"type": "grant", "id": call.id, "bytes": amount, "of": "files"})
 
     def preload(self, modules: Sequence[str]) -> None:
         """Have the runner import these when it is idle; later calls find them imported."""
-        self._say({"type": "preload", "modules": list(modules)})
+        self._voice.say({"type": "preload", "modules": list(modules)})
 
     def lend_slots(self, slots: Sequence[Slot]) -> None:
         """Give the runner places to put calls into."""
@@ -186,14 +185,14 @@ class Conversation:
             self._slots[slot.id] = slot
         doors = {slot.id: slot.open_doors() for slot in slots}
         said = {"type": "slots", "slots": [[id, len(opened)] for id, opened in doors.items()]}
-        self._carrier.send(frames.pack_message(said), [door for opened in doors.values() for door in opened])
+        self._voice.say(said, descriptors=[door for opened in doors.values() for door in opened])
 
     def supply_lines(self) -> None:
         """Hand over as many lines as the box could use children ahead."""
         lines = self._lines.open_missing() if self.loss is None else ()
         if lines:
             said = {"type": "lines", "lines": [line.id for line in lines]}
-            self._carrier.send(frames.pack_message(said), [end for line in lines for end in line.far_ends()])
+            self._voice.say(said, descriptors=[end for line in lines for end in line.far_ends()])
 
     def give_back(self, call: RunningCall) -> bool:
         """The engine has read the call's slot: renew it. False when it had to be retired."""
@@ -203,7 +202,7 @@ class Conversation:
         call.slot = None
         self._taken_slots.discard(slot.id)
         renewed = slot.renew()
-        self._say({"type": "release", "slot": slot.id, "retire": not renewed})
+        self._voice.say({"type": "release", "slot": slot.id, "retire": not renewed})
         if not renewed and self._slots.pop(slot.id, None) is not None:
             slot.close()
         return renewed
@@ -277,7 +276,7 @@ class Conversation:
         call = self._calls.get(said.id)
         if call is None or call.started is None or call.returned is not None or call.line is not None:
             raise ProtocolError(f"a box said returned of call {said.id}, which is not running")
-        call.note_returned(said)
+        call.tell(said)
 
     def _take_gone(self, said: Gone) -> None:
         """A short call may have ended before the runner heard of it."""
@@ -288,7 +287,7 @@ class Conversation:
         slot = self._lines.lose(said.line)
         if slot is not None:
             self._taken_slots.discard(slot.id)
-            self._say({"type": "release", "slot": slot.id, "retire": False})
+            self._voice.say({"type": "release", "slot": slot.id, "retire": False})
         self.supply_lines()
 
     def _take_ended(self, said: Ended) -> None:
@@ -357,7 +356,8 @@ class Conversation:
         self._take_value(call, data)
         if call.line is not None and call.returned is None and call.has_whole_reply:
             call.line.empty_outputs()
-            call.note_returned(Returned(type="returned", id=call.id, cpu_before=call.cpu_before))
+            said = {"type": "returned", "id": call.id, "cpu_before": call.cpu_before}
+            call.tell(unchecked(Returned, said))
 
     def _hear_what_was_printed(self, call: RunningCall) -> None:
         """Before what came later on another pipe; unless more is under way than is wanted."""
@@ -373,10 +373,6 @@ class Conversation:
             call.line.hang_up()
             self._on_lines.pop(call.line.id, None)
 
-    def _say(self, message: Mapping[str, object]) -> None:
-        if self.loss is None:
-            self._carrier.send(frames.pack_message(message))
-
     def _lose(self, reason: BoxLost | WallFault) -> None:
         """End everything under way; the first reason is kept."""
         if self.loss is not None:
@@ -386,6 +382,7 @@ class Conversation:
         if not self._hello.done():
             self._hello.set_exception(reason)
             self._hello.exception()  # it may be that nobody waits for it yet
+        self._voice.fall_silent()
         self._lines.close()
         for call in list(self._calls.values()):
             self._leave_line(call)

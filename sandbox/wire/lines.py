@@ -34,13 +34,15 @@ class Lines:
         self._carrier = carrier
         self._most = 0
         self._wanted = 0
+        self._are_for_one_call = False
         self._waiting: dict[int, Line] = {}
         self._ready: dict[int, ReadyChild] = {}
 
-    def want(self, most: int) -> None:
-        """From now on; so many at most."""
+    def want(self, most: int, *, are_for_one_call: bool = False) -> None:
+        """From now on; so many at most, and none once their only call has come."""
         self._most = most
         self._wanted = min(1, most)
+        self._are_for_one_call = are_for_one_call
 
     def open_missing(self) -> Sequence[Line]:
         """New ones, to be handed over, as far as there are too few."""
@@ -61,6 +63,11 @@ class Lines:
             raise ProtocolError(f"a box said that a child waits on line {said.line}, which is not waiting for one")
         self._ready[line.id] = ReadyChild(line, slot, said.cpu_before, said.walls.encode())
         line.attend()
+
+    def note_call(self) -> None:
+        """A call comes, on a line or by way of the runner; where that is the only one, no more are needed."""
+        if self._are_for_one_call:
+            self.want(0)
 
     def call(self, request: bytes, *, on_output: OnOutput, on_reply: Callable[[bytes], None]) -> ReadyChild | None:
         """Send it to the child that has waited longest, which is not ours any more. A call that finds none is noted.

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation, Ty
 from pydantic_core import from_json
 
 from sandbox.errors import ProtocolError
+from sandbox.unchecked import unchecked
 
 _Text = Annotated[str, Field(max_length=4096)]
 _Id = Annotated[int, Field(ge=0, lt=1 << 32)]
@@ -205,6 +206,9 @@ Reply: TypeAlias = ValueReply | ExceptionReply | InvalidReply | DeniedReply | Ex
 _REPLY: TypeAdapter[Reply] = TypeAdapter(Annotated[Reply, Field(discriminator="kind")])
 
 
+_VALUE_ALONE: Final = frozenset({"kind", "value", "warnings"})
+
+
 def parse_message(text: bytes) -> Said:
     """A message from a box, or `ProtocolError`."""
     try:
@@ -216,7 +220,10 @@ def parse_message(text: bytes) -> Said:
 def parse_reply(text: bytes) -> Reply:
     """What the tool's process sent as its reply, or `ProtocolError`: the tool can write anything there."""
     try:
-        return _REPLY.validate_python(from_json(text, allow_inf_nan=False))
+        said = from_json(text, allow_inf_nan=False)
+        if type(said) is dict and said.keys() == _VALUE_ALONE and (said["kind"], said["warnings"]) == ("value", []):
+            return unchecked(ValueReply, {**said, "ok": None, "state": None, "files": False})
+        return _REPLY.validate_python(said)
     except ValidationError as error:
         raise ProtocolError(f"the reply is not one: {_first(error)}") from None
     except ValueError as error:

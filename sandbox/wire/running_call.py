@@ -11,11 +11,11 @@ from sandbox.ports import Line, Slot
 from sandbox.wire.frames import Stream
 from sandbox.wire.messages import Ended, Returned, Started
 
-Result = TypeVar("Result")
-
 _HEAD: Final = 4
 _ITEM: Final = 1 << 31
 MOST_ITEMS: Final = 10_000
+
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True, eq=False)
@@ -55,21 +55,21 @@ class RunningCall:
         """Whether all that it says of itself is there; an end without a word is that too."""
         return self.returned is not None or self.ended.done()
 
+    def tell(self, returned: Returned) -> None:
+        """Its reply is whole."""
+        self.returned = returned
+        _finish(self.told, None)
+
+    def end(self, ended: Ended) -> None:
+        """It is over; nobody waits for anything of it any more."""
+        self.begun.set()
+        _finish(self.ended, ended)
+        _finish(self.told, None)
+
     @property
     def has_too_much(self) -> bool:
         """Whether it said more than it may: in its reply, in its items, or in too many of them."""
-        return max(len(self.value), self.item_bytes) > self.value_limit or self.items > MOST_ITEMS
-
-    def note_returned(self, said: Returned) -> None:
-        """Its reply is whole."""
-        self.returned = said
-        _finish(self.told, None)
-
-    def end(self, said: Ended) -> None:
-        """It is over; nobody waits for anything of it any more."""
-        self.begun.set()
-        _finish(self.ended, said)
-        _finish(self.told, None)
+        return len(self.value) > self.value_limit or self._has_too_many_items
 
     def cut_what_is_too_much(self) -> bool:
         """Keep no more of its value than it may have; whether it has to be ended for that now."""
@@ -81,7 +81,7 @@ class RunningCall:
 
     def split_items(self) -> Iterator[bytes]:
         """Take the whole items from the front of what came; what is left begins with the reply, or part of an item."""
-        while len(self.value) >= _HEAD and self.items <= MOST_ITEMS:
+        while len(self.value) >= _HEAD:
             size = int.from_bytes(self.value[:_HEAD], "big")
             end = _HEAD + (size & ~_ITEM)
             if not size & _ITEM or len(self.value) < end:
@@ -90,7 +90,13 @@ class RunningCall:
             del self.value[:end]
             self.items += 1
             self.item_bytes += end
+            if self._has_too_many_items:
+                return
             yield item
+
+    @property
+    def _has_too_many_items(self) -> bool:
+        return self.items > MOST_ITEMS or self.item_bytes > self.value_limit
 
     @property
     def has_whole_reply(self) -> bool:

@@ -18,6 +18,7 @@ from sandbox.testing.contract import (
     Check,
     Subject,
     cancelling,
+    dialects,
     endings,
     files,
     isolation,
@@ -34,6 +35,12 @@ from tests.unprivileged import AS_NOBODY
 ONLY_WHEN_RUN: Final[tuple[Check, ...]] = (
     values.check_half_a_surrogate_pair_in_a_value_is_replaced_and_told,
     values.check_what_json_cannot_hold_is_given_in_another_form_and_told,
+    dialects.check_a_method_of_a_class_is_called,
+    dialects.check_a_class_with_execute_is_asked_before_it_is_executed,
+    dialects.check_a_module_with_run_gets_its_arguments_and_ctx,
+    dialects.check_arguments_come_as_they_are_annotated,
+    dialects.check_a_changed_state_comes_back,
+    dialects.check_what_a_generator_gives_comes_as_progress,
     endings.check_an_exception_is_told_with_the_lines_of_the_author,
     endings.check_endless_recursion_is_an_exception,
     endings.check_threads_and_exit_handlers_that_hang_hold_nothing_up,
@@ -121,6 +128,6 @@ def test_boxes_of_processes_without_root(check: Check, found_without_root: dict[
 
 
 def test_every_check_is_in_the_table() -> None:
-    modules = (cancelling, endings, files, isolation, lifecycle, limits, output, values)
+    modules = (cancelling, dialects, endings, files, isolation, lifecycle, limits, output, values)
     written = {name for module in modules for name in vars(module) if name.startswith("check_")}
     assert {f"check_{_name(check)}" for check in CHECKS} == written

@@ -32,7 +32,7 @@ def sandbox(*words: object, env: dict[str, str] | None = None, **options: Any) -
         capture_output=True,
         encoding="utf-8",
         errors="surrogateescape",
-        timeout=SECONDS,
+        timeout=options.pop("timeout", SECONDS),
         check=False,
         **options,
     )

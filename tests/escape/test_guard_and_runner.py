@@ -32,7 +32,18 @@ def tool(number: int) -> str:
     return state
 """
 # The ones that end, stop or abort a process, and the runner's own.
-SIGNALS: Final = ("SIGKILL", "SIGTERM", "SIGSTOP", "SIGTSTP", "SIGABRT", "SIGSEGV", "SIGCHLD", "SIGXCPU", "SIGSYS")
+SIGNALS: Final = (
+    "SIGKILL",
+    "SIGTERM",
+    "SIGSTOP",
+    "SIGTSTP",
+    "SIGABRT",
+    "SIGSEGV",
+    "SIGCHLD",
+    "SIGXCPU",
+    "SIGSYS",
+    "SIGINT",
+)
 
 
 @pytest.mark.parametrize("name", SIGNALS)

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Status
+from sandbox.attacks.marks import KEPT_KINDS, MARKS
 from tests.escape.engines import Engine, call
-from tests.escape.marks import KEPT_KINDS, MARKS
 
 HOLDS: Final = {"wall": 10}
 

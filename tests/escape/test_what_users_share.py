@@ -10,7 +10,8 @@ from typing import Final
 
 import pytest
 
-from sandbox import Finished, Printed, Sandbox
+from sandbox import Sandbox
+from sandbox.streaming import Event
 from tests.checkout import ROOT
 from tests.escape.engines import Engine, call
 from tests.unprivileged import AS_NOBODY
@@ -30,6 +31,7 @@ def tool(hold: bool) -> int:
 _FROM_OUTSIDE: Final = """
 import ctypes, sys
 from sandbox import Sandbox
+from sandbox.streaming import Event
 with Sandbox() as engine:
     events = engine.stream(sys.argv[1], {"hold": True}, limits={"wall": 5})
     next(events)
@@ -39,7 +41,7 @@ with Sandbox() as engine:
 
 
 @contextmanager
-def _under_way(sandbox: Sandbox, source: str, args: dict[str, object]) -> Iterator[Iterator[Printed | Finished]]:
+def _under_way(sandbox: Sandbox, source: str, args: dict[str, object]) -> Iterator[Iterator[Event]]:
     """A call that has printed its first words, and ends with the block."""
     with closing(sandbox.stream(source, args, limits={"wall": 5})) as events:
         next(events)
@@ -100,6 +102,7 @@ _QUEUE_FROM_OUTSIDE: Final = f"""
 import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])  # in all threads, before there are others
 from sandbox import Sandbox
+from sandbox.streaming import Event
 with Sandbox() as engine:
     events = engine.stream(sys.argv[1], {{"what": "queue_a_signal", "all_of_it": True}}, limits={_HOLDS})
     next(events)

@@ -35,6 +35,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -63,21 +64,54 @@ exec setpriv --pdeathsig TERM dockerd "$@"
 """
 
 
+@dataclass(slots=True)
+class Daemon:
+    """One that can be stopped and started again, with all it has kept."""
+
+    folder: Path
+    arguments: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """What to put into DOCKER_HOST."""
+        return f"unix://{self.folder}/docker.sock"
+
+    def start(self) -> None:
+        """Have it answer."""
+        self.process = _start(self.folder, self.arguments)
+        _wait_until_it_answers(self.process, self.folder)
+
+    def stop(self) -> None:
+        """End it, and its containers. The folder stays ours meanwhile."""
+        if self.process is not None:
+            _own(self.folder, os.getpid())
+            _end(self.process)
+            self.process = None
+
+
 @contextmanager
-def running(*arguments: str) -> Iterator[str]:
-    """The url of a daemon that lives as long as the block; further arguments are dockerd's own."""
+def started(*arguments: str) -> Iterator[Daemon]:
+    """A daemon that lives no longer than the block; further arguments are dockerd's own."""
     _install_what_is_missing()
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_HOME))
+    daemon = Daemon(folder, arguments)
     try:
-        daemon = _start(folder, arguments)
         try:
-            _wait_until_it_answers(daemon, folder)
-            yield f"unix://{folder}/docker.sock"
+            daemon.start()
+            yield daemon
         finally:
-            _end(daemon)
+            daemon.stop()
     finally:
         _remove(folder)
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[str]:
+    """The url of one."""
+    with started(*arguments) as daemon:
+        yield daemon.url
 
 
 def _install_what_is_missing() -> None:
@@ -99,8 +133,12 @@ def _start(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,  # an interrupted run still has containers to remove
         )
-    (folder / "owner").write_text(f"{daemon.pid} {_started(daemon.pid)} {_group_name()}")
+    _own(folder, daemon.pid)
     return daemon
+
+
+def _own(folder: Path, process: int) -> None:
+    (folder / "owner").write_text(f"{process} {_started(process)} {_group_name(folder)}")
 
 
 def _runtime(name: str, flags: list[str]) -> dict[str, object]:
@@ -114,7 +152,7 @@ def _options(folder: Path) -> list[str]:
         f"--exec-root={folder}/exec",
         f"--pidfile={folder}/docker.pid",
         f"--host=unix://{folder}/docker.sock",
-        f"--cgroup-parent=/{_group_name()}",
+        f"--cgroup-parent=/{_group_name(folder)}",
         "--exec-opt=native.cgroupdriver=cgroupfs",
         "--bridge=none",
         "--iptables=false",
@@ -124,9 +162,9 @@ def _options(folder: Path) -> list[str]:
     ]
 
 
-def _group_name() -> str:
-    """Named as the engine names its own, so that a killed run's is recognised as nobody's."""
-    return f"sandbox-{os.getpid()}-{_started(os.getpid())}-docker"
+def _group_name(folder: Path) -> str:
+    """Named as the engine names its own, so that a killed run's is recognised as nobody's; each daemon has another."""
+    return f"sandbox-{os.getpid()}-{_started(os.getpid())}-{folder.name.removeprefix(_PREFIX)}"
 
 
 def _started(process: int) -> str:
@@ -194,7 +232,9 @@ def _remove(folder: Path) -> None:
     for group in groups:
         with suppress(OSError):  # another run may be as quick
             group.rmdir()
-    shutil.rmtree(folder)
+    while folder.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 def _groups(folder: Path) -> list[Path]:

@@ -221,3 +221,53 @@ def test_a_child_that_was_not_wanted_any_more_does_not_count_as_lost() -> None:
         spares.lose(child)
         spares.release(child)
     assert spares.are_too_few
+
+
+def _spare(pid: int) -> Child:
+    return Child(pid, -1, -1, slot=None, home=None, ahead=True)
+
+
+def test_a_box_for_one_call_has_one_child_ahead_until_that_call_has_come() -> None:
+    spares = Spares(most=1, are_for_one_call=True)
+    assert spares.are_too_few
+    spares.add(_spare(1))
+    spares.lose(_spare(2))
+    assert spares.take() is not None
+    assert not spares.are_too_few
+
+
+def test_a_box_for_one_call_forks_none_ahead_when_the_call_came_first() -> None:
+    spares = Spares(most=1, are_for_one_call=True)
+    assert spares.take() is None
+    assert not spares.are_too_few
+
+
+@pytest.mark.slow
+def test_in_a_box_for_one_call_the_child_is_there_before_the_call_and_no_other_follows(tmp_path: Path) -> None:
+    with start_runner_on_a_socket(plain_plan(tmp_path, lines=True, ahead=1, single_use=True)) as runner:
+        runner.hear()
+        with _line(runner, 5) as near, _line(runner, 6):
+            assert isinstance(_hear(runner), Ready)
+            near.call(SOURCE, a=41)
+            runner.say({"type": "call", "id": 1, "line": 5, "credit": 0, "limits": {}})
+            assert isinstance(_hear(runner), Ended)
+            assert b"42" in _all(near.value)
+            seen = runner.run("def tool():\n    return 1\n")
+            assert (seen.started and seen.started.ahead) is False
+
+
+@pytest.mark.slow
+def test_a_call_gets_the_last_slot_though_a_child_ahead_has_it(tmp_path: Path) -> None:
+    plan = plain_plan(tmp_path, slots=True, lines=True, ahead=1, single_use=True)
+    with start_runner_on_a_socket(plan) as runner:
+        runner.hear()
+        runner.say({"type": "slots", "slots": [[7, 0]]})
+        with _line(runner, 5) as near:
+            assert isinstance(_hear(runner), Ready)
+            runner.call(1, "def tool():\n    return 1\n")
+            assert isinstance(_hear(runner), Surplus)
+            near.hang_up()
+            assert isinstance(_hear(runner), Gone)
+            runner.say({"type": "release", "slot": 7, "retire": False})
+            started = runner.wait(1).started
+            assert (started and started.slot) == 7

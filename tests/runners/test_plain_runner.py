@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from sandbox.wire.frames import Stream
-from sandbox.wire.messages import ExceptionReply, ExitedReply, Fault, Hello, TooLargeReply, ValueReply
+from sandbox.wire.messages import ExceptionReply, ExitedReply, Fault, Hello, TooLargeReply, ValueReply, parse_reply
 from tests.checkout import ROOT
 from tests.runners.interpreters import interpreters
 from tests.runners.plain_runner import Runner, plain_plan, start_runner
@@ -294,3 +294,33 @@ def test_output_waits_for_a_reader_that_grants_it(runner: Runner) -> None:
 def test_a_request_larger_than_any_pipe_arrives_whole(runner: Runner) -> None:
     text = "x" * 5_000_000
     assert _value(runner.run("def tool(text):\n    return len(text)\n", arguments={"text": text}).reply) == 5_000_000
+
+
+def test_items_go_before_the_reply_and_only_where_they_are_wanted(runner: Runner) -> None:
+    source = "def tool():\n    for n in range(3): yield 'x' * n\n"
+    assert _value(runner.run(source).reply) == ["", "x", "xx"]
+    seen = runner.run(source, streams=True)
+    sent = bytes(seen.streams[Stream.VALUE])
+    items = b"".join((1 << 31 | len(text)).to_bytes(4, "big") + text for text in (b'""', b'"x"', b'"xx"'))
+    assert sent.startswith(items)
+    assert _value(parse_reply(sent[len(items) + 4 :])) == ["", "x", "xx"]
+    assert seen.returned is not None
+
+
+def test_a_reply_is_found_whole_behind_items_in_any_pieces(runner: Runner) -> None:
+    source = (
+        "import os, time\n"
+        "def tool(pieces):\n"
+        "    for piece in pieces:\n"
+        "        os.write(252, bytes.fromhex(piece))\n"
+        "        time.sleep(0.01)\n"
+        "    time.sleep(60)\n"
+    )
+    records = bytes.fromhex("8000000231318000000000000003616263")
+    pieces = [records[number : number + 1].hex() for number in range(len(records))]
+    runner.call(1, source, arguments={"pieces": pieces})
+    while runner.calls[1].returned is None:
+        runner.take()
+    assert bytes(runner.calls[1].streams[Stream.VALUE]) == records
+    runner.say({"type": "kill", "id": 1})
+    assert runner.wait(1).ended is not None

@@ -22,7 +22,7 @@ def test_a_call_with_mounts_of_its_own_needs_no_folder() -> None:
 
 
 def test_folders_are_named_so_that_they_can_be_told_and_never_meet(tmp_path: Path) -> None:
-    plan = {"namespaces": [], "workplace": None, "folder": str(tmp_path)}
+    plan: dict[str, object] = {"namespaces": [], "workplace": None, "folder": str(tmp_path)}
     first, second = workplace.choose(plan), workplace.choose(plan)
     assert first is not None
     assert first != second

@@ -76,6 +76,8 @@ def test_a_port_where_nobody_listens_is_told_with_a_remedy() -> None:
 def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) -> None:
     import socket
 
+    import docker.errors  # noqa: F401 - whom the tests then are may be unable to read it
+
     with socket.socket(socket.AF_UNIX) as closed:
         closed.bind(str(tmp_path / "closed.sock"))
         closed.listen()

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Self
 
@@ -43,11 +44,13 @@ from sandbox.backends.container.seccomp import docker_profile
 from sandbox.backends.container.walls import Host, walls
 from sandbox.configuration import Configuration, EnvironmentForm
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
-from sandbox.policy import NetworkMode, Policy, ReuseMode, Strength
+from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode, Strength
 from sandbox.ports import BoxImage
 
 _GVISOR: Final = "runsc"
 _SWEEP_S: Final = 60.0
+_CONFLICT: Final = 409
+_DRAWS: Final = 3
 _BEYOND_ITS_TIME_S: Final = 3600.0
 
 
@@ -68,6 +71,7 @@ class ContainerBackend(Backend):
         self._owner = Owner.current()
         self._link: asyncio.Task[DaemonLink] | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._proofs = Proofs()
         self._proved: dict[str, asyncio.Task[Proof]] = {}
 
@@ -98,12 +102,14 @@ class ContainerBackend(Backend):
     async def open(self, plan: BoxPlan) -> ContainerBox:
         _refuse_what_cannot_be(plan)
         link, image = await self.daemon(), _image(plan)
+        if link.facts.is_podman:
+            plan = replace(plan, policy=_with_calls_walled_again(plan.policy))
         runtime = _choose_runtime(self._runtime, plan.policy, link)
         host = Host(link.facts.machine, link.facts.cpus, runtime)
         user = draw_user(is_mapped=link.facts.maps_users)
         wanted = document(self._container(plan, link, image=image, runtime=runtime, user=user), plan.policy)
-        proof = await self._proof(link, image=image.id, runtime=runtime)
-        id = await _make(link, wanted, name=self._owner.new_name())
+        proving = self._begin_proof(link, image=image.id, runtime=runtime)
+        id = await _make(link, wanted, draw_name=self._owner.new_name)
         words = LastWords()
         async with AsyncExitStack() as half_open:
             half_open.push_async_callback(_discard, link, id)
@@ -112,6 +118,7 @@ class ContainerBackend(Backend):
             said, meter = await _start(link, id, stream, first=package(image.magic))
             if meter is not None:
                 half_open.callback(meter.close)
+            proof = await _proof(proving, runtime)
             box = ContainerBox(
                 id,
                 stream,
@@ -122,32 +129,33 @@ class ContainerBackend(Backend):
                 link=link,
             )
             half_open.pop_all()
+        self._settle_soon(link)
         return box
 
+    def _settle_soon(self, link: DaemonLink) -> None:
+        """The daemon answers: what it could not remove while it did not can go."""
+        if link.has_unwanted and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.create_task(link.settle())
+
     async def close(self) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        for task in (self._sweeper, self._settling):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         if self._link is not None:
             (link,) = await asyncio.gather(self._link, return_exceptions=True)
             if isinstance(link, DaemonLink):
                 await link.close()
 
-    async def _proof(self, link: DaemonLink, *, image: str, runtime: str) -> Proof:
-        """Whether the limits of that runtime hold, tried before its first container has a call."""
+    def _begin_proof(self, link: DaemonLink, *, image: str, runtime: str) -> asyncio.Task[Proof]:
+        """Whether the limits of that runtime hold, found out while its first container opens, and before it has a
+        call."""
         task = self._proved.get(runtime)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             find = partial(self._proofs.find_or_prove, image=image, runtime=runtime)
             task = self._proved[runtime] = asyncio.create_task(link.ask("proving the limits of containers", find))
-        proof = await asyncio.shield(task)
-        if "network" in proof.unenforced:
-            raise IsolationUnavailable(
-                f"containers of runtime {runtime} have a network although they are to have none: "
-                f"{proof.findings['network'].evidence}",
-                missing=("network_namespace",),
-                remedy="use another runtime, or mend the daemon's",
-            )
-        return proof
+            task.add_done_callback(_hear)
+        return task
 
     def _container(self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int) -> Container:
         profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)
@@ -157,22 +165,46 @@ class ContainerBackend(Backend):
             command=command(),
             user=user,
             labels=self._owner.labels(expires_at=time.time() + lasts),
-            seccomp=profile,
+            seccomp=link.profile_option(profile),
             runtime=runtime,
             mounts=() if image.holds_environment else plan.places(),
             host_cpus=link.facts.cpus,
+            is_podman=link.facts.is_podman,
         )
 
 
-async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, name: str) -> str:
-    from docker.errors import ImageNotFound
+def _hear(task: asyncio.Task[Proof]) -> None:
+    """Who asked for it may be gone, and why it failed is for nobody then."""
+    if not task.cancelled():
+        task.exception()
 
-    try:
-        return await link.make_container(partial(_create, wanted=wanted, name=name))
-    except BackendUnavailable as error:
-        if isinstance(error.__cause__, ImageNotFound):
-            raise ImageGone(error.message, remedy="run `sandbox image bootstrap`") from error
-        raise
+
+async def _proof(proving: asyncio.Task[Proof], runtime: str) -> Proof:
+    proof = await asyncio.shield(proving)
+    if "network" in proof.unenforced:
+        raise IsolationUnavailable(
+            f"containers of runtime {runtime} have a network although they are to have none: "
+            f"{proof.findings['network'].evidence}",
+            missing=("network_namespace",),
+            remedy="use another runtime, or mend the daemon's",
+        )
+    return proof
+
+
+async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, draw_name: Callable[[], str]) -> str:
+    """Its id. A name that somebody else has taken stays theirs, and another is drawn."""
+    from docker.errors import APIError, ImageNotFound
+
+    for drawn in range(1, _DRAWS + 1):
+        try:
+            return await link.make_container(partial(_create, wanted=wanted, name=draw_name()))
+        except BackendUnavailable as error:
+            if isinstance(error.__cause__, ImageNotFound):
+                raise ImageGone(error.message, remedy="run `sandbox image bootstrap`") from error
+            is_taken = isinstance(error.__cause__, APIError) and error.__cause__.status_code == _CONFLICT
+            if not is_taken or drawn == _DRAWS:
+                raise
+    raise AssertionError("the last draw returns or raises")
 
 
 def _create(client: Any, *, wanted: Mapping[str, JsonValue], name: str) -> str:
@@ -230,6 +262,13 @@ def _choose_runtime(asked: str | None, policy: Policy, link: DaemonLink) -> str:
             remedy="use a policy with reuse.mode 'never', such as 'strict'",
         )
     return runtime
+
+
+def _with_calls_walled_again(policy: Policy) -> Policy:
+    """Podman gives every read-only container a /tmp without a size: only walls inside can cover that."""
+    isolation = policy.isolation
+    required = tuple({**dict.fromkeys(isolation.require), Layer.USER_NAMESPACE: None})
+    return policy.model_copy(update={"isolation": isolation.model_copy(update={"require": required})})
 
 
 def _refuse_what_cannot_be(plan: BoxPlan) -> None:

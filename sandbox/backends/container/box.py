@@ -78,10 +78,12 @@ class ContainerBox(Box):
         await self._stream.all_sent()
 
     def add_slots(self, count: int) -> Sequence[Slot]:
-        """One for good: the container's control group counts for the one call that runs in it."""
+        """One for good: the container's control group counts for the one call that runs in it. What the runner took to
+        start is no call's."""
         if self._meter is None or self._is_metered or self._is_closed or not count:
             return ()
         self._is_metered = True
+        self._meter.renew()
         return (self._meter,)
 
     def last_words(self) -> str:

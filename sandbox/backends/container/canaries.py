@@ -27,10 +27,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sandbox.backends.container.hardening import tmpfs_options
 from sandbox.backends.container.meters import Facts, are_its_own, facts
 from sandbox.backends.container.ownership import Owner
 from sandbox.backends.container.proofs import Finding, LimitName, Proof
-from sandbox.daemon import translated
+from sandbox.daemon import is_podman, translated
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -93,12 +94,26 @@ class _Cage:
             user=f"{user}:{user}",
             name=self.owner.new_name(),
             labels=self.owner.labels(expires_at=time.time() + _EXPIRES_S),
-            host_config=api.create_host_config(**_walls(self.runtime, user=user), **limits),
+            host_config=api.create_host_config(**self._walls(user), **limits),
         )
         try:
             yield created["Id"]
         finally:
             api.remove_container(created["Id"], force=True, v=True)
+
+    def _walls(self, user: int) -> dict[str, Any]:
+        options = tmpfs_options(_DISK, _INODES, user=user, is_podman=is_podman(self.client))
+        return {
+            "tmpfs": {"/work": options},
+            "runtime": self.runtime,
+            "init": True,
+            "network_mode": "none",
+            "ipc_mode": "private",
+            "read_only": True,
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges"],
+            "log_config": {"Type": "none"},
+        }
 
     def send(self, *asked: str, **limits: Any) -> Facts:
         """How a container ended that tries what is asked, if it did."""
@@ -109,21 +124,6 @@ class _Cage:
             with suppress(RequestException):  # it takes too long
                 self.client.api.wait(container, timeout=_PATIENCE_S)
             return facts(self.client, container, with_counters=False)
-
-
-def _walls(runtime: str, *, user: int) -> dict[str, Any]:
-    options = f"rw,noexec,nosuid,nodev,size={_DISK},nr_inodes={_INODES},uid={user},gid={user},mode=0700"
-    return {
-        "tmpfs": {"/work": options},
-        "runtime": runtime,
-        "init": True,
-        "network_mode": "none",
-        "ipc_mode": "private",
-        "read_only": True,
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
-        "log_config": {"Type": "none"},
-    }
 
 
 def _try_walls(cage: _Cage) -> Findings:

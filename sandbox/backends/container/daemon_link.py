@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.backends.container.address import Address, find_address
 from sandbox.configuration import EnvironmentForm
-from sandbox.daemon import connect, translated
-from sandbox.errors import BackendUnavailable
+from sandbox.daemon import connect, is_podman, knock, translated
+from sandbox.errors import BackendUnavailable, IsolationUnavailable
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -23,6 +23,8 @@ Result = TypeVar("Result")
 
 _THREADS: Final = 8
 _FAREWELL_S: Final = 10.0
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+"""As Podman names them: as Docker does."""
 _GONE: Final = (404,)
 _BUSY: Final = 409
 
@@ -40,6 +42,7 @@ class DaemonFacts:
     kernel: str
     maps_users: bool
     has_apparmor: bool
+    is_podman: bool
 
 
 @dataclass(slots=True)
@@ -52,8 +55,9 @@ class DaemonLink:
     form: EnvironmentForm = "auto"
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "docker"))
     _under_way: set[Future[Any]] = field(default_factory=set)
+    _files: dict[str, int] = field(default_factory=dict)
     _unwanted: set[str] = field(default_factory=set)
-    """Containers of ours that are to go, and are not known to have gone."""
+    """Containers of ours that could not be removed when they were to be."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -72,12 +76,29 @@ class DaemonLink:
 
         def answer() -> Result:
             with translated(doing, host=self.address.url):
+                knock(self.address.url)
                 return question(self.client)
 
         asked = self._threads.submit(answer)
         self._under_way.add(asked)
         asked.add_done_callback(self._under_way.discard)
         return await asyncio.wrap_future(asked)
+
+    def profile_option(self, profile: str) -> str:
+        """How the daemon is given a system call profile. Podman reads it from a file: one of our memory's, which has no
+        name that others could use and goes with us."""
+        if not self.facts.is_podman:
+            return f"seccomp={profile}"
+        if not self.is_on_this_machine:
+            raise IsolationUnavailable(
+                f"Podman at {self.address.url[:200]} is elsewhere and takes no system call profile from here",
+                missing=("seccomp",),
+                remedy="use Docker there, or Podman on this machine",
+            )
+        if profile not in self._files:
+            self._files[profile] = os.memfd_create("seccomp")
+            os.write(self._files[profile], profile.encode())
+        return f"seccomp=/proc/{os.getpid()}/fd/{self._files[profile]}"
 
     async def make_container(self, make: Callable[[DockerClient], str]) -> str:
         """The id of a container that `make` makes; who goes away meanwhile leaves none."""
@@ -93,9 +114,17 @@ class DaemonLink:
     async def remove_container(self, id: str) -> None:
         """Kill it and remove it, with what it wrote; one that is gone already is what was wanted. Where that fails,
         it is tried again by `settle`."""
-        self._unwanted.add(id)
-        await self.ask("removing a container", lambda client: _remove(client, id))
+        try:
+            await self.ask("removing a container", lambda client: _remove(client, id))
+        except BaseException:
+            self._unwanted.add(id)
+            raise
         self._unwanted.discard(id)
+
+    @property
+    def has_unwanted(self) -> bool:
+        """Whether there is something to settle."""
+        return bool(self._unwanted)
 
     async def settle(self) -> None:
         """Remove what could not be removed when it was to be; what still cannot is kept for the next time."""
@@ -110,6 +139,9 @@ class DaemonLink:
             await self.settle()
         self._threads.shutdown(wait=False)
         self.client.close()
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
 
     def _want_no_more(self, made: asyncio.Future[str]) -> None:
         if not made.cancelled() and made.exception() is None:
@@ -122,27 +154,28 @@ def open_link(host: str | None = None, *, form: EnvironmentForm = "auto") -> Dae
     client = connect(host)
     try:
         with translated("asking what it is", host=address.url):
-            facts = _facts(client.info())
+            facts = _facts(client.info(), is_podman=is_podman(client))
     except BaseException:
         client.close()
         raise
     return DaemonLink(client, address, facts, form)
 
 
-def _facts(said: Mapping[str, Any]) -> DaemonFacts:
+def _facts(said: Mapping[str, Any], *, is_podman: bool) -> DaemonFacts:
     if str(said.get("OSType", "linux")) != "linux":
         raise BackendUnavailable("this daemon runs no Linux containers", remedy="use one that does")
     options = [str(option) for option in said.get("SecurityOptions") or ()]
     return DaemonFacts(
         id=str(said.get("ID", "")),
         host=str(said.get("Name", "")),
-        machine=str(said.get("Architecture", "")),
+        machine=_MACHINES.get(machine := str(said.get("Architecture", "")), machine),
         cpus=int(said.get("NCPU") or 1),
         runtimes=tuple(sorted(said.get("Runtimes") or ())),
         default_runtime=str(said.get("DefaultRuntime") or "runc"),
         kernel=str(said.get("KernelVersion", "")),
         maps_users=any("name=userns" in option or "name=rootless" in option for option in options),
         has_apparmor=any("name=apparmor" in option for option in options),
+        is_podman=is_podman,
     )
 
 

@@ -23,6 +23,7 @@ from sandbox.backends.container.seccomp import ProfileName
 from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode
 
 WORKPLACE: Final = "/work"
+_TEMPORARY: Final = "/tmp"
 HOSTNAME: Final = "sandbox"
 AHEAD: Final = 1
 """A container serves one call at a time, so one child waits for the next."""
@@ -52,6 +53,7 @@ class Container:
     runtime: str | None = None
     mounts: tuple[Shown, ...] = ()
     host_cpus: int = 1
+    is_podman: bool = False
 
 
 def draw_user(*, is_mapped: bool) -> int:
@@ -111,7 +113,7 @@ def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
         "ReadonlyRootfs": True,
         "Privileged": False,
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true", f"seccomp={container.seccomp}"],
+        "SecurityOpt": ["no-new-privileges:true", container.seccomp],
         "LogConfig": {"Type": "none"},
         "RestartPolicy": {"Name": "no"},
         "AutoRemove": False,  # whoever opened it asks how it ended, and removes it
@@ -123,12 +125,22 @@ def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
     """The workplace. Where calls are walled again, each mounts one of its own there, and this one stays empty.
-    Owner and mode are given, because Docker ignores `mode` where the folder exists."""
+    Owner and mode are given, because Docker ignores `mode` where the folder exists.
+
+    gVisor covers the image's `/tmp`, a link into the workplace, with a tmpfs of its own, of any size and for programs
+    to be run from, unless there is to be one already."""
     limits = policy.limits
     size, inodes = (limits.disk, limits.inodes) if stands_alone(policy, container.runtime) else (4096, 2)
-    owner = f"uid={container.user},gid={container.user},mode=0700"
-    options = f"rw,noexec,nosuid,nodev,size={size},nr_inodes={inodes},{owner}"
-    return {WORKPLACE: options}
+    options = tmpfs_options(size, inodes, user=container.user, is_podman=container.is_podman)
+    places = (WORKPLACE, _TEMPORARY) if "runsc" in (container.runtime or "") else (WORKPLACE,)
+    return dict.fromkeys(places, options)
+
+
+def tmpfs_options(size: int, inodes: int, *, user: int, is_podman: bool) -> str:
+    """Of a tmpfs that is the user's. Podman lets nobody limit inodes or name an owner: its canaries see the one, and
+    of the other nothing is lost where there is one user only."""
+    own = "mode=1777" if is_podman else f"nr_inodes={inodes},uid={user},gid={user},mode=0700"
+    return f"rw,noexec,nosuid,nodev,size={size},{own}"
 
 
 def _mount(shown: Shown) -> JsonValue:
@@ -150,6 +162,8 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
         {"Name": "core", "Soft": _NO_CORE, "Hard": _NO_CORE},
         {"Name": "nofile", "Soft": files, "Hard": files},
     ]
+    if container.is_podman:  # it would raise what is not given, which not everybody may
+        ulimits.append({"Name": "nproc", "Soft": 2 * processes, "Hard": 2 * processes})
     if is_machine(container.runtime):  # its own threads count as processes, too
         ulimits.append({"Name": "nproc", "Soft": processes, "Hard": processes})
         processes = max(2 * processes, 256)

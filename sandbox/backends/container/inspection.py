@@ -65,10 +65,10 @@ def _control_groups(host: Mapping[str, Any], proof: Proof) -> LayerState:
 def _namespaces(host: Mapping[str, Any]) -> dict[str, LayerState]:
     own = {
         "mount_namespace": bool(host.get("ReadonlyRootfs")),
-        "pid_namespace": not host.get("PidMode"),
+        "pid_namespace": (host.get("PidMode") or "private") == "private",
         "network_namespace": host.get("NetworkMode") == "none",
         "ipc_namespace": host.get("IpcMode") in ("private", "none", "shareable"),
-        "uts_namespace": not host.get("UTSMode"),
+        "uts_namespace": (host.get("UTSMode") or "private") == "private",
         "cgroup_namespace": host.get("CgroupnsMode") == "private",
     }
     return {

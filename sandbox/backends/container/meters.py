@@ -14,7 +14,8 @@ did it for memory, and tells it apart from a SIGKILL of anybody else's (`Facts.o
 
 What can be counted anew is (processor time, kills, refusals); a peak cannot, unless the kernel lets this user set it
 back: root for memory, nobody for processes. A peak that has not moved since `renew` may be an earlier call's and is
-None. The memory's is all that the container held, runner included, which is what its limit holds against.
+None; so it is where the files of an earlier call are not given back yet, which takes the kernel a moment. The memory's
+is all that the container held, runner included, which is what its limit holds against.
 
 Under gVisor a group holds gVisor's own processes, and is right about the host. Measured with its ptrace platform: an
 idle Python is 55 threads and 18 MiB where runc has 2 processes and 8 MiB, so that processes are not told; what a call
@@ -31,6 +32,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sandbox.backends.container.hardening import RUNNER_MEMORY
 from sandbox.backends.control_groups import Counters, find_counters, groups_of, mounts
 from sandbox.daemon import translated
 from sandbox.ports import Reading
@@ -51,6 +53,7 @@ class ContainerMeter:
         self._counters = counters
         self._resting = resting
         self._before = Reading()
+        self._is_closed = False
         self.renew()
 
     def open_doors(self) -> Sequence[int]:
@@ -59,6 +62,8 @@ class ContainerMeter:
 
     def read(self) -> Reading:
         """What has been used since the last `renew`; nothing is known of a container that is gone."""
+        if self._is_closed:
+            return Reading()
         used = used_since(self._before, now=self._counters.read())
         if self._resting is None or used.processes_peak is None:
             return replace(used, processes_peak=None)
@@ -66,13 +71,17 @@ class ContainerMeter:
 
     def renew(self) -> bool:
         """Start counting anew; False when the container is gone."""
+        if self._is_closed:
+            return False
         is_reset = self._counters.reset_memory_peak()
         now = self._counters.read()
-        self._before = replace(now, memory_peak_bytes=0) if is_reset else now
+        has_left_none = self._resting is None or (now.memory_peak_bytes or 0) <= RUNNER_MEMORY
+        self._before = replace(now, memory_peak_bytes=0) if is_reset and has_left_none else now
         return now.cpu_s is not None or now.memory_peak_bytes is not None
 
     def close(self) -> None:
-        """Let go of the files; the group is the daemon's."""
+        """Let go of the files, for good, though the group, which is the daemon's, may be there a little longer."""
+        self._is_closed = True
         self._counters.close()
 
 

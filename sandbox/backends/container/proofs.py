@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from sandbox.daemon import translated
+from sandbox.daemon import is_podman, translated
 from sandbox.outcome import LayerState
 
 if TYPE_CHECKING:
@@ -145,13 +145,15 @@ def _is_only_ours(folder: Path) -> bool:
 
 
 def _key(client: DockerClient, runtime: str) -> str:
-    """What a proof depends on."""
+    """What a proof depends on. Podman draws its ID anew with every answer."""
     with translated("asking what it is"):
-        told = client.info()
+        told, identity = client.info(), ("Name", "DockerRootDir") if is_podman(client) else ("ID",)
     asked = {
         "format": _FORMAT,
         "canaries": _canaries(),
-        "daemon": [told.get(name) for name in ("ID", "ServerVersion", "KernelVersion", "CgroupVersion", "RuncCommit")],
+        "daemon": [
+            told.get(name) for name in (*identity, "ServerVersion", "KernelVersion", "CgroupVersion", "RuncCommit")
+        ],
         "runtime": [runtime, (told.get("Runtimes") or {}).get(runtime)],
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()

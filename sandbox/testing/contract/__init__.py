@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from sandbox.testing.contract import cancelling, endings, files, isolation, lifecycle, limits, output, values
+from sandbox.testing.contract import cancelling, dialects, endings, files, isolation, lifecycle, limits, output, values
 from sandbox.testing.contract.subject import Subject
 
 __all__ = ["CHECKS", "Check", "Result", "Subject", "run_check", "try_all"]
@@ -46,6 +46,12 @@ CHECKS: Final[tuple[Check, ...]] = (
     values.check_an_async_generator_gives_a_list,
     values.check_parameters_of_every_kind_get_their_arguments,
     values.check_arguments_that_do_not_fit_are_told_one_by_one,
+    dialects.check_a_method_of_a_class_is_called,
+    dialects.check_a_class_with_execute_is_asked_before_it_is_executed,
+    dialects.check_a_module_with_run_gets_its_arguments_and_ctx,
+    dialects.check_arguments_come_as_they_are_annotated,
+    dialects.check_a_changed_state_comes_back,
+    dialects.check_what_a_generator_gives_comes_as_progress,
     output.check_each_stream_keeps_its_order,
     output.check_bytes_that_are_no_text_are_shown_as_far_as_they_can_be,
     output.check_frames_on_stdout_are_text,
@@ -120,9 +126,9 @@ class Result:
     failure: str | None
 
 
-async def run_check(check: Check, subject: Subject) -> None:
+async def run_check(check: Check, subject: Subject, *, within_s: float = _LONGEST_S) -> None:
     """Try one check; what hangs fails."""
-    async with asyncio.timeout(_LONGEST_S):
+    async with asyncio.timeout(within_s):
         await check(subject)
 
 

@@ -41,17 +41,17 @@ NEIGHBOUR: Final = """
 import os, time
 
 def neighbour(name: str) -> dict:
-    begun = time.monotonic()
+    begun = time.time()
     for place in (".", "/tmp"):
         with open(os.path.join(place, name + ".mine"), "w") as file:
             file.write(name)
     seen = set()
-    while time.monotonic() < begun + 0.5:
+    while time.time() < begun + 0.5:
         for place in (".", "/tmp"):
             seen.update(found for found in os.listdir(place) if found.endswith(".mine"))
         seen.update(pid for pid in os.listdir("/proc") if pid.isdigit() and _is_neighbour(pid, name))
         time.sleep(0.01)
-    return {"seen": sorted(seen), "begun": begun, "ended": time.monotonic()}
+    return {"seen": sorted(seen), "begun": begun, "ended": time.time()}
 
 def _is_neighbour(pid: str, name: str) -> bool:
     try:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sandbox.tools.dialects.candidate import Candidate
+from sandbox.tools.dialects.candidate import Candidate, settings_of
 from sandbox.tools.dialects.execute_class import read_execute_classes
 from sandbox.tools.dialects.functions import read_functions
 from sandbox.tools.dialects.method_class import read_method_classes
 from sandbox.tools.dialects.tool_module import read_tool_module
 from sandbox.tools.source import Source
 
-__all__ = ["DIALECTS", "Candidate", "read_candidates"]
+__all__ = ["DIALECTS", "Candidate", "read_candidates", "settings_of"]
 
 DIALECTS: Final[dict[str, Callable[[Source], list[Candidate]]]] = {
     "module": read_tool_module,

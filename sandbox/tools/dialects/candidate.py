@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox.tools.source import Function
+from pydantic import ValidationError
+
+from sandbox.errors import SourceError
+from sandbox.tools.excerpt import NAME_LENGTH, excerpt
+from sandbox.tools.source import Function, Source
 from sandbox.tools.tool import CallKind
+from sandbox.tools.tool_settings import ToolSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,31 @@ class Candidate:
     """What is said beside the docstring, and counts before it."""
     schema: Mapping[str, Any] | None = None
     """What is said to be its parameters, as a JSON schema."""
+    arguments: ast.expr | None = None
+    """What type the dict of all arguments is said to have, beside the signature."""
     is_marked: bool = True
     """Whether the source marks it as a tool; a plain public function is one only when nothing else is."""
-    settings: Mapping[str, Any] | None = None
-    """What else the dialect says of it."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What it says of its own runs, in the words of `ToolSettings`."""
+
+
+def output_type(source: Source, node: ast.expr) -> str | None:
+    """The name of an output type: `OutputType.TABLE`, or the text."""
+    if isinstance(node, ast.Attribute):
+        return node.attr.lower()
+    value = source.literal(node, of="the output type")
+    return value if isinstance(value, str) else None
+
+
+def settings_of(candidate: Candidate, block: ToolSettings) -> ToolSettings:
+    """What is said of its runs: by the code of the tool, else by the script block of its source."""
+    if not candidate.settings:
+        return block
+    try:
+        return ToolSettings.model_validate({**block.model_dump(), **candidate.settings})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise SourceError(
+            f"{first['loc'][0]} of {excerpt(candidate.entry, NAME_LENGTH)}: {excerpt(first['msg'])}",
+            line=getattr(candidate.node, "lineno", None),
+        ) from None

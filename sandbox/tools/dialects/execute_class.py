@@ -2,7 +2,7 @@
 
 The attributes are literals in the class (or properties that return one), possibly in a base of the same source. When
 `execute` takes one parameter beside what is injected, that is the dict of all arguments; otherwise its parameters are
-the tool's. `parameters`, `input_schema` or `args_schema` as a literal is the tool's schema.
+the tool's. `parameters`, `input_schema` or `args_schema` is the tool's schema as a literal, or a model of this source.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from sandbox.tools.dialects.candidate import Candidate
+from sandbox.tools.dialects.candidate import Candidate, output_type
 from sandbox.tools.dialects.method_class import methods_of
 from sandbox.tools.names import machine_name
 from sandbox.tools.names_in_source import last_name
@@ -18,7 +18,11 @@ from sandbox.tools.scope import assigned
 from sandbox.tools.source import Function, Source
 
 _SCHEMAS: Final = ("parameters", "input_schema", "args_schema")
-SETTINGS: Final = ("output_semantic_type", "stdout_semantic_type", "stderr_semantic_type")
+_OUTPUTS: Final = {
+    "output_semantic_type": "output_type",
+    "stdout_semantic_type": "stdout_type",
+    "stderr_semantic_type": "stderr_type",
+}
 
 
 def read_execute_classes(source: Source) -> list[Candidate]:
@@ -34,8 +38,10 @@ def read_execute_classes(source: Source) -> list[Candidate]:
 
 
 def _candidate(source: Source, owner: ast.ClassDef, execute: Function) -> Candidate:
-    name, description = _attribute(source, owner, "name"), _attribute(source, owner, "description")
-    schemas = [_attribute(source, owner, each) for each in _SCHEMAS]
+    name, description = _said(source, owner, "name"), _said(source, owner, "description")
+    nodes = [node for each in _SCHEMAS if (node := _attribute(source, owner, each)) is not None]
+    model = next((node for node in nodes if isinstance(node, ast.Name) and node.id in source.classes), None)
+    schemas = [source.literal(node, of=f"the schema of {owner.name}") for node in nodes if node is not model]
     return Candidate(
         entry=owner.name,
         name=name if isinstance(name, str) and name else machine_name(owner.name),
@@ -47,8 +53,16 @@ def _candidate(source: Source, owner: ast.ClassDef, execute: Function) -> Candid
         owner=owner,
         description=description if isinstance(description, str) and description.strip() else None,
         schema=next((each for each in schemas if isinstance(each, dict)), None),
-        settings={each: _attribute(source, owner, each) for each in SETTINGS},
+        arguments=model,
+        settings=_settings(source, owner),
     )
+
+
+def _settings(source: Source, owner: ast.ClassDef) -> dict[str, str]:
+    """What types its outputs are said to have."""
+    nodes = {name: _attribute(source, owner, attribute) for attribute, name in _OUTPUTS.items()}
+    said = {name: output_type(source, node) for name, node in nodes.items() if node is not None}
+    return {name: spelled for name, spelled in said.items() if spelled is not None}
 
 
 def _method(source: Source, owner: ast.ClassDef, name: str) -> Function | None:
@@ -61,29 +75,24 @@ def _is_abstract(method: Function) -> bool:
     return any(last_name(each) == "abstractmethod" for each in method.decorator_list)
 
 
-def _attribute(source: Source, owner: ast.ClassDef, name: str) -> Any:
-    """What a class says under a name; None when it says nothing, or something that only running it tells."""
+def _said(source: Source, owner: ast.ClassDef, name: str) -> Any:
+    """The plain value that a class gives a name; None when it gives none."""
+    node = _attribute(source, owner, name)
+    return None if node is None else source.literal(node, of=f"{owner.name}.{name}")
+
+
+def _attribute(source: Source, owner: ast.ClassDef, name: str) -> ast.expr | None:
+    """The expression that a class gives a name, or that a property of this name returns."""
     for each in source.line_of_bases(owner):
         for statement in reversed(each.body):
             if isinstance(statement, Function) and statement.name == name:
-                return _returned(source, statement)
+                return _returned(statement)
             for target, value in assigned(statement):
                 if target == name:
-                    return _plain(source, value, of=f"{each.name}.{name}")
+                    return value
     return None
 
 
-def _plain(source: Source, value: ast.expr, *, of: str) -> Any:
-    """A class or a member of an enum is no literal, and yet no mistake here."""
-    if isinstance(value, ast.Attribute):
-        return value.attr
-    if isinstance(value, ast.Name) and value.id not in source.constants:
-        return None
-    return source.literal(value, of=of)
-
-
-def _returned(source: Source, function: Function) -> Any:
+def _returned(function: Function) -> ast.expr | None:
     returns = [each for each in function.body if isinstance(each, ast.Return)]
-    if len(returns) != 1 or returns[0].value is None:
-        return None
-    return _plain(source, returns[0].value, of=function.name)
+    return returns[0].value if len(returns) == 1 else None

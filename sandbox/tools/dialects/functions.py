@@ -7,13 +7,14 @@ inside an `if` or a `try` is not: only running the module tells whether it exist
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, Final
 
-from sandbox.tools.dialects.candidate import Candidate
+from sandbox.tools.dialects.candidate import Candidate, output_type
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.source import Function, Source
 
-_MARK = "tool"
+_MARK: Final = "tool"
+_SETTINGS: Final = ("output_type", "return_char_limit", "enable_parallel_execution")
 
 
 def read_functions(source: Source) -> list[Candidate]:
@@ -34,7 +35,7 @@ def _candidate(source: Source, function: Function) -> Candidate:
         function=function,
         description=description if isinstance(description, str) else None,
         is_marked=mark is not None,
-        settings=said,
+        settings={key: said[key] for key in _SETTINGS if said.get(key) is not None},
     )
 
 
@@ -44,10 +45,11 @@ def _said(source: Source, mark: ast.expr) -> dict[str, Any]:
         return {}
     said = {each.arg: _value(source, each.arg, each.value) for each in mark.keywords if each.arg}
     if mark.args:
-        said.setdefault("name", source.literal(mark.args[0], of="@tool's name"))
+        said.setdefault("name", _value(source, "name", mark.args[0]))
     return said
 
 
-def _value(source: Source, name: str, value: ast.expr) -> Any:
-    """A member of an enum is no literal, and yet no mistake here."""
-    return value.attr if isinstance(value, ast.Attribute) else source.literal(value, of=f"@tool's {name}")
+def _value(source: Source, keyword: str, node: ast.expr) -> Any:
+    if keyword == "output_type":
+        return output_type(source, node)
+    return source.literal(node, of=f"@tool's {keyword}")

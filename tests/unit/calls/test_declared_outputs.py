@@ -25,7 +25,6 @@ EXECUTE = "    def execute(self, args: dict):\n        return None\n"
         (BLOCK.format(said='stdout_type = "file_content"') + FUNCTION, Declared(stdout="file_content")),
         (f"@tool(output_type='image', return_char_limit=7)\n{FUNCTION}", Declared(value="image", return_char_limit=7)),
         (f"@tool(output_type=OutputType.TABLE)\n{FUNCTION}", Declared(value="table")),
-        (f"@tool(return_char_limit='many')\n{FUNCTION}", Declared()),
         (CLASS.format(said=EXECUTE), Declared(value="status_message", stdout="status_message")),
         (
             CLASS.format(said="    output_semantic_type = OutputType.KNOWLEDGE_CONTENT\n" + EXECUTE),

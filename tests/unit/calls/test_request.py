@@ -7,8 +7,18 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.calls.request import box_environment, build_request, lowered_limits, preloadable
+from sandbox.calls.inputs import Inputs
+from sandbox.calls.request import (
+    RequestHead,
+    box_environment,
+    build_request,
+    complete_request,
+    lowered_limits,
+    preloadable,
+    request_head,
+)
 from sandbox.policy import Policy, load
+from sandbox.policy.model import Variables
 from sandbox.spec import CallSpec
 from sandbox.tools import read_tool
 
@@ -44,6 +54,41 @@ def test_a_request_is_ascii_whatever_the_source_holds() -> None:
 def test_positional_only_parameters_are_named_in_their_order() -> None:
     assert request_of()["positional"] == ["a", "b"]
     assert request_of("def tool(a):\n    pass\n")["positional"] == []
+
+
+def completed(head: RequestHead, inputs: Inputs, *, streams: bool = False, **fields: Any) -> dict[str, Any]:
+    spec = CallSpec(source=SOURCE, **fields)
+    found: dict[str, Any] = json.loads(complete_request(head, spec, inputs, streams=streams))
+    return found
+
+
+@pytest.mark.parametrize("source", ["def tool(a, agent_state):\n    pass\n", "def tool(a: set):\n    pass\n"])
+def test_what_one_call_is_told_is_not_told_to_the_next(source: str) -> None:
+    head = request_head(read_tool(source), POLICY)
+    first = completed(
+        head,
+        Inputs('{"a":1}', '{"agent_state":{"n":1}}'),
+        streams=True,
+        permitted=True,
+        env={"OWN": "1"},
+        env_layers=({"OF_THE_TENANT": "2"},),
+    )
+    second = completed(head, Inputs('{"a":2}'))
+    assert (first["given"], first["permitted"], first["streams"]) == ({"agent_state": {"n": 1}}, True, True)
+    assert (second["given"], second["permitted"], "streams" in second) == ({}, False, False)
+    assert [each["arguments"]["a"] for each in (first, second)] == [1, 2]
+    assert first["environment"].keys() - second["environment"].keys() == {"OWN", "OF_THE_TENANT"}
+    assert first["environment"]["SANDBOX_CALL_ID"] != second["environment"]["SANDBOX_CALL_ID"]
+
+
+def test_a_variable_of_the_host_is_read_when_the_call_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = POLICY.model_copy(update={"variables": Variables(passed=("OF_THE_HOST",))})
+    head = request_head(read_tool(SOURCE), policy)
+    seen = []
+    for text in ("one", 'two "quoted" é'):
+        monkeypatch.setenv("OF_THE_HOST", text)
+        seen.append(completed(head, Inputs())["environment"]["OF_THE_HOST"])
+    assert seen == ["one", 'two "quoted" é']
 
 
 def environment_of(**fields: Any) -> dict[str, str]:

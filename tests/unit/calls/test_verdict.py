@@ -24,6 +24,10 @@ EXITED: Final[dict[str, Any]] = {"kind": "exited", "code": 3}
 TOO_LARGE: Final[dict[str, Any]] = {"kind": "too_large", "bytes": 1 << 30}
 
 
+INVALID: Final[dict[str, Any]] = {"kind": "invalid", "problems": [{"path": ["a", 0], "message": "no"}]}
+DENIED: Final[dict[str, Any]] = {"kind": "denied", "message": "May it?"}
+
+
 def raised(
     type: str = "ValueError", *, message: str = "no", memory: bool = False, errno: int | None = None
 ) -> dict[str, Any]:
@@ -384,3 +388,36 @@ def test_every_ending_has_a_verdict_and_only_a_clean_one_is_ok(
         assert value == packed(VALUE)
     else:
         assert verdict.value is None
+
+
+def test_what_a_value_says_of_itself_is_its_status() -> None:
+    verdict = judged(reply={**VALUE, "value": {"success": False, "error": "x" * 300}})
+    assert (verdict.status, verdict.detail, verdict.error and verdict.error.type) == ("failed", "x" * 200, "Failed")
+    assert verdict.value == {"success": False, "error": "x" * 300}
+    assert judged(reply={**VALUE, "value": {"error": "Access denied"}}).status is Status.DENIED
+    assert judged(reply={**VALUE, "ok": False}).status is Status.FAILED
+    assert judged(reply={**VALUE, "value": {"error": "x"}, "ok": True}).status is Status.OK
+
+
+def test_a_changed_state_comes_with_a_value_only() -> None:
+    assert judged(reply={**VALUE, "state": {"n": 1}}).state == {"n": 1}
+    assert judged(died(), reply={**VALUE, "state": {"n": 1}}).state is None
+
+
+def test_what_the_tool_says_against_its_arguments_is_invalid() -> None:
+    verdict = judged(reply=INVALID)
+    assert (verdict.status, [each.path for each in verdict.problems]) == (Status.INVALID, ["a[0]"])
+    many = {**INVALID, "problems": [{"path": ["a" * 9999], "message": "x" * 99_999}] * 500}
+    verdict = judged(reply=many)
+    assert (len(verdict.problems), max(len(each.message) for each in verdict.problems)) == (100, 1000)
+    assert len(verdict.error.message if verdict.error else "") <= 8192
+
+
+def test_a_permission_that_is_asked_for_is_denied() -> None:
+    verdict = judged(reply=DENIED)
+    assert (verdict.status, verdict.detail) == (Status.DENIED, "May it?")
+    assert judged(died(), reply=DENIED).status is Status.CRASHED
+
+
+def test_warnings_of_an_exception_are_told() -> None:
+    assert judged(reply={**raised(), "warnings": ["hidden"]}).warnings == ("hidden",)

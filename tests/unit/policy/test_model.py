@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 import sandbox.policy.model
 from sandbox.policy import Filesystem, Isolation, Layer, Limits, NetworkMode, Policy, ReuseMode, Strength
-from sandbox.policy.model import MOST_READABLE, Reuse
+from sandbox.policy.model import MOST_READABLE, Reuse, Variables
 from sandbox.policy.quantities import MIB
 
 PLAIN = Policy(name="plain", description="for tests")
@@ -37,6 +37,14 @@ def test_every_field_has_a_description() -> None:
     assert described
     assert [key for key, text in described.items() if not text] == []
     assert all(Policy.model_fields[key].description for key in ("name", "description"))
+
+
+def test_nothing_of_the_hosts_variables_is_shown_but_what_is_named() -> None:
+    assert PLAIN.variables.passed == ()
+    assert Variables(passed=("B", "A", "B")).passed == ("A", "B")
+    for name in ("", "A B", "1A", "A=1", "A" * 300):
+        with pytest.raises(ValidationError, match="is not the name of an environment variable"):
+            Variables(passed=(name,))
 
 
 def test_a_policy_cannot_be_changed() -> None:

@@ -9,6 +9,8 @@ import pytest
 from sandbox.backends.base import Backend, Box, BoxPlan
 from sandbox.errors import BackendUnavailable, EngineClosed
 from sandbox.pool import Pool
+from sandbox.wire.messages import NO_END
+from sandbox.wire.running_call import RunningCall
 from tests.unit.pool.worlds import World, policy_with, pooled, settle, until
 
 
@@ -238,4 +240,40 @@ async def test_a_box_lost_under_a_caller_does_not_hold_up_those_who_wait(world: 
     await settle()
     assert second.path == "cold"
     await first.leave()
+    await second.leave()
+
+
+def _call_under_way() -> RunningCall:
+    """Its caller has the outcome, and its last process is not gone yet."""
+    loop = asyncio.get_running_loop()
+    return RunningCall(1, lambda *_: 0, None, len, 1, ended=loop.create_future(), told=loop.create_future())
+
+
+@pooled(capacity=1)
+async def test_a_room_that_is_about_to_come_back_is_waited_for_longer_where_boxes_open_slowly(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    asyncio.get_running_loop().call_later(1.0, world.opening.held_up.set)
+    call = _call_under_way()
+    async with world.lend() as loan:
+        loan.call = call
+    second = world.hold()
+    await asyncio.sleep(0.2)
+    assert world.opening.count == 1
+    call.ended.set_result(NO_END)
+    await settle()
+    assert second.path == "warm"
+    await second.leave()
+
+
+@pooled(capacity=1)
+async def test_a_room_that_does_not_come_back_is_not_waited_for_however_slowly_boxes_open(world: World) -> None:
+    world.opening.held_up = asyncio.Event()
+    asyncio.get_running_loop().call_later(10.0, world.opening.held_up.set)
+    call = _call_under_way()
+    async with world.lend() as loan:
+        loan.call = call
+    second = world.hold()
+    await asyncio.sleep(0.3)
+    assert second.path == "cold"
+    call.ended.set_result(NO_END)
     await second.leave()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.errors import SourceError
-from sandbox.tools import CallForm, read_tool
+from sandbox.tools import CallForm, bind, read_tool
 
 METHODS = '''
 from sandbox import Tool, openapi_schema, method_metadata, tool_metadata
@@ -113,3 +113,25 @@ def test_an_attribute_may_be_a_property_that_returns_a_literal() -> None:
     source = f"class A(BaseTool):\n{named}    def execute(self, a: int): ...\n"
     tool = read_tool(source)
     assert (tool.name, [each.name for each in tool.parameters], tool.call.takes_mapping) == ("n", ["a"], False)
+
+
+def test_what_code_says_of_its_runs_counts_before_the_script_block() -> None:
+    block = '# /// script\n# [tool.sandbox]\n# output_type = "json"\n# timeout = 5\n# ///\n'
+    tool = read_tool(block + "@tool(output_type=OutputType.TABLE, return_char_limit=9)\ndef f(): ...\n")
+    settings = tool.settings
+    assert (settings.output_type, settings.return_char_limit, settings.timeout) == ("table", 9, 5)
+    with pytest.raises(SourceError, match="return_char_limit of f"):
+        read_tool("@tool(return_char_limit=0)\ndef f(): ...\n")
+
+
+@pytest.mark.parametrize(
+    "place", ["    args_schema = Args\n    def execute(self, args): ...", "    def execute(self, args: Args): ..."]
+)
+def test_the_members_of_a_model_are_the_parameters_of_execute(place: str) -> None:
+    model = "class Args(BaseModel):\n    url: str\n    tries: int = 3\n"
+    tool = read_tool(f"{model}class Fetch(BaseTool):\n{place}\n")
+    assert tool.call.takes_mapping
+    assert [(each.name, each.required) for each in tool.parameters] == [("url", True), ("tries", False)]
+    assert not tool.accepts_extra
+    assert [each.path for each in bind(tool, {"tries": "x", "more": 1}).problems] == ["more", "url", "tries"]
+    assert bind(tool, {"url": "a", "tries": "4"}).arguments == {"url": "a", "tries": 4}

@@ -150,6 +150,7 @@ def opened_with(data: bytes) -> Coroutine[Any, Any, object]:
                 "preload": ["json"],
                 "environment": {"LANG": "C"},
                 "ahead": 3,
+                "single_use": False,
                 "outputs": outputs,
                 "kit": authoring_kit(),
                 "box": {},
@@ -400,6 +401,59 @@ async def test_a_value_over_its_limit_is_cut_and_its_call_killed_once(talk: Talk
     talk.hear(chunk(b"x", Stream.VALUE) + chunk(b"x" * 1000, Stream.VALUE))
     assert (bytes(call.value), call.value_overflowed) == (b"0123456789", True)
     assert len(talk.wire.of("kill")) == 1
+
+
+def item(data: bytes) -> bytes:
+    """As it goes before a reply."""
+    return (1 << 31 | len(data)).to_bytes(4, "big") + data
+
+
+@talking
+async def test_items_are_handed_over_as_they_become_whole_and_the_reply_is_what_is_left(talk: Talk) -> None:
+    items: list[bytes] = []
+    call = talk.conversation.start(b"", limits={}, value_limit=100, take=lambda *_: 0, take_item=items.append)
+    talk.hear(started())
+    sent = item(b"1") + item(b"") + item(b'"abc"') + (2).to_bytes(4, "big") + b"{}"
+    for number in range(len(sent)):
+        talk.hear(chunk(sent[number : number + 1], Stream.VALUE))
+    assert items == [b"1", b"", b'"abc"']
+    assert (bytes(call.value), call.value_overflowed) == (b"\0\0\0\x02{}", False)
+
+
+@talking
+async def test_items_that_nobody_follows_are_dropped(talk: Talk) -> None:
+    call = talk.start()
+    talk.hear(started() + chunk(item(b"1") + item(b"2") + b"\0\0\0\x01x", Stream.VALUE))
+    assert bytes(call.value) == b"\0\0\0\x01x"
+
+
+@talking
+async def test_too_many_items_or_too_much_of_them_has_their_call_killed(talk: Talk) -> None:
+    cases = [(item(b"x" * 30) * 10, 100, 2), (item(b"x" * 100), 100, 0), (item(b"") * 20_000, 1 << 20, 10_000)]
+    for id, (data, limit, most) in enumerate(cases, 1):
+        items: list[bytes] = []
+        take = items.append
+        call = talk.conversation.start(b"", limits={}, value_limit=limit, take=lambda *_: 0, take_item=take)
+        talk.hear(started(id) + chunk(data, Stream.VALUE, id=id))
+        assert (call.value_overflowed, len(items), len(talk.wire.of("kill"))) == (True, most, id)
+        assert len(call.value) <= limit
+
+
+@given(st.lists(st.binary(max_size=20), max_size=8), st.binary(max_size=20), st.lists(st.integers(1, 9), max_size=40))
+def test_items_in_any_pieces_are_the_same(data: list[bytes], reply: bytes, sizes: list[int]) -> None:
+    async def hear() -> tuple[list[bytes], bytes]:
+        talk, items = Talk(), list[bytes]()
+        await talk.open()
+        call = talk.conversation.start(b"", limits={}, value_limit=999, take=lambda *_: 0, take_item=items.append)
+        talk.hear(started())
+        sent = b"".join(map(item, data)) + len(reply).to_bytes(4, "big") + reply
+        for size in [*sizes, len(sent)]:
+            piece, sent = sent[:size], sent[size:]
+            if piece:
+                talk.hear(chunk(piece, Stream.VALUE))
+        return items, bytes(call.value)
+
+    assert virtual_time.run(hear()) == (data, len(reply).to_bytes(4, "big") + reply)
 
 
 # Slots

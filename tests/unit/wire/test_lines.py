@@ -80,8 +80,8 @@ class Talk:
         self.output: list[tuple[Stream, bytes]] = []
         self.taken_at_once = True
 
-    async def open(self) -> None:
-        opening = asyncio.create_task(self.conversation.open({}, ahead=2))
+    async def open(self, *, ahead: int = 2, is_single_use: bool = False) -> None:
+        opening = asyncio.create_task(self.conversation.open({}, ahead=ahead, is_single_use=is_single_use))
         await asyncio.sleep(0)
         self.hear(**HELLO)
         await opening
@@ -151,10 +151,20 @@ async def test_a_call_goes_to_the_child_that_waits_and_the_runner_is_told(talk: 
     limits, request = b'{"cpu": 5}', b"request"
     sent = b"".join(len(part).to_bytes(8, "big") + part for part in (limits, request))
     assert os.read(talk.wire.ends[0][REQUEST], 999) == sent
+    await until(lambda: talk.wire.of("call"))
     assert talk.wire.of("call") == [{"type": "call", "id": 1, "credit": CREDIT, "limits": {"cpu": 5}, "line": 0}]
     assert talk.wire.requests == b""
     assert call.started is not None
     assert (call.started.ahead, bytes(call.walls), call.cpu_before) == (True, WALLS.encode(), 0.25)
+
+
+@talking
+async def test_the_runner_hears_of_a_call_before_anything_else_about_it(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    assert talk.wire.of("call") == []
+    talk.conversation.kill(call)
+    assert [message["type"] for message in talk.wire.said][-2:] == ["call", "kill"]
 
 
 @talking
@@ -308,6 +318,22 @@ async def test_calls_that_find_no_child_have_more_lines_handed_over(talk: Talk) 
     await until(lambda: len(talk.wire.ends) == 2)
     talk.conversation.supply_lines()
     assert [message["lines"] for message in talk.wire.of("lines")] == [[0], [1]]
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_a_box_for_one_call_gets_no_line_after_it(is_ready: bool) -> None:
+    async def run() -> None:
+        talk = Talk()
+        await talk.open(ahead=1, is_single_use=True)
+        if is_ready:
+            talk.ready()
+        talk.start()
+        await until(lambda: talk.wire.of("call"))
+        talk.conversation.supply_lines()
+        assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
+        talk.close()
+
+    asyncio.run(run())
 
 
 @talking

@@ -1,0 +1,157 @@
+"""What containers cost that wait for their next call: memory of one, and processor time of many.
+
+*Memory*: the proportional set size of all processes in a warm container after its quiet time, against that of a bare
+Python waiting in a container of the same image, both there at the same time. The container has an init and a child
+forked ahead that the bare one has not. *Processor time*: eight tools with four warm containers each; what their control
+groups count and what this process uses, the engine in it, over some seconds in which nobody calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+
+from benchmarks.alone import run_alone
+from benchmarks.calls import call, on_demand_policy
+from benchmarks.container_floors import Daemon, open_daemon
+from benchmarks.idle_box import megabytes
+from benchmarks.report import Report, at_least, at_most, build_report, merge, ratio, spread
+from sandbox import AsyncSandbox, Status
+from sandbox.backends.container.meters import ContainerMeter, open_meter
+from sandbox.daemon import LABELS, connect
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_BARE: Final = "bare python, waiting in a container"
+_IDLE: Final = "warm container, idle"
+_NONE_AHEAD: Final = "warm container without a child ahead"
+_WAITING: Final = ("python3", "-I", "-S", "-c", "print(flush=True); input()")
+_BOXES: Final = {"label": f"{LABELS}kind=box"}
+_TOOLS, _EACH = 8, 4
+_QUIET_S: Final = 12.0
+_STAYING: Final = "import time\ndef stay(seconds: float) -> None:\n    time.sleep(seconds)\n"
+_STAYS_S: Final = (2.0, 4.0, 8.0)
+
+
+def measure(*, is_quick: bool) -> Report:
+    """Run it."""
+    with open_daemon() as daemon, closing(connect(daemon.url)) as client:
+        return asyncio.run(_measure(daemon, client, is_quick=is_quick))
+
+
+async def _measure(daemon: Daemon, client: DockerClient, *, is_quick: bool) -> Report:
+    quiet_s = 1.0 if is_quick else _QUIET_S
+    tools, each = (2, 1) if is_quick else (_TOOLS, _EACH)
+    memory = await _memory(daemon, client, quiet_s=quiet_s)
+    processor = await _processor(client, tools=tools, each=each, quiet_s=quiet_s)
+    return merge("container_idle", [memory, processor])
+
+
+async def _memory(daemon: Daemon, client: DockerClient, *, quiet_s: float) -> Report:
+    with _bare_python(daemon, client) as bare:
+        others = _boxes(client)
+        async with (
+            AsyncSandbox(backend="container") as warm,
+            AsyncSandbox(backend="container", policy=on_demand_policy()) as unforked,
+        ):
+            await call(warm)
+            (idle,) = _boxes(client) - others
+            await call(unforked)
+            (none_ahead,) = _boxes(client) - others - {idle}
+            for _ in range(20):
+                await call(warm)
+                await call(unforked)
+            await asyncio.sleep(quiet_s)
+            cases = {_IDLE: megabytes(_processes(client, idle)), _NONE_AHEAD: megabytes(_processes(client, none_ahead))}
+            floor = megabytes(_processes(client, bare))
+    goal = at_most(f"{_IDLE} / {_BARE}", ratio(cases[_IDLE], floor), 1.3)
+    return build_report("memory", cases=cases, floors={_BARE: floor}, goals=[goal])
+
+
+@contextmanager
+def _bare_python(daemon: Daemon, client: DockerClient) -> Iterator[str]:
+    """A container that has said that it is up."""
+    container: Any = client.containers.create(
+        daemon.image, list(_WAITING), stdin_open=True, network_mode="none", detach=True
+    )
+    try:
+        container.start()
+        next(container.logs(stream=True, follow=True))
+        yield str(container.id)
+    finally:
+        container.remove(force=True)
+
+
+def _boxes(client: DockerClient) -> set[str]:
+    return {str(found["Id"]) for found in client.api.containers(filters=_BOXES)}
+
+
+def _processes(client: DockerClient, container: str) -> list[psutil.Process]:
+    """All that run in it; none where the daemon is elsewhere."""
+    first = int(client.api.inspect_container(container)["State"]["Pid"])
+    try:
+        process = psutil.Process(first)
+        return [process, *process.children(recursive=True)]
+    except (psutil.NoSuchProcess, ValueError):
+        return []
+
+
+async def _processor(client: DockerClient, *, tools: int, each: int, quiet_s: float) -> Report:
+    others = _boxes(client)
+    async with AsyncSandbox(backend="container") as sandbox:
+        for number in range(tools):
+            await _keep_warm(sandbox, tenant=f"tool-{number}", count=each)
+        await asyncio.sleep(quiet_s)
+        containers = sorted(_boxes(client) - others)
+        with ExitStack() as open_meters:
+            meters = [_open(client, container, open_meters) for container in containers]
+            used = await _used(meters, seconds=quiet_s)
+    case = f"{tools} tools x {each} warm containers, idle"
+    cases = {case: spread([] if used is None else [used], unit="ms/s")}
+    goals = [
+        at_most(f"{case}: milliseconds of processor time a second", used, 10.0),
+        at_least("of those, containers that are there", len(containers), tools * each),
+    ]
+    return build_report("processor", cases=cases, floors={}, goals=goals)
+
+
+async def _keep_warm(sandbox: AsyncSandbox, *, tenant: str, count: int) -> None:
+    """Have that many containers warm for one tenant: as many calls that last until all have opened."""
+    before = (await sandbox.statistics()).warm
+    for stay in _STAYS_S:
+        calls = (sandbox.run(_STAYING, {"seconds": stay if count > 1 else 0}, tenant=tenant) for _ in range(count))
+        for outcome in await asyncio.gather(*calls):
+            if outcome.status is not Status.OK:
+                raise RuntimeError(f"a call that only waits went wrong: {outcome.to_json()}")
+        await asyncio.sleep(0.1)
+        if (await sandbox.statistics()).warm >= before + count:
+            return
+
+
+def _open(client: DockerClient, container: str, open_meters: ExitStack) -> ContainerMeter | None:
+    meter = open_meter(client, container)
+    if meter is not None:
+        open_meters.callback(meter.close)
+    return meter
+
+
+async def _used(meters: Sequence[ContainerMeter | None], *, seconds: float) -> float | None:
+    """Milliseconds of processor time a second, of those groups and this process; None where a group is not seen."""
+    for meter in meters:
+        if meter is None or not meter.renew():
+            return None
+    begun, own = time.perf_counter(), time.process_time()
+    await asyncio.sleep(seconds)
+    passed, own = time.perf_counter() - begun, time.process_time() - own
+    counted = [meter.read().cpu_s for meter in meters if meter is not None]
+    return round((own + sum(each or 0.0 for each in counted)) / passed * 1000, 3)
+
+
+if __name__ == "__main__":
+    run_alone(measure)

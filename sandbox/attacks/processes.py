@@ -1,0 +1,155 @@
+"""Attacks on processes: those that watch over the call, its neighbours, the host's; and on what limits its own.
+
+Signals are sent only where the tool sees that its processes are not the host's, which is itself a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sandbox.attacks.attack import Attack, Verdict, ending_of, nothing_gained
+from sandbox.attacks.trying import TRYING
+from sandbox.outcome import Outcome, Status
+
+_KILL: Final = f"""{TRYING}
+OF_THE_MACHINE = "pid:[4026531836]"
+
+def attack(bystander: int, outside: str) -> dict:
+    own = os.readlink("/proc/self/ns/pid") if os.path.exists("/proc/self/ns") else ""
+    if own in (outside, OF_THE_MACHINE):
+        attempt("the host's processes are its own; no signal was sent", os.kill, bystander, 0)
+        return {{"tried": 1, "gained": list(answers)}}
+    spared = (os.getpid(), os.getppid())
+    for number in range(1, 65):
+        for pid in (bystander, *range(2, 100)):
+            if pid not in spared:
+                answer_to(os.kill, pid, number)
+                answer_to(os.killpg, pid, number)
+        answer_to(os.kill, -1, number)
+        for pid in (os.getppid(), 1):
+            answer_to(os.kill, pid, number)
+            answer_to(lambda: signal.pidfd_send_signal(os.pidfd_open(pid), number))
+    return {{"tried": 1, "gained": []}}
+"""
+_RAISE: Final = f"""{TRYING}
+import resource
+
+NAMES = ("NOFILE", "FSIZE", "CPU", "DATA", "NPROC", "CORE", "MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO", "SIGPENDING")
+
+def lower_score(outside) -> None:
+    path = "/proc/self/oom_score_adj"
+    for score in ("-1000", "-1", "0", str(outside - 1)):
+        try:
+            with open(path, "w") as own:
+                own.write(score)
+        except OSError:
+            continue
+    if int(open(path).read()) >= outside:
+        raise OSError(errno.EPERM, "as it should be")
+
+def attack(oom_score: int) -> dict:
+    for name in NAMES:
+        kind = getattr(resource, "RLIMIT_" + name)
+        soft, hard = resource.getrlimit(kind)
+        if hard != resource.RLIM_INFINITY:
+            attempt("more " + name, resource.setrlimit, kind, (soft, hard + 1))
+            attempt("no limit of " + name, resource.prlimit, 0, kind, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    attempt("a better priority", os.nice, -5)
+    attempt("real time", os.sched_setscheduler, 0, os.SCHED_FIFO, os.sched_param(50))
+    attempt("dying after the engine when memory runs out", lower_score, oom_score)
+    return report()
+"""
+_FORGE: Final = f"""{TRYING}
+import json
+
+def forged() -> list:
+    reply = json.dumps({{"kind": "value", "value": "forged"}}).encode()
+    end = {{"exit_code": 0, "signal": None, "cpu_s": 0.0, "max_rss": 1, "bytes_free": 1, "inodes_free": 1}}
+    texts = [len(reply).to_bytes(4, "big") + reply, json.dumps(end).encode(), bytes(64)]
+    frames = sys.modules.get("frames")
+    for id in range(8) if hasattr(frames, "message") else ():
+        texts.append(frames.message("ended", id=id, killed_by=None, **end))
+    return texts
+
+def write(number) -> None:
+    os.set_blocking(number, False)
+    for text in forged():
+        os.write(number, text)
+
+def theirs(outside) -> list:
+    # the descriptors of whoever else is here, unless that is the host
+    if os.readlink("/proc/self/ns/pid") in (outside, "pid:[4026531836]"):
+        return []
+    return [name for name in os.listdir("/proc") if name.isdigit() and name != os.readlink("/proc/self")]
+
+def attack(outside: str) -> str:
+    begun = time.process_time()
+    while time.process_time() < begun + 0.25:
+        pass
+    for pid in theirs(outside):
+        for number in range(16):
+            try:
+                write(os.open("/proc/" + pid + "/fd/" + str(number), os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                continue
+    for number in range(256):
+        answer_to(write, number)
+    return "honest"
+
+def after(outside: str) -> str:
+    return "the next call"
+"""
+
+
+def _keeps_to_itself(outcomes: Sequence[Outcome]) -> Verdict:
+    """How its own call ended is the attacker's affair."""
+    if outcomes[-1].status is Status.OK:
+        return nothing_gained(outcomes) if _has_gained(outcomes[-1]) else Verdict(held=True, how="it reached nobody")
+    return Verdict(held=True, how=f"it reached only its own call: {ending_of(outcomes[-1])}")
+
+
+def _has_gained(outcome: Outcome) -> bool:
+    return not isinstance(outcome.value, dict) or bool(outcome.value.get("gained"))
+
+
+def _is_not_believed(outcomes: Sequence[Outcome]) -> Verdict:
+    attacker, victim = outcomes
+    if (victim.status, victim.value) != (Status.OK, "the next call"):
+        return Verdict(held=False, how=f"the next call was answered by a forgery: {ending_of(victim)}")
+    spent = attacker.usage.cpu_s
+    if spent is not None and spent < 0.2:
+        return Verdict(held=False, how=f"it took 0.25 s of processor time, and {spent:.3f} s were counted")
+    return Verdict(held=True, how="what was measured outside stood, and the next call spoke for itself")
+
+
+PROCESSES: Final = (
+    Attack(
+        "signals",
+        "kill and stop its watchers, its neighbours, the engine and everybody else, one by one and by kill -1",
+        _KILL,
+        _keeps_to_itself,
+        facts=("bystander", "outside"),
+        limits={"wall": 5},
+        has_neighbour=True,
+        may_lose_box=True,
+    ),
+    Attack(
+        "its own limits",
+        "raise its limits and its priority, and die last when memory runs out",
+        _RAISE,
+        nothing_gained,
+        facts=("oom_score",),
+        in_a_machine="only as its own kernel counts",
+    ),
+    Attack(
+        "forged frames",
+        "write results and measurements of its own invention to every descriptor, its own and others'",
+        _FORGE,
+        _is_not_believed,
+        facts=("outside",),
+        entries=("attack", "after"),
+        limits={"wall": 10},
+        may_lose_box=True,
+    ),
+)

@@ -1,0 +1,170 @@
+"""What attacks are aimed at on this host, and what is seen of them there.
+
+All of it is made for the purpose and gone afterwards: files that everybody may read, a process that whoever runs this
+could kill, sockets that everybody may speak to. So an attack that succeeds harms nobody, and is noticed where it
+arrives, whatever the attacker says.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psutil
+
+from sandbox.backends.syscall_table import load_table
+
+_PATIENCE_S: Final = 3.0
+_PAUSE_S: Final = 0.02
+
+
+class Stage:
+    """To be entered; then `facts` are what programs are told, and `complaints` what was noticed since it was asked."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._secret = secrets.token_hex(16)
+        self._listeners: list[tuple[str, socket.socket]] = []
+        self.facts: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._bystander = stack.enter_context(_bystander())
+            marker = f"sandbox-attack-{secrets.token_hex(6)}"
+            self._marker = marker
+            self.facts = {
+                "secrets": [path for folder in _folders() for path in stack.enter_context(_file(folder, self._secret))],
+                "addresses": self._listen(stack),
+                "bystander": self._bystander.pid,
+                "outside": _pid_namespace(),
+                "oom_score": _oom_score(),
+                "numbers": load_table(),
+                "marker": marker,
+            }
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def complaints(self, said: str) -> list[str]:
+        """What was noticed since the last time; `said` is all that came back from the box."""
+        found = [f"somebody spoke to {name}" for name, listener in self._listeners if _has_heard(listener)]
+        if self._bystander.poll() is not None:
+            found.append("a process of the host was killed")
+        if self._secret in said:
+            found.append("a secret of the host came back")
+        if _outlives(self._marker):
+            found.append("a process outlived its call")
+        return found
+
+    def _listen(self, stack: ExitStack) -> list[tuple[str, Any]]:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sandbox-attack-")))
+        folder.chmod(0o755)
+        path = str(folder / "socket")
+        wanted: list[tuple[str, int, int, Any]] = [
+            ("TCP", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+            ("UDP", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+            ("TCP6", socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0)),
+            ("unix", socket.AF_UNIX, socket.SOCK_STREAM, path),
+        ]
+        if sys.platform == "linux":
+            name = f"\0sandbox-attack-{secrets.token_hex(4)}"
+            wanted.append(("unix", socket.AF_UNIX, socket.SOCK_STREAM, name))
+        found = [address for each in wanted for address in self._bind(stack, *each)]
+        Path(path).chmod(0o777)
+        return found
+
+    def _bind(self, stack: ExitStack, kind: str, family: int, form: int, address: Any) -> list[tuple[str, Any]]:
+        listener = stack.enter_context(socket.socket(family, form))
+        try:
+            listener.bind(address)
+        except OSError:  # a host without IPv6
+            return []
+        listener.setblocking(False)
+        if form == socket.SOCK_STREAM:
+            listener.listen()
+        bound = listener.getsockname()
+        told = bound.decode() if isinstance(bound, bytes) else list(bound[:2]) if isinstance(bound, tuple) else bound
+        self._listeners.append((f"the host's {kind} socket", listener))
+        return [(kind, told)]
+
+
+@contextmanager
+def _bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends with us, or when it is attacked."""
+    program = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def _file(folder: Path, secret: str) -> Iterator[list[str]]:
+    """A file with the secret that everybody may read, in that folder if one can be made there."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="sandbox-attack-", dir=folder)
+    except OSError:
+        yield []
+        return
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secret)
+        Path(name).chmod(0o644)
+        yield [name]
+    finally:
+        with suppress(OSError):
+            os.unlink(name)
+
+
+def _folders() -> list[Path]:
+    """Where people keep things."""
+    places = [Path.home(), Path(tempfile.gettempdir()), Path("/var/tmp"), Path("/dev/shm"), Path("/srv"), Path("/opt")]
+    return sorted({place for place in places if place.is_dir() and os.access(place, os.W_OK)})
+
+
+def _pid_namespace() -> str:
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""
+
+
+def _oom_score() -> int:
+    with suppress(OSError, ValueError):
+        return int(Path("/proc/self/oom_score_adj").read_text())
+    return 0
+
+
+def _has_heard(listener: socket.socket) -> bool:
+    try:
+        if listener.type is socket.SOCK_STREAM:
+            listener.accept()[0].close()
+        else:
+            listener.recv(100)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _outlives(marker: str) -> bool:
+    """Whether a process of that name is still there after the moment that a killed one takes."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while any(marker in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])):
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(_PAUSE_S)
+    return False

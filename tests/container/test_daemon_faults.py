@@ -1,0 +1,229 @@
+"""What a daemon loses, or can no longer do, is told for what it is, and all is well once it is mended.
+
+The daemon of these tests is theirs alone: they stop it, fill its disk, and take its images away.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from sandbox import Policy, Sandbox
+from sandbox.backends.container.backend import ContainerBackend
+from sandbox.daemon import connect
+from sandbox.errors import BackendUnavailable, SandboxError
+from sandbox.images import BaseImage, bootstrap, list_environment_images
+from sandbox.policy import load
+from sandbox.wire.frames import PROTOCOL, pack_message
+from tests.container.test_faults import containers, only_container, was_lost
+from tests.end_to_end.calls import ENDLESS, TRIVIAL, serves, under_way, wait_until
+from tests.end_to_end.packages import machine_with, publish, version_of
+from tests.indexes import LocalIndex
+from tests.provision import docker_daemon as provision
+from tests.provision.docker_daemon import Daemon
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+pytestmark = [pytest.mark.slow, pytest.mark.root]
+
+DISK: Final = 320 << 20
+HOSTILE: Final = {
+    "ends": "sys.exit(0)",
+    "fails": "sys.exit('no Python here')",
+    "talks": "\nwhile True: os.write(1, b'no frames at all ' * 4096)",
+    "complains": "\nfor _ in range(64): os.write(2, b'x' * (1 << 20))",
+    "forges": f"os.write(1, {pack_message({'type': 'hello', 'protocol': PROTOCOL})!r}); os.read(0, 1 << 20)",
+    "hangs": "import time; time.sleep(600)",
+}
+
+
+@pytest.fixture
+def client(own_daemon: Daemon) -> Iterator[DockerClient]:
+    with closing(connect(own_daemon.url)) as client:
+        yield client
+
+
+@pytest.fixture
+def base(client: DockerClient) -> BaseImage:
+    """There whatever the test before did."""
+    return bootstrap(client).image
+
+
+@pytest.fixture
+def sandbox(own_daemon: Daemon, client: DockerClient, base: BaseImage) -> Iterator[Sandbox]:
+    """An engine whose calls run in its containers; afterwards it has none."""
+    with Sandbox(backend=ContainerBackend(host=own_daemon.url)) as engine:
+        yield engine
+    assert containers(client) == set()
+
+
+def single_use() -> Policy:
+    policy = load("default")
+    reuse = policy.reuse.model_copy(update={"mode": load("strict").reuse.mode, "ahead": 0})
+    return policy.model_copy(update={"reuse": reuse})
+
+
+def test_a_daemon_that_is_restarted_costs_the_call_under_way_and_none_after(
+    own_daemon: Daemon, sandbox: Sandbox, client: DockerClient
+) -> None:
+    with under_way(sandbox, ENDLESS) as outcome:
+        lost = only_container(client, before=set())
+        own_daemon.stop()
+        assert was_lost(outcome.result())
+        with pytest.raises(BackendUnavailable, match="no Docker daemon answers at unix://") as refused:
+            sandbox.run(TRIVIAL, {"a": 1, "b": 2})
+        assert "start Docker" in (refused.value.remedy or "")
+        own_daemon.start()
+    assert serves(sandbox)
+    assert wait_until(lambda: lost not in containers(client))
+
+
+def test_a_base_image_that_is_gone_is_named_with_its_remedy_and_used_once_it_is_back(
+    sandbox: Sandbox, client: DockerClient, base: BaseImage
+) -> None:
+    assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=single_use()).value == 3
+    assert wait_until(lambda: not containers(client))
+    client.api.remove_image(base.id, force=True)
+    with pytest.raises(BackendUnavailable, match="no base image") as refused:
+        sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=single_use())
+    assert refused.value.remedy == "run `sandbox image bootstrap`"
+    bootstrap(client)
+    assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=single_use()).value == 3
+
+
+def test_an_environments_image_that_is_gone_is_made_again(
+    own_daemon: Daemon, client: DockerClient, base: BaseImage, tmp_path: Path
+) -> None:
+    publish(tmp_path / "wheels", "small", "1.0")
+    backend = ContainerBackend(host=own_daemon.url, environment="image")
+    with (
+        LocalIndex(tmp_path / "wheels") as index,
+        machine_with(index.url),
+        Sandbox(backend=backend, store=tmp_path / "store", policy=single_use()) as sandbox,
+    ):
+        for _ in range(2):
+            assert sandbox.run(version_of("small", "small==1.0")).value == "1.0"
+            assert wait_until(lambda: not containers(client))
+            (made,) = list_environment_images(client)
+            client.api.remove_image(made.id, force=True)
+
+
+def test_a_runtime_whose_program_is_gone_opens_no_box(
+    own_daemon: Daemon, client: DockerClient, base: BaseImage
+) -> None:
+    settings = own_daemon.folder / "daemon.json"
+    kept = settings.read_text()
+    told = json.loads(kept)
+    told["runtimes"]["absent"] = {"path": "/nowhere/absent"}
+    settings.write_text(json.dumps(told))
+    assert own_daemon.process is not None
+    try:
+        own_daemon.process.send_signal(signal.SIGHUP)
+        assert wait_until(lambda: "absent" in client.info()["Runtimes"])
+        with (
+            Sandbox(backend=ContainerBackend(host=own_daemon.url, runtime="absent")) as sandbox,
+            pytest.raises(BackendUnavailable, match=r"/nowhere/absent|absent.*no such file") as refused,
+        ):
+            sandbox.run(TRIVIAL, {"a": 1, "b": 2})
+        assert refused.value.remedy
+        assert containers(client) == set()
+    finally:
+        settings.write_text(kept)
+        own_daemon.process.send_signal(signal.SIGHUP)
+
+
+@pytest.mark.parametrize("deed", HOSTILE)
+def test_an_image_whose_python_is_a_script_opens_no_box_and_stops_nobody(
+    deed: str, own_daemon: Daemon, sandbox: Sandbox, client: DockerClient, base: BaseImage
+) -> None:
+    assert serves(sandbox)
+    script = f"#!/usr/bin/python3.11 -IS\nimport os, sys\n{HOSTILE[deed]}\n"
+    policy = load("default")
+    brisk = policy.model_copy(update={"limits": policy.limits.model_copy(update={"wall": 1.0})})
+    backend = ContainerBackend(host=own_daemon.url)
+    with base_with_python(client, base, script), Sandbox(backend=backend, policy=brisk) as fooled:
+        with pytest.raises(SandboxError) as refused:
+            fooled.run(TRIVIAL, {"a": 1, "b": 2})
+        assert len(str(refused.value)) < 2000
+        assert serves(sandbox)
+        assert wait_until(lambda: len(containers(client)) == 1)
+
+
+@contextmanager
+def base_with_python(client: DockerClient, base: BaseImage, script: str) -> Iterator[None]:
+    """The base image's tag and labels, on one whose Python is this script."""
+    maker = client.api.create_container(base.tag, ["true"])["Id"]
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        member = tarfile.TarInfo("python3")
+        member.size, member.mode = len(script.encode()), 0o755
+        tar.addfile(member, io.BytesIO(script.encode()))
+    client.api.put_archive(maker, "/usr/bin", archive.getvalue())
+    repository, _, tag = base.tag.partition(":")
+    made = client.api.commit(maker, repository, tag)["Id"]
+    client.api.remove_container(maker)
+    try:
+        yield
+    finally:
+        client.api.tag(base.id, repository, tag, force=True)
+        assert wait_until(lambda: _is_removed(client, made))
+
+
+def _is_removed(client: DockerClient, image: str) -> bool:
+    from docker.errors import APIError
+
+    try:
+        client.api.remove_image(image, force=True)
+    except APIError as error:
+        return error.status_code == 404
+    return True
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[Path]:
+    """A file system of its own, which can be filled."""
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """A file that leaves no room."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(1 << 20)):
+                pass
+        except OSError:
+            return filler
+    raise AssertionError("the disk cannot be filled")
+
+
+def test_a_daemon_whose_disk_is_full_opens_no_box_until_there_is_room(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "disk") as disk,
+        provision.started(f"--data-root={disk}") as daemon,
+        closing(connect(daemon.url)) as client,
+        Sandbox(backend=ContainerBackend(host=daemon.url)) as sandbox,
+    ):
+        bootstrap(client)
+        assert serves(sandbox)
+        filler = fill(disk)
+        assert serves(sandbox)  # in the container that is open
+        with pytest.raises(BackendUnavailable, match="no space left on device"):
+            sandbox.run(TRIVIAL, {"a": 1, "b": 2}, tenant="another")
+        filler.unlink()
+        assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, tenant="another").value == 3

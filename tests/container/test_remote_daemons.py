@@ -1,0 +1,171 @@
+"""A daemon on another machine, reached over TLS: nothing of ours is shown to it, and nobody else is believed.
+
+It runs on this machine, but is reached by its port, which is all the engine goes by: no folder is mounted, no control
+group is read, and environments are sent as images.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox import Sandbox
+from sandbox.backends.container.backend import ContainerBackend
+from sandbox.daemon import connect
+from sandbox.errors import BackendUnavailable
+from sandbox.images import bootstrap, list_environment_images
+from sandbox.testing.contract import Check, Subject, run_check
+from tests.container.main_checks import MAIN_CHECKS
+from tests.container.test_faults import containers
+from tests.end_to_end.calls import TRIVIAL, serves
+from tests.end_to_end.packages import machine_with, publish, version_of
+from tests.indexes import LocalIndex
+from tests.provision import ProvisionError
+from tests.provision import docker_daemon as provision
+from tests.provision.absent import not_tested
+from tests.provision.certificates import give_to_client, make_authority, make_certificate
+
+pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(300, func_only=True)]
+
+LONGEST_S: Final = 200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A daemon behind TLS, and the folders of who may use it and of who may not."""
+
+    url: str
+    folder: Path
+
+    def certificates(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    """It has the base image."""
+    folder = tmp_path_factory.mktemp("certificates")
+    port = free_port()
+    try:
+        make_certificates(folder)
+        daemon = provision.running(*options(folder / "ours", port))
+        with daemon as local:
+            with closing(connect(local)) as client:
+                bootstrap(client)
+            yield Remote(f"tcp://127.0.0.1:{port}", folder)
+    except ProvisionError as error:
+        not_tested("daemons behind TLS", remedy=str(error))
+
+
+def free_port() -> int:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        port: int = door.getsockname()[1]
+        return port
+
+
+def options(authority: Path, port: int) -> list[str]:
+    return [
+        f"--host=tcp://127.0.0.1:{port}",
+        "--tlsverify",
+        f"--tlscacert={authority}/ca.pem",
+        f"--tlscert={authority}/server.pem",
+        f"--tlskey={authority}/server-key.pem",
+    ]
+
+
+def make_certificates(folder: Path) -> None:
+    ours, theirs = folder / "ours", folder / "theirs"
+    for authority in (ours, theirs):
+        make_authority(authority)
+        make_certificate(authority, "client", host="DNS:client")
+    make_certificate(ours, "server", host="IP:127.0.0.1")
+    give_to_client(folder / "right", trusts=ours, shows=ours)
+    give_to_client(folder / "trusts another", trusts=theirs, shows=ours)
+    give_to_client(folder / "shows another", trusts=ours, shows=theirs)
+    shutil.copytree(folder / "right", folder / "has no key").joinpath("key.pem").unlink()
+
+
+@pytest.fixture
+def trusted(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> Remote:
+    """The same, with the right certificates in the environment."""
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", remote.certificates("right"))
+    return remote
+
+
+@pytest.fixture(scope="module")
+def try_check(remote: Remote) -> Iterator[Callable[[Check], None]]:
+    """Try a check on its containers; they share one engine, which leaves none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_TLS_VERIFY", "1")
+        patch.setenv("DOCKER_CERT_PATH", remote.certificates("right"))
+        subject = Subject(lambda: ContainerBackend(host=remote.url))
+        with asyncio.Runner() as runner:
+            yield lambda check: runner.run(run_check(check, subject, within_s=LONGEST_S))
+            runner.run(subject.close())
+        with closing(connect(remote.url)) as client:
+            assert containers(client) == set()
+
+
+@pytest.mark.parametrize("check", MAIN_CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_containers_of_a_remote_daemon(check: Check, try_check: Callable[[Check], None]) -> None:
+    try_check(check)
+
+
+def test_requirements_are_sent_to_it_as_an_image(trusted: Remote, tmp_path: Path) -> None:
+    publish(tmp_path / "wheels", "small", "1.0")
+    with (
+        LocalIndex(tmp_path / "wheels") as index,
+        machine_with(index.url),
+        closing(connect(trusted.url)) as client,
+        Sandbox(backend=ContainerBackend(host=trusted.url), store=tmp_path / "store") as sandbox,
+    ):
+        assert sandbox.run(version_of("small", "small==1.0")).value == "1.0"
+        (image,) = list_environment_images(client)
+        (container,) = client.api.containers(filters={"ancestor": image.id})
+        assert client.api.inspect_container(container["Id"])["Mounts"] == []
+
+
+@pytest.mark.parametrize("certificates", ["trusts another", "shows another", "has no key"])
+def test_who_has_the_wrong_certificates_is_told_so(
+    certificates: str, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", remote.certificates(certificates))
+    with (
+        Sandbox(backend=ContainerBackend(host=remote.url)) as sandbox,
+        pytest.raises(BackendUnavailable, match="no safe connection to the Docker daemon at tcp://") as refused,
+    ):
+        sandbox.run(TRIVIAL, {"a": 1, "b": 2})
+    assert "DOCKER_CERT_PATH" in (refused.value.remedy or "")
+
+
+def test_a_daemon_of_another_name_is_not_believed(trusted: Remote) -> None:
+    with (
+        Sandbox(backend=ContainerBackend(host=trusted.url.replace("127.0.0.1", "localhost"))) as sandbox,
+        pytest.raises(BackendUnavailable, match="no safe connection"),
+    ):
+        sandbox.run(TRIVIAL, {"a": 1, "b": 2})
+
+
+def test_without_tls_it_does_not_answer(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
+    monkeypatch.delenv("DOCKER_CERT_PATH", raising=False)
+    with Sandbox(backend=ContainerBackend(host=remote.url)) as sandbox, pytest.raises(BackendUnavailable) as refused:
+        sandbox.run(TRIVIAL, {"a": 1, "b": 2})
+    assert "HTTPS" in str(refused.value)
+
+
+def test_it_serves_the_next_engine_as_well(trusted: Remote) -> None:
+    for _ in range(2):
+        with Sandbox(backend=ContainerBackend(host=trusted.url)) as sandbox:
+            assert serves(sandbox)

@@ -1,0 +1,83 @@
+"""Engines with containers to attack: kept for many calls, or opened for one, under each runtime that we stand for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from sandbox import AsyncSandbox, Outcome, Status
+from sandbox.attacks import Attack, Finding, attack_all
+from sandbox.backends.container.backend import ContainerBackend
+from sandbox.policy import Policy, load
+
+SERVE: Final = "def serve() -> str:\n    return 'served'\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A policy, whose containers are kept or opened for one call, under a runtime."""
+
+    runtime: str
+    policy_name: str
+
+    def __str__(self) -> str:
+        return f"{self.runtime}-{'single-use' if self.policy_name == 'strict' else 'kept'}"
+
+    @property
+    def policy(self) -> Policy:
+        return load(self.policy_name)
+
+
+KEPT: Final = Variant("runc", "default")
+SINGLE_USE: Final = Variant("runc", "strict")
+IN_GVISOR: Final = Variant("runsc", "strict")
+VARIANTS: Final = (KEPT, SINGLE_USE, IN_GVISOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Besieged:
+    """An engine of one variant, and the loop that it lives on."""
+
+    variant: Variant
+    engine: AsyncSandbox
+    loop: asyncio.Runner
+
+    def run(self, source: str, args: dict[str, Any] | None = None, **fields: Any) -> Outcome:
+        """The outcome of one call."""
+        return self.loop.run(self.engine.run(source, args, **fields))
+
+    def value(self, source: str, args: dict[str, Any] | None = None, **fields: Any) -> Any:
+        """What one call returned; an attack that breaks by itself proves nothing."""
+        outcome = self.run(source, args, **fields)
+        assert outcome.status is Status.OK, outcome.error
+        return outcome.value
+
+    def serves(self) -> None:
+        """The next call is nobody's victim."""
+        assert self.value(SERVE) == "served"
+
+    def attack(self, attack: Attack) -> Finding:
+        """What came of a shipped attack."""
+        return self.loop.run(self._attacked(attack))
+
+    async def _attacked(self, attack: Attack) -> Finding:
+        (finding,) = [found async for found in attack_all(self.engine, self.variant.policy, [attack])]
+        return finding
+
+
+def besieged(variant: Variant, host: str) -> Iterator[Besieged]:
+    """One engine for all attacks of a module."""
+    with asyncio.Runner() as loop:
+        backend = ContainerBackend(host=host, runtime=variant.runtime)
+        engine = AsyncSandbox(backend=backend, policy=variant.policy)
+        yield Besieged(variant, engine, loop)
+        loop.run(engine.close())
+
+
+def variants(*chosen: Variant) -> pytest.MarkDecorator:
+    """Run a test for each of these, which its fixture `box` opens."""
+    return pytest.mark.parametrize("box", chosen or VARIANTS, ids=str, indirect=True, scope="module")

@@ -1,0 +1,222 @@
+"""The shipped attacks, and those that only containers are worth: kept ones, single-use ones, and gVisor's.
+
+That the attacks would notice a hole is shown on a container with all walls taken down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from sandbox import Status
+from sandbox.attacks import ATTACKS, Attack
+from sandbox.attacks.stage import Stage
+from sandbox.images import BaseImage
+from tests.escape.attempts import ATTEMPT
+from tests.escape.container_engines import KEPT, SINGLE_USE, Besieged, besieged, variants
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+pytestmark = [pytest.mark.slow, pytest.mark.root]
+
+
+@pytest.fixture(scope="module")
+def box(request: pytest.FixtureRequest, docker_daemon: str, base_image: BaseImage) -> Iterator[Besieged]:
+    """One of the variants, with its engine."""
+    yield from besieged(request.param, docker_daemon)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@variants()
+def test_the_shipped_attacks_are_held(box: Besieged, attack: Attack) -> None:
+    finding = box.attack(attack)
+    assert finding.held, finding.how
+
+
+RUNTIME: Final = f"""{ATTEMPT}
+def write(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY))
+
+def tool() -> list:
+    # what a container engine puts into a container, or starts it with: who changes that runs on the host
+    places = ["/proc/1/exe", "/proc/1/root/x", "/sbin/docker-init", "/usr/sbin/docker-init", "/etc/hosts",
+              "/etc/resolv.conf", "/etc/hostname", "/.dockerenv", "/proc/self/exe", "/usr/bin/python3"]
+    places += ["/proc/self/fd/" + number for number in os.listdir("/proc/self/fd") if int(number) > 2]
+    return [place for place in places if attempt(write, place) == "done"]
+"""
+
+
+@variants()
+def test_what_the_container_engine_put_there_cannot_be_changed(box: Besieged) -> None:
+    assert [place for place in box.value(RUNTIME) if not place.startswith("/proc/self/fd/")] == []
+
+
+DESCRIPTORS: Final = """
+import os, stat
+
+def tool() -> list:
+    found = []
+    for number in range(1024):
+        try:
+            kind = stat.S_IFMT(os.fstat(number).st_mode)
+        except OSError:
+            continue
+        if kind not in (stat.S_IFIFO, stat.S_IFCHR):
+            found.append([number, kind])
+    return found
+"""
+
+
+@variants()
+def test_no_folder_or_socket_of_the_runtime_is_left_open(box: Besieged) -> None:
+    """Through a folder that a runtime forgot to close, a container once had the host's files."""
+    assert box.value(DESCRIPTORS) == []
+
+
+MOUNTED: Final = """
+def tool() -> list:
+    with open("/proc/self/mounts") as mounts:
+        return [line.split()[:4] for line in mounts]
+"""
+_VIRTUAL: Final = {"tmpfs", "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2", "devtmpfs", "overlay"}
+_OF_THE_ENGINE: Final = {
+    "/etc/hosts",
+    "/etc/hostname",
+    "/etc/resolv.conf",
+    "/sbin/docker-init",
+    "/usr/sbin/docker-init",
+}
+
+
+@variants()
+def test_nothing_of_the_host_is_mounted_but_what_cannot_be_written_to(box: Besieged) -> None:
+    mounts = box.value(MOUNTED)
+    real = [place for _, place, kind, _ in mounts if kind not in _VIRTUAL]
+    assert {*real} <= {"/", *_OF_THE_ENGINE}
+    writable = {place for _, place, kind, options in mounts if "rw" in options.split(",") and kind != "proc"}
+    small = {"/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc/keys", "/proc/timer_list", "/sys/fs/cgroup"}
+    assert writable <= {"/work", "/tmp", "/work/.tmp", *small}
+
+
+WATCHED: Final = f"""{ATTEMPT}
+def open_theirs(pid: str, number: int) -> None:
+    os.close(os.open("/proc/" + pid + "/fd/" + str(number), os.O_WRONLY | os.O_NONBLOCK))
+
+def tool() -> list:
+    own = os.readlink("/proc/self")
+    pids = [name for name in os.listdir("/proc") if name.isdigit() and name != own]
+    assert len(pids) > 1
+    return [pid + " " + str(number) for pid in pids for number in range(64)
+            if attempt(open_theirs, pid, number) == "done"]
+"""
+
+
+@variants(KEPT, SINGLE_USE)
+def test_the_stream_to_the_engine_cannot_be_opened(box: Besieged) -> None:
+    """The container's init holds it, whose user is the tool's. gVisor has nothing that forbids it; there the shipped
+    attack on descriptors writes to it, and is not believed."""
+    assert box.value(WATCHED) == []
+
+
+GREEDY: Final = """
+import os
+
+def tool() -> None:
+    # holds next to nothing itself: whoever has most is the runner
+    script = "for number in 1 2 3 4 5 6 7 8; do head -c 30000000 /dev/zero > /work/full-$number; done; sleep 5"
+    os.execv("/bin/sh", ["sh", "-c", script])
+"""
+
+
+@variants()
+def test_who_has_the_runner_killed_for_memory_is_told_as_out_of_memory(box: Besieged) -> None:
+    outcome = box.run(GREEDY, limits={"memory": 96 << 20, "wall": 20})
+    assert (outcome.status, outcome.limit_name) == (Status.MEMORY, "memory"), outcome.error
+    box.serves()
+
+
+CROWD: Final = """
+import os, time
+
+def tool() -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            if os.fork() == 0:
+                os.setsid()
+        except OSError:
+            time.sleep(0.001)
+"""
+
+
+@variants(KEPT, SINGLE_USE)
+def test_a_container_that_was_full_of_processes_serves_the_next_call(box: Besieged) -> None:
+    outcome = box.run(CROWD, limits={"wall": 1})
+    assert outcome.status in (Status.TIMEOUT, Status.LIMIT)
+    assert outcome.evidence["refused_forks"]
+    box.serves()
+
+
+_NOTICED: Final = {
+    *("settings of the kernel", "files of the kernel", "devices", "writing elsewhere", "programs of its own"),
+    *("rights", "namespaces", "mounts", "memory of others", "code in the kernel", "keys"),
+    *("doors past the filter", "clock and name", "its own limits", "other sockets", "other processes' secrets"),
+}
+_WITHOUT_WALLS: Final[dict[str, Any]] = {
+    "CapAdd": ["SYS_ADMIN", "SYS_PTRACE", "SYS_TIME", "SYS_NICE", "NET_RAW"],
+    "SecurityOpt": ["seccomp=unconfined"],
+    "MaskedPaths": [],
+    "ReadonlyPaths": [],
+    "NetworkMode": "none",
+    "Tmpfs": {"/work": "exec", "/tmp": "exec"},
+    "PidsLimit": 100,
+    "Memory": 256 << 20,
+}
+_ALONE: Final = "\nimport json\nprint(json.dumps(attack(**json.loads(sys.argv[1]))))\n"
+
+
+@pytest.mark.parametrize("name", sorted(_NOTICED))
+def test_the_attacks_notice_a_container_without_walls(name: str, open_container: Any) -> None:
+    """With root's privileges, and none of what we add: the same program gets through, and says so."""
+    attack = next(attack for attack in ATTACKS if attack.name == name)
+    with Stage() as stage:
+        facts = {fact: stage.facts[fact] for fact in attack.facts}
+        said = open_container(attack.source, facts)
+    assert said["gained"], said
+
+
+@pytest.fixture(scope="module")
+def open_container(docker_client: DockerClient, base_image: BaseImage) -> Iterator[Any]:
+    """Run a program in a container that nothing walls."""
+    with _container(docker_client, base_image) as container:
+
+        def run(source: str, facts: dict[str, Any]) -> Any:
+            program = f"__file__ = '/usr/bin/env'\n{source}{_ALONE}"
+            answer = container.exec_run(["python3", "-I", "-c", program, json.dumps(facts)], workdir="/work")
+            assert answer.exit_code == 0, answer.output.decode()
+            return json.loads(answer.output)
+
+        yield run
+
+
+@contextmanager
+def _container(client: DockerClient, image: BaseImage) -> Iterator[Any]:
+    wanted = {
+        "Image": image.tag,
+        "Entrypoint": [],
+        "Cmd": ["sleep", "600"],
+        "User": "0:0",
+        "HostConfig": _WITHOUT_WALLS,
+    }
+    api: Any = client.api
+    made = client.containers.get(api.create_container_from_config(wanted)["Id"])
+    try:
+        made.start()
+        yield made
+    finally:
+        made.remove(force=True)

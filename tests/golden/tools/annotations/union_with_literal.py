@@ -1,0 +1,9 @@
+from typing import Literal
+
+
+def f(a: int | Literal['all']) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+    """

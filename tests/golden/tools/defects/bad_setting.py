@@ -1,0 +1,3 @@
+@tool(return_char_limit="many")
+def f() -> None:
+    """Do it."""

@@ -1,0 +1,102 @@
+"""The shipped attacks tell a hole from a wall: what arrives on the host is noticed, and one that breaks is not held."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from sandbox import AsyncSandbox
+from sandbox.attacks import ATTACKS, THEMES, Attack, Finding, attack_all
+from sandbox.attacks.stage import Stage
+from sandbox.policy import load
+from sandbox.testing import Answer, FakeBackend, crashes, raises
+
+BY_NAME: Final = {attack.name: attack for attack in ATTACKS}
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with Stage() as opened:
+        yield opened
+
+
+def _without_a_box(name: str, stage: Stage) -> Any:
+    """What the attack's program says when nothing at all walls it."""
+    attack = BY_NAME[name]
+    names: dict[str, Any] = {"__file__": __file__}
+    exec(attack.source, names)
+    return names["attack"](**{fact: stage.facts[fact] for fact in attack.facts})
+
+
+@pytest.mark.slow
+def test_who_is_spoken_to_on_the_host_notices(stage: Stage) -> None:
+    said = _without_a_box("services of the host", stage)
+    assert len(said["gained"]) >= 3  # nobody answers datagrams, and an old host has no IPv6
+    heard = stage.complaints("")
+    assert len(heard) == len(stage.facts["addresses"])
+    assert stage.complaints("") == []
+
+
+def test_a_secret_of_the_host_is_found_where_nothing_hides_it(stage: Stage) -> None:
+    assert {*stage.facts["secrets"]} <= {*_without_a_box("files of the host", stage)["gained"]}
+
+
+def test_a_secret_that_comes_out_of_a_box_is_noticed(stage: Stage) -> None:
+    with open(stage.facts["secrets"][0]) as file:
+        assert stage.complaints(f"it is {file.read()}") == ["a secret of the host came back"]
+
+
+def test_where_processes_are_the_hosts_no_signal_is_sent(stage: Stage) -> None:
+    assert _without_a_box("signals", stage)["gained"]
+    assert stage.complaints("") == []
+
+
+def test_a_process_of_the_host_that_is_killed_is_noticed(stage: Stage) -> None:
+    os.kill(stage.facts["bystander"], signal.SIGKILL)
+    os.waitid(os.P_PID, stage.facts["bystander"], os.WEXITED | os.WNOWAIT)
+    assert stage.complaints("") == ["a process of the host was killed"]
+
+
+def _finding(attack: Attack, answer: Answer) -> Finding:
+    async def find() -> Finding:
+        backend = FakeBackend(answers={"attack": answer, "serve": "served"})
+        async with AsyncSandbox(backend=backend) as engine:
+            (finding,) = [found async for found in attack_all(engine, load("default"), [attack])]
+        return finding
+
+    return asyncio.run(find())
+
+
+def test_an_attack_that_gained_nothing_was_held() -> None:
+    finding = _finding(BY_NAME["mounts"], {"tried": 3, "gained": []})
+    assert (finding.held, finding.how) == (True, "refused, all 3 ways")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"tried": 3, "gained": ["fsopen"]},
+        {"tried": 0, "gained": []},
+        None,
+        "held",
+        raises(OSError("broken")),
+        crashes(11),
+    ],
+    ids=str,
+)
+def test_an_attack_that_got_through_or_broke_was_not(answer: Any) -> None:
+    assert not _finding(BY_NAME["mounts"], answer).held
+
+
+def test_a_call_that_was_to_run_into_a_limit_and_did_not_was_not_held() -> None:
+    assert not _finding(BY_NAME["disk"], None).held
+
+
+def test_every_attack_has_a_name_of_its_own_and_says_what_it_tries() -> None:
+    assert len(BY_NAME) == len(ATTACKS) == sum(map(len, THEMES.values()))
+    assert all(attack.tries and attack.source.strip() for attack in ATTACKS)
