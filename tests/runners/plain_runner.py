@@ -113,8 +113,8 @@ class Runner:
         assert isinstance(said, Hello | Fault)
         return said
 
-    def call(self, id: int, source: str, *, credit: int = CREDIT, **request: Any) -> None:
-        """Have the function `tool` of this source called."""
+    def call(self, id: int, source: str, *, credit: int = CREDIT, follows: bytes = b"", **request: Any) -> None:
+        """Have the function `tool` of this source called; `follows` is sent with the request, behind it."""
         self.say({"type": "call", "id": id, "credit": credit, "limits": request.pop("limits", {})})
         self.calls[id] = Seen()
         asked = {
@@ -128,7 +128,7 @@ class Runner:
             **request,
         }
         text = json.dumps(asked).encode()
-        self.send(frames.pack_request(id, len(text).to_bytes(8, "big") + text))
+        self.send(frames.pack_request(id, len(text).to_bytes(8, "big") + text + follows))
 
     def run(self, source: str, **request: Any) -> Seen:
         """One call from its start to its end."""

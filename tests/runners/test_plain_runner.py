@@ -56,6 +56,15 @@ def test_a_call_is_started_measured_answered_and_ended(runner: Runner) -> None:
     assert walls["limits"]["open_files"] == 256
 
 
+def test_files_that_come_with_the_request_are_all_placed(runner: Runner) -> None:
+    """What is read at once may hold the end of the request, whole files, and the beginning of another."""
+    source = "def tool():\n    return [open('inputs/' + name).read() for name in 'abc']\n"
+    contents = ["", "short", "long" * 9000]
+    files = [{"path": name, "bytes": len(text)} for name, text in zip("abc", contents, strict=True)]
+    seen = runner.run(source, files=files, follows="".join(contents).encode())
+    assert _value(seen.reply) == contents
+
+
 def test_every_way_a_call_can_end_is_told(runner: Runner) -> None:
     raised = runner.run("def tool():\n    raise ValueError('said')\n").reply
     assert isinstance(raised, ExceptionReply)
