@@ -99,8 +99,10 @@ class Talk:
     def ended(self, id: int = 1, **fields: object) -> None:
         self.hear(type="ended", id=id, **(NOTHING | fields))
 
-    def start(self) -> RunningCall:
-        return self.conversation.start(b"request", limits={"cpu": 5}, value_limit=1000, take=self._take)
+    def start(self, *, is_whole: bool = True) -> RunningCall:
+        return self.conversation.start(
+            b"request", limits={"cpu": 5}, value_limit=1000, take=self._take, is_whole=is_whole
+        )
 
     def _take(self, stream: Stream, data: bytes) -> int:
         self.output.append((stream, data))
@@ -330,6 +332,23 @@ def test_a_box_for_one_call_gets_no_line_after_it(is_ready: bool) -> None:
         talk.start()
         await until(lambda: talk.wire.of("call"))
         talk.conversation.supply_lines()
+        assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
+        talk.close()
+
+    asyncio.run(run())
+
+
+def test_a_box_for_one_call_gets_no_other_line_for_a_call_that_uses_none() -> None:
+    async def run() -> None:
+        talk = Talk()
+        await talk.open(ahead=1, is_single_use=True)
+        talk.ready()
+        talk.start(is_whole=False)
+        talk.hear(type="surplus", line=0)
+        talk.gone()
+        await asyncio.sleep(0)
+        talk.conversation.supply_lines()
+        assert [message.get("line") for message in talk.wire.of("call")] == [None]
         assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
         talk.close()
 
