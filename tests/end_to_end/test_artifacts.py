@@ -43,6 +43,15 @@ def test_more_files_than_are_taken_are_refused_by_name(sandbox: Sandbox) -> None
     assert "more than the 10 files" in outcome.refused[0].reason
 
 
+def test_what_is_only_rehearsed_is_not_kept(tmp_path: Path) -> None:
+    """All that is told of a call is told of a value of our own before, which is too long for this budget."""
+    store = ArtifactStore(tmp_path)
+    with Sandbox(artifact_store=store) as engine:
+        outcomes = [engine.run("def tool():\n    return 7\n", return_char_limit=1) for _ in range(5)]
+    assert [(each.shaped_value.text, each.artifacts) for each in outcomes] == [("7", ())] * 5
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_more_bytes_than_are_taken_are_refused_by_name(sandbox: Sandbox) -> None:
     outcome = sandbox.run(WRITE, {"sizes": {"a": 600, "b": 600, "c": 400}}, limits={"artifact_bytes": 1000})
     assert [each.name for each in outcome.artifacts] == ["a", "c"]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
+from sandbox.errors import ArtifactsUnavailable
 from sandbox.outcome import Artifact
 from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
 from sandbox.outputs.artifacts.store import ID_LENGTH, Shelf
@@ -27,18 +28,25 @@ class Keeping:
         self._hold: int | None = None
         self._held: Path | None = None
         self._coming: list[Coming] = []
+        self._is_closed = False
         self._one_at_a_time = Lock()
 
     def begin(self) -> Coming:
-        """A new artifact, to be written; raises `ArtifactsUnavailable` where none can be."""
-        self._shelf.make()
-        path = self._shelf.part("coming") / secrets.token_hex(16)
-        coming = Coming(path, _locked_file(path), keep=self._keep)
-        self._coming.append(coming)
-        return coming
+        """A new artifact, to be written; raises `ArtifactsUnavailable` where none can be: what a process still prints
+        that goes on after its call has been told is nobody's."""
+        with self._one_at_a_time:
+            if self._is_closed:
+                raise ArtifactsUnavailable("nothing more of a call is kept once it has been told")
+            self._shelf.make()
+            path = self._shelf.part("coming") / secrets.token_hex(16)
+            coming = Coming(path, _locked_file(path), keep=self._keep)
+            self._coming.append(coming)
+            return coming
 
     def close(self) -> None:
         """Hold nothing any longer, and forget what was not kept."""
+        with self._one_at_a_time:
+            self._is_closed = True
         for coming in self._coming:
             coming.drop()
         if self._hold is not None:

@@ -41,6 +41,17 @@ def test_what_is_short_and_dropped_is_never_written(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
+def test_what_comes_after_its_call_has_been_told_is_never_written(tmp_path: Path) -> None:
+    async def fed() -> None:
+        with closing(Keeping(ArtifactStore(tmp_path / "store").shelf())) as keeping:
+            spill = Spill(keeping)
+        spill.feed(bytes(1 << 20))
+        assert await spill.keep("stdout.txt") is None
+
+    asyncio.run(fed())
+    assert not (tmp_path / "store").exists()
+
+
 def test_who_feeds_faster_than_is_written_is_told_to_wait(tmp_path: Path) -> None:
     async def fed() -> None:
         with closing(Keeping(ArtifactStore(tmp_path).shelf())) as keeping:
