@@ -66,6 +66,7 @@ def rehearse(text: str, count: int) -> dict:
     "positional": [],
     "environment": {"SANDBOX_CALL_ID": "0" * 32, "SANDBOX_TOOL": "rehearse"},
     "value_limit": 4096,
+    "returns": {"schema": {"type": "object", "minProperties": 1}, "is_strict": True},
 }
 _PLAIN_VALUE: dict[str, Any] = {"kind": "value", "warnings": []}
 _WRITTEN_PLAIN_VALUE = json.dumps(_PLAIN_VALUE).encode("ascii")

@@ -66,11 +66,13 @@ def collect(wanted: dict[str, int], descriptor: int) -> None:
 
 def is_left() -> bool:
     """Whether the tool left anything there; asked by its own process, at the end."""
+    if not os.path.lexists(FOLDER):
+        return False
     try:
         with os.scandir(FOLDER) as entries:
             return next(entries, None) is not None
     except OSError:
-        return os.path.lexists(FOLDER)
+        return True
 
 
 def misnamed(path: str) -> str | None:

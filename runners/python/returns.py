@@ -27,6 +27,15 @@ _KINDS = (
     (list, "array"),
     (tuple, "array"),
 )
+_ALONE: dict[type, dict[str, str]] = {
+    bool: {"type": "boolean"},
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    dict: {"type": "object"},
+    list: {"type": "array"},
+}
+"""What most tools that say anything say, and what a value that is just that fits without another look."""
 _BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (
     ("minimum", "is less than %s", lambda value, bound: value < bound),
     ("maximum", "is more than %s", lambda value, bound: value > bound),
@@ -81,6 +90,8 @@ class Contract:
 
 def misfits(value: Any, schema: Any) -> list[str]:
     """Where a plain value does not fit, and why; some of it, each with a path."""
+    if schema == _ALONE.get(type(value)):
+        return []
     found: list[str] = []
     try:
         for path, reason in _Comparison(schema).misfits(value, schema, ""):
