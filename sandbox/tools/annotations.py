@@ -68,11 +68,13 @@ def _ignore(node: ast.AST, what: str, why: str) -> None:
 
 
 class AnnotationReader:
-    """Reads the annotations of one source; each class and alias is read once."""
+    """Reads the annotations of one source; each class and alias is read once. `shows_text`: a list of which nothing
+    more is said is shown as one of strings, which a model knows how to write."""
 
-    def __init__(self, scope: Scope, on_unknown: OnUnknown = _ignore) -> None:
+    def __init__(self, scope: Scope, on_unknown: OnUnknown = _ignore, *, shows_text: bool = True) -> None:
         self._scope = scope
         self._on_unknown = on_unknown
+        self._shows_text = shows_text
         self._known: dict[str, ValueType] = {}
         self._open: dict[str, Cell] = {}
         self._within = ""
@@ -187,7 +189,7 @@ class AnnotationReader:
     def _bare(self, node: ast.expr) -> ValueType:
         name = self._name(node)
         if name in ARRAYS or name in TUPLES:
-            return array_of(ANYTHING, is_unique=name in SETS, shows_text=True)
+            return array_of(ANYTHING, is_unique=name in SETS, shows_text=self._shows_text)
         if name in MAPPINGS:
             return object_of(ANYTHING, shows_members=False)
         if name in PLAIN:

@@ -33,6 +33,7 @@ FITS = {
     "int": "1",
     "float": "1",
     "list[int]": "[1, 2]",
+    "list": "[1, 'a', None]",
     "Point": "Point(1, Point(2))",
     "date": "date(2026, 1, 2)",
     "Decimal": "Decimal('1.5')",
