@@ -17,7 +17,7 @@ is a control group's folder that goes when the box goes. Standard library only, 
 
 When the channel closes, everything here dies. Nothing said on it is a fact to the engine, which measures for itself:
 code that was preloaded shares this process and could say anything. Foreign code never has the channel: the tool runs in
-a child that holds five pipes of its own (guard.py), and neither this folder nor its modules can be imported by then.
+a child that holds six pipes of its own (guard.py), and neither this folder nor its modules can be imported by then.
 """
 
 import os

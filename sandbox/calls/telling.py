@@ -43,7 +43,7 @@ def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
 
 
 async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> Outcome:
-    """Everything that was seen, as one document."""
+    """Everything that was seen, as one document; what is not shown as a whole is kept."""
     verdict = judge(ending)
     budgets = call.budgets
     value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=len(ending.value))
@@ -55,6 +55,7 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
 def _told(
     loan: Loan, call: Prepared, watcher: Watcher, ending: Ending, *, verdict: Verdict, shaped: ShapedOutputs
 ) -> Outcome:
+    """The document, where all that it says is at hand."""
     is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
     receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
     fields = {
