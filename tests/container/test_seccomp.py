@@ -248,7 +248,7 @@ def printed(docker_client: DockerClient, base_image: BaseImage) -> Print:
         options = {
             **HARDENED,
             "security_opt": [*HARDENED["security_opt"], f"seccomp={profile}"],
-            "tmpfs": {"/tmp": "rw,nosuid,nodev,size=16m,uid=200001,gid=200001,mode=0700"},
+            "tmpfs": {"/work/.tmp": "rw,nosuid,nodev,size=16m,uid=200001,gid=200001,mode=0700"},
             "init": True,
             "detach": True,
             "runtime": runtime,
