@@ -11,6 +11,7 @@ is a control group's folder that goes when the box goes. Standard library only, 
     runner → engine   hello | fault               the box is up and this is what it is, or which wall failed
                       started, CHUNK walls        a child has the call; the walls as measured around it
                       CHUNK stdout|stderr|value   as they come; value: items that a generator gives, then the reply
+                      CHUNK files                 what the call left in its folder, as its guard sends it
                       returned                    its reply is whole; what it printed before has been sent
                       ended                       how the call's process ended, and what it used
                       ready, surplus, gone        of the child on a line: it can be called; it need not be; it is dead
