@@ -81,11 +81,11 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     _reseed()
     home = os.getcwd()
     objects.leave_images_in(home)
-    reply = _outcome(request, descriptor)
+    reply = _outcome(request, home, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
     _flush(*streams, vars(sys).get("stdout"), vars(sys).get("stderr"))
-    if _has_left_files(home):
+    if collecting.is_left(home):
         reply["files"] = True
     _send(reply, descriptor)
     os._exit(1 if reply.get("kind") == "exited" else 0)
@@ -107,8 +107,9 @@ def _rehearse(rehearsal: dict[str, Any]) -> None:
     _enter_environment(request["environment"])
     _reseed()
     name = _module_name(request["filename"])
-    _encoded(_outcome(request, _FIRST_OF_TOOL))
-    _has_left_files(os.getcwd())
+    home = os.getcwd()
+    _encoded(_outcome(request, home, _FIRST_OF_TOOL))
+    collecting.is_left(home)
     _flush(sys.stdout, sys.stderr)
     for variable in request["environment"]:
         del os.environ[variable]
@@ -159,8 +160,8 @@ def _reseed() -> None:
         numpy.random.seed()
 
 
-def _outcome(request: dict[str, Any], descriptor: int) -> dict[str, Any]:
-    path = os.path.join(os.getcwd(), request["filename"])
+def _outcome(request: dict[str, Any], home: str, descriptor: int) -> dict[str, Any]:
+    path = os.path.join(home, request["filename"])
     try:
         if "files" in request:
             placing.place(request["files"], request["files_begun"])
@@ -254,15 +255,6 @@ def _reply(value: object, request: dict[str, Any], injection: injected.Injection
         size += len(state)
         reply.update(state=state, warnings=warnings + told)
     return reply if size <= limit else {"kind": "too_large", "bytes": size}
-
-
-def _has_left_files(home: str) -> bool:
-    """Whether there is anything for the guard to collect; the tool may have gone elsewhere."""
-    try:
-        os.chdir(home)
-    except OSError:
-        return False
-    return collecting.is_left()
 
 
 def _exited(stop: SystemExit) -> dict[str, Any]:

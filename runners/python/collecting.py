@@ -64,12 +64,13 @@ def collect(wanted: dict[str, int], descriptor: int) -> None:
     collection.finish()
 
 
-def is_left() -> bool:
-    """Whether the tool left anything there; asked by its own process, at the end."""
-    if not os.path.lexists(FOLDER):
+def is_left(home: str) -> bool:
+    """Whether the tool left anything there; asked by its own process, at the end, wherever that has gone."""
+    folder = os.path.join(home, FOLDER)
+    if not os.path.lexists(folder):
         return False
     try:
-        with os.scandir(FOLDER) as entries:
+        with os.scandir(folder) as entries:
             return next(entries, None) is not None
     except OSError:
         return True

@@ -32,6 +32,7 @@ _LONG_NUMBER = re.compile(r"\d{%d}" % (_MAX_DIGITS + 1))
 _NO_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+')
 _LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 _PLAIN = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
@@ -42,7 +43,7 @@ def serialise(value: object, limit: int, check: Callable[[Any], list[str]] | Non
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
         if not _is_deep(text) and not _has_lone_surrogate(text) and not _LONG_NUMBER.search(text):
-            return text, check(json.loads(text)) if check else []
+            return text, check(value if type(value) in _SCALARS else json.loads(text)) if check else []
     except BaseException:  # a dict's own `items` may raise anything
         pass
     walk = _Walk(limit)

@@ -50,9 +50,10 @@ def read_inputs(tool: Tool, spec: CallSpec, limits: Limits) -> Inputs:
     given, faulty = _given(tool, spec)
     if binding.problems or faulty:
         return Inputs(problems=tuple(map(_told, (*binding.problems, *faulty))))
-    inputs = Inputs(as_json(binding.arguments), as_json(given) if given else _NONE, read_files(spec.files))
+    files = read_files(spec.files) if spec.files else ()
+    inputs = Inputs(as_json(binding.arguments), as_json(given) if given else _NONE, files)
     too_large = (
-        *_too_many_bytes(inputs.files, limits),
+        *(_too_many_bytes(files, limits) if files else ()),
         *_too_large(inputs.arguments, "the arguments are", limits),
         *_too_large(inputs.given, "what the call is given beside its arguments is", limits),
     )

@@ -51,6 +51,11 @@ def shape_outputs(watcher: Watcher, value: Shaped) -> ShapedOutputs:
     return ShapedOutputs(watcher.shown(Stream.STDOUT), watcher.shown(Stream.STDERR), value)
 
 
+def has_more(shaped: ShapedOutputs, watcher: Watcher, value: Json) -> bool:
+    """Whether there is anything beside what is shown; of most calls there is not."""
+    return watcher.has_left or shaped.value.truncated or (isinstance(value, dict) and _TYPE_KEY in value)
+
+
 async def keep_outputs(shaped: ShapedOutputs, watcher: Watcher, value: Json, budgets: Budgets) -> None:
     """Keep the files it left, and what is not shown as a whole."""
     arrived = await watcher.arrived()

@@ -8,7 +8,7 @@ from typing import Final
 from sandbox.calls.prepared import Prepared
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
 from sandbox.calls.replies import aside_when_large, read_answer
-from sandbox.calls.shaped_outputs import ShapedOutputs, keep_outputs, shape_outputs, shape_verdict
+from sandbox.calls.shaped_outputs import ShapedOutputs, has_more, keep_outputs, shape_outputs, shape_verdict
 from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import Watcher
 from sandbox.errors import IsolationUnavailable
@@ -48,7 +48,8 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
     budgets = call.budgets
     value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=len(ending.value))
     shaped = shape_outputs(watcher, value)
-    await keep_outputs(shaped, watcher, verdict.value, budgets)
+    if has_more(shaped, watcher, verdict.value):
+        await keep_outputs(shaped, watcher, verdict.value, budgets)
     return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
 
 
@@ -105,6 +106,7 @@ def rehearse_telling(loan: Loan, call: Prepared, watcher: Watcher) -> None:
     )
     verdict = judge(ending)
     shaped = shape_outputs(watcher, shape_verdict(verdict, call.budgets))
+    has_more(shaped, watcher, verdict.value)
     _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
 
 

@@ -133,6 +133,11 @@ class Watcher:
         output = self._outputs.get(stream)
         return None if output is None else output.spill
 
+    @property
+    def has_left(self) -> bool:
+        """Whether it printed anything, or left files."""
+        return bool(self._outputs) or self._has_files or self._arrivals is not None
+
     async def arrived(self) -> Arrived:
         """What became of the files that the call left, after its end."""
         if self._arrivals is None and self._has_files:
