@@ -160,17 +160,18 @@ def nothing_outlives_the_module(request: pytest.FixtureRequest, nothing_outlives
     """Processes, descriptors and cgroups, for a module that shares no fixture with others."""
     watch = Watch(processes, descriptors, cgroups)
     yield
-    tests = [item for item in request.session.items if item.path == request.path]
-    if all(shared_scope(item) != "session" for item in tests):
+    if all(shared_scope(item) != "session" for item in _of_the_module(request)):
         _fail_on(watch, request.config, who=request.path.name)
 
 
 @pytest.fixture(autouse=True)
 def nothing_outlives_the_test(request: pytest.FixtureRequest, nothing_outlives_the_module: None) -> Iterator[None]:
-    """Processes and descriptors, for a test whose fixtures are its own. A failed test's traceback holds things open."""
+    """Processes and descriptors, for a test of a module whose tests share nothing: an engine that they share may be at
+    work in any of them, and is the module's. A failed test's traceback holds things open."""
     watch = Watch(processes, descriptors)
     yield
-    if shared_scope(request.node) == "function" and request.node.stash.get(_OUTCOME, True):
+    shares = any(shared_scope(item) != "function" for item in _of_the_module(request))
+    if not shares and request.node.stash.get(_OUTCOME, True):
         _fail_on(watch, request.config, who="The test")
 
 
@@ -180,6 +181,10 @@ def _fail_on(watch: Watch, config: pytest.Config, *, who: str) -> None:
     if leftovers := watch.leftovers(besides=named):
         named.update(leftovers)
         pytest.fail(f"{who} left behind:\n  " + "\n  ".join(leftovers.values()), pytrace=False)
+
+
+def _of_the_module(request: pytest.FixtureRequest) -> list[pytest.Item]:
+    return [item for item in request.session.items if item.path == request.path]
 
 
 def shared_scope(item: pytest.Item) -> Scope:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -243,8 +244,13 @@ class Watcher:
         return not self.reading.out_of_memory_kills
 
     async def _ask_what_became_of_the_box(self) -> None:
-        """A box that died takes its counters along, and only who opened it may know why."""
-        if self.call.was_lost and self._stopped_for is None and not self.reading.out_of_memory_kills:
+        """A box that died takes its counters along, and where it never had any, a kill tells no reason: only who opened
+        it may know why."""
+        if self._stopped_for is not None or self.reading.out_of_memory_kills:
+            return
+        ended = self.call.ended.result()
+        is_unexplained = self.reading.cpu_s is None and ended.signal == signal.SIGKILL and ended.killed_by is None
+        if self.call.was_lost or is_unexplained:
             last = await self._warm.box.last_reading()
             self.reading = replace(self.reading, out_of_memory_kills=last.out_of_memory_kills)
 

@@ -8,6 +8,7 @@ before anything else that is said.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -52,3 +53,6 @@ class Voice:
         unsaid, self._unsaid = self._unsaid, b""
         if not self._is_silent:
             self._carrier.send(unsaid + data, descriptors)
+            return
+        for descriptor in descriptors:  # they were given away: nobody else closes them
+            os.close(descriptor)

@@ -110,4 +110,5 @@ class ContainerBox(Box):
         return str(self._last_words)
 
     def _facts(self, client: Any) -> Facts:
-        return facts(client, self.id, with_counters=False)
+        """With the counters comes the daemon's own time, without which it tells nothing of a container that runs."""
+        return facts(client, self.id)
