@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import psutil
@@ -64,12 +65,16 @@ class Subject:
     losses: Sequence[Callable[[Box], None]] = ()
     policy: Policy = field(default_factory=lambda: load("default"))
     _shared: AsyncSandbox | None = None
+    _artifacts: TemporaryDirectory[str] | None = None
 
     @property
     def sandbox(self) -> AsyncSandbox:
-        """The shared engine."""
+        """The shared engine. It keeps artifacts where they are nobody else's, and whoever tries it may write."""
         if self._shared is None:
-            self._shared = AsyncSandbox(backend=self.make_backend(), policy=self.policy)
+            self._artifacts = TemporaryDirectory(prefix="sandbox-contract-")
+            self._shared = AsyncSandbox(
+                backend=self.make_backend(), policy=self.policy, artifact_store=self._artifacts.name
+            )
         return self._shared
 
     async def close(self) -> None:
@@ -77,6 +82,9 @@ class Subject:
         if self._shared is not None:
             await self._shared.close()
             self._shared = None
+        if self._artifacts is not None:
+            self._artifacts.cleanup()
+            self._artifacts = None
 
     @asynccontextmanager
     async def engine(self, **settings: Any) -> AsyncIterator[Engine]:

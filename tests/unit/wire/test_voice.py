@@ -27,6 +27,9 @@ class Listener:
         for descriptor in descriptors:
             os.close(descriptor)
 
+    async def all_sent(self) -> None:
+        """It is taken at once."""
+
     def open_line(self) -> Line | None:
         return None
 
