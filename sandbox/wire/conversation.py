@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 
 from pydantic import JsonValue
@@ -183,9 +185,16 @@ class Conversation:
         """Give the runner places to put calls into."""
         for slot in slots:
             self._slots[slot.id] = slot
-        doors = {slot.id: slot.open_doors() for slot in slots}
-        said = {"type": "slots", "slots": [[id, len(opened)] for id, opened in doors.items()]}
-        self._voice.say(said, descriptors=[door for opened in doors.values() for door in opened])
+        said, doors = [], list[int]()
+        with ExitStack() as opened:
+            for slot in slots:
+                own = slot.open_doors()
+                for door in own:
+                    opened.callback(os.close, door)
+                said.append([slot.id, len(own)])
+                doors += own
+            opened.pop_all()
+        self._voice.say({"type": "slots", "slots": said}, descriptors=doors)
 
     def supply_lines(self) -> None:
         """Hand over as many lines as the box could use children ahead."""

@@ -10,6 +10,7 @@ The counters' files stay open from the first time they are read until the call i
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import Final
 
 from sandbox.backends.control_groups import Counters
@@ -34,9 +35,16 @@ class GroupSlot:
         """What a child writes "0" into to enter; whoever gets them closes them.
 
         A child has one thread. Moving that alone (`tasks`, which only version 1 has for us) spares the kernel the lock
-        over all threads of the machine, which can take it 10 ms.
+        over all threads of the machine, which can take it 10 ms. All of them are opened, or none: the group may be
+        going with its box right now.
         """
-        return [os.open(door, os.O_WRONLY | os.O_CLOEXEC) for door in self._group.doors()]
+        doors: list[int] = []
+        with ExitStack() as opened:
+            for door in self._group.doors():
+                doors.append(os.open(door, os.O_WRONLY | os.O_CLOEXEC))
+                opened.callback(os.close, doors[-1])
+            opened.pop_all()
+        return doors
 
     def read(self) -> Reading:
         """What has been used since the last `renew`."""

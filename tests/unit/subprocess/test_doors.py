@@ -1,0 +1,36 @@
+"""The doors of a slot are opened all or not at all: its group may be going right then."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sandbox.backends.subprocess.groups import Group, Hierarchies
+from sandbox.backends.subprocess.slots import GroupSlot
+from tests.leaks import Watch, descriptors
+
+
+@dataclass(frozen=True)
+class Going(Group):
+    """A group of which only these doors are left."""
+
+    left: tuple[str, ...] = ()
+
+    def doors(self) -> list[str]:
+        return [*self.left, "/nonexistent/tasks"]
+
+
+def test_doors_of_a_group_that_is_going_are_not_left_open(tmp_path: Path) -> None:
+    door = tmp_path / "tasks"
+    door.touch()
+    group = Going(Hierarchies(1, {}), "gone", left=(str(door), str(door)))
+    watch = Watch(descriptors)
+    slot = GroupSlot(0, group)
+    with pytest.raises(FileNotFoundError):
+        slot.open_doors()
+    slot.close()
+    assert not watch.leftovers()
+    assert os.path.exists(door)
