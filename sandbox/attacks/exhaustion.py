@@ -33,26 +33,37 @@ import os, time
 
 CHILDREN, EACH, ENOUGH = 12, 32, 6
 
+def ended() -> set:
+    found = set()
+    try:
+        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            found.add(pid)
+    except ChildProcessError:
+        pass
+    return found
+
 def attack() -> dict:
     # each has little, all of them four times what they may
     read, write = os.pipe()
     for _ in range(CHILDREN):
         if os.fork() == 0:
             held = [b"x" * (1 << 20) for _ in range(EACH)]
-            os.write(write, bytes(len(held) // EACH))
+            os.write(write, os.getpid().to_bytes(4, "little"))
             time.sleep(20)
             os._exit(0)
     os.set_blocking(read, False)
-    full = ended = 0
+    full, gone = set(), set()
     end = time.monotonic() + 8
-    while full + ended < CHILDREN and time.monotonic() < end:
+    while len(full | gone) < CHILDREN and time.monotonic() < end:
         time.sleep(0.01)
-        ended += os.waitpid(-1, os.WNOHANG)[0] != 0
+        gone |= ended()
         try:
-            full += len(os.read(read, CHILDREN))
+            full.add(int.from_bytes(os.read(read, 4), "little"))
         except BlockingIOError:
             continue
-    alive = min(full, CHILDREN - ended)
+    # who was full may have been ended for who came after
+    time.sleep(0.2)
+    alive = len(full - gone - ended())
     return {"tried": 1, "gained": [str(alive * EACH) + " MiB"] if alive >= ENOUGH else []}
 """
 _MEMORY_FILES: Final = """

@@ -173,7 +173,7 @@ _WITHOUT_WALLS: Final[dict[str, Any]] = {
     "MaskedPaths": [],
     "ReadonlyPaths": [],
     "NetworkMode": "none",
-    "Tmpfs": {"/work": "exec", "/tmp": "exec"},
+    "Tmpfs": {"/work": "exec", "/work/.tmp": "exec"},  # /tmp leads there
     "PidsLimit": 100,
     "Memory": 256 << 20,
 }
