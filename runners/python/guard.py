@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _BROKEN, _FAULT = 70, 69
+_TIDYING_S = 0.5
+"""So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
 # `signal` itself, without the names that the public module gives to numbers, which take longest.
 _signal = sys.modules["_signal"]
 
@@ -127,8 +129,9 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
     _end_the_rest(plan, pid)
     if plan["outputs"]:
         collecting.collect(plan["outputs"], pipes.FILES)
-    _remove_workplace(plan)
+    _remove_workplace(plan, within_s=_TIDYING_S)
     pipes.tell(_describe_end(plan, status, max_rss=spent.ru_maxrss))
+    _remove_workplace(plan)
     os._exit(0)
 
 
@@ -192,9 +195,9 @@ def _end_the_rest(plan: dict[str, Any], pid: int) -> None:
         ending.end_descendants()
 
 
-def _remove_workplace(plan: dict[str, Any]) -> None:
+def _remove_workplace(plan: dict[str, Any], *, within_s: float = float("inf")) -> None:
     if plan["home"] and not plan["workplace"]:
-        workplace.remove(plan["home"])
+        workplace.remove(plan["home"], within_s=within_s)
 
 
 def _kill_everything() -> None:

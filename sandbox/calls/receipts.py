@@ -26,6 +26,8 @@ _NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
 _HELD: Final = {"CapInh": "unknown", "CapPrm": "unknown", "CapEff": "unknown", "CapAmb": "0"}
 """What to think where one is not told. The ambient set is always within the permitted one; gVisor does not show it."""
 _PER_PROCESS: Final = ("open_files", "file_size")
+_OF_FILES: Final = ("disk", "inodes")
+_UNCOUNTED: Final = "nobody: these files are not counted"
 _OF_THE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
 _WALLS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
 
@@ -181,6 +183,8 @@ def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> d
     if walls.workplace is not None:
         found["disk"] = LimitState(value=walls.workplace.bytes, enforced_by="private tmpfs")
         found["inodes"] = _inodes(walls.workplace.inodes, asked=asked.get("inodes", 0))
+    else:
+        found |= {name: LimitState(value=asked[name], enforced_by=_UNCOUNTED) for name in _OF_FILES if name in asked}
     found.setdefault("cpus", _shown_cpus(walls))
     for name, seen in protection.loose.items():
         if name in found:
@@ -190,7 +194,7 @@ def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> d
 
 def _inodes(counted: int, *, asked: int) -> LimitState:
     if not counted:
-        return LimitState(value=asked, enforced_by="nobody: these files are not counted")
+        return LimitState(value=asked, enforced_by=_UNCOUNTED)
     return LimitState(value=counted, enforced_by="private tmpfs")
 
 

@@ -83,6 +83,7 @@ class SubprocessBackend(Backend):
             },
             group=group,
             limits=plan.policy.limits,
+            is_plain=plan.is_plain,
         )
         try:
             if group is not None:

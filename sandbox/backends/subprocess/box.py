@@ -25,6 +25,8 @@ from sandbox.ports import Receiver
 
 _CAPACITY: Final = 32
 _PATIENCE_S: Final = 2.0
+_TIDYING_S: Final = 60.0
+"""Where calls have folders of the host, the warden removes what is left of them, which may be a million files."""
 _MAX_LAST_WORDS: Final = 8192
 _WARDEN_ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
 
@@ -42,7 +44,9 @@ class SubprocessBox(Box):
         walls: Mapping[str, JsonValue],
         group: Group | None,
         limits: Limits,
+        is_plain: bool,
     ) -> None:
+        self._patience_s = _TIDYING_S if is_plain else _PATIENCE_S
         self._process = process
         self._channel = channel
         self._walls = walls
@@ -119,7 +123,7 @@ class SubprocessBox(Box):
 
     async def _gone(self) -> None:
         """The warden ends by itself when its standard input closes; if not, it is killed, and the box with it."""
-        if not await _until(lambda: self._process.poll() is not None, _PATIENCE_S):
+        if not await _until(lambda: self._process.poll() is not None, self._patience_s):
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
             await _until(lambda: self._process.poll() is not None, _PATIENCE_S)
