@@ -60,9 +60,7 @@ def _page(reports: list[VerifyReport]) -> Page:
     page.table(["", "key", "found"], rows, whole=2)
     if not all(report.is_intact for report in reports):
         page.line("")
-        page.line(
-            "Find out who could write to the store. What `sandbox env prune --older-than 0s` removes is built again."
-        )
+        page.line("Find out who could write to the store. What `sandbox env prune KEY` removes is built again.")
     return page
 
 

@@ -277,13 +277,19 @@ class Store:
         return verify(environment.key, environment.folder, environment.home / FILES, environment.manifest)
 
     def prune(
-        self, *, older_than_s: float | None = None, max_bytes: int | None = None, dry_run: bool = False
+        self,
+        keys: Collection[str] = (),
+        *,
+        older_than_s: float | None = None,
+        max_bytes: int | None = None,
+        dry_run: bool = False,
     ) -> PruneReport:
-        """Remove environments not used for that long, then the least recently used until the rest fits, and garbage.
+        """Remove the environments of these keys and those not used for that long, then the least recently used until
+        the rest fits, and garbage.
 
         Garbage is what no environment needs: package trees, wheels, what dead builders left, and what is outdated.
         """
-        return prune(self, older_than_s=older_than_s, max_bytes=max_bytes, dry_run=dry_run)
+        return prune(self, keys, older_than_s=older_than_s, max_bytes=max_bytes, dry_run=dry_run)
 
     def remember_failure(self, key: str, *, reason: str, log: str = "", ttl_s: float) -> Failure:
         """Answer with this for a while, instead of building again."""

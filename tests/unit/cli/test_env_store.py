@@ -167,6 +167,26 @@ def test_what_was_not_used_for_long_is_removed(store: Store, capfd: pytest.Captu
     assert capfd.readouterr().out.startswith("nothing to remove\n")
 
 
+def test_one_is_removed_by_the_beginning_of_its_key(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    publish_environment(store, key_of(2))
+    assert prune_environments([KEY[:8]], store=store.root, as_json=True) == 0
+    assert _document(capfd)["environments"] == [KEY]
+    assert [each.key for each in store.list()] == [key_of(2)]
+
+
+def test_a_key_that_is_not_there_removes_nothing(store: Store) -> None:
+    with pytest.raises(SpecError, match="no environment has a key like 'beef'"):
+        prune_environments([KEY, "beef"], store=store.root)
+    assert store.find(KEY)
+
+
+def test_what_is_named_is_not_chosen_by_age_or_size_too(store: Store) -> None:
+    for options in ({"older_than": "0s"}, {"max_size": "1GiB"}):
+        with pytest.raises(SpecError, match="--older-than or --max-size"):
+            prune_environments([KEY], store=store.root, **options)
+    assert store.find(KEY)
+
+
 def test_what_is_in_use_stays_and_is_named(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     hold = store.use(KEY)
     assert hold is not None
