@@ -39,7 +39,7 @@ class VerifyReport:
         parts = [f"{kind}: {_some(names)}" for kind, names in kinds.items() if names]
         raise EnvironmentTampered(
             f"the environment {self.key[:12]} is not what was published: {'; '.join(parts)}",
-            remedy=f"find out who could write to the store; after `sandbox env prune {self.key[:12]}` it is built again",
+            remedy=f"find out who could write to the store; after `env prune {self.key[:12]}` it is built again",
         )
 
 
