@@ -41,12 +41,9 @@ from sandbox.environments.failures import Failure, read_failure, write_failure
 from sandbox.environments.holds import InUse, KeyLock, UseCounts
 from sandbox.environments.manifest import ENVIRONMENT_FORMAT, Manifest
 from sandbox.environments.places import (
-    CLOSED,
     close,
     default_root,
-    make_folder,
     make_root,
-    passable,
     take_name,
     writing,
 )
@@ -66,7 +63,7 @@ _PREFIX: Final = re.compile(r"[0-9a-f]{1,64}")
 _REMEMBERED: Final = 1024
 _TOUCHED_EVERY_S: Final = 60.0
 _PRUNE_PATIENCE_S = 10.0
-_PASSABLE: Final = ("wheels", "packages", "envs", f"envs/{ENVIRONMENT_FORMAT}", "building")
+_SHOWN: Final = ("wheels", "packages", "envs", f"envs/{ENVIRONMENT_FORMAT}", "building")
 _CLOSED: Final = ("locks", "failed", "logs")
 
 
@@ -104,11 +101,7 @@ class Store:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
-        make_root(self.root)
-        for name in _PASSABLE:
-            make_folder(self.root / name, passable())
-        for name in _CLOSED:
-            make_folder(self.root / name, CLOSED)
+        make_root(self.root, shown=_SHOWN, closed=_CLOSED)
         self.wheels = self.root / "wheels"
         self.packages = self.root / "packages"
         self.environments = self.root / "envs" / str(ENVIRONMENT_FORMAT)
