@@ -36,12 +36,13 @@ from sandbox.environments.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.trees import Linked, TreeCaps, TreeReport, adopt_tree, link_tree, load_tree, publish_tree
 from sandbox.environments.wheels import fetch_wheels
 from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
-from sandbox.errors import BuildFailed
+from sandbox.errors import BuildFailed, StoreUnwritable
 from sandbox.policy import Policy
 
 ENVIRONMENT: Final = "/environment"
 """Where a box sees an environment; bytecode and scripts name it."""
 _MOST_SAID: Final = 2000
+_NO_ROOM: Final = ("No space left on device", "Disk quota exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +168,20 @@ def _job(
 
 def _refuse_failed(end: JobEnd) -> None:
     if end.problem is not None or not isinstance(end.value, dict):
-        raise BuildFailed(f"the wheels could not be unpacked: {end.problem} {end.said[-_MOST_SAID:]}".rstrip())
+        message = f"the wheels could not be unpacked: {end.problem} {end.said[-_MOST_SAID:]}".rstrip()
+        raise _failure(message, log=end.said)
     failed = end.value.get("failed")
     if failed and isinstance(failed, dict):
         said = "; ".join(f"{name}: {' '.join(str(text).split())[-_MOST_SAID:]}" for name, text in failed.items())
-        raise BuildFailed(f"the wheels could not be unpacked: {said}")
+        log = "\n\n".join(f"{name}:\n{text}" for name, text in failed.items())
+        raise _failure(f"the wheels could not be unpacked: {said}", log=log)
+
+
+def _failure(message: str, *, log: str) -> BuildFailed:
+    """What is unpacked is written to the store's own disk, and only there can a job of ours run out of room."""
+    if any(said in message for said in _NO_ROOM):
+        return StoreUnwritable(message, remedy="make room, for example with `sandbox env prune`")
+    return BuildFailed(message, log=log)
 
 
 def _adopt(

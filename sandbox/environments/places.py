@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sandbox.errors import BuildFailed, EnvironmentUnavailable
+from sandbox.errors import EnvironmentUnavailable, StoreUnwritable
 
 CLOSED: Final = 0o700
 READ_ONLY: Final = 0o555
@@ -74,7 +74,7 @@ def writing(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise BuildFailed(
+        raise StoreUnwritable(
             f"{what} cannot be written: {reason}", remedy="make room, for example with `sandbox env prune`, or see why"
         ) from error
 

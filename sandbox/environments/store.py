@@ -284,15 +284,15 @@ class Store:
         """
         return prune(self, keys, older_than_s=older_than_s, max_bytes=max_bytes, dry_run=dry_run)
 
-    def remember_failure(self, key: str, *, reason: str, log: str = "", ttl_s: float) -> Failure:
-        """Answer with this for a while, instead of building again."""
+    def remember_failure(self, key: str, *, means: str = "", reason: str, log: str = "", ttl_s: float) -> Failure:
+        """Answer with this for a while, instead of trying again by the same means."""
         self._home(key)
-        return write_failure(self.failed, self.logs, key=key, reason=reason, log=log, ttl_s=ttl_s)
+        return write_failure(self.failed, self.logs, key=key, means=means, reason=reason, log=log, ttl_s=ttl_s)
 
-    def failure(self, key: str) -> Failure | None:
-        """Why that key could not be built a short while ago."""
+    def failure(self, key: str, *, means: str = "") -> Failure | None:
+        """Why that key could not be had by those means a short while ago."""
         self._home(key)
-        return read_failure(self.failed / f"{key}.json")
+        return read_failure(self.failed / f"{key}.json", means=means)
 
     def forget_failure(self, key: str) -> None:
         """It works, or is to be tried again."""

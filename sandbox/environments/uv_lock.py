@@ -193,8 +193,10 @@ def no_wheel(stated: Mapping[str, Any]) -> ResolutionFailed:
 
 def refuse_unbuilt(end: JobEnd) -> None:
     if end.problem is not None or not isinstance(end.value, dict):
-        raise BuildFailed(f"the sources could not be built: {end.problem} {end.said[-2000:]}".rstrip())
+        raise BuildFailed(f"the sources could not be built: {end.problem} {end.said[-2000:]}".rstrip(), log=end.said)
     failed = end.value.get("failed")
     if isinstance(failed, dict) and failed:
         said = "; ".join(f"{name}: {' '.join(str(text).split())[-2000:]}" for name, text in failed.items())
-        raise BuildFailed(f"the sources could not be built, in a box without files or network of the host: {said}")
+        log = "\n\n".join(f"{name}:\n{text}" for name, text in failed.items())
+        message = f"the sources could not be built, in a box without files or network of the host: {said}"
+        raise BuildFailed(message, log=log)

@@ -32,7 +32,7 @@ from sandbox.environments.indexes import IndexSettings, redacted
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.pages import ListedFile
 from sandbox.environments.upstream import Patience, Upstream
-from sandbox.errors import BuildFailed, IndexUnavailable
+from sandbox.errors import BuildFailed, IndexUnavailable, StoreUnwritable
 
 OnDownload = Callable[[str, int, int | None], None]
 """Told a package's name, how many of its bytes are here, and how many there will be; from several threads."""
@@ -246,12 +246,12 @@ def _named_disk_faults(store: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         if problem.errno in _NO_ROOM:
-            raise BuildFailed(
+            raise StoreUnwritable(
                 f"there is no room left for wheels in {store}", remedy="free some, for example by `sandbox env prune`"
             ) from None
         if problem.errno not in _NOT_OURS:
             raise
-        raise BuildFailed(
+        raise StoreUnwritable(
             f"wheels cannot be kept in {store}: {problem.strerror}", remedy="let the engine's user write there"
         ) from None
 

@@ -1,0 +1,119 @@
+"""Builds that fail: told at length, not tried again by every caller, and never held against who would do better."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox import Sandbox
+from sandbox.environments.progress import Progress, Stage
+from sandbox.environments.store import Store
+from sandbox.errors import BuildFailed
+from tests.end_to_end.command_line import sandbox as command
+from tests.end_to_end.packages import machine_with, publish, publish_files, refusal_of, version_of
+from tests.escape.sources import make_source
+from tests.indexes import LocalIndex, make_wheel
+
+pytestmark = pytest.mark.slow
+
+LARGE: Final = 4 << 20
+BROKEN: Final = "def attack(folder):\n    raise RuntimeError('no such compiler')\n"
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the index of this module has."""
+    folder = tmp_path_factory.mktemp("wheels")
+    publish(folder, "small", "1.0")
+    publish_files(folder, "large", {"large.py": "VERSION = '1.0'\n", "large.txt": "0" * LARGE})
+    make_wheel(folder, "broken", "1.0", {"broken.py": ""}, extra={"unlisted.py": ""})
+    return folder
+
+
+class _Watched:
+    """An engine, and the stages that it came to."""
+
+    def __init__(self, engine: Sandbox, told: list[Progress]) -> None:
+        self.engine = engine
+        self._told = told
+
+    def stages(self) -> set[Stage]:
+        """Since they were asked for last."""
+        stages = {each.stage for each in self._told}
+        self._told.clear()
+        return stages
+
+
+@contextmanager
+def _watched(store: Path) -> Iterator[_Watched]:
+    told: list[Progress] = []
+    with Sandbox(store=store, on_progress=told.append) as engine:
+        yield _Watched(engine, told)
+
+
+@pytest.mark.usefixtures("index")
+def test_what_failed_is_not_tried_again_at_once(tmp_path: Path) -> None:
+    with _watched(tmp_path) as watched:
+        first = refusal_of(watched.engine, "broken")
+        assert "unpack" in watched.stages()
+    with _watched(tmp_path) as watched:
+        again = refusal_of(watched.engine, "broken")
+        assert watched.stages() & {"download", "unpack"} == set()
+        assert watched.engine.run(version_of("small", "small")).value == "1.0"
+    assert again.message == first.message
+    assert isinstance(again, BuildFailed)
+    assert re.search(r"a moment ago; try again in \d+ s", again.remedy or "")
+
+
+@pytest.mark.usefixtures("index")
+def test_who_may_use_more_of_the_disk_is_not_refused_for_who_may_not(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('description = "for tests"\nextends = "default"\n[environment]\nbuild_disk = "2MiB"\n')
+    with Sandbox(store=tmp_path / "store") as engine:
+        assert "2 MiB" in refusal_of(engine, "large", policy=str(policy)).message
+        assert "a moment ago" in str(refusal_of(engine, "large", policy=str(policy)))
+        assert engine.run(version_of("large", "large")).value == "1.0"
+
+
+@pytest.mark.usefixtures("index")
+def test_one_tenants_failure_is_no_others(tmp_path: Path) -> None:
+    with _watched(tmp_path) as watched:
+        refusal_of(watched.engine, "broken", tenant="one")
+        watched.stages()
+        assert "a moment ago" not in str(refusal_of(watched.engine, "broken", tenant="two"))
+        assert "unpack" in watched.stages()
+
+
+def test_what_cannot_be_had_offline_is_had_at_once_with_an_index(wheels: Path, tmp_path: Path) -> None:
+    lock, store = tmp_path / "lock.json", tmp_path / "store"
+    with LocalIndex(wheels) as index, machine_with(index.url):
+        assert command("env", "lock", "small", "-o", lock, "--store", tmp_path / "elsewhere").returncode == 0
+        offline = command("env", "build", "--lock", lock, "--offline", "--store", store)
+        assert offline.returncode == 4, offline.stderr
+        assert "no index is asked offline" in offline.stderr
+        built = command("env", "build", "--lock", lock, "--store", store)
+    assert built.returncode == 0, built.stderr
+
+
+def test_a_source_that_cannot_be_built_is_not_built_for_every_caller(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('description = "for tests"\n[supply]\nsdists = true\n')
+    name = make_source(tmp_path, "failing", BROKEN)
+    with (
+        machine_with(None, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path)),
+        _watched(tmp_path / "store") as watched,
+    ):
+        first = refusal_of(watched.engine, name, policy=str(policy))
+        assert "resolve" in watched.stages()
+        again = refusal_of(watched.engine, name, policy=str(policy))
+        assert "resolve" not in watched.stages()
+    assert "a moment ago" in str(again)
+    assert "without files or network of the host" in first.message
+    (log,) = Store(tmp_path / "store").logs.iterdir()
+    assert str(log) in (first.remedy or "")
+    assert "RuntimeError: no such compiler\n" in f"{log.read_text()}\n"
