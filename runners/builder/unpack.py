@@ -2,6 +2,9 @@
 
 Nothing of a wheel is executed here: uv unpacks it, and Python's compiler reads it. Bytecode names its files as a box
 that uses them will see them, and is never checked against them again: the environment cannot change.
+
+On stdout it says how far it is, a line each time: `unpacked NAME`, then `compile COUNT`, then `compiled COUNT` for each
+further part of those.
 """
 
 from __future__ import annotations
@@ -18,7 +21,12 @@ import gc, os, py_compile, sys
 gc.disable()  # it would walk through all that was compiled, again and again
 mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
 paths = iter(os.fsdecode(sys.stdin.buffer.read()).split("\\0")[:-1])
+begun = 0
 for file, shown in zip(paths, paths):
+    if begun == 32:
+        os.write(1, b"compiled 32\\n")
+        begun = 0
+    begun += 1
     try:
         py_compile.compile(file, dfile=shown, doraise=True, invalidation_mode=mode, quiet=2)
     except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -40,6 +48,7 @@ def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -
         failed = {name: text for (name, _), text in zip(packages, said) if text}
         if not failed:
             sources = [source for name, _ in packages for source in _sources(os.path.join(folder, name), seen_at)]
+            _tell("compile", len(sources))
             problems = [text for text in pool.map(_compile, _shared_out(sources, workers)) if text]
             failed = {"bytecode": problems[0]} if problems else {}
     return {
@@ -55,8 +64,13 @@ def _unpack(name: str, requirement: str, *, folder: str, cache: str) -> str:
         "--no-build", "--quiet", "--color", "never", "--link-mode", "hardlink", "--python", "/environment/bin/python",
         "--target", os.path.join(folder, name), "--cache-dir", cache, requirement,
     )  # fmt: skip
-    sys.stdout.write(name + "\n")
+    _tell("unpacked", name)
     return said
+
+
+def _tell(word: str, what: object) -> None:
+    sys.stdout.write("%s %s\n" % (word, what))
+    sys.stdout.flush()
 
 
 def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
@@ -90,6 +104,6 @@ def _compile(sources: list[tuple[int, str, str]]) -> str:
 
 def _run(*command: str, given: str = "") -> str:
     """Nothing if it went well, else what it said."""
-    ended = subprocess.run(command, check=False, input=os.fsencode(given), capture_output=True)
+    ended = subprocess.run(command, check=False, input=os.fsencode(given), stderr=subprocess.PIPE)
     said = ended.stderr[-4000:].decode("utf-8", "replace")
     return "" if ended.returncode == 0 else said or "it ended with code %d" % ended.returncode

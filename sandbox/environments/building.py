@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -114,6 +115,7 @@ async def _make_trees(
     unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
     end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)
+    tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
     return await asyncio.to_thread(_adopt, plan, missing, unpacked, wheels, store)
 
 
@@ -139,7 +141,6 @@ def _job(
     plan: Plan, missing: Sequence[LockedPackage], building: BuildingFolder, unpacked: Path, tell: OnProgress
 ) -> Job:
     site = site_folder(plan.interpreter)
-    done = iter(range(1, len(missing) + 1))
     skeleton = Environment(
         **{name: getattr(plan.environment, name) for name in ("key", "lock_digest", "python", "version")},
         folders=plan.environment.folders,
@@ -162,8 +163,34 @@ def _job(
         disk=plan.disk,
         readable={"/uv": plan.uv, "/wheels": building.folder / "wheels"},
         tenant=plan.tenant,
-        on_line=lambda name: tell(Progress("unpack", name, next(done, len(missing)), len(missing))),
+        on_line=_Meter(len(missing), tell),
     )
+
+
+class _Meter:
+    """Makes progress of what the box says of how far it is. That is of no consequence, so it may be believed."""
+
+    def __init__(self, packages: int, tell: OnProgress) -> None:
+        self._tell = tell
+        self._packages = packages
+        self._unpacked = self._compiled = self._modules = 0
+
+    def __call__(self, line: str) -> None:
+        word, _, what = line.partition(" ")
+        count = int(what) if re.fullmatch(r"[0-9]{1,9}", what) else 0
+        if word == "unpacked":
+            self._unpacked = min(self._unpacked + 1, self._packages)
+            self._tell(Progress("unpack", what, self._unpacked, self._packages))
+        elif word == "compile":
+            self._modules = count
+            self._tell_compiled()
+        elif word == "compiled":
+            self._compiled = min(self._compiled + count, self._modules)
+            self._tell_compiled()
+
+    def _tell_compiled(self) -> None:
+        text = "1 module" if self._modules == 1 else f"{self._modules} modules"
+        self._tell(Progress("compile", text, self._compiled, self._modules))
 
 
 def _refuse_failed(end: JobEnd) -> None:
