@@ -22,7 +22,7 @@ Quantity = TypeVar("Quantity")
 def prune_environments(
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY]...", help="These, by key or its beginning, whenever they were used last."),
+        typer.Argument(metavar="KEY", help="These, by key or its beginning, whenever they were used last."),
     ] = None,
     *,
     older_than: Annotated[

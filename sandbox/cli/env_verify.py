@@ -21,7 +21,7 @@ _MOST_NAMED: Final = 50
 
 def verify_environments(
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY]...", help="Which ones, by key or its beginning; else all.")
+        list[str] | None, typer.Argument(metavar="KEY", help="Which ones, by key or its beginning; else all.")
     ] = None,
     store: StorePlace = None,
     as_json: AsJson = False,

@@ -168,7 +168,7 @@ def locked_wheel(stated: Mapping[str, Any], gateway: Gateway, *, supply: Supply)
             version=str(stated.get("version")),
             wheel=origin.filename,
             sha256=sha256,
-            size=wheels[0].get("size"),
+            size=wheels[0].get("size", origin.size),
         )
     except ValidationError as error:
         raise ResolutionFailed(f"the index's entry for {name} is not one: {error.errors()[0]['msg']}") from None

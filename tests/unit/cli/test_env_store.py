@@ -11,9 +11,10 @@ import pytest
 from sandbox.cli.env_build import build_environment
 from sandbox.cli.env_bundle import export_environment, import_environment
 from sandbox.cli.env_list import list_environments, show_environment
-from sandbox.cli.env_lock import counted, lock_environment
+from sandbox.cli.env_lock import counted, lock_environment, requirements_left_out
 from sandbox.cli.env_prune import prune_environments
 from sandbox.cli.env_verify import verify_environments
+from sandbox.environments.interpreters import own_interpreter
 from sandbox.environments.lock import Lock
 from sandbox.environments.store import Store
 from sandbox.errors import EnvironmentTampered, SpecError
@@ -275,6 +276,16 @@ def test_a_tool_that_did_not_come_along_cannot_be_written(store: Store, empty: P
 
 
 # What is asked for.
+
+
+def test_what_markers_leave_out_is_told() -> None:
+    asked = ('gadget; sys_platform == "win32"', "other")
+    assert requirements_left_out(_lock(asked, own_interpreter().tag)) == asked[:1]
+    assert requirements_left_out(_lock(("other",), own_interpreter().tag)) == ()
+
+
+def _lock(requirements: tuple[str, ...], interpreter: str) -> Lock:
+    return Lock(requirements=requirements, interpreter=interpreter, packages=())
 
 
 def test_something_has_to_be_required(empty: Path) -> None:
