@@ -127,8 +127,14 @@ def _fetch(
     def on_progress(name: str, done: int, total: int | None) -> None:
         tell(Progress("download", name, done, total))
 
-    origins = plan.resolution.origins
-    wheels = fetch_wheels(missing, settings=plan.settings, origins=origins, store=store.wheels, on_progress=on_progress)
+    wheels = fetch_wheels(
+        missing,
+        settings=plan.settings,
+        origins=plan.resolution.origins,
+        store=store.wheels,
+        on_progress=on_progress,
+        within_s=plan.policy.limits.wall,
+    )
     shown = building.folder / "wheels"
     with writing(f"the environment {plan.key[:12]}"):
         shown.mkdir(mode=0o755)

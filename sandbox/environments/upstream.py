@@ -246,9 +246,16 @@ def _let_go(response: requests.Response) -> None:
 
 
 def _pieces(response: requests.Response) -> Iterator[bytes]:
+    """What has come so far, however little: whoever reads can tell then that it takes too long."""
+    from urllib3.exceptions import HTTPError
+
+    raw = response.raw
     try:
-        yield from response.iter_content(PIECE_BYTES)
-    except OSError as problem:
+        if raw.chunked:
+            yield from response.iter_content(PIECE_BYTES)
+        else:
+            yield from iter(lambda: raw.read1(PIECE_BYTES, decode_content=True), b"")
+    except (OSError, HTTPError) as problem:
         raise _Busy(f"it broke off: {_cause(problem)}", reach="attempt") from None
 
 

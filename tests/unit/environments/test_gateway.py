@@ -295,6 +295,14 @@ def test_a_page_without_end_is_not_read_to_its_end(
         assert gateway.faults[0].reason == "its page has more than 100 bytes"
 
 
+@pytest.mark.slow
+def test_a_page_that_comes_byte_by_byte_is_not_waited_for_without_end(index: LocalIndex, tmp_path: Path) -> None:
+    index.drips = "/simple/"
+    with Gateway(index.settings(), tmp_path, patience=Patience(attempts=1, page_s=0.2)) as gateway:
+        assert Box(gateway).status("/0/simple/child/") == 502
+        assert gateway.faults == [IndexFault(index.url, "its page takes too long")]
+
+
 def test_a_file_that_breaks_off_breaks_off_for_the_box_and_can_be_asked_for_again(
     index: LocalIndex, tmp_path: Path
 ) -> None:
