@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -110,13 +111,32 @@ async def _make_trees(
     workshop: Workshop,
     tell: OnProgress,
 ) -> dict[str, TreeReport]:
-    wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, tell)
+    over = threading.Event()
+    try:
+        wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, _until(over, tell))
+    finally:
+        over.set()
     tell(Progress("unpack", _counted(missing), 0, len(missing)))
     unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
     end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)
     tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
     return await asyncio.to_thread(_adopt, plan, missing, unpacked, wheels, store)
+
+
+class _Abandoned(Exception):
+    """Nobody waits for it any more."""
+
+
+def _until(over: threading.Event, tell: OnProgress) -> OnProgress:
+    """Tells until that is so, and then ends who tells: a thread cannot be cancelled otherwise."""
+
+    def tell_or_end(event: Progress) -> None:
+        if over.is_set():
+            raise _Abandoned
+        tell(event)
+
+    return tell_or_end
 
 
 def _fetch(

@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -65,6 +65,14 @@ class Needs:
         return asked, self.requires_python, rules, self.tenant
 
 
+@dataclass(slots=True)
+class _Shared:
+    """What one does and others wait for."""
+
+    task: asyncio.Task[Any]
+    waiting: int = 0
+
+
 class Provider:
     """All environments of one engine; used from its event loop."""
 
@@ -81,7 +89,8 @@ class Provider:
         self._is_offline = is_offline
         self._tell = on_progress
         self._known: dict[tuple[object, ...], Environment] = {}
-        self._under_way: dict[tuple[object, ...], asyncio.Task[Any]] = {}
+        self._under_way: dict[tuple[object, ...], _Shared] = {}
+        self._ending: set[asyncio.Task[Any]] = set()
         self._in_use: dict[str, InUse] = {}
         processors = max(os.cpu_count() or 1, 2)
         self._builds = asyncio.Semaphore(processors)
@@ -118,6 +127,11 @@ class Provider:
         )
         self._tell(Progress("ready", found.lock.digest))
         return found
+
+    async def settle(self) -> None:
+        """Wait for the end of all that nobody waits for any more."""
+        while self._ending:
+            await asyncio.wait(set(self._ending))
 
     def close(self) -> None:
         """Let go of what is in use."""
@@ -271,15 +285,35 @@ class Provider:
     def _verify(self, key: str) -> None:
         self.store.verify(key).raise_if_tampered()
 
-    async def _once(self, question: tuple[object, ...], work: Callable[[], Awaitable[Result]]) -> Result:
-        """However many ask the same, one finds out; it goes on while anybody waits for it."""
-        task = self._under_way.get(question)
-        if task is None:
-            task = asyncio.ensure_future(work())
-            self._under_way[question] = task
-            task.add_done_callback(lambda _: self._under_way.pop(question, None))
-        result: Result = await asyncio.shield(task)
-        return result
+    async def _once(self, question: tuple[object, ...], work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """However many ask the same, one finds out; it goes on while anybody waits for it, and no longer."""
+        shared = self._under_way.get(question)
+        if shared is None:
+            shared = self._under_way[question] = _Shared(asyncio.create_task(work()))
+            shared.task.add_done_callback(_look_at)
+        shared.waiting += 1
+        try:
+            result: Result = await asyncio.shield(shared.task)
+            return result
+        finally:
+            shared.waiting -= 1
+            if not shared.waiting and self._under_way.get(question) is shared:
+                del self._under_way[question]
+                await self._end(shared.task)
+
+    async def _end(self, task: asyncio.Task[Any]) -> None:
+        """End it, if it has not, and see it gone."""
+        if not task.done():
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            await asyncio.wait({task})
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """So that nobody is told of an error that nobody waited for."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _interpreter(requires_python: str | None) -> HostInterpreter:

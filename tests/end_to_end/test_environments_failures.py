@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +14,12 @@ from typing import Final
 
 import pytest
 
-from sandbox import Sandbox
+from sandbox import AsyncSandbox, Sandbox
 from sandbox.environments.progress import Progress, Stage
 from sandbox.environments.store import Store
 from sandbox.errors import BuildFailed
+from tests.checkout import ROOT
+from tests.end_to_end.command_line import COMMAND, environment
 from tests.end_to_end.command_line import sandbox as command
 from tests.end_to_end.packages import machine_with, publish, publish_files, refusal_of, version_of
 from tests.escape.sources import make_source
@@ -117,3 +123,67 @@ def test_a_source_that_cannot_be_built_is_not_built_for_every_caller(tmp_path: P
     (log,) = Store(tmp_path / "store").logs.iterdir()
     assert str(log) in (first.remedy or "")
     assert "RuntimeError: no such compiler\n" in f"{log.read_text()}\n"
+
+
+@pytest.mark.parametrize("stage", ["resolving", "downloading", "compiling"])
+def test_ctrl_c_while_an_environment_is_made_is_told_in_a_line_and_held_against_nobody(
+    stage: str, wheels: Path, tmp_path: Path
+) -> None:
+    words = ["env", "build", "small", "--store", str(tmp_path)]
+    with LocalIndex(wheels) as index, machine_with(index.url):
+        index.tells_metadata = True
+        index.drips = {"resolving": "/simple/", "downloading": "/files/small-1.0-py3-none-any.whl"}.get(stage)
+        with _at_a_terminal(*words) as process:
+            assert process.stderr is not None
+            while not (said := process.stderr.readline()).startswith(stage):
+                assert said, f"it ended before it came to {stage}"
+            os.killpg(process.pid, signal.SIGINT)
+            _, rest = process.communicate(timeout=60)
+        index.drips = None
+        again = command(*words)
+    assert process.returncode == 130
+    assert rest.splitlines()[-1] == "error: cancelled: the call was killed and its box closed"
+    assert "Traceback" not in rest
+    assert again.returncode == 0, again.stderr
+    assert list((tmp_path / "building").iterdir()) == []
+
+
+def _at_a_terminal(*words: str) -> subprocess.Popen[str]:
+    """One that leads its own process group, so that what a terminal sends reaches all that it starts as well."""
+    return subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_a_build_that_nobody_waits_for_any_more_is_ended(wheels: Path, tmp_path: Path) -> None:
+    with LocalIndex(wheels) as index, machine_with(index.url):
+        index.tells_metadata, index.drips = True, "/files/small-1.0-py3-none-any.whl"
+        asyncio.run(_cancelled_and_run_again(index, tmp_path))
+
+
+async def _cancelled_and_run_again(index: LocalIndex, store: Path) -> None:
+    downloading = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def tell(event: Progress) -> None:
+        if event.stage == "download":
+            loop.call_soon_threadsafe(downloading.set)
+
+    async with AsyncSandbox(store=store, on_progress=tell) as engine:
+        callers = [asyncio.create_task(engine.run(version_of("small", "small"))) for _ in range(2)]
+        await asyncio.wait_for(downloading.wait(), 60)
+        callers[0].cancel()
+        await asyncio.wait(callers[:1])
+        assert not callers[1].done(), "the other still waits for it"
+        callers[1].cancel()
+        await asyncio.wait(callers)
+        assert list(Store(store).building.iterdir()) == []
+        index.drips = None
+        assert (await engine.run(version_of("small", "small"))).value == "1.0"
