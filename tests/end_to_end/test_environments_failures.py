@@ -28,7 +28,17 @@ from tests.indexes import LocalIndex, make_wheel
 pytestmark = pytest.mark.slow
 
 LARGE: Final = 4 << 20
-BROKEN: Final = "def attack(folder):\n    raise RuntimeError('no such compiler')\n"
+BROKEN: Final = """
+def compile_with(compiler):
+    try:
+        open("/etc/shadow").read()
+    except OSError as error:
+        raise RuntimeError(f"no such compiler: {compiler}") from error
+"""
+BROKEN_AT: Final = {
+    "when it is asked what it requires": "def metadata():\n    compile_with('cc')\ndef attack(folder): pass\n",
+    "when it is built": "def attack(folder):\n    compile_with('cc')\n",
+}
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +116,11 @@ def test_what_cannot_be_had_offline_is_had_at_once_with_an_index(wheels: Path, t
     assert built.returncode == 0, built.stderr
 
 
-def test_a_source_that_cannot_be_built_is_not_built_for_every_caller(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", BROKEN_AT)
+def test_a_source_that_cannot_be_built_is_told_and_not_built_for_every_caller(moment: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('description = "for tests"\n[supply]\nsdists = true\n')
-    name = make_source(tmp_path, "failing", BROKEN)
+    name = make_source(tmp_path, "failing", BROKEN + BROKEN_AT[moment], is_dynamic="asked" in moment)
     with (
         machine_with(None, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path)),
         _watched(tmp_path / "store") as watched,
@@ -119,10 +130,13 @@ def test_a_source_that_cannot_be_built_is_not_built_for_every_caller(tmp_path: P
         again = refusal_of(watched.engine, name, policy=str(policy))
         assert "resolve" not in watched.stages()
     assert "a moment ago" in str(again)
+    assert isinstance(first, BuildFailed)
     assert "without files or network of the host" in first.message
+    assert "no such compiler: cc" in first.message
+    assert "FileNotFoundError" in first.message or "PermissionError" in first.message
     (log,) = Store(tmp_path / "store").logs.iterdir()
     assert str(log) in (first.remedy or "")
-    assert "RuntimeError: no such compiler\n" in f"{log.read_text()}\n"
+    assert "RuntimeError: no such compiler: cc\n" in f"{log.read_text()}\n"
 
 
 @pytest.mark.parametrize("stage", ["resolving", "downloading", "compiling"])
