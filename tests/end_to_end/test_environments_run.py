@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Outcome, Sandbox, Status
-from sandbox.errors import BuildFailed, EnvironmentTampered, EnvironmentUnavailable, SandboxError
+from sandbox.errors import BoxLost, BuildFailed, EnvironmentTampered, EnvironmentUnavailable, SandboxError
 from tests.end_to_end.calls import under_way
 from tests.end_to_end.command_line import sandbox as command
 from tests.end_to_end.packages import NOTHING, contains, machine_with, publish, publish_files, requiring, version_of
@@ -298,8 +298,9 @@ def test_code_that_fails_at_start_harms_nobody_else(way: str, deed: str, sandbox
 
 def test_code_that_never_ends_at_start_is_ended(sandbox: Sandbox, wheels: Path) -> None:
     name = _starting(wheels, "hangs", "while True: pass")
-    with suppress(SandboxError):
-        assert sandbox.run(requiring((name,), NOTHING), limits={"wall": 2}).status is not Status.OK
+    with pytest.raises(BoxLost, match="did not open within") as ended:
+        sandbox.run(requiring((name,), NOTHING), limits={"wall": 2})
+    assert "env show" in (ended.value.remedy or "")
 
 
 def test_code_that_prints_at_start_cannot_speak_for_the_runner(sandbox: Sandbox, wheels: Path) -> None:
