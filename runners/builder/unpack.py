@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import cache_from_source
 
 _COMPILE = """
 import gc, os, py_compile, sys
@@ -50,7 +51,7 @@ def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -
             sources = [source for name, _ in packages for source in _sources(os.path.join(folder, name), seen_at)]
             _tell("compile", len(sources))
             problems = [text for text in pool.map(_compile, _shared_out(sources, workers)) if text]
-            failed = {"bytecode": problems[0]} if problems else {}
+            failed = {"bytecode": problems[0]} if problems else _unusable(packages, folder)
     return {
         "failed": failed,
         "unpack_s": round(unpacked - begun, 3),
@@ -84,6 +85,39 @@ def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
                 file = os.path.join(path, name)
                 found.append((os.lstat(file).st_size + _EACH, file, seen_at + file[len(package) :]))
     return found
+
+
+def _unusable(packages: list[list[str]], folder: str) -> dict[str, str]:
+    """Packages of which nothing can be imported, since none of their modules is of this Python, and what is wrong."""
+    found = {}
+    for name, _ in packages:
+        roots = [os.path.join(folder, name), *(entry.path for entry in os.scandir(os.path.join(folder, name)))]
+        modules = [module for root in roots for module in _modules(root, is_package=root != roots[0])]
+        problems = [problem for problem in map(_problem, modules) if problem]
+        if problems and len(problems) == len(modules):
+            found[name] = "none of its modules is Python %d.%d: %s" % (*sys.version_info[:2], problems[0])
+    return found
+
+
+def _modules(root: str, *, is_package: bool) -> list[str]:
+    """What of that folder is imported by a name of one word."""
+    if not os.path.isdir(root):
+        return []
+    names = ["__init__.py"] if is_package else [name for name in os.listdir(root) if name.endswith(".py")]
+    return [path for path in (os.path.join(root, name) for name in names) if os.path.isfile(path)]
+
+
+def _problem(module: str) -> str:
+    """Why it cannot be imported, if that is so; what is compiled already can."""
+    if os.path.exists(cache_from_source(module)):
+        return ""
+    with open(module, "rb") as file:
+        source = file.read()
+    try:
+        compile(source, os.path.basename(module), "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return str(error)
+    return ""
 
 
 def _shared_out(sources: list[tuple[int, str, str]], workers: int) -> list[list[tuple[int, str, str]]]:

@@ -116,6 +116,22 @@ def test_what_cannot_be_had_offline_is_had_at_once_with_an_index(wheels: Path, t
     assert built.returncode == 0, built.stderr
 
 
+@pytest.mark.usefixtures("index")
+def test_a_package_of_another_python_is_refused_and_one_with_some_odd_files_is_not(
+    wheels: Path, tmp_path: Path
+) -> None:
+    publish_files(wheels, "ancient", {"ancient/__init__.py": "print 'for Python 2'\n", "ancient/more.py": "x = 1\n"})
+    publish_files(wheels, "mixed", {"mixed.py": "VERSION = '1.0'\n", "mixed_2.py": "print 'for Python 2'\n"})
+    publish_files(wheels, "nothing", {"nothing/data.txt": "", "tests/__init__.py": ""})
+    with Sandbox(store=tmp_path) as engine:
+        refusal = refusal_of(engine, "ancient")
+        assert isinstance(refusal, BuildFailed)
+        assert re.search(
+            r"ancient: none of its modules is Python 3\.\d+: .*print.*__init__\.py, line 1", refusal.message
+        )
+        assert engine.run(version_of("mixed", "mixed", "nothing")).value == "1.0"
+
+
 @pytest.mark.parametrize("moment", BROKEN_AT)
 def test_a_source_that_cannot_be_built_is_told_and_not_built_for_every_caller(moment: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
