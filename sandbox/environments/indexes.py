@@ -210,7 +210,13 @@ def _path(text: str | None, *, home: Path) -> Path | None:
 
 def _host(text: str) -> str:
     """A host, with its port if one is said, however it is written: as a name, with a port, or as an address."""
-    parts = _parts(text if "://" in text else f"//{text}")
+    try:
+        parts = _parts(text if "://" in text else f"//{text}")
+    except EnvironmentUnavailable:
+        raise EnvironmentUnavailable(
+            "a host whose certificates are not to be checked cannot be read",
+            remedy="correct pip's trusted-host, or uv's allow-insecure-host: a name, or a name and a port",
+        ) from None
     return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
 
 

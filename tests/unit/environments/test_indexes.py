@@ -192,6 +192,11 @@ def test_hosts_that_pip_is_not_to_check_are_read_however_they_are_written(home: 
     assert settings_for([OURS], _read(home)).unchecked_hosts == {"one.test", "two.test"}
 
 
+def test_a_host_that_cannot_be_read_is_named_as_what_it_is(home: Path) -> None:
+    with pytest.raises(EnvironmentUnavailable, match="not to be checked cannot be read"):
+        _read(home, {"PIP_TRUSTED_HOST": "[::"})
+
+
 def test_what_uv_is_not_to_check_counts_where_uv_says_where_packages_are(home: Path) -> None:
     _write(home / ".config/uv/uv.toml", 'allow-insecure-host = ["https://file.test:8443"]\n')
     environ = {"UV_INSECURE_HOST": "variable.test", "PIP_TRUSTED_HOST": "pips.test"}
