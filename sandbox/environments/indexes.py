@@ -57,6 +57,8 @@ class IndexSettings:
     """Shown, with its key, which is in the same file, to an index that asks who we are by TLS."""
     unchecked_hosts: frozenset[str] = frozenset()
     """Hosts, with a port or without, whose certificates are not checked."""
+    asks_keyring: bool = False
+    """Whether the password of a login that has none is asked of the program `keyring`."""
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     """By scheme, and under `no` the hosts that are reached without."""
     timeout_s: float = DEFAULT_TIMEOUT_S
@@ -89,6 +91,7 @@ class Locations:
     certificates: str | None = None
     client_certificate: str | None = None
     unchecked_hosts: tuple[str, ...] = ()
+    keyring: str | None = None
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout_s: float | None = None
 
@@ -113,6 +116,7 @@ def read_index_settings(
         certificates=_certificates(environ, uv=uv, pip=pip),
         client_certificate=_path(pip.client_certificate or uv.client_certificate, home=home),
         unchecked_hosts=frozenset(_host(text) for text in where.unchecked_hosts),
+        asks_keyring=where.keyring == "subprocess",
         proxies={**_environment_proxies(environ), **pip.proxies, **uv.proxies},
         timeout_s=min(uv.timeout_s or pip.timeout_s or DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S),
         goes_on=where is pip,

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from sandbox.environments.answers import Absent, Fault, Reply
 from sandbox.environments.indexes import Index, IndexSettings, local_path, split_credentials
+from sandbox.environments.keyring_logins import with_password
 from sandbox.environments.local_packages import PIECE_BYTES, local_links, local_page, open_local
 from sandbox.environments.pages import ACCEPTED, MOST_PAGE_BYTES, ListedFile, MalformedPage, parse_page
 from sandbox.environments.sessions import missing_file, open_session
@@ -144,7 +145,7 @@ class Upstream:
         from requests.auth import HTTPBasicAuth
 
         address, login = split_credentials(url)
-        login = login or self._settings.credentials_for(address)
+        login = with_password(login or self._settings.credentials_for(address), address, self._settings)
         silence = self._settings.timeout_s
         if address.startswith("https:") and (gone := missing_file(self._settings)):
             raise Fault(f"what this machine names for TLS, {gone}, is not there", reach="index")
