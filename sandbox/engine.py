@@ -187,6 +187,8 @@ class Engine:
             self._cut_off.add(task)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._provider is not None:
+            await self._provider.settle()
         for pool, backend in ((self._pool, self._backend), *([self._builders] if self._builders else [])):
             await pool.close()
             await backend.close()
