@@ -14,7 +14,15 @@ import ast
 from collections.abc import Callable
 from typing import Final
 
-from sandbox.tools.annotation_syntax import MAX_ANNOTATION_DEPTH, arguments, is_shallow, literal_value, shown, unquoted
+from sandbox.tools.annotation_syntax import (
+    MAX_ANNOTATION_DEPTH,
+    arguments,
+    is_shallow,
+    literal_value,
+    shown,
+    spelling,
+    unquoted,
+)
 from sandbox.tools.class_fields import (
     ClassField,
     ClassKind,
@@ -135,12 +143,12 @@ class AnnotationReader:
         return literal and any(isinstance(each, ast.Constant) and each.value is None for each in arguments(node))
 
     def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
-        if depth > MAX_ANNOTATION_DEPTH or not is_shallow(node):
+        if depth > MAX_ANNOTATION_DEPTH or (depth == 0 and not is_shallow(node)):
             return self._unknown(node, "an annotation", "it is nested too deeply")
         members = self._union_members(node)
         if len(members) == 1:
             return self._bounded(node, self._resolve_one(members[0], depth=depth, spoken=spoken))
-        distinct = list({ast.dump(each): each for each in members}.values())
+        distinct = list({spelling(each): each for each in members}.values())
         resolved = [self._resolve_one(member, depth=depth) for member in distinct]
         return self._bounded(node, resolved[0] if len(resolved) == 1 else one_of(resolved))
 

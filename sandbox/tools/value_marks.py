@@ -7,7 +7,7 @@ before its members are looked at. Whatever a tuple or a set is declared as, its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -27,6 +27,8 @@ from sandbox.tools.excerpt import excerpt
 from sandbox.tools.plain_json import JSON, json_from_text
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid")
+HOLE: Final = "x-hole"
+"""Stands in the schema of a frame where a part goes."""
 _LONGEST_TEXT_OF_A_SCALAR: Final = 64
 _OURS: Final = frozenset({"wrong", "missing", "extra_forbidden"})
 _KIND_NAMES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
@@ -61,6 +63,11 @@ class ValueType:
     is_tried_last: bool = False
     cell: Cell | None = None
     """What it is a use of, where it is a type inside itself."""
+    is_common: bool = False
+    """Whether any source may name it; the same type is then the same object."""
+    form: tuple[str, Hashable] | None = None
+    """How it is made of its parts, where not all of them are common."""
+    parts: tuple[ValueType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,6 +141,10 @@ class Choice:
         return core_schema.with_info_plain_validator_function(self._chosen)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
+        return self.shown()
+
+    def shown(self) -> Shown:
+        """Its schema."""
         kinds = list(dict.fromkeys(_KIND_NAMES[type(value)] for value in self.listed))
         return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(self.listed)}
 
@@ -190,6 +201,16 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Hole:
+    """Marks the place of a part in a type that is only made to be written."""
+
+    number: int
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
+        return {HOLE: self.number}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Nullable:
     """Marks an optional type whose null may be written as text."""
 
@@ -232,7 +253,7 @@ class OneOf:
         if not self._adapters:
             # An integer is a number too, so a float among the members is tried last: 5 stays 5 for `float | int`.
             ordered = sorted(self.members, key=lambda member: member.is_tried_last)
-            self._adapters.extend([TypeAdapter(member.type, config=STRICT) for member in ordered])
+            self._adapters[:] = [TypeAdapter(member.type, config=STRICT) for member in ordered]
         return self._adapters
 
 
