@@ -69,7 +69,9 @@ def _array(parts: Sequence[ValueType], said: Any) -> ValueType:
 def _fixed_array(items: Sequence[ValueType], said: Any) -> ValueType:  # noqa: ARG001  (as all forms)
     expected = excerpt(f"an array of {len(items)}: {', '.join(item.expected for item in items)}")
     places = GenericAlias(tuple, tuple(item.type for item in items))
-    container = Container(expected, list, coercion.array_from, len(items))
+    # One without places says what it holds all the same: providers take no array that does not.
+    shown: tuple[tuple[str, JSON], ...] = () if items else (("items", {"type": "string"}),)
+    container = Container(expected, list, coercion.array_from, len(items), shown=shown)
     return ValueType(Annotated[places, container], expected, size=1 + sum(item.size for item in items))
 
 
