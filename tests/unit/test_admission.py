@@ -190,6 +190,7 @@ def test_in_a_single_file_one_goes_after_the_other_and_an_empty_one_is_forgotten
         second.cancel()
         await asyncio.gather(first, second, third, other, return_exceptions=True)
         del first, second, third, other
+        await settle()
         gc.collect()  # the one that gave up has left a traceback
         return told, len(files)
 
