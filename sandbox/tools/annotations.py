@@ -76,13 +76,15 @@ def _ignore(node: ast.AST, what: str, why: str) -> None:
 
 
 class AnnotationReader:
-    """Reads the annotations of one source; each class and alias is read once. `shows_text`: a list of which nothing
-    more is said is shown as one of strings, which a model knows how to write."""
+    """Reads the annotations of one source; each class and alias is read once.
 
-    def __init__(self, scope: Scope, on_unknown: OnUnknown = _ignore, *, shows_text: bool = True) -> None:
+    What is taken and what is returned differ: a model knows how to write a list of strings, so one of which nothing
+    more is said is shown as such where it is taken, and a field is returned by its own name, whatever its alias is."""
+
+    def __init__(self, scope: Scope, on_unknown: OnUnknown = _ignore, *, is_returned: bool = False) -> None:
         self._scope = scope
         self._on_unknown = on_unknown
-        self._shows_text = shows_text
+        self._is_returned = is_returned
         self._known: dict[str, ValueType] = {}
         self._open: dict[str, Cell] = {}
         self._within = ""
@@ -197,7 +199,7 @@ class AnnotationReader:
     def _bare(self, node: ast.expr) -> ValueType:
         name = self._name(node)
         if name in ARRAYS or name in TUPLES:
-            return array_of(ANYTHING, is_unique=name in SETS, shows_text=self._shows_text)
+            return array_of(ANYTHING, is_unique=name in SETS, shows_text=not self._is_returned)
         if name in MAPPINGS:
             return object_of(ANYTHING, shows_members=False)
         if name in PLAIN:
@@ -318,12 +320,15 @@ class AnnotationReader:
             )
         outer, self._within = self._within, name
         found = class_fields(self._scope, node, kind)
-        fields = [self._field(each, kind, depth=depth) for each in found if not each.spoken.is_left_out]
+        fields = [self._field(each, kind, depth=depth) for each in found if not self._is_left_out(each)]
         self._within = outer
         docstring = class_description(node)
         if kind is ClassKind.NAMED_TUPLE:
             return record_of(fields, name=node.name, description=docstring)
         return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
+
+    def _is_left_out(self, declared: ClassField) -> bool:
+        return declared.spoken.is_unreturned if self._is_returned else declared.spoken.is_left_out
 
     def _enum(self, node: ast.ClassDef, used: ast.expr) -> ValueType:
         values = enum_values(self._scope, node)
@@ -341,7 +346,7 @@ class AnnotationReader:
         by_form = kind is ClassKind.TYPED_DICT
         required = declared.is_required_by_form if by_form else not said.has_default and not is_optional
         return FieldType(
-            name=said.alias or declared.name,
+            name=declared.name if self._is_returned else said.alias or declared.name,
             type=found,
             is_required=required,
             is_optional=is_optional,

@@ -29,7 +29,7 @@ def returned_schema(candidate: Candidate, scope: Scope) -> dict[str, Any] | None
     if isinstance(annotation, ast.Name) and annotation.id in _PLAIN and scope.full_name(annotation.id) == annotation.id:
         return dict(_PLAIN[annotation.id])
     unknown: list[ast.AST] = []
-    reader = AnnotationReader(scope, lambda node, _what, _why: unknown.append(node), shows_text=False)
+    reader = AnnotationReader(scope, lambda node, _what, _why: unknown.append(node), is_returned=True)
     found = reader.spoken_type(annotation)[0]
     return None if unknown or found is ANYTHING else json_schema_of(found, reader.cells)
 

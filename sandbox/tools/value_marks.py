@@ -313,7 +313,14 @@ class Constrained:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             if first["type"] in _OURS:
                 raise
-            return attempt.refuse(excerpt(f"{self.expected}: {first['msg']}"))
+            return attempt.refuse(excerpt(f"{self.expected}: {_told(first['msg'], value)}"))
+
+
+def _told(message: str, value: object) -> str:
+    """What pydantic says of a constraint; it counts the characters of a text as items here."""
+    if not isinstance(value, str):
+        return message
+    return message.replace(" items after validation", " characters").replace(" item after validation", " character")
 
 
 def _omitted(*_: object) -> Shown:
