@@ -59,7 +59,7 @@ def mapping_schema(candidate: Candidate, source: Source) -> dict[str, Any] | Non
     annotation = candidate.arguments or (listed[0][0].annotation if listed else None)
     if annotation is None:
         return None
-    reader = AnnotationReader(source.scope)
+    reader = AnnotationReader(source.scope, declared=source.taken)
     return _with_members(json_schema_of(reader.spoken_type(annotation)[0], reader.cells))
 
 
@@ -83,7 +83,7 @@ class _Description:
 
     def __post_init__(self) -> None:
         self.path = self.candidate.entry
-        self.reader = AnnotationReader(self.source.scope, self._unknown)
+        self.reader = AnnotationReader(self.source.scope, self._unknown, declared=self.source.taken)
         documented = self.candidate.function
         docstring = None if documented is None else ast.get_docstring(documented)
         self.documentation = Documentation() if docstring is None else read_docstring(_writable(docstring))
@@ -297,7 +297,7 @@ class _Description:
                 remedy="add `Returns:`",
                 severity="warning",
             )
-        return returned_schema(self.candidate, self.source.scope)
+        return returned_schema(self.candidate, self.source)
 
     def _unknown(self, node: ast.AST, what: str, why: str) -> None:
         self._add(

@@ -24,7 +24,7 @@ REFERENCE: Final = "x-inside"
 """Stands in a schema where a type contains itself, until the schema is put together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Record:
     """Marks an object with named members; its value is a dict of those that were given."""
 
@@ -70,7 +70,7 @@ class Record:
         return {**checked, **dict.fromkeys(unfilled)} if unfilled else checked
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Inside:
     """Marks a type inside itself."""
 

@@ -100,7 +100,7 @@ def _parameters(function: Function, listed: list[Listed], source: Source) -> tup
         )
     _refuse_duplicates([argument for argument, _, _ in listed])
     annotations = _annotation_texts([argument for argument, _, _ in listed], source.text)
-    reader = AnnotationReader(source.scope)
+    reader = AnnotationReader(source.scope, declared=source.taken)
     return tuple(
         Parameter(
             name=argument.arg,

@@ -49,7 +49,7 @@ Info: TypeAlias = core_schema.ValidationInfo[Any]
 Shown: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ValueType:
     """What an annotation means: the type for pydantic, and its name in a message."""
 
@@ -70,7 +70,7 @@ class ValueType:
     parts: tuple[ValueType, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FieldType:
     """One member of a record, or one parameter of a call."""
 
@@ -85,7 +85,7 @@ class FieldType:
     """Whether it becomes None when it is left out, because its class asks for a value."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Cell:
     """A type that contains itself, by its name; filled in when it is known."""
 
@@ -101,7 +101,7 @@ class Cell:
         return self.adapter
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scalar:
     """Marks a type whose values are taken as they are or converted."""
 
@@ -129,7 +129,7 @@ class Scalar:
         return attempt.refuse(self.expected)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Choice:
     """Marks a literal type. Pydantic takes True for 1, so the values are compared here, with their types."""
 
@@ -157,7 +157,7 @@ class Choice:
         return attempt.refuse(self.expected)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Container:
     """Marks a container type: what its value is made into before its members are checked, and how many it has."""
 
@@ -200,7 +200,7 @@ class Container:
         return tuple(found) if self.length is not None else found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Hole:
     """Marks the place of a part in a type that is only made to be written."""
 
@@ -210,7 +210,7 @@ class Hole:
         return {HOLE: self.number}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Nullable:
     """Marks an optional type whose null may be written as text."""
 
@@ -222,7 +222,7 @@ class Nullable:
         return None if attempt.converts and value == "null" else value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OneOf:
     """Marks a union: as it is, else what its JSON text stands for, else converted; each time in the declared order."""
 
@@ -257,7 +257,7 @@ class OneOf:
         return self._adapters
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TextForm:
     """Marks a type of values that JSON has only text for: checked by pydantic, handed over as the text it is."""
 
@@ -283,7 +283,7 @@ class TextForm:
         return text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constrained:
     """Marks a type with constraints. One that is broken is refused like a wrong type, by the same count."""
 
