@@ -95,6 +95,27 @@ def test_both_sandboxes_give_reports_and_schemas_without_opening_a_box() -> None
             sandbox.check(SOURCE, colour="red")
 
 
+def _spoil(node: Any) -> None:
+    """Empty it, at every depth."""
+    for each in list(node.values() if isinstance(node, dict) else node):
+        if isinstance(each, dict | list):
+            _spoil(each)
+    node.clear()
+
+
+@pytest.mark.parametrize("shape", [None, "openai", "openai-responses", "anthropic", "mcp", "json"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_whoever_changes_a_schema_changes_it_for_nobody_else(shape: str | None, strict: bool) -> None:
+    with Sandbox(backend="no such backend") as sandbox:
+        expected = sandbox.schema(SOURCE, format=shape, strict=strict).document
+        before = json.dumps(expected)
+        _spoil(sandbox.schema(SOURCE, format=shape, strict=strict).document)
+        for each in sandbox.check(SOURCE).callables:
+            _spoil(each.schema_)
+        _spoil(tool_schema(SOURCE))
+        assert json.dumps(sandbox.schema(SOURCE, format=shape, strict=strict).document) == before
+
+
 def test_a_report_is_one_json_document() -> None:
     document = json.loads(check_source(SOURCE).to_json())
     assert document["schema"]["name"] == document["callables"][0]["schema"]["name"] == "f"
