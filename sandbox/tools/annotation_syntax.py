@@ -60,6 +60,9 @@ def spelling(node: ast.expr) -> str:
 
 
 def is_shallow(node: ast.expr) -> bool:
+    """Whether it can be walked by a function that calls itself."""
+    if isinstance(node, ast.Name | ast.Constant):
+        return True
     level: list[ast.AST] = [node]
     for _ in range(MAX_ANNOTATION_DEPTH * 4):
         if not level:
