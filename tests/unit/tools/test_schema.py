@@ -195,6 +195,12 @@ ANNOTATIONS: Final = [
     "Annotated[str, Field(min_length=2, pattern='^a')]", "Annotated[list[int], Field(max_length=3)]", "'list[int]'",
     "Annotated[float, Field(gt=0, multiple_of=0.5)]", "int = 3", "str = 'x'", "int = LIMIT", "list[int] = [1]",
     "Place | None = None", "Color = Color.RED", "dict[str, list[tuple[int, int]]]",
+    "list[Place] | None = None", "dict[str, Place]", "Place | Point", "list[Place | Movie]", "tuple[Place, int]",
+    "set[Color]", "Optional[list[Node]] = None", "Node | int", "list[list[Place | None]]", "Place | Place | int",
+    "dict[str, Place | list[Point]]", "list[Place] | list[Point] | list[int]", "Annotated[Place, Field(title='x')]",
+    "Annotated[list[Place], Field(min_length=1)]", "Annotated[Place | None, Field(description='x')] = None",
+    "tuple[Node, ...]", "Union[Place, list[Union[Point, str]], None] = None", "Sequence[Closed]",
+    "Annotated[dict[str, Place], Field(min_length=1)]", "list[Annotated[int, Field(ge=1)]]", "Level = Level.LOW",
 ]  # fmt: skip
 
 
