@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.tools.check import check_source
-from sandbox.tools.declared import MOST_EFFORT, effort_of
+from sandbox.tools.pattern_effort import MOST_EFFORT, effort_of
 from sandbox.tools.pictures import columns, pictured
 
 
