@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
-from sandbox.admission import Admission
+from sandbox.admission import Admission, SingleFiles
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
@@ -59,6 +59,7 @@ _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "art
 _REPLY_OVERHEAD: Final = 1 << 16
 _HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
+_AT_ONCE: Final = nullcontext()
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
 
@@ -119,6 +120,7 @@ class Engine:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._admission = Admission(settings.concurrency)
+        self._single_files = SingleFiles()
         self._pool = Pool(backend, most_memory=settings.warm_memory)
         self._policies: dict[str, Policy] = {}
         self._recipes: Recent[tuple[Hashable, ...], Recipe] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
@@ -144,9 +146,16 @@ class Engine:
             if inputs.problems:
                 return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
-            async with self._admission.turn(spec.tenant):
+            async with self._turn_of_its_tool(call), self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
                 return await self._run_in_a_box(call, inputs, reader)
+
+    def _turn_of_its_tool(self, call: Prepared) -> AbstractAsyncContextManager[object]:
+        """Nothing to wait for, but for a tool whose calls are not to overlap."""
+        tool = call.recipe.tool
+        if tool.settings.enable_parallel_execution is not False:
+            return _AT_ONCE
+        return self._single_files.turn((call.recipe.tenant, tool.digest, tool.entry))
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a box for such calls ready; single-use ones as many as the policy keeps ahead."""
