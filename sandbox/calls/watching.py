@@ -129,6 +129,14 @@ class Watcher:
         output = self._outputs.get(stream)
         return nothing(self._room(stream).type) if output is None else output.capture.shape(artifact=artifact)
 
+    async def shown_in_room(self, stream: Stream, *, artifact: str | None = None) -> Shaped:
+        """The same where the room is one of tokens, which may take its time."""
+        room, output = self._room(stream), self._outputs.get(stream)
+        if room.tokens is None or output is None:
+            return self.shown(stream, artifact=artifact)
+        shape = output.capture.shape_of_now(artifact=artifact)
+        return await asyncio.to_thread(self._budgets.fitted, room, shape)
+
     def spill(self, stream: Stream) -> Spill | None:
         """All that was printed there; None where that is nothing, or is not kept."""
         output = self._outputs.get(stream)
