@@ -2,7 +2,8 @@
 
 Everything that can stop a call from outside is here: the time limit, the processor time counted by its slot, the output
 limit, and the caller's cancellation. Each asks the box to kill the call's whole tree once and notes why; the call then
-ends like any other, with what it printed until then. If the box does not answer within a grace time it is given up.
+ends like any other, with what it printed and left until then. If the box does not answer within a grace time it is
+given up.
 
 Output is taken at the pace the policy allows and the reader manages: what is taken is granted again to the runner, at
 once, later (a tool over its output rate), or when the reader of a stream has taken it.
@@ -38,6 +39,8 @@ from sandbox.wire.messages import NO_END, Ended, Replied, ValueReply
 from sandbox.wire.running_call import RunningCall
 
 _GRACE_S: Final = 2.0
+_LAST_WORDS_S: Final = 1.0
+"""How long a call that is to end may take to send the next of what it left."""
 _LINGER_S: Final = 0.25
 _LINGER_GRACE_S: Final = 10.0
 """Nobody waits for the end of a call that has given its value, and a busy machine is no reason to give its box up."""
@@ -335,8 +338,28 @@ class Watcher:
         if self._stopped_for is not None or self.call.has_told:
             return
         self._stopped_for = why
+        if why is Stop.CANCELLED or self.keeping is None:
+            self._kill()
+            return
+        self._warm.conversation.kill(self.call, wants_files=True)
+        self._after(_LAST_WORDS_S, self._end_last_words)
+
+    def _end_last_words(self) -> None:
+        """Its files come, or it is killed at once."""
+        if self._has_moved_on():
+            self._after(_LAST_WORDS_S, self._end_last_words)
+        else:
+            self._kill()
+
+    def _kill(self) -> None:
         self._warm.conversation.kill(self.call)
         self._after(_GRACE_S, self._give_up)
+
+    def _has_moved_on(self) -> bool:
+        """Whether more of its files came since this was asked last."""
+        taken = 0 if self._arrivals is None else self._arrivals.taken
+        seen, self._files_seen = self._files_seen, taken
+        return taken > seen
 
     def _give_up(self) -> None:
         """The runner does not answer: its box is lost, and everything in it is killed."""

@@ -154,10 +154,11 @@ class Conversation:
             self._voice.go_on(frames.pack_request(call.id, data))
             await self._carrier.all_sent()
 
-    def kill(self, call: RunningCall) -> None:
-        """Kill the call's whole tree; its `ended` follows."""
+    def kill(self, call: RunningCall, *, wants_files: bool = False) -> None:
+        """Kill the call's whole tree; its `ended` follows. What it has left comes before, if it is wanted: that takes a
+        moment, and a second kill cuts it short."""
         call.was_killed = True
-        self._voice.say({"type": "kill", "id": call.id})
+        self._voice.say({"type": "kill", "id": call.id, "files": wants_files})
 
     def grant(self, call: RunningCall, amount: int) -> None:
         """Let that much more of the call's output come; told to the runner in steps worth a message."""

@@ -158,7 +158,7 @@ async def test_a_runner_that_does_not_end_a_call_loses_its_box(sandbox: AsyncSan
     outcome = await sandbox.run(TOOL, limits={"wall": 1.0})
     assert outcome.status is Status.TIMEOUT
     assert outcome.stdout.text == "here\n"
-    assert 3.0 <= asyncio.get_running_loop().time() - begun < 4.0
+    assert 4.0 <= asyncio.get_running_loop().time() - begun < 5.0
     async with aclosing(sandbox.stream(TOOL)) as events:
         await anext(events)
     assert len(backend.boxes) == 2

@@ -64,6 +64,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     output.check_partial_output_comes_back_after_a_timeout,
     files.check_files_go_in_and_come_out_as_they_are,
     files.check_what_is_no_plain_file_is_refused_by_name,
+    files.check_what_was_left_until_the_time_was_up_comes_back,
     endings.check_an_exception_is_told_with_the_lines_of_the_author,
     endings.check_sys_exit_is_never_ok_whatever_its_code,
     endings.check_an_exit_without_a_word_is_never_ok,
