@@ -262,10 +262,3 @@ def _swap_until(is_over: threading.Event, left: Path) -> None:
         aside.rename(own)
         if is_over.is_set():
             return
-
-
-def test_what_it_may_not_enter_is_refused(left: Path, shelf: Shelf) -> None:
-    if os.geteuid() == 0:
-        return
-    (left / "closed").mkdir(mode=0)
-    assert "Permission denied" in refusals(collected(shelf))["closed"]
