@@ -3,7 +3,7 @@
 `openat2` (Linux 5.6) is told that the whole way to what is opened must lie below the folder, and follow no link,
 neither a symbolic one nor one of /proc's to an open file. A kernel without it, gVisor's, or a filter that forbids it
 leaves `openat`, to which a single name is handed: that follows no link at its end with `O_NOFOLLOW`, and has no other
-way. Either is safe by itself where names are opened one by one; whoever calls this looks at what was opened all the same.
+way. Either is safe by itself where names are opened one by one; whoever calls this looks at what was opened anyway.
 """
 
 from __future__ import annotations
