@@ -77,6 +77,7 @@ class Zygote:
         self._on_message = {
             "call": self._take_call,
             "grant": self._take_grant,
+            "hold": self._take_hold,
             "lines": self._take_lines,
             "kill": self._take_kill,
             "preload": self._take_preload,
@@ -184,6 +185,10 @@ class Zygote:
         grant = self._relay.grant_files if said.get("of") == "files" else self._relay.grant
         if said["id"] in self._calls:
             grant(self._calls[said["id"]], said["bytes"])
+
+    def _take_hold(self, said: dict[str, Any]) -> None:
+        if said["id"] in self._calls:
+            self._relay.hold(self._calls[said["id"]], said["on"])
 
     def _take_kill(self, said: dict[str, Any]) -> None:
         """At once; or so that what it has left until now is sent first, where that is wanted."""

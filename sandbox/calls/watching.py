@@ -36,7 +36,7 @@ from sandbox.pool import WarmBox
 from sandbox.ports import Reading
 from sandbox.wire.frames import Stream
 from sandbox.wire.messages import NO_END, Ended, Replied, ValueReply
-from sandbox.wire.running_call import RunningCall
+from sandbox.wire.running_call import RunningCall, TakeItem
 
 _GRACE_S: Final = 2.0
 _LAST_WORDS_S: Final = 1.0
@@ -68,8 +68,9 @@ class Reader:
     """Who follows a call: what is told of its output, and of what the tool gives before it is done."""
 
     on_output: OnOutput
-    on_item: Callable[[bytes], None] | None = None
-    """Gets the JSON of each item, which the tool may have forged; there are only so many, and so many bytes of them."""
+    on_item: TakeItem | None = None
+    """Gets the JSON of each item, which the tool may have forged, and calls what comes with it once it has taken it;
+    there are only so many, and so many bytes of them."""
 
 
 class Pace:

@@ -41,6 +41,7 @@ class CallUnderWay:
     slot: int | None = None
     task: asyncio.Task[None] | None = None
     granted: asyncio.Event = field(default_factory=asyncio.Event)
+    is_held: bool = False
     is_stubborn: bool = False
     all_given: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the files that follow its request have come."""

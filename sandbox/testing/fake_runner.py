@@ -67,6 +67,7 @@ class FakeRunner:
             "call": self._begin,
             "kill": self._kill,
             "grant": self._grant,
+            "hold": self._hold,
             "slots": self._take_slots,
             "release": self._release,
             "preload": self._preload,
@@ -124,6 +125,12 @@ class FakeRunner:
             call.files_credit += bytes
         call.granted.set()
 
+    def _hold(self, *, id: int, on: bool) -> None:
+        call = self._calls.get(id)
+        if call is not None:
+            call.is_held = on
+            call.granted.set()
+
     def _kill(self, *, id: int, files: bool = False) -> None:
         call = self._calls.get(id)
         if call is None or call.is_stubborn:
@@ -159,7 +166,7 @@ class FakeRunner:
                 call.left.files.update(step.files)
                 call.left.refused.update(step.refused)
             elif isinstance(step, Gives):
-                self._give(call, step, is_wanted="streams" in request)
+                await self._give(call, step, is_wanted="streams" in request)
             else:
                 await self._meet(call, step)
                 await self._finish(call, step, request["value_limit"])
@@ -201,11 +208,15 @@ class FakeRunner:
         call.credit -= len(data)
         self._send(call, stream, data)
 
-    def _give(self, call: CallUnderWay, step: Gives, *, is_wanted: bool) -> None:
+    async def _give(self, call: CallUnderWay, step: Gives, *, is_wanted: bool) -> None:
         call.given += step.items
         for item in step.items if is_wanted else ():
+            while call.is_held:
+                call.granted.clear()
+                await call.granted.wait()
             text = json.dumps(item, allow_nan=False).encode("ascii")
             self._send(call, Stream.VALUE, (_ITEM | len(text)).to_bytes(4, "big") + text)
+            await asyncio.sleep(0)
 
     def _use(self, call: CallUnderWay, step: Uses) -> None:
         if call.slot is not None:

@@ -40,6 +40,7 @@ ONLY_WHEN_RUN: Final[tuple[Check, ...]] = (
     dialects.check_a_module_with_run_gets_its_arguments_and_ctx,
     dialects.check_arguments_come_as_they_are_annotated,
     dialects.check_a_changed_state_comes_back,
+    dialects.check_what_nobody_takes_is_not_given,
     endings.check_an_exception_is_told_with_the_lines_of_the_author,
     endings.check_endless_recursion_is_an_exception,
     endings.check_threads_and_exit_handlers_that_hang_hold_nothing_up,

@@ -52,6 +52,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     dialects.check_arguments_come_as_they_are_annotated,
     dialects.check_a_changed_state_comes_back,
     dialects.check_what_a_generator_gives_comes_as_progress,
+    dialects.check_what_nobody_takes_is_not_given,
     output.check_each_stream_keeps_its_order,
     output.check_bytes_that_are_no_text_are_shown_as_far_as_they_can_be,
     output.check_frames_on_stdout_are_text,
