@@ -42,6 +42,8 @@ def serialise(value: object, limit: int, check: Callable[[Any], list[str]] | Non
     plain value comes first among the warnings."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        if len(text) > limit:
+            return text, []
         if not _is_deep(text) and not _has_lone_surrogate(text) and not _LONG_NUMBER.search(text):
             return text, check(value if type(value) in _SCALARS else json.loads(text)) if check else []
     except BaseException:  # a dict's own `items` may raise anything
