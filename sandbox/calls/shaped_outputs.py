@@ -22,7 +22,7 @@ from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.budgets import Budgets
 from sandbox.outputs.memory import is_shown_whole
 from sandbox.outputs.results import is_result, shape_result
-from sandbox.outputs.shaping import nothing, shape_of_value, shape_reference
+from sandbox.outputs.shaping import is_reference, nothing, shape_of_value, shape_reference
 from sandbox.wire.frames import Stream
 
 _TYPE_KEY: Final = "$type"
@@ -86,7 +86,11 @@ async def _stream(shaped: ShapedOutputs, watcher: Watcher, stream: Stream, found
         await spill.drop()
         return found
     artifact = await _kept(shaped, spill, f"{stream.name.lower()}.txt")
-    return found if artifact is None else await watcher.shown_in_room(stream, artifact=artifact.id)
+    if artifact is None:
+        return found
+    if is_reference(found.type):
+        return shape_reference(artifact, output_type=found.type)
+    return await watcher.shown_in_room(stream, artifact=artifact.id)
 
 
 async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keeping: Keeping) -> Shaped:
@@ -97,8 +101,10 @@ async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keep
         return shaped.value
     spill = Spill(keeping)
     if kind == "image" and isinstance(value, dict):
-        left = next((each for each in shaped.artifacts if each.name == value.get("artifact")), None)
+        left = _left(shaped, value.get("artifact"))
         return shaped.value if left is None else shape_reference(left, output_type="image")
+    if is_reference(shaped.value.type) and (left := _left(shaped, value)) is not None:
+        return shape_reference(left, output_type=shaped.value.type)
     if kind == "bytes" and isinstance(value, dict) and (data := _decoded(value)) is not None:
         spill.feed(data)
         artifact = await _kept(shaped, spill, "value.bin")
@@ -111,7 +117,15 @@ async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keep
     artifact = await _kept(shaped, spill, "value.txt" if isinstance(value, str) else "value.json")
     if artifact is None:
         return shaped.value
+    if is_reference(shaped.value.type):
+        return shape_reference(artifact, output_type=shaped.value.type)
     return await asyncio.to_thread(shape_verdict, verdict, budgets, artifact=artifact.id)
+
+
+def _left(shaped: ShapedOutputs, name: Json) -> Artifact | None:
+    """The file of that name which the tool left; a tool may name it as it wrote it."""
+    named = name.removeprefix("/work/").removeprefix("outputs/") if isinstance(name, str) else ""
+    return next((each for each in shaped.artifacts if each.name == named), None)
 
 
 async def _kept(shaped: ShapedOutputs, spill: Spill, name: str) -> Artifact | None:

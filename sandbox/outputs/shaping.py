@@ -132,6 +132,11 @@ def shape_ends(ends: Ends, *, output_type: str, budget: int, artifact: str | Non
     return unchecked(Shaped, fields)
 
 
+def is_reference(output_type: str) -> bool:
+    """Whether outputs of this type are told of and not shown."""
+    return form_of(output_type).fit is unshown
+
+
 def shape_reference(artifact: Artifact, *, output_type: str) -> Shaped:
     """What is told of an output that is no text."""
     text = reference(artifact, output_type=output_type)
