@@ -37,10 +37,11 @@ from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
-from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable
+from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable, SpecError
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.store import ArtifactStore
+from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
@@ -75,6 +76,8 @@ class Settings:
     """Where environments are kept; none: the user's own cache folder."""
     artifacts: ArtifactStore = field(default_factory=ArtifactStore)
     """Where what calls leave is kept."""
+    tokenizer: Tokenizer | None = None
+    """What counts the tokens of a text, for budgets in tokens."""
     is_offline: bool = False
     """No package index is asked, whatever policies allow."""
     on_progress: OnProgress = nobody
@@ -215,6 +218,10 @@ class Engine:
 
     def _read(self, spec: CallSpec) -> Prepared:
         clock = Clock()
+        if self._settings.tokenizer is None and spec.counts_tokens:
+            raise SpecError(
+                "tokens: nothing here can count them", remedy="name what can: Sandbox(tokenizer=…), --tokenizer"
+            )
         policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)  # which its recipe keeps alive
         key = (spec.source, spec.filename, spec.entry, policy, spec.tenant)
         recipe = None if spec.limits else self._recipes.get(key)
@@ -229,7 +236,7 @@ class Engine:
         granted = policy_for(tool, self._granted(spec))
         policy = tighten(granted, limits_for(tool, granted, spec.limits))
         box_policy = self._backend.tightened(_box_policy(granted, policy))
-        return Recipe(tool, policy, box_policy, bare_environment(), spec.tenant)
+        return Recipe(tool, policy, box_policy, bare_environment(), spec.tenant, self._settings.tokenizer)
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""

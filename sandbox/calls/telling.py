@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Final
 
 from sandbox.calls.prepared import Prepared
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
 from sandbox.calls.replies import aside_when_large, read_answer
-from sandbox.calls.shaped_outputs import ShapedOutputs, has_more, keep_outputs, shape_outputs, shape_verdict
+from sandbox.calls.shaped_outputs import (
+    ShapedOutputs,
+    has_more,
+    keep_outputs,
+    shape_outputs,
+    shape_outputs_in_rooms,
+    shape_verdict,
+)
 from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import Watcher
 from sandbox.errors import IsolationUnavailable
@@ -46,10 +54,11 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
     """Everything that was seen, as one document; what is not shown as a whole is kept."""
     verdict = judge(ending)
     budgets = call.budgets
-    value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=len(ending.value))
-    shaped = shape_outputs(watcher, value)
+    size = len(ending.value) if budgets.tokenizer is None else sys.maxsize
+    value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=size)
+    shaped = await shape_outputs_in_rooms(watcher, value) if watcher.has_left else shape_outputs(watcher, value)
     if has_more(shaped, watcher, verdict.value):
-        await keep_outputs(shaped, watcher, verdict.value, budgets)
+        await keep_outputs(shaped, watcher, verdict, budgets)
     return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
 
 
@@ -94,6 +103,8 @@ def rehearse_telling(loan: Loan, call: Prepared, watcher: Watcher) -> None:
     call's slot stays open until its end, too. Where other calls run, there was nothing else to do. Nothing is kept."""
     policy, walls = call.recipe.policy, bytes(watcher.call.walls)
     if (walls, policy.name, policy.digest) not in loan.warm.receipts or loan.warm.conversation.running > 1:
+        return
+    if call.budgets.tokenizer is not None:  # it may take its time
         return
     call.clock.mark("ended")
     ending = Ending(

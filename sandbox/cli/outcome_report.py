@@ -1,8 +1,9 @@
 """An outcome for people: what the tool said, then its value, then what became of the call.
 
-To stdout goes what the tool wrote to its stdout, and last the value: text as it is, anything else as JSON. A tool that
-returns nothing (None) shows nothing. To stderr goes what it wrote to its stderr, then for a call that is not ok what is
-wrong with it, and last one line of figures. So a pipe gets the result and nothing else, whatever happened.
+To stdout goes what the tool wrote to its stdout, and last the value: text as it is, a table row by row, an image or
+bytes as a line about them, anything else as JSON. A tool that returns nothing (None) shows nothing. To stderr goes what
+it wrote to its stderr, then for a call that is not ok what is wrong with it, and last one line of figures. So a pipe
+gets the result and nothing else, whatever happened.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ _INDENT: Final = "  "
 _LIMIT_FACTS: Final = ("limit", "measured")
 
 
-def report_outcome(outcome: Outcome, *, is_output_shown: bool = False) -> None:
-    """Write all of it; the tool's own output only where it was not already shown as it came."""
+def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_fitted: bool = False) -> None:
+    """Write all of it; the tool's own output only where it was not already shown as it came, and the value as it fits
+    into its budget where that was asked for."""
     if not is_output_shown:
         show(_ended(visible(outcome.stdout.text)))
         tell(_ended(visible(outcome.stderr.text)))
-    if outcome.ok:
+    if outcome.ok and (is_value_fitted or _is_for_eyes(outcome.value)):
+        show(_ended(visible(outcome.shaped_value.text)))
+    elif outcome.ok:
         show_value(outcome.value)
     else:
         tell(painted(headline(outcome), "red", on=sys.stderr) + "\n")
@@ -42,6 +46,11 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False) -> None:
     for warning in [*outcome.warnings, *(outcome.receipt.notes if outcome.receipt else ())]:
         tell(painted(f"warning: {one_line(warning)}", "yellow", on=sys.stderr) + "\n")
     tell(painted(summary(outcome), "dim", on=sys.stderr) + "\n")
+
+
+def _is_for_eyes(value: Json) -> bool:
+    """Whether it says what it was: a table, an image, bytes. Nobody reads those as JSON."""
+    return isinstance(value, dict) and isinstance(value.get("$type"), str)
 
 
 def show_value(value: Json) -> None:

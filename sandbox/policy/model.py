@@ -213,6 +213,11 @@ class Output(Section):
         max_length=MOST_READABLE,
         description="characters shown of outputs of a type, where not as many as usual; 0: the notice only",
     )
+    tokens: Annotated[tuple[tuple[_OutputType, CountOrZero], ...], BeforeValidator(_pairs)] = Field(
+        default=(),
+        max_length=MOST_READABLE,
+        description="tokens shown of outputs of a type, by engines that were given a tokenizer",
+    )
     over: Excess = Field(
         default=Excess.TRUNCATE,
         description="past limits.output; truncate: the rest is counted and dropped; kill: the call ends",

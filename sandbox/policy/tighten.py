@@ -152,6 +152,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "variables.passed": _some_of,
     "output.shown": _at_most,
     "output.budgets": _each_at_most,
+    "output.tokens": _each_at_most,
     "output.over": _at_least,
     "reuse.mode": _at_least,
     "reuse.idle": _at_most,

@@ -27,6 +27,8 @@ class ToolSettings(BaseModel):
     stdout_type: _OutputType | None = None
     stderr_type: _OutputType | None = None
     return_char_limit: Annotated[int, Field(ge=1)] | None = None
+    return_token_limit: Annotated[int, Field(ge=1)] | None = None
+    """The same in tokens, where the engine was given a tokenizer."""
     strict_return: bool | None = None
     """Whether a value that is not what the annotation says is an exception, and not only a warning."""
     enable_parallel_execution: bool | None = None

@@ -14,7 +14,7 @@ from sandbox.tools.names_in_source import last_name
 from sandbox.tools.source import Function, Source
 
 _MARK: Final = "tool"
-_SETTINGS: Final = ("output_type", "return_char_limit", "enable_parallel_execution")
+_SETTINGS: Final = ("output_type", "return_char_limit", "return_token_limit", "enable_parallel_execution")
 
 
 def read_functions(source: Source) -> list[Candidate]:
