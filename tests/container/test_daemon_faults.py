@@ -10,7 +10,7 @@ import json
 import signal
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -73,12 +73,13 @@ def single_use() -> Policy:
     return policy.model_copy(update={"reuse": reuse})
 
 
+@pytest.mark.parametrize("end", [Daemon.stop, Daemon.kill], ids=["told to end", "killed"])
 def test_a_daemon_that_is_restarted_costs_the_call_under_way_and_none_after(
-    own_daemon: Daemon, sandbox: Sandbox, client: DockerClient
+    end: Callable[[Daemon], None], own_daemon: Daemon, sandbox: Sandbox, client: DockerClient
 ) -> None:
     with under_way(sandbox, ENDLESS) as outcome:
         lost = only_container(client, before=set())
-        own_daemon.stop()
+        end(own_daemon)
         assert was_lost(outcome.result())
         with pytest.raises(BackendUnavailable, match="no Docker daemon answers at unix://") as refused:
             sandbox.run(TRIVIAL, {"a": 1, "b": 2})
@@ -112,7 +113,9 @@ def test_an_environments_image_that_is_gone_is_made_again(
         Sandbox(backend=backend, store=tmp_path / "store", policy=single_use()) as sandbox,
     ):
         for _ in range(2):
-            assert sandbox.run(version_of("small", "small==1.0")).value == "1.0"
+            outcome = sandbox.run(version_of("small", "small==1.0"))
+            assert outcome.value == "1.0"
+            assert all(value >= 0 for name, value in outcome.timing if name.endswith("_ms"))
             assert wait_until(lambda: not containers(client))
             (made,) = list_environment_images(client)
             client.api.remove_image(made.id, force=True)
