@@ -31,7 +31,9 @@ from sandbox.images import (
     environment_image,
     find_environment_image,
     list_environment_images,
+    list_images,
     prune_environment_images,
+    pull,
     push,
 )
 from tests.checkout import ROOT
@@ -391,6 +393,46 @@ def test_a_push_takes_the_whole_image_to_a_registry(
     assert gzip.decompress(blobs[-1]) == last_layer(docker_client, image)
     assert pushed.pinned.startswith(f"{registry.address}/tools/env@sha256:")
     assert docker_client.images.get(image.id).tags == [image.tag]
+
+
+def test_what_was_pushed_is_pulled_by_its_digest_and_found(
+    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, small: Environment
+) -> None:
+    image = environment_image(docker_client, small, base=base_image)
+    with LocalRegistry() as registry:
+        pinned = push(docker_client, image, f"{registry.address}/tools/env").pinned
+        docker_client.api.remove_image(image.tag)
+        assert find_environment_image(docker_client, small.key, base=base_image) is None
+        assert answer(docker_daemon, "pull", pinned)["tag"] == image.tag
+        assert pull(docker_client, push(docker_client, base_image, f"{registry.address}/base").pinned) == base_image
+    assert find_environment_image(docker_client, small.key, base=base_image) == image
+    assert docker_client.images.get(image.id).tags == [image.tag]
+
+
+@pytest.mark.parametrize("owner", ["somebody", "sandbox-engine"])
+def test_what_is_no_image_of_ours_is_not_kept(owner: str, docker_client: DockerClient, base_image: BaseImage) -> None:
+    """Whatever it says of itself: all labels are handed down to what is made on top of ours."""
+    container = docker_client.api.create_container(base_image.tag, ["x"])["Id"]
+    try:
+        labels = [f"LABEL sandbox.owner={owner}"]
+        foreign = docker_client.api.commit(container, repository="foreign", tag="1", changes=labels)["Id"]
+        with LocalRegistry() as registry:
+            pinned = push(docker_client, replace(base_image, id=foreign), f"{registry.address}/foreign").pinned
+            with pytest.raises(SpecError, match="is no image of ours"):
+                pull(docker_client, pinned)
+            with pytest.raises(BackendUnavailable, match="pull"):
+                pull(docker_client, f"{registry.address}/foreign@sha256:{'0' * 64}")
+        assert docker_client.images.get(foreign).tags == ["foreign:1"]
+        assert base_image in list_images(docker_client)
+    finally:
+        docker_client.api.remove_container(container)
+        docker_client.api.remove_image("foreign:1")
+
+
+@pytest.mark.parametrize("reference", ["", "sandbox/base:1", "-x@sha256:" + "0" * 64, "a@sha256:" + "0" * 63])
+def test_only_what_is_named_by_its_digest_is_pulled(reference: str, docker_client: DockerClient) -> None:
+    with pytest.raises(SpecError, match="by its digest"):
+        pull(docker_client, reference)
 
 
 def test_a_registry_that_refuses_is_told_with_what_to_do(

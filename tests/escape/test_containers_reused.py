@@ -61,6 +61,27 @@ def test_no_call_changes_what_the_kernel_thinks_of_the_containers_other_processe
     assert box.value(TAMPER) == []
 
 
+SEEN: Final = """
+import os
+
+def tool() -> dict:
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/" + pid + "/status") as file:
+                found[pid] = dict(line.split(":", 1) for line in file)["NSpid"].split()[1:]
+        except OSError:
+            continue
+    return found
+"""
+
+
+@variants(KEPT)
+def test_nothing_is_told_of_the_containers_processes_but_the_calls_own(box: Besieged) -> None:
+    box.serves()
+    assert sorted(box.value(SEEN).values()) == [["1"], ["2"]], "its guard, and itself"
+
+
 SIGNAL_GUARD: Final = f"""{ATTEMPT}
 def tool() -> str:
     for number in range(1, 65):
