@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from sandbox import Policy, Sandbox
+from sandbox import Policy, Sandbox, box_opening
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.daemon import connect
 from sandbox.errors import BackendUnavailable, SandboxError
@@ -147,8 +147,14 @@ def test_a_runtime_whose_program_is_gone_opens_no_box(
 
 @pytest.mark.parametrize("deed", HOSTILE)
 def test_an_image_whose_python_is_a_script_opens_no_box_and_stops_nobody(
-    deed: str, own_daemon: Daemon, sandbox: Sandbox, client: DockerClient, base: BaseImage
+    deed: str,
+    own_daemon: Daemon,
+    sandbox: Sandbox,
+    client: DockerClient,
+    base: BaseImage,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(box_opening, "_LEAST_FOR_OPENING_S", 3.0)  # which is waited for in full where nothing comes
     assert serves(sandbox)
     script = f"#!/usr/bin/python3.11 -IS\nimport os, sys\n{HOSTILE[deed]}\n"
     policy = load("default")
