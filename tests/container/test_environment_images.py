@@ -250,11 +250,11 @@ def test_another_base_image_gives_another_image(
 
 
 def test_an_environment_for_another_python_is_refused_by_name(
-    docker_client: DockerClient, base_image: BaseImage, small: Environment
+    docker_client: DockerClient, base_image: BaseImage, unmade: Environment
 ) -> None:
     newer = replace(base_image, python=replace(base_image.python, version="3.12.1", abi="cp312"))
     with pytest.raises(EnvironmentUnavailable, match=r"built for cp311-.* is cpython 3\.12\.1 \(cp312-"):
-        environment_image(docker_client, small, base=newer)
+        environment_image(docker_client, unmade, base=newer)
 
 
 def test_nothing_installed_needs_no_image(docker_client: DockerClient, base_image: BaseImage) -> None:
