@@ -149,6 +149,7 @@ class Engine:
             if inputs.problems:
                 return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
+            call.clock.mark("equipped")
             async with self._turn_of_its_tool(call), self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
                 return await self._run_in_a_box(call, inputs, reader)
@@ -247,7 +248,6 @@ class Engine:
             environment = await self._images.furnished(environment)
         if environment is not recipe.environment:
             call = replace(call, recipe=recipe.within(environment))
-        call.clock.mark("equipped")
         return call
 
     async def _environment(self, needs: Needs) -> Environment:
@@ -312,7 +312,7 @@ class Engine:
         raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {reason}")
 
     async def _with_images_anew(self, call: Prepared) -> Prepared:
-        """Somebody removed the image that its boxes were to be made from."""
+        """Somebody removed the image that its boxes were to be made from. To have it again is part of having a box."""
         assert self._images is not None
         self._images.forget()
         return await self._equipped(call)

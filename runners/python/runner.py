@@ -74,6 +74,8 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
     walls["outputs"] = plan.get("outputs")
+    if walls["workplace"] and "covered" in walls["workplace"]:
+        walls["workplace"]["covered"] = [place.format(runner=os.getpid()) for place in walls["workplace"]["covered"]]
     walls["filter"] = binascii.a2b_base64(walls["filter"])
     hello = frames.message(
         "hello",

@@ -146,6 +146,11 @@ class Box(ABC):
     def add_slots(self, count: int) -> Sequence[Slot]:
         """New slots for calls; none where the backend does not meter calls one by one."""
 
+    def count_from_now(self) -> bool:
+        """A call is about to be sent. Whether the slot it gets counts only what is used from now on: False where slots
+        are its child's own, also while that waits for its call."""
+        return False
+
     async def all_sent(self) -> None:
         """Wait until nothing of what was sent is queued here any more; at once where nothing ever is."""
         return

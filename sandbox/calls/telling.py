@@ -24,7 +24,7 @@ from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, 
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
 from sandbox.unchecked import unchecked
-from sandbox.wire.messages import NO_END, Returned
+from sandbox.wire.messages import NO_END
 
 _MOST_RECEIPTS: Final = 64
 _REHEARSAL: Final = b'\0\0\0\x34{"kind": "value", "warnings": [], "value": [1, "a"]}'
@@ -75,7 +75,7 @@ def _told(
         "stdout": shaped.stdout,
         "stderr": shaped.stderr,
         "shaped_value": shaped.value,
-        "usage": _usage(ending, watcher.call.returned),
+        "usage": _usage(ending, cpu_before=watcher.cpu_before),
         "limit_name": verdict.limit_name,
         "evidence": verdict.evidence,
         "retryable": False,
@@ -146,14 +146,13 @@ def _must_be_walled(ending: Ending) -> bool:
     return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
 
 
-def _usage(ending: Ending, returned: Returned | None) -> Usage:
+def _usage(ending: Ending, *, cpu_before: float) -> Usage:
     """What it cost, from outside; what its child had used before the call came is not the call's."""
     cpu = ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
-    before = 0.0 if returned is None else returned.cpu_before
     peak = ending.reading.memory_peak_bytes
     fields = {
         "wall_s": round(ending.wall_s, 6),
-        "cpu_s": None if cpu is None else round(max(cpu - before, 0.0), 6),
+        "cpu_s": None if cpu is None else round(max(cpu - cpu_before, 0.0), 6),
         "memory_peak_bytes": ending.ended.max_rss if peak is None else peak,
         "processes_peak": ending.reading.processes_peak,
     }

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from sandbox.backends.base import Box, Protection
 from sandbox.backends.container.attach import AttachStream
 from sandbox.backends.container.daemon_link import DaemonLink
-from sandbox.backends.container.meters import Facts, facts
+from sandbox.backends.container.meters import ContainerMeter, Facts, facts
 from sandbox.errors import BackendUnavailable
 from sandbox.ports import Reading, Receiver, Slot
 
@@ -48,7 +48,7 @@ class ContainerBox(Box):
         *,
         protection: Protection,
         walls: Mapping[str, JsonValue],
-        meter: Slot | None,
+        meter: ContainerMeter | None,
         last_words: LastWords,
         link: DaemonLink,
     ) -> None:
@@ -85,6 +85,10 @@ class ContainerBox(Box):
         self._is_metered = True
         self._meter.renew()
         return (self._meter,)
+
+    def count_from_now(self) -> bool:
+        """What the runner does between calls, such as forking a child for the next, is used in the same group."""
+        return self._meter is not None and self._meter.leave_out_what_was_used()
 
     def last_words(self) -> str:
         return str(self._last_words)

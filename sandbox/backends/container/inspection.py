@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sandbox.backends.base import Protection
 from sandbox.backends.container.hardening import RUNNER_MEMORY, is_machine, most_processes, profile_name, stands_alone
-from sandbox.backends.container.proofs import Proof
+from sandbox.backends.container.proofs import OF_CONTROL_GROUPS, Proof
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy, format_bytes
 
@@ -35,9 +35,16 @@ def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_mete
         network=str(host.get("NetworkMode")),
         user=str(said["Config"].get("User", "")).partition(":")[0],
         runtime=runtime,
+        notes=_notes(proof),
         loose={name: proof.findings[name].evidence for name in proof.unenforced},
         details=_details(host, runtime=runtime, policy=policy),
     )
+
+
+def _notes(proof: Proof) -> tuple[str, ...]:
+    """What whoever looks at an outcome should see without looking for it."""
+    loose = [name for name in OF_CONTROL_GROUPS if name in proof.unenforced]
+    return (f"runtime {proof.runtime} was seen not to limit: {', '.join(loose)}",) if loose else ()
 
 
 def _layers(said: Mapping[str, Any], *, runtime: str, policy: Policy, proof: Proof) -> dict[str, LayerState]:
