@@ -295,10 +295,13 @@ def test_code_that_fails_at_start_harms_nobody_else(way: str, deed: str, sandbox
     assert _value(sandbox.run(version_of("left", "left==1.0"))) == "1.0"
 
 
-def test_code_that_never_ends_at_start_is_ended(sandbox: Sandbox, wheels: Path) -> None:
+def test_code_that_never_ends_at_start_is_ended(sandbox: Sandbox, wheels: Path, tmp_path: Path) -> None:
     name = _starting(wheels, "hangs", "while True: pass")
+    policy = tmp_path / "impatient.toml"
+    policy.write_text('description = "for tests"\nextends = "default"\n[limits]\nwall = "10s"\n')
     with suppress(SandboxError):
-        assert sandbox.run(requiring((name,), NOTHING), limits={"wall": 2}).status is not Status.OK
+        outcome = sandbox.run(requiring((name,), NOTHING), policy=str(policy), limits={"wall": 2})
+        assert outcome.status is not Status.OK
 
 
 def test_code_that_prints_at_start_cannot_speak_for_the_runner(sandbox: Sandbox, wheels: Path) -> None:
