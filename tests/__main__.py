@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-_MOST_PROCESSES = 4
+_FEWEST, _MOST = 2, 4
 
 
 def main(arguments: list[str]) -> int:
@@ -36,11 +36,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _shared(arguments: list[str]) -> list[str]:
-    """Pytest's options for a run that is worth it. Many tests wait, so there is time for one more than can compute."""
+    """Pytest's options for a run that is worth it. Many tests wait: even one processor has time for two."""
     if any(os.path.exists(argument.partition("::")[0]) for argument in arguments):
         return []
-    processes = min((os.cpu_count() or 1) + 1, _MOST_PROCESSES)
-    return ["--dist=loadfile", "--numprocesses={}".format(processes)]  # noqa: UP032
+    processes = min(max(os.cpu_count() or 1, _FEWEST), _MOST)
+    return ["--dist=loadfile", "--no-loadscope-reorder", "--numprocesses={}".format(processes)]  # noqa: UP032
 
 
 if __name__ == "__main__":

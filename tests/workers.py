@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections import Counter
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -24,7 +26,12 @@ def is_worker(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    if is_worker(config) and sys.platform == "linux" and os.geteuid() == 0:
+    if not is_worker(config):
+        return
+    # Messages and sockets have room for a path of some length: temporary ones are hardly longer than in a run of one.
+    given = Path(config.option.basetemp)
+    config.option.basetemp = given.with_name(given.name.removeprefix("popen-gw"))
+    if sys.platform == "linux" and os.geteuid() == 0:
         _take_mounts_apart()
 
 
@@ -34,3 +41,21 @@ def _take_mounts_apart() -> None:
     libc = ctypes.CDLL(None)
     if libc.unshare(_CLONE_NEWNS) == 0:
         libc.mount(b"none", b"/", None, _MS_REC_SLAVE, None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Modules that may take longest are handed out first, so that at the end nobody waits for one of them."""
+    if is_worker(config):
+        seconds: Counter[Path] = Counter()
+        for item in items:
+            seconds[item.path] += _expected_seconds(item)
+        items.sort(key=lambda item: -seconds[item.path])
+
+
+def _expected_seconds(item: pytest.Item) -> int:
+    """A tenth of what the test is allowed, where it says that it needs more than others."""
+    timeout = item.get_closest_marker("timeout")
+    if timeout is not None and timeout.args:
+        return int(timeout.args[0]) // 10
+    return int(item.get_closest_marker("slow") is not None)
