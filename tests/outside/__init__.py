@@ -46,9 +46,10 @@ class Outside:
     authority: Path
     _near: subprocess.Popen[str]
 
-    def inside(self) -> Sequence[str]:
-        """What a command begins with that is to run on the near side."""
-        return ["nsenter", f"--net=/proc/{self.process}/ns/net", f"--mount=/proc/{self.process}/ns/mnt", "--"]
+    def inside(self, *options: str) -> Sequence[str]:
+        """What a command begins with that is to run on the near side; with these options of nsenter."""
+        where = (f"--net=/proc/{self.process}/ns/net", f"--mount=/proc/{self.process}/ns/mnt")
+        return ["nsenter", *where, *options, "--"]
 
     def heard(self) -> list[Heard]:
         """Who has spoken to any address since this was last asked; look-ups of names do not count."""
