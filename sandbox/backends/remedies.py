@@ -43,6 +43,7 @@ REMEDIES: Final[dict[str, str]] = {
     "own_uid": "run the engine as root; without it a box shares its user id with the engine, behind a user namespace",
     "egress filter": "use the subprocess backend on Linux 5.3 or later, with all namespaces, or a policy with "
     "network.mode 'none', or 'host' for code you trust",
+    "index filter": "use a policy with network.mode 'none' or 'public'; that of mode 'index' is for builds",
     "container": "use the container backend",
     "machine": "use a backend that gives each box a kernel of its own",
 }

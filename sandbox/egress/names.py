@@ -17,11 +17,11 @@ from sandbox.egress.addresses import Address, read_address
 
 Answer = TypeVar("Answer")
 
-_MOST_THREADS: Final = 16
+_MOST_THREADS: Final = 8
 
 
 class Names:
-    """The resolver of one engine's boxes; made on, and used from, one event loop."""
+    """The resolver of one box; made on, and used from, one event loop."""
 
     def __init__(self, most_threads: int = _MOST_THREADS) -> None:
         self._room = asyncio.Semaphore(most_threads)

@@ -21,7 +21,9 @@ from contextlib import suppress
 from typing import Final
 
 from sandbox.egress.destinations import Destinations
+from sandbox.egress.host_proxies import HostProxies
 from sandbox.egress.ledger import Ledger
+from sandbox.egress.names import Names
 from sandbox.egress.proxy import Proxy
 from sandbox.policy import Network
 
@@ -110,6 +112,12 @@ class Porter:
         self._ending.add(proxy)
         task = self._loop.create_task(proxy.closed())
         task.add_done_callback(lambda _: self._ending.discard(proxy))
+
+
+def open_porter(end: socket.socket, network: Network) -> Porter:
+    """The porter of one box under a policy with this network. Names are looked up for each box apart: one whose calls
+    ask for names that take long keeps nobody else waiting."""
+    return Porter(end, network=network, destinations=Destinations(network, names=Names(), proxies=HostProxies()))
 
 
 def _descriptors(attached: Sequence[tuple[int, int, bytes]]) -> list[int]:

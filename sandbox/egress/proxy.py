@@ -1,4 +1,8 @@
-"""The proxy of one call: it answers on the listening socket that the call's guard made, and ends with the call."""
+"""The proxy of one call: it answers on the listening socket that the call's guard made, and ends with the call.
+
+A call that has used up its connections is told so a few times. Then nobody listens any more, and whoever goes on asking
+keeps only the kernel busy.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from sandbox.egress.ledger import Ledger
 
 _KERNEL_BUFFER: Final = 256 << 10
 _NO_DESCRIPTORS_S: Final = 0.1
+_MOST_TOLD: Final = 100
 
 
 class Proxy:
@@ -24,6 +29,7 @@ class Proxy:
         self._destinations = destinations
         self._loop = asyncio.get_running_loop()
         self._open: set[asyncio.Task[None]] = set()
+        self._accepted = 0
         self._is_closed = False
         listener.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # what is accepted has it from here
@@ -35,8 +41,7 @@ class Proxy:
         if self._is_closed:
             return
         self._is_closed = True
-        self._loop.remove_reader(self._listener)
-        self._listener.close()
+        self._fall_silent()
         for task in self._open:
             task.cancel()
 
@@ -45,8 +50,13 @@ class Proxy:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def _listen(self) -> None:
-        if not self._is_closed:
+        if self._listener.fileno() >= 0:
             self._loop.add_reader(self._listener, self._accept)
+
+    def _fall_silent(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
 
     def _accept(self) -> None:
         try:
@@ -56,6 +66,11 @@ class Proxy:
         except OSError:  # no descriptors are left, for now
             self._loop.remove_reader(self._listener)
             self._loop.call_later(_NO_DESCRIPTORS_S, self._listen)
+            return
+        self._accepted += 1
+        if self._accepted > self.ledger.limits.connections_in_all + _MOST_TOLD:
+            near.close()
+            self._fall_silent()
             return
         task = self._loop.create_task(self._serve(near))
         self._open.add(task)

@@ -149,6 +149,10 @@ def quiet(world: Outside) -> None:
     world.asked_names()
 
 
+def _texts(value: Any) -> list[str]:
+    return [str(each) for each in value]
+
+
 def _network(outcome: Any) -> dict[str, Any]:
     found: dict[str, Any] = outcome.evidence["network"]
     return found
@@ -172,6 +176,7 @@ def _heard(world: Outside, least: int) -> list[Heard]:
 def test_a_call_reaches_public_hosts_and_its_outcome_tells(engine: Engine, world: Outside) -> None:
     outcome = engine.run(TOOL, {"url": "http://public.example/hello"}, entry="ask", policy="network")
     assert outcome.value == [200, "hello from public.example"]
+    assert outcome.receipt is not None
     assert outcome.receipt.network == "public, through the engine's proxy"
     assert outcome.receipt.layers["network_namespace"].detail == "its own; interfaces: lo"
     told = _network(outcome)
@@ -376,7 +381,7 @@ def test_no_more_connections_are_opened_in_all_than_the_policy_says(engine_of_ro
     few = policy(world, "few-in-all", connections_in_all=5)
     texts = ["GET http://public.example/ HTTP/1.1\r\n\r\n"] * 8
     outcome = engine_of_root.run(TOOL, {"texts": texts}, entry="say", policy=few)
-    assert [answer.split(" ")[1] for answer in outcome.value] == ["200"] * 5 + ["429"] * 3
+    assert [answer.split(" ")[1] for answer in _texts(outcome.value)] == ["200"] * 5 + ["429"] * 3
     assert _network(outcome)["exhausted"] == ["connections_in_all"]
     assert len(world.heard()) == 5
 
@@ -385,7 +390,7 @@ def test_a_download_without_end_ends_at_the_limit(engine_of_root: Engine, world:
     small = policy(world, "small", received="1MiB")
     outcome = engine_of_root.run(TOOL, {"url": "http://public.example/endless"}, entry="read", policy=small)
     told = _network(outcome)
-    assert outcome.value <= 1 << 20
+    assert (1 << 19) < int(str(outcome.value)) <= 1 << 20
     assert (1 << 19) < told["received_bytes"] <= 1 << 20
     assert told["exhausted"] == ["received"]
 
@@ -395,7 +400,7 @@ def test_no_more_is_sent_than_the_policy_says(engine_of_root: Engine, world: Out
     value = engine_of_root.value(TOOL, {"url": "http://public.example/", "size": 90_000}, entry="send", policy=small)
     assert value == "90000 bytes"
     outcome = engine_of_root.run(TOOL, {"url": "http://public.example/", "size": 900_000}, entry="send", policy=small)
-    assert "bytes" not in outcome.value
+    assert "bytes" not in str(outcome.value)
     assert _network(outcome)["sent_bytes"] <= 100_000
     assert _network(outcome)["exhausted"] == ["sent"]
 
@@ -470,12 +475,12 @@ def test_calls_at_the_same_time_have_books_of_their_own(engine: Engine, world: O
     }
 
 
-def test_a_call_without_a_network_finds_no_proxy(engine: Engine, world: Outside) -> None:
+def test_a_call_without_a_network_finds_no_proxy(engine: Engine) -> None:
     source = TOOL + (
         "\ndef find() -> list:\n"
+        "    told = sorted(set(os.environ) & {'HTTP_PROXY', 'https_proxy'})\n"
         "    with socket.socket() as near:\n"
-        "        return [near.connect_ex(('127.0.0.1', 3128)), sorted(set(os.environ) & {'HTTP_PROXY', 'https_proxy'})]\n"
+        "        return [near.connect_ex(('127.0.0.1', 3128)), told]\n"
     )
     engine.run(TOOL, {"url": "http://public.example/"}, entry="ask", policy="network")
     assert engine.value(source, entry="find") == [111, []]
-    world.heard()

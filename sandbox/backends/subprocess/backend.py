@@ -35,7 +35,6 @@ from sandbox.policy import Layer, NetworkMode, Policy, Strength, format_bytes
 from sandbox.resources import folder
 
 if TYPE_CHECKING:
-    from sandbox.egress.names import Names
     from sandbox.egress.porter import Porter
 
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
@@ -52,7 +51,6 @@ class SubprocessBackend(Backend):
     def __init__(self) -> None:
         self._hierarchies = groups.find_hierarchies()
         self._owner: Group | None = None
-        self._names: Names | None = None
         self._boxes = 0
 
     async def open(self, plan: BoxPlan) -> SubprocessBox:
@@ -92,7 +90,7 @@ class SubprocessBackend(Backend):
             },
             group=group,
             limits=plan.policy.limits,
-            porter=self._porter(started, plan.policy),
+            porter=_porter(started, plan.policy),
         )
         try:
             if group is not None:
@@ -111,19 +109,6 @@ class SubprocessBackend(Backend):
             if self._owner is None or self._owner.remove():
                 return
             await asyncio.sleep(0.02)
-
-    def _porter(self, started: Started, policy: Policy) -> Porter | None:
-        """Who answers the connections of its calls, if they have any."""
-        if started.porter is None:
-            return None
-        from sandbox.egress.destinations import Destinations
-        from sandbox.egress.host_proxies import HostProxies
-        from sandbox.egress.names import Names
-        from sandbox.egress.porter import Porter
-
-        self._names = self._names or Names()
-        destinations = Destinations(policy.network, names=self._names, proxies=HostProxies())
-        return Porter(started.porter, network=policy.network, destinations=destinations)
 
     def _next_group(self, policy: Policy) -> Group | None:
         """The group for one box, not made yet: whoever makes it must have told the warden, which removes it."""
@@ -180,6 +165,15 @@ class SubprocessBackend(Backend):
         return LayerState(in_force=True, detail=f"version {self._hierarchies.version}; read back: {limits}")
 
 
+def _porter(started: Started, policy: Policy) -> Porter | None:
+    """Who answers the connections of a box's calls, if they have any."""
+    if started.porter is None:
+        return None
+    from sandbox.egress.porter import open_porter
+
+    return open_porter(started.porter, policy.network)
+
+
 def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:
     """The limits that are enforced from outside of the call's processes, and by what."""
     limits = policy.limits
@@ -221,13 +215,14 @@ def _refuse_what_cannot_be(plan: BoxPlan) -> None:
             missing=(policy.isolation.minimum.value,),
             remedy="use a backend that is stronger, or another policy",
         )
-    has_gateway = policy.network.mode is not NetworkMode.INDEX or plan.gateway is not None
-    if policy.network.mode in (NetworkMode.PUBLIC, NetworkMode.INDEX) and (plan.is_plain or not has_gateway):
+    mode = policy.network.mode
+    has_gateway = mode is not NetworkMode.INDEX or plan.gateway is not None
+    if mode in (NetworkMode.PUBLIC, NetworkMode.INDEX) and (plan.is_plain or not has_gateway):
         raise IsolationUnavailable(
-            f"policy '{policy.name}' lets tools reach {policy.network.mode.value} addresses only, "
+            f"policy '{policy.name}' lets tools reach {mode.value} addresses only, "
             "and nothing here can hold them to that",
             missing=("egress filter",),
-            remedy=REMEDIES["egress filter"],
+            remedy=REMEDIES["egress filter" if has_gateway else "index filter"],
         )
 
 
