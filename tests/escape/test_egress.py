@@ -7,14 +7,18 @@ writes down who spoke to it. So a wall that fails is heard, and nothing leaves t
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.checkout import ROOT
 from tests.escape.engines import Engine, call, engine_of
 from tests.escape.outside_engines import engine, engine_of_nobody, engine_of_root, policy, world
 from tests.escape.test_outside_addresses import ADDRESSES, ADDRESSES_6, ATTACK, NAMES
@@ -436,10 +440,6 @@ def _connections(world: Outside) -> list[str]:
 
 
 def test_an_engine_that_is_killed_leaves_no_connection(world: Outside) -> None:
-    import sys
-
-    from tests.checkout import ROOT
-
     with engine_of(*world.inside(), sys.executable, cwd=ROOT) as (_, process):
         assert process.stdin is not None
         asked = call(TOOL, {"path": "/silent"}, entry="stay", policy="network")
@@ -473,6 +473,50 @@ def test_calls_at_the_same_time_have_books_of_their_own(engine: Engine, world: O
         "refusals": [{"host": "10.0.0.1", "reason": "address"}],
         "exhausted": [],
     }
+
+
+@pytest.fixture(scope="module")
+def engine_behind_a_proxy(world: Outside) -> Iterator[Engine]:
+    """An engine whose machine is set up for a proxy."""
+    set_up = {**os.environ, "HTTPS_PROXY": "http://us:secret@10.77.0.2:3129", "HTTP_PROXY": "http://10.77.0.2:3129"}
+    with engine_of(*world.inside(), sys.executable, cwd=ROOT, env=set_up) as (engine, _):
+        yield engine
+
+
+def test_a_machine_that_needs_a_proxy_goes_by_way_of_it(engine_behind_a_proxy: Engine, world: Outside) -> None:
+    value = engine_behind_a_proxy.value(TOOL, {"url": "http://public.example/x"}, entry="ask", policy="network")
+    assert value == [200, "by way of a proxy, 0 logins"]
+    places = {"places": ["public.example:443"]}
+    (answer,) = engine_behind_a_proxy.value(TOOL, places, entry="connect", policy="network")
+    assert answer.endswith("by way of a proxy, 1 logins")
+    asked = ["GET http://public.example/x HTTP/1.1", "CONNECT public.example:443 HTTP/1.1"]
+    assert world.heard() == [Heard("10.77.0.2", 3129, each) for each in asked]
+
+
+def test_what_is_not_public_is_not_asked_of_another_proxy(engine_behind_a_proxy: Engine, world: Outside) -> None:
+    hosts = ("10.0.0.1", "169.254.169.254", "127.0.0.1", "private.example", "loopback.example", "unknown.example")
+    answers = engine_behind_a_proxy.value(
+        TOOL, {"places": [f"{host}:443" for host in hosts]}, entry="connect", policy="network"
+    )
+    assert [answer.split(" ")[1] for answer in answers] == ["403"] * 5 + ["502"]
+    assert world.heard() == []
+
+
+def test_a_name_that_only_another_proxy_knows_is_asked_of_it_if_the_policy_has_it(
+    engine_behind_a_proxy: Engine, world: Outside
+) -> None:
+    named = policy(world, "known-elsewhere", hosts=["unknown.example", "private.example"])
+    value = engine_behind_a_proxy.value(TOOL, {"url": "http://unknown.example/"}, entry="ask", policy=named)
+    assert value == [200, "by way of a proxy, 0 logins"]
+    refused = engine_behind_a_proxy.value(TOOL, {"url": "http://private.example/"}, entry="ask", policy=named)
+    assert refused == [403, "address"]
+    assert len(world.heard()) == 1
+
+
+def test_no_tool_sees_the_machines_own_proxy(engine_behind_a_proxy: Engine) -> None:
+    source = "import os\n\ndef tool() -> list:\n    return [t for n, t in os.environ.items() if n.endswith('_PROXY')]\n"
+    found = engine_behind_a_proxy.value(source, policy="network")
+    assert set(found) == {"http://127.0.0.1:3128", "localhost,127.0.0.1"}
 
 
 def test_a_call_without_a_network_finds_no_proxy(engine: Engine) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import socketserver
 import ssl
 import struct
 import subprocess
@@ -162,6 +163,27 @@ def serve(port: int) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
+class Proxy(socketserver.StreamRequestHandler):
+    """The proxy of some company: says 200 to whatever is asked for, and goes no further than this machine."""
+
+    def handle(self) -> None:
+        address, port = self.connection.getsockname()[:2]
+        first = self.rfile.readline().decode("latin-1").strip()
+        heard.append([address, port, first])
+        logins = [line for line in iter(self.rfile.readline, b"\r\n") if line.lower().startswith(b"proxy-auth")]
+        if first.startswith("CONNECT "):
+            self.wfile.write(b"HTTP/1.1 200 Fine\r\n\r\n")
+            self.rfile.readline()
+        said = f"by way of a proxy, {len(logins)} logins".encode()
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(said) + said)
+
+
+def serve_proxy() -> None:
+    server = socketserver.ThreadingTCPServer(("0.0.0.0", 3129), Proxy)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
 def tell(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -184,6 +206,7 @@ run(
 )
 for port in (22, 80, 443, 8080, 8443):
     serve(port)
+serve_proxy()
 threading.Thread(target=serve_names, daemon=True).start()
 tell("up")
 for question in sys.stdin:
