@@ -4,7 +4,8 @@ It is made by the call's guard, before the walls, in the call's own network name
 it: so the engine answers the call's connections itself, and nothing of ours runs in the box for that. With it goes a
 descriptor of the guard's process, by which the engine learns of its end from the kernel, and a label, by which it knows
 these walls again. The way to hand it over is closed with all else that is the zygote's, before the tool's process is
-forked.
+forked. A runner that could not inherit that way connects to the engine by a socket that it is shown, before any
+foreign code is there; nobody listens to that any more then.
 """
 
 from __future__ import annotations
@@ -16,8 +17,21 @@ import os
 from kernel import calls
 from walls import WallFault
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _IP_FREEBIND = 15
 _MOST_WAITING = 128
+
+
+def find_the_way(plan: dict[str, Any]) -> None:
+    """Have the descriptor that the plan's calls hand over by, where there is only a path so far. OSError without."""
+    path = plan.pop("path", None)
+    if path is not None:
+        porter = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0)
+        porter.connect(path)
+        plan["descriptor"] = porter.detach()
 
 
 def hand_over(descriptor: int, port: int) -> str:

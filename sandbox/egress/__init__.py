@@ -26,3 +26,5 @@ PORT: Final = 3128
 """Where a call finds the proxy, on its own loopback."""
 NETWORK: Final = "public, through the engine's proxy"
 """What a receipt says of it."""
+SHOWN_AT: Final = "/egress"
+"""Where a container is shown the way to the engine."""
