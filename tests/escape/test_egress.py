@@ -6,6 +6,7 @@ writes down who spoke to it. So a wall that fails is heard, and nothing leaves t
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -18,6 +19,10 @@ from typing import Any, Final
 
 import pytest
 
+from sandbox import AsyncSandbox
+from sandbox.attacks import Attack, Finding, attack_all
+from sandbox.attacks.network import NETWORK
+from sandbox.policy import load
 from tests.checkout import ROOT
 from tests.escape.engines import Engine, call, engine_of
 from tests.escape.outside_engines import engine, engine_of_nobody, engine_of_root, policy, world
@@ -148,7 +153,7 @@ REFUSED_HOSTS: Final = (
 @pytest.fixture(autouse=True)
 def quiet(world: Outside) -> None:
     """What earlier tests said is over and forgotten."""
-    _until_nothing_is_open(world)
+    until_nothing_is_open(world)
     world.heard()
     world.asked_names()
 
@@ -225,12 +230,12 @@ def test_nothing_but_public_addresses_is_reached_however_they_are_written(engine
         TOOL, {"places": [f"{host}:80" for host in REFUSED_HOSTS]}, entry="connect", policy="network"
     )
     assert len(answers) == 2 * len(REFUSED_HOSTS)
-    passed = [host for host, answer in zip(REFUSED_HOSTS * 2, answers, strict=True) if not _is_refusal(answer)]
+    passed = [host for host, answer in zip(REFUSED_HOSTS * 2, answers, strict=True) if not is_refusal(answer)]
     assert passed == []
     assert world.heard() == []
 
 
-def _is_refusal(answer: str) -> bool:
+def is_refusal(answer: str) -> bool:
     return answer.startswith(("HTTP/1.1 403 ", "HTTP/1.1 502 ", "HTTP/1.1 400 ")) and "x-sandbox-egress" in answer
 
 
@@ -412,16 +417,16 @@ def test_no_more_is_sent_than_the_policy_says(engine_of_root: Engine, world: Out
 def test_a_connection_over_which_nothing_goes_is_closed(engine_of_root: Engine, world: Outside) -> None:
     quick = policy(world, "quick", idle="1s")
     assert engine_of_root.value(TOOL, {"url": "http://public.example/silent"}, entry="read", policy=quick) == 0
-    _until_nothing_is_open(world)
+    until_nothing_is_open(world)
 
 
 @pytest.mark.parametrize("path", ["/silent", "/endless"])
 def test_a_connection_left_open_ends_with_its_call(engine: Engine, world: Outside, path: str) -> None:
     assert " 200 " in engine.value(TOOL, {"path": path}, entry="leave_open", policy="network")
-    _until_nothing_is_open(world)
+    until_nothing_is_open(world)
 
 
-def _until_nothing_is_open(world: Outside) -> None:
+def until_nothing_is_open(world: Outside) -> None:
     deadline = time.monotonic() + 10
     while _connections(world):
         assert time.monotonic() < deadline, _connections(world)
@@ -448,7 +453,7 @@ def test_an_engine_that_is_killed_leaves_no_connection(world: Outside) -> None:
         assert _heard(world, 1)[0].address == PUBLIC
         assert _connections(world)
         process.kill()
-    _until_nothing_is_open(world)
+    until_nothing_is_open(world)
 
 
 def test_a_tool_holds_nothing_that_leads_to_the_engine(engine: Engine) -> None:
@@ -528,3 +533,13 @@ def test_a_call_without_a_network_finds_no_proxy(engine: Engine) -> None:
     )
     engine.run(TOOL, {"url": "http://public.example/"}, entry="ask", policy="network")
     assert engine.value(source, entry="find") == [111, []]
+
+
+@pytest.mark.parametrize("attack", NETWORK, ids=lambda attack: attack.name)
+def test_the_shipped_attacks_on_the_network_are_held_where_there_is_one(attack: Attack) -> None:
+    async def besiege() -> list[Finding]:
+        async with AsyncSandbox(backend="subprocess") as sandbox:
+            return [finding async for finding in attack_all(sandbox, load("network"), [attack])]
+
+    (finding,) = asyncio.run(besiege())
+    assert finding.held, finding.how
