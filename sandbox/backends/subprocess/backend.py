@@ -213,7 +213,7 @@ def _refuse_what_cannot_be(plan: BoxPlan) -> None:
             f"policy '{policy.name}' accepts nothing weaker than a {policy.isolation.minimum.value}; "
             "the subprocess backend walls processes",
             missing=(policy.isolation.minimum.value,),
-            remedy="use a backend that is stronger, or another policy",
+            remedy="use the container backend, or another policy",
         )
     mode = policy.network.mode
     has_gateway = mode is not NetworkMode.INDEX or plan.gateway is not None
