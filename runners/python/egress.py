@@ -14,8 +14,10 @@ import _socket as socket
 import array
 import os
 
-from kernel import calls
-from walls import WallFault
+from walls import IS_LINUX, WallFault
+
+if IS_LINUX:
+    from kernel import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

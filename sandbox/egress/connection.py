@@ -40,6 +40,7 @@ class Connection:
         self._writer = writer
         self._ledger = ledger
         self._destinations = destinations
+        self._has_answered = False
         self._idle = asyncio.timeout(None)
 
     async def serve(self) -> None:
@@ -78,10 +79,13 @@ class Connection:
             raise Refused(408, "slow", "its head takes too long") from None
 
     async def _carry(self, head: Head, far: Far) -> None:
-        """Both ways, until the one that ends it ends, a limit is met, or nothing moves."""
+        """Both ways, until the one that ends it ends, a limit is met, or nothing moves. An answer that has begun can
+        only be broken off."""
+        failure: Refused | None = None
         try:
             async with asyncio.timeout(self._ledger.limits.idle) as self._idle, asyncio.TaskGroup() as ways:
                 if head.is_tunnel:
+                    self._has_answered = True
                     self._writer.write(_TUNNEL_IS_OPEN)
                     ways.create_task(self._pass_on(self._reader, far.writer, "sent"))
                     ways.create_task(self._pass_on(far.reader, self._writer, "received"))
@@ -89,14 +93,22 @@ class Connection:
                     asking = ways.create_task(self._ask(head, far))
                     await self._pass_on(far.reader, self._writer, "received")
                     asking.cancel()
-            await self._see_off()
-        except* (OSError, TimeoutError, Exhausted, Malformed, asyncio.IncompleteReadError):
-            pass  # an answer that has begun can only be broken off; the ledger knows why
+        except* Malformed as found:
+            failure = Refused(400, "malformed", str(found.exceptions[0]))
+        except* Exhausted as found:
+            failure = Refused(429, "limit", str(found.exceptions[0]))
+        except* (OSError, asyncio.IncompleteReadError):
+            if not self._has_answered:
+                failure = Refused(502, "unreachable", f"{head.host} hung up, or said nothing for too long")
         finally:
             far.writer.transport.abort()
+        if failure is not None:
+            raise failure
+        await self._see_off()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
         while data := await reader.read(_PIECE):
+            self._has_answered = self._has_answered or way == "received"
             await self._send(writer, data, way)
         writer.write_eof()
         self._moved()
@@ -117,6 +129,8 @@ class Connection:
 
     async def _refuse(self, host: str, refused: Refused) -> None:
         self._ledger.refuse(host, refused.reason)
+        if self._has_answered:
+            return
         body = f"sandbox: {refused.message}\n".encode("utf-8", "replace")
         fields = {
             "x-sandbox-egress": refused.reason,

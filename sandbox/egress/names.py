@@ -40,7 +40,12 @@ class Names:
         await self._room.acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
-        threading.Thread(target=self._ask, args=(ask, loop, answer), name="names", daemon=True).start()
+        thread = threading.Thread(target=self._ask, args=(ask, loop, answer), name="names", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # this process has as many as it may
+            self._room.release()
+            raise OSError(str(error)) from None
         return await answer
 
     def _ask(self, ask: Callable[[], Answer], loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Answer]) -> None:

@@ -3,11 +3,11 @@
 A box's runner holds the other end, and its guards write to it before any foreign code of their call runs; a tool's own
 process has no way there. One message is a label, a listening socket of the call's namespace, and a descriptor of the
 guard's process, by which the kernel tells when the call is over: the guard is the first process of the call's own
-namespace, or outlives all others of it. The label comes back with the walls that the guard measured, and so a call's
-books are found (see `books`).
+namespace, or its container is there for this call alone. The label comes back with the walls that the guard measured,
+and so a call's books are found (see `books`).
 
 What was preloaded shares the runner's process and could write here, too. All it gains is to be served as a call of the
-same box is; what else it might send is looked at and refused.
+same box is; what else it might send is looked at and refused, and a box that goes on sending is not heard any more.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _LABEL_BYTES: Final = 32
 _DESCRIPTORS: Final = 2
 _MOST_OPEN: Final = 128
 _MOST_BOOKS: Final = 512
+_MOST_AT_ONCE: Final = 64
+_MOST_REFUSED: Final = 256
 _PROCESS: Final = "anon_inode:[pidfd]"
 
 
@@ -46,6 +48,7 @@ class Porter:
         self._serving: dict[int, Proxy] = {}
         self._ending: set[Proxy] = set()
         self._books: dict[str, Ledger] = {}
+        self._refused = 0
         self._is_closed = False
         self._loop.add_reader(end, self._take)
 
@@ -67,8 +70,10 @@ class Porter:
             await proxy.closed()
 
     def _take(self) -> None:
-        """All that has come."""
-        while not self._is_closed:
+        """What has come; all of it, unless that is more than guards send."""
+        for _ in range(_MOST_AT_ONCE):
+            if self._is_closed or self._refused > _MOST_REFUSED:
+                return
             try:
                 label, attached, flags, _ = self._end.recvmsg(
                     _LABEL_BYTES, socket.CMSG_SPACE(_DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC
@@ -83,8 +88,7 @@ class Porter:
                 return
             is_whole = not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)
             if not is_whole or not self._serve(label.decode("ascii", "replace"), descriptors):
-                for descriptor in descriptors:
-                    os.close(descriptor)
+                self._refuse(descriptors)
 
     def _serve(self, label: str, descriptors: Sequence[int]) -> bool:
         """Whether it was what it should be; then the descriptors are in good hands."""
@@ -102,6 +106,13 @@ class Porter:
         while len(self._books) > _MOST_BOOKS:
             del self._books[next(iter(self._books))]
         return True
+
+    def _refuse(self, descriptors: Sequence[int]) -> None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._refused += 1
+        if self._refused > _MOST_REFUSED:
+            self._loop.remove_reader(self._end)
 
     def _end_call(self, process: int) -> None:
         """Its guard is gone."""
