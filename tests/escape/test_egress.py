@@ -463,9 +463,12 @@ def test_a_tool_holds_nothing_that_leads_to_the_engine(engine: Engine) -> None:
     assert [each for each in found if each.startswith(("socket:", "anon_inode:"))] == []
 
 
-def test_a_box_that_was_started_again_has_its_network(world: Outside, own_interpreter: Path) -> None:
-    command = (*world.inside("--setuid", str(NOBODY), "--setgid", str(NOBODY)), str(own_interpreter), "-I")
-    with engine_of(*command, cwd="/") as (engine, _):
+def test_a_box_that_was_started_again_has_its_network(
+    world: Outside, own_interpreter: Path, unprivileged_python: Path
+) -> None:
+    packages = next(unprivileged_python.parents[1].glob("lib/python*/site-packages"))
+    command = (*world.inside("--setuid", str(NOBODY), "--setgid", str(NOBODY)), str(own_interpreter))
+    with engine_of(*command, cwd="/", env={"PYTHONPATH": str(packages)}) as (engine, _):
         value = engine.value(TOOL, {"url": "http://public.example/again"}, entry="ask", policy="network")
     assert value == [200, "hello from public.example"]
     assert len(world.heard()) == 1
