@@ -28,6 +28,7 @@ import sys
 import call_pipes as pipes
 import call_walls
 import collecting
+import egress
 import ending
 import measure
 import tool
@@ -119,6 +120,8 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
         os.write(door, b"0")
     _stop_listening()
     try:
+        if plan.get("egress"):
+            plan["label"] = egress.hand_over(**plan["egress"])
         landlock = call_walls.put_up(plan)
     except walls.WallFault as fault:
         _refuse(plan, fault)
@@ -168,6 +171,8 @@ def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) ->
     missing = measure.missing(found, plan["required"])
     if missing:
         raise walls.WallFault(missing[0], "asked for, but not in force when measured")
+    if "label" in plan:
+        found["egress"] = plan["label"]
     return pipes.as_record({"walls": found})
 
 

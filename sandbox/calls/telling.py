@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+from sandbox.backends.remedies import missing_walls
 from sandbox.calls.prepared import Prepared
-from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
+from sandbox.calls.receipts import build_receipt, egress_label, is_at_least, read_walls
 from sandbox.calls.replies import aside_when_large, read_answer
 from sandbox.calls.shaped_outputs import (
     ShapedOutputs,
@@ -19,6 +20,7 @@ from sandbox.calls.shaped_outputs import (
 )
 from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import Watcher
+from sandbox.egress import NETWORK
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, Usage, printable
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
@@ -77,7 +79,7 @@ def _told(
         "shaped_value": shaped.value,
         "usage": _usage(ending, cpu_before=watcher.cpu_before),
         "limit_name": verdict.limit_name,
-        "evidence": verdict.evidence,
+        "evidence": _with_traffic(verdict.evidence, loan.warm, watcher, receipt),
         "retryable": False,
         "warnings": tuple(map(printable, (*verdict.warnings, *shaped.warnings))),
         "problems": verdict.problems,
@@ -139,6 +141,17 @@ def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:
     if len(warm.receipts) < _MOST_RECEIPTS:
         warm.receipts[known] = receipt
     return receipt
+
+
+def _with_traffic(evidence: dict[str, Any], warm: WarmBox, watcher: Watcher, receipt: Receipt | None) -> dict[str, Any]:
+    """With what went over its network, where that is the engine's proxy; nothing of the call went by another way."""
+    if receipt is None or receipt.network != NETWORK:
+        return evidence
+    books = warm.box.books(egress_label(bytes(watcher.call.walls)))
+    if books is None:
+        reason = "the engine was handed nothing to answer its connections on"
+        raise missing_walls(["egress filter"], policy=warm.policy, reason=reason)
+    return {**evidence, "network": books.evidence()}
 
 
 def _must_be_walled(ending: Ending) -> bool:
