@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 from sandbox.admission import Admission, SingleFiles
-from sandbox.backends import open_backend
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
+from sandbox.calls.environment_supply import EnvironmentSupply, needs_of
 from sandbox.calls.given_files import GivenFile
-from sandbox.calls.image_supply import ImageSupply
 from sandbox.calls.inputs import Inputs, read_inputs
 from sandbox.calls.prepared import Clock, Prepared, Recipe
 from sandbox.calls.request import complete_request
@@ -45,11 +44,11 @@ from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
-from sandbox.tools import Tool, read_tool
+from sandbox.tools import read_tool
 from sandbox.tools.recent import Recent
 
 if TYPE_CHECKING:
-    from sandbox.environments.provider import Needs, Provider
+    from sandbox.environments.provider import Needs
 
 Result = TypeVar("Result")
 
@@ -130,9 +129,13 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
-        self._provider: Provider | None = None
-        self._images = ImageSupply(backend) if backend.needs_images else None
-        self._builders: tuple[Pool, Backend] | None = None
+        self._environments = EnvironmentSupply(
+            backend,
+            self._pool,
+            store=settings.store,
+            is_offline=settings.is_offline,
+            on_progress=settings.on_progress,
+        )
         self._is_closed = False
         self._lacks_walls = False
 
@@ -170,18 +173,17 @@ class Engine:
     async def lock(self, spec: EnvironmentSpec, *, refresh: bool = False) -> Lock:
         """What the requirements come to; asked of the indexes again with `refresh`."""
         with self._under_way():
-            needs = await self._for_boxes(self._needs(spec))
-            return (await self.provider.lock(needs, refresh=refresh)).lock
+            return await self._environments.lock(self._needs(spec), refresh=refresh)
 
     async def build(self, spec: EnvironmentSpec, *, lock: Lock | None = None) -> Environment:
         """Have the environment in the store: of the requirements, or of a lock that they came to before."""
         with self._under_way():
-            return await self.provider.provide(await self._for_boxes(self._needs(spec)), lock=lock)
+            return await self._environments.build(self._needs(spec), lock=lock)
 
     def _needs(self, spec: EnvironmentSpec) -> Needs:
         """What that asks for, with what the source of a tool asks for itself."""
         tool = read_tool(spec.source, filename=spec.filename) if spec.source is not None else None
-        return _needs(tool, spec, policy=self._granted(spec))
+        return needs_of(tool, spec, policy=self._granted(spec))
 
     async def _warm_up(self, call: Prepared) -> None:
         is_plain = self._is_plain(call)
@@ -200,13 +202,10 @@ class Engine:
             self._cut_off.add(task)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._provider is not None:
-            await self._provider.settle()
-        for pool, backend in ((self._pool, self._backend), *([self._builders] if self._builders else [])):
-            await pool.close()
-            await backend.close()
-        if self._provider is not None:
-            self._provider.close()
+        await self._environments.settle()
+        await self._pool.close()
+        await self._backend.close()
+        await self._environments.close()
 
     def _under_way(self) -> _UnderWay:
         """Known to `close` while it runs; a call that `close` cut off learns why."""
@@ -241,53 +240,11 @@ class Engine:
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""
-        recipe, environment = call.recipe, call.recipe.environment
-        if recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python:
-            environment = await self._environment(_needs(recipe.tool, call.spec, policy=recipe.policy))
-        if self._images is not None:
-            environment = await self._images.furnished(environment)
-        if environment is not recipe.environment:
-            call = replace(call, recipe=recipe.within(environment))
-        return call
-
-    async def _environment(self, needs: Needs) -> Environment:
-        """What meets these needs; for containers, with the Python that their image has."""
-        if self._images is not None and not needs.requirements:
-            await self._images.see_that_it_does(needs.requires_python)
-            return bare_environment()
-        needs = await self._for_boxes(needs)
-        return self.provider.known(needs) or await self.provider.provide(needs)
-
-    async def _for_boxes(self, needs: Needs) -> Needs:
-        if self._images is None:
-            return needs
-        asked = [needs.requires_python] if needs.requires_python else []
-        return replace(needs, requires_python=",".join((*asked, await self._images.python_version())))
-
-    @property
-    def provider(self) -> Provider:
-        """Where environments come from; made when the first tool requires anything."""
-        if self._provider is None:
-            from sandbox.calls.workshop import BoxWorkshop
-            from sandbox.environments.provider import Provider
-
-            settings = self._settings
-            self._provider = Provider(
-                BoxWorkshop(self._pool_for_builds()),
-                store=settings.store,
-                is_offline=settings.is_offline,
-                on_progress=settings.on_progress,
-            )
-        return self._provider
-
-    def _pool_for_builds(self) -> Pool:
-        """Where environments are built: in boxes of this host, also when calls run in containers."""
-        if self._images is None:
-            return self._pool
-        if self._builders is None:
-            backend = open_backend("subprocess")
-            self._builders = Pool(backend, most_memory=0), backend
-        return self._builders[0]
+        recipe = call.recipe
+        requires = recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python
+        needs = needs_of(recipe.tool, call.spec, policy=recipe.policy) if requires else None
+        environment = await self._environments.for_call(needs)
+        return call if environment is recipe.environment else replace(call, recipe=recipe.within(environment))
 
     def _granted(self, spec: CallSpec | EnvironmentSpec) -> Policy:
         """The policy as its operator wrote it, read once."""
@@ -313,8 +270,7 @@ class Engine:
 
     async def _with_images_anew(self, call: Prepared) -> Prepared:
         """Somebody removed the image that its boxes were to be made from. To have it again is part of having a box."""
-        assert self._images is not None
-        self._images.forget()
+        self._environments.forget_images()
         return await self._equipped(call)
 
     async def _as_walled_as_can_be(self, call: Prepared, attempt: Callable[[], Awaitable[Result]]) -> Result:
@@ -376,19 +332,6 @@ def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: 
         raise missing_walls([fault.layer], policy=call.recipe.policy, reason=fault.reason)
     if ending.stopped_for is None:
         raise _NeverStarted(_last_seen(loan.warm))
-
-
-def _needs(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy) -> Needs:
-    """What a tool asks for, and what is asked for beside it."""
-    from sandbox.environments.provider import Needs
-
-    named = spec.requires_python if isinstance(spec, EnvironmentSpec) else None
-    return Needs(
-        requirements=(*(tool.requirements if tool else ()), *spec.requirements),
-        requires_python=named or (tool.requires_python if tool else None),
-        policy=policy,
-        tenant=spec.tenant,
-    )
 
 
 def _last_seen(warm: WarmBox) -> str:
