@@ -253,12 +253,14 @@ class Provider:
         self.store.verify(key).raise_if_tampered()
 
     async def _once(self, question: tuple[object, ...], work: Callable[[], Awaitable[Result]]) -> Result:
-        """However many ask the same, one finds out; it goes on while anybody waits for it."""
+        """However many ask the same, one finds out; it goes on when nobody waits for it any more, until the engine is
+        closed, and nobody hears then how it failed."""
         task = self._under_way.get(question)
         if task is None:
             task = asyncio.ensure_future(work())
             self._under_way[question] = task
             task.add_done_callback(lambda _: self._under_way.pop(question, None))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
         result: Result = await asyncio.shield(task)
         return result
 
