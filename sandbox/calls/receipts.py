@@ -75,6 +75,8 @@ class Walls(_Told):
     limits: Annotated[dict[_Word, int], AfterValidator(_with_what_is_told)]
     cpus: int
     workplace: Workplace | None
+    egress: _Word | None = None
+    """The label of what the engine answers its connections on; none where it has none."""
 
 
 class Fault(_Told):
@@ -101,6 +103,12 @@ def read_walls(record: bytes, *, policy: Policy, around: Mapping[str, LayerState
     if missing:
         raise missing_walls(missing, policy=policy, reason="not in force when measured")
     return told.walls
+
+
+def egress_label(record: bytes) -> str:
+    """The label of what the engine answers the call's connections on; empty where its guard handed nothing over."""
+    walls = _parse(record).walls
+    return (walls.egress if walls else None) or ""
 
 
 def _required(policy: Policy) -> list[str]:
