@@ -285,19 +285,6 @@ class Provider:
     def _verify(self, key: str) -> None:
         self.store.verify(key).raise_if_tampered()
 
-<<<<<<< HEAD
-    async def _once(self, question: tuple[object, ...], work: Callable[[], Awaitable[Result]]) -> Result:
-        """However many ask the same, one finds out; it goes on when nobody waits for it any more, until the engine is
-        closed, and nobody hears then how it failed."""
-        task = self._under_way.get(question)
-        if task is None:
-            task = asyncio.ensure_future(work())
-            self._under_way[question] = task
-            task.add_done_callback(lambda _: self._under_way.pop(question, None))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        result: Result = await asyncio.shield(task)
-        return result
-=======
     async def _once(self, question: tuple[object, ...], work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """However many ask the same, one finds out; it goes on while anybody waits for it, and no longer."""
         shared = self._under_way.get(question)
@@ -327,7 +314,6 @@ def _look_at(task: asyncio.Task[Any]) -> None:
     """So that nobody is told of an error that nobody waited for."""
     if not task.cancelled():
         task.exception()
->>>>>>> main
 
 
 async def _interpreter(requires_python: str | None) -> HostInterpreter:
