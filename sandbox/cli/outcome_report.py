@@ -153,7 +153,7 @@ def summary(outcome: Outcome) -> str:
     parts = [
         outcome.status.value,
         rounded_seconds(outcome.usage.wall_s) if is_run else "nothing ran",
-        rounded_bytes(peak) if peak is not None else "",
+        rounded_bytes(peak) if peak else "",  # none where it was ended before it had begun
         outcome.timing.path if is_run else "",
         outcome.receipt.isolation.value if outcome.receipt else "",
     ]
