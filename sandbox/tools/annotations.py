@@ -22,6 +22,7 @@ from sandbox.tools.annotation_syntax import (
     shown,
     spelling,
     unquoted,
+    why_unknown,
 )
 from sandbox.tools.class_fields import (
     ClassField,
@@ -34,14 +35,11 @@ from sandbox.tools.class_fields import (
     is_total,
 )
 from sandbox.tools.declared import Declared
-from sandbox.tools.excerpt import excerpt
 from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, known_name, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
-from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_extra
-from sandbox.tools.tool import Tool
 from sandbox.tools.value_types import (
     ANYTHING,
     NULL,
@@ -63,13 +61,6 @@ MAX_TYPES: Final = 2000
 
 OnUnknown = Callable[[ast.AST, str, str], None]
 """Told of a part of an annotation that is not understood: the node, what it is, and why."""
-
-
-def parameter_types(tool: Tool) -> tuple[ValueType, ...]:
-    """The types of a tool's parameters, in their order."""
-    reader = AnnotationReader(tool.scope)
-    nodes = [None if each.annotation is None else parse_expression(each.annotation) for each in tool.parameters]
-    return tuple(ANYTHING if node is None else reader.spoken_type(node)[0] for node in nodes)
 
 
 def _ignore(node: ast.AST, what: str, why: str) -> None:
@@ -230,7 +221,7 @@ class AnnotationReader:
             return PLAIN[name]
         dotted = dotted_name(node)
         special = None if dotted is None else special_type(self._scope.full_name(dotted))
-        return special or self._unknown(node, shown(node), self._reason(dotted))
+        return special or self._unknown(node, shown(node), why_unknown(dotted, self._scope))
 
     def _generic(
         self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None
@@ -247,7 +238,7 @@ class AnnotationReader:
             return self._resolve(arguments[0], depth=depth, spoken=spoken)
         if name == "Literal":
             return self._literal(node, arguments)
-        return self._unknown(node, shown(node), self._reason(dotted_name(getattr(node, "value", node))))
+        return self._unknown(node, shown(node), why_unknown(dotted_name(getattr(node, "value", node)), self._scope))
 
     def _annotated(self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None) -> ValueType:
         """The first argument with what the others say; a description goes to whoever has a place for one."""
@@ -404,13 +395,3 @@ class AnnotationReader:
         for name in self._open:
             self._known.faults.setdefault(name, []).append((node, what, why))
         self._on_unknown(node, what, why)
-
-    def _reason(self, dotted: str | None) -> str:
-        if dotted is None:
-            return "it is no type"
-        first = dotted.partition(".")[0]
-        if first in self._scope.imports:
-            return f"it is imported from {excerpt(self._scope.imports[first].rpartition('.')[0] or first, 64)}"
-        if first in self._scope.definitions:
-            return "it is no class or alias of this source"
-        return "it is no type that JSON has, and the source does not define it"
