@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
-from sandbox.admission import Admission
+from sandbox.admission import Admission, SingleFiles
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
@@ -37,10 +37,11 @@ from sandbox.calls.watching import Reader, Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
-from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable
+from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable, SpecError
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.store import ArtifactStore
+from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
@@ -59,6 +60,7 @@ _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "art
 _REPLY_OVERHEAD: Final = 1 << 16
 _HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
+_AT_ONCE: Final = nullcontext()
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
 
@@ -74,6 +76,8 @@ class Settings:
     """Where environments are kept; none: the user's own cache folder."""
     artifacts: ArtifactStore = field(default_factory=ArtifactStore)
     """Where what calls leave is kept."""
+    tokenizer: Tokenizer | None = None
+    """What counts the tokens of a text, for budgets in tokens."""
     is_offline: bool = False
     """No package index is asked, whatever policies allow."""
     on_progress: OnProgress = nobody
@@ -119,6 +123,7 @@ class Engine:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._admission = Admission(settings.concurrency)
+        self._single_files = SingleFiles()
         self._pool = Pool(backend, most_memory=settings.warm_memory)
         self._policies: dict[str, Policy] = {}
         self._recipes: Recent[tuple[Hashable, ...], Recipe] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
@@ -145,9 +150,16 @@ class Engine:
                 return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
             call.clock.mark("equipped")
-            async with self._admission.turn(spec.tenant):
+            async with self._turn_of_its_tool(call), self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
                 return await self._run_in_a_box(call, inputs, reader)
+
+    def _turn_of_its_tool(self, call: Prepared) -> AbstractAsyncContextManager[object]:
+        """Nothing to wait for, but for a tool whose calls are not to overlap."""
+        tool = call.recipe.tool
+        if tool.settings.enable_parallel_execution is not False:
+            return _AT_ONCE
+        return self._single_files.turn((call.recipe.tenant, tool.digest, tool.entry))
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a box for such calls ready; single-use ones as many as the policy keeps ahead."""
@@ -188,6 +200,8 @@ class Engine:
             self._cut_off.add(task)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._provider is not None:
+            await self._provider.settle()
         for pool, backend in ((self._pool, self._backend), *([self._builders] if self._builders else [])):
             await pool.close()
             await backend.close()
@@ -205,6 +219,10 @@ class Engine:
 
     def _read(self, spec: CallSpec) -> Prepared:
         clock = Clock()
+        if self._settings.tokenizer is None and spec.counts_tokens:
+            raise SpecError(
+                "tokens: nothing here can count them", remedy="name what can: Sandbox(tokenizer=…), --tokenizer"
+            )
         policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)  # which its recipe keeps alive
         key = (spec.source, spec.filename, spec.entry, policy, spec.tenant)
         recipe = None if spec.limits else self._recipes.get(key)
@@ -219,7 +237,7 @@ class Engine:
         granted = policy_for(tool, self._granted(spec))
         policy = tighten(granted, limits_for(tool, granted, spec.limits))
         box_policy = self._backend.tightened(_box_policy(granted, policy))
-        return Recipe(tool, policy, box_policy, bare_environment(), spec.tenant)
+        return Recipe(tool, policy, box_policy, bare_environment(), spec.tenant, self._settings.tokenizer)
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""

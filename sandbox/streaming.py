@@ -2,9 +2,9 @@
 
 The reader sets the pace. What it has not taken is not granted to the runner again, so a tool that prints faster than
 its output is read waits in its own pipe. What came and was not taken yet is kept as one piece per stream, so that a
-tool which prints a character at a time costs no more than what may be under way at once. What a generator gives is not
-paced but bounded: there are only so many items, and so many bytes of them. The two streams are two pipes:
-the order between them is that of arrival while the reader keeps up, and each keeps its own order always.
+tool which prints a character at a time costs no more than what may be under way at once. What a generator gives is
+paced in the same way, and bounded: there are only so many items, and so many bytes of them. The two streams are two
+pipes: the order between them is that of arrival while the reader keeps up, and each keeps its own order always.
 """
 
 from __future__ import annotations
@@ -64,12 +64,20 @@ class _Piece:
     data: bytearray = field(default_factory=bytearray)
 
 
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What a generator gave, and was not taken yet."""
+
+    data: bytes
+    grant: Callable[[], None]
+
+
 class _Untaken:
     """What waits for the reader, in the order in which it came: items, of which there are only so many, and between
     two of them at most one piece per stream."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Piece | bytes] = deque()
+        self._waiting: deque[_Piece | _Item] = deque()
         self._growing: dict[Stream, _Piece] = {}
         self._changed = asyncio.Event()
         self._is_over = False
@@ -84,10 +92,10 @@ class _Untaken:
         piece.data += data
         self._changed.set()
 
-    def put_item(self, item: bytes) -> None:
+    def put_item(self, item: bytes, grant: Callable[[], None]) -> None:
         """Keep an item; what is printed after it is taken after it."""
         self._growing.clear()
-        self._waiting.append(item)
+        self._waiting.append(_Item(item, grant))
         self._changed.set()
 
     def end(self) -> None:
@@ -95,7 +103,7 @@ class _Untaken:
         self._is_over = True
         self._changed.set()
 
-    async def take(self) -> _Piece | bytes | None:
+    async def take(self) -> _Piece | _Item | None:
         """What has waited longest; None after the last."""
         while not self._waiting and not self._is_over:
             self._changed.clear()
@@ -116,9 +124,10 @@ async def stream_call(engine: Engine, spec: CallSpec) -> AsyncGenerator[Event]:
     decoders = {stream: getincrementaldecoder("utf-8")("replace") for stream in _NAMES}
     try:
         while (taken := await untaken.take()) is not None:
-            if isinstance(taken, bytes):
-                if (item := await _item(taken)) is not None:
+            if isinstance(taken, _Item):
+                if (item := await _item(taken.data)) is not None:
                     yield item
+                taken.grant()
                 continue
             if text := decoders[taken.stream].decode(taken.data):
                 yield Printed(_NAMES[taken.stream], text)

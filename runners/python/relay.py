@@ -36,7 +36,15 @@ class Relay:
     def attend(self, child: Child) -> None:
         """Wait for what it will say."""
         self._resume(child)
-        if child.value is not None and not self._loop.waits_for(child.value):
+        self.hold(child, False)
+
+    def hold(self, child: Child, is_held: bool) -> None:  # noqa: FBT001  (the state that it is to be in)
+        """Leave what it gives and returns where it is, or go on."""
+        if child.value is None:
+            return
+        if is_held:
+            self._loop.forget(child.value)
+        elif not self._loop.waits_for(child.value):
             self._carry(child, child.value, frames.VALUE)
 
     def grant(self, child: Child, size: int) -> None:

@@ -9,6 +9,7 @@ import sys
 
 import call
 import channel as channels
+import egress
 import frames
 import installed
 import kit
@@ -66,6 +67,11 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     os.environ.clear()
     os.environ.update(plan.get("environment", {}))
     call.count_processors()
+    if plan["call"].get("egress"):
+        try:
+            egress.find_the_way(plan["call"]["egress"])
+        except OSError as error:
+            sys.exit(_fault(channel, "egress filter", str(error)))
     if plan.get("installed"):
         installed.enter(*plan["installed"])
     if plan.get("kit"):

@@ -77,6 +77,7 @@ class Zygote:
         self._on_message = {
             "call": self._take_call,
             "grant": self._take_grant,
+            "hold": self._take_hold,
             "lines": self._take_lines,
             "kill": self._take_kill,
             "preload": self._take_preload,
@@ -185,9 +186,16 @@ class Zygote:
         if said["id"] in self._calls:
             grant(self._calls[said["id"]], said["bytes"])
 
+    def _take_hold(self, said: dict[str, Any]) -> None:
+        if said["id"] in self._calls:
+            self._relay.hold(self._calls[said["id"]], said["on"])
+
     def _take_kill(self, said: dict[str, Any]) -> None:
+        """At once; or so that what it has left until now is sent first, where that is wanted."""
         id = said["id"]
-        if id in self._calls:
+        if id in self._calls and said.get("files"):
+            self._stop(self._calls[id], "engine")
+        elif id in self._calls:
             self._kill(self._calls[id], "engine")
         elif self._queue.pop(id, None):
             self._send_ended(id, guard.end_without_record(None), killed_by="engine")
@@ -329,6 +337,14 @@ class Zygote:
         if child.killed_by is None:
             child.killed_by = reason
         guard.kill(child.pid, self._plan["call"])
+
+    def _stop(self, child: Child, reason: str) -> None:
+        """Only one that runs its tool already hears it."""
+        if child.spent is None:
+            self._kill(child, reason)
+            return
+        child.killed_by = child.killed_by or reason
+        guard.stop(child.pid)
 
     def _discard(self, child: Child) -> None:
         """A spare that is not wanted any more; one that the engine may be calling just now is for it to dismiss."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from pydantic import JsonValue
 
 from sandbox.configuration import Configuration
+from sandbox.egress.ledger import Ledger
 from sandbox.errors import BackendUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
@@ -157,6 +158,11 @@ class Box(ABC):
 
     def open_line(self) -> Line | None:
         """A way to one call's process that does not lead through the runner; none where no descriptor can be sent."""
+        return None
+
+    def books(self, _: str) -> Ledger | None:
+        """What went over the network of the call whose walls have this label; asked once. None where none goes by way
+        of the engine."""
         return None
 
     def last_words(self) -> str:

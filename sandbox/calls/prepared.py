@@ -16,7 +16,8 @@ from sandbox.calls.declared_outputs import declared_outputs
 from sandbox.calls.request import RequestHead, box_environment, lowered_limits, preloadable, request_head
 from sandbox.environments import Environment
 from sandbox.outcome import EnvironmentUsed, ToolName
-from sandbox.outputs.budgets import Budgets
+from sandbox.outputs.budgets import Budgets, asked_of
+from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, Strength
 from sandbox.pool import BoxKey
 from sandbox.spec import CallSpec
@@ -48,6 +49,7 @@ class Recipe:
     box_policy: Policy
     environment: Environment
     tenant: str
+    tokenizer: Tokenizer | None = None
     _last_within: list[Recipe] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def within(self, environment: Environment) -> Recipe:
@@ -65,7 +67,7 @@ class Recipe:
     @cached_property
     def budgets(self) -> Budgets:
         """How much is shown of the outputs of a call that asks for nothing else."""
-        return Budgets(declared_outputs(self.tool), self.policy.output)
+        return Budgets(declared_outputs(self.tool), self.policy.output, tokenizer=self.tokenizer)
 
     @cached_property
     def preload(self) -> tuple[str, ...]:
@@ -129,5 +131,5 @@ class Prepared:
     @property
     def budgets(self) -> Budgets:
         """How much of its outputs is shown."""
-        asked = self.spec.return_char_limit
+        asked = asked_of(self.spec)
         return self.recipe.budgets if asked is None else replace(self.recipe.budgets, asked=asked)

@@ -2,7 +2,8 @@
 
 Everything that can stop a call from outside is here: the time limit, the processor time counted by its slot, the output
 limit, and the caller's cancellation. Each asks the box to kill the call's whole tree once and notes why; the call then
-ends like any other, with what it printed until then. If the box does not answer within a grace time it is given up.
+ends like any other, with what it printed and left until then. If the box does not answer within a grace time it is
+given up.
 
 Output is taken at the pace the policy allows and the reader manages: what is taken is granted again to the runner, at
 once, later (a tool over its output rate), or when the reader of a stream has taken it.
@@ -35,9 +36,11 @@ from sandbox.pool import WarmBox
 from sandbox.ports import Reading
 from sandbox.wire.frames import Stream
 from sandbox.wire.messages import NO_END, Ended, Replied, ValueReply
-from sandbox.wire.running_call import RunningCall
+from sandbox.wire.running_call import RunningCall, TakeItem
 
 _GRACE_S: Final = 2.0
+_LAST_WORDS_S: Final = 1.0
+"""How long a call that is to end may take to send the next of what it left."""
 _LINGER_S: Final = 0.25
 _LINGER_GRACE_S: Final = 10.0
 """Nobody waits for the end of a call that has given its value, and a busy machine is no reason to give its box up."""
@@ -65,8 +68,9 @@ class Reader:
     """Who follows a call: what is told of its output, and of what the tool gives before it is done."""
 
     on_output: OnOutput
-    on_item: Callable[[bytes], None] | None = None
-    """Gets the JSON of each item, which the tool may have forged; there are only so many, and so many bytes of them."""
+    on_item: TakeItem | None = None
+    """Gets the JSON of each item, which the tool may have forged, and calls what comes with it once it has taken it;
+    there are only so many, and so many bytes of them."""
 
 
 class Pace:
@@ -129,6 +133,14 @@ class Watcher:
         """What was printed there, as it is shown."""
         output = self._outputs.get(stream)
         return nothing(self._room(stream).type) if output is None else output.capture.shape(artifact=artifact)
+
+    async def shown_in_room(self, stream: Stream, *, artifact: str | None = None) -> Shaped:
+        """The same where the room is one of tokens, which may take its time."""
+        room, output = self._room(stream), self._outputs.get(stream)
+        if room.tokens is None or output is None:
+            return self.shown(stream, artifact=artifact)
+        shape = output.capture.shape_of_now(artifact=artifact)
+        return await asyncio.to_thread(self._budgets.fitted, room, shape)
 
     def spill(self, stream: Stream) -> Spill | None:
         """All that was printed there; None where that is nothing, or is not kept."""
@@ -336,8 +348,28 @@ class Watcher:
         if self._stopped_for is not None or self.call.has_told:
             return
         self._stopped_for = why
+        if why is Stop.CANCELLED or self.keeping is None:
+            self._kill()
+            return
+        self._warm.conversation.kill(self.call, wants_files=True)
+        self._after(_LAST_WORDS_S, self._end_last_words)
+
+    def _end_last_words(self) -> None:
+        """Its files come, or it is killed at once."""
+        if self._has_moved_on():
+            self._after(_LAST_WORDS_S, self._end_last_words)
+        else:
+            self._kill()
+
+    def _kill(self) -> None:
         self._warm.conversation.kill(self.call)
         self._after(_GRACE_S, self._give_up)
+
+    def _has_moved_on(self) -> bool:
+        """Whether more of its files came since this was asked last."""
+        taken = 0 if self._arrivals is None else self._arrivals.taken
+        seen, self._files_seen = self._files_seen, taken
+        return taken > seen
 
     def _give_up(self) -> None:
         """The runner does not answer: its box is lost, and everything in it is killed."""

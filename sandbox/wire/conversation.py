@@ -5,6 +5,9 @@ then `ended` (that alone when it was killed before a child had it), and anything
 box. It decides nothing about limits or statuses, and looks into no stream. What it promises to the engine: every call
 it accepted ends, at the latest when the box is lost.
 
+What a call gives before its reply is paced too: while more waits for its reader than should, nothing more is read of
+it, and of the reply behind it.
+
 Output is paced per call. The runner may have `CREDIT` bytes of a call's output under way; the engine grants more as it
 takes them, so a call that prints faster than its caller reads waits in its own pipe. A runner reads pipes in pieces and
 empties them when a call ends, so it may go over by what pipes hold, and a box that goes over by more is ended.
@@ -48,11 +51,13 @@ from sandbox.wire.messages import (
     WallFault,
     parse_message,
 )
-from sandbox.wire.running_call import RunningCall
+from sandbox.wire.running_call import RunningCall, TakeItem
 from sandbox.wire.voice import Voice
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
+_ITEM_OVERHEAD = 256
+"""What an item costs beside its bytes."""
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
 _NO_LIMITS = b"{}"
@@ -109,7 +114,7 @@ class Conversation:
         limits: Mapping[str, int],
         value_limit: int,
         take: Callable[[Stream, bytes], int],
-        take_item: Callable[[bytes], None] | None = None,
+        take_item: TakeItem | None = None,
         take_files: Callable[[bytes], int] = len,
         is_whole: bool = True,
     ) -> RunningCall:
@@ -152,10 +157,12 @@ class Conversation:
             self._voice.go_on(frames.pack_request(call.id, data))
             await self._carrier.all_sent()
 
-    def kill(self, call: RunningCall) -> None:
-        """Kill the call's whole tree; its `ended` follows."""
+    def kill(self, call: RunningCall, *, wants_files: bool = False) -> None:
+        """Kill the call's whole tree; its `ended` follows. What it has left comes before, if it is wanted: that takes a
+        moment, and a second kill cuts it short."""
         call.was_killed = True
-        self._voice.say({"type": "kill", "id": call.id})
+        said = {"type": "kill", "id": call.id}
+        self._voice.say(said | {"files": True} if wants_files else said)
 
     def grant(self, call: RunningCall, amount: int) -> None:
         """Let that much more of the call's output come; told to the runner in steps worth a message."""
@@ -347,9 +354,30 @@ class Conversation:
         for item in call.split_items():
             if call.take_item is not None:
                 self._hear_what_was_printed(call)
-                call.take_item(item)
+                size = len(item) + _ITEM_OVERHEAD
+                call.items_untaken += size
+                call.take_item(item, partial(self._grant_item, call, size))
+        self._hold(call, call.items_untaken >= CREDIT)
         if call.cut_what_is_too_much():
             self.kill(call)
+
+    def _grant_item(self, call: RunningCall, size: int) -> None:
+        """An item was taken."""
+        call.items_untaken -= size
+        if call.items_untaken < CREDIT // 2:
+            self._hold(call, False)
+
+    def _hold(self, call: RunningCall, is_held: bool) -> None:  # noqa: FBT001  (the state that it is to be in)
+        """Leave what a call gives where it is, or go on: it is worth a message only where nobody keeps up."""
+        if call.is_held == is_held or call.id not in self._calls:
+            return
+        call.is_held = is_held
+        if call.line is None:
+            self._voice.say({"type": "hold", "id": call.id, "on": is_held})
+        elif is_held:
+            call.line.pause_reply()
+        else:
+            call.line.resume_reply()
 
     # What comes on a line
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sandbox import AsyncSandbox, EngineClosed, Finished, Printed, Sandbox, SourceError, Status
+from sandbox import AsyncSandbox, EngineClosed, Finished, Printed, Progress, Sandbox, SourceError, Status
 from sandbox.streaming import Event, _Piece, _Untaken
-from sandbox.testing import FakeBackend, FakeBox, hangs, loses_box, prints, returns, script
+from sandbox.testing import FakeBackend, FakeBox, gives, hangs, loses_box, prints, returns, script
 from sandbox.wire.conversation import CREDIT
 from sandbox.wire.frames import FrameReader, Stream
 from tests import virtual_time
@@ -135,13 +135,43 @@ def test_an_item_is_taken_between_what_was_printed_before_and_after_it() -> None
         untaken = _Untaken()
         for text in (b"a", b"b"):
             untaken.put(Stream.STDOUT, text, lambda _: None)
-            untaken.put_item(text.upper())
+            untaken.put_item(text.upper(), lambda: None)
         untaken.put(Stream.STDOUT, b"c", lambda _: None)
         untaken.end()
         taken = [await untaken.take() for _ in range(6)]
-        return [bytes(each.data) if isinstance(each, _Piece) else each or b"" for each in taken]
+        return [bytes(each.data) if each is not None else b"" for each in taken]
 
     assert virtual_time.run(fill()) == [b"a", b"A", b"b", b"B", b"c", b""]
+
+
+GIVEN = [{"number": number, "text": "x" * 20_000} for number in range(300)]
+
+
+@streaming(gives(*GIVEN))
+async def test_items_wait_for_a_slow_reader_in_the_box(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
+    async with aclosing(sandbox.stream(TOOL)) as events:
+        first = await anext(events)
+        came = _bytes_said(backend.boxes[0])
+        await asyncio.sleep(20)
+        assert sum(came) < 2 * CREDIT
+        rest = [event async for event in events]
+    assert sum(came) > 5 * CREDIT
+    assert [event.value for event in (first, *rest) if isinstance(event, Progress)] == GIVEN
+    assert isinstance(rest[-1], Finished)
+    assert rest[-1].outcome.value == GIVEN
+
+
+def _bytes_said(box: FakeBox) -> list[int]:
+    """How much the box says from now on, piece by piece."""
+    sizes: list[int] = []
+    say = box.say
+
+    def saying(data: bytes) -> None:
+        sizes.append(len(data))
+        say(data)
+
+    box.say = saying  # type: ignore[method-assign]
+    return sizes
 
 
 @streaming(script(prints("here\n"), hangs()), concurrency=1)
@@ -158,7 +188,7 @@ async def test_a_runner_that_does_not_end_a_call_loses_its_box(sandbox: AsyncSan
     outcome = await sandbox.run(TOOL, limits={"wall": 1.0})
     assert outcome.status is Status.TIMEOUT
     assert outcome.stdout.text == "here\n"
-    assert 3.0 <= asyncio.get_running_loop().time() - begun < 4.0
+    assert 4.0 <= asyncio.get_running_loop().time() - begun < 5.0
     async with aclosing(sandbox.stream(TOOL)) as events:
         await anext(events)
     assert len(backend.boxes) == 2

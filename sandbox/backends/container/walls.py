@@ -26,6 +26,7 @@ from sandbox.backends.base import BoxPlan
 from sandbox.backends.container.hardening import WORKPLACE, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
 from sandbox.backends.subprocess.walls import process_limits, system_call_filter, watch
+from sandbox.egress import PORT
 from sandbox.policy import Layer, NetworkMode, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
@@ -46,12 +47,14 @@ class Host:
     runtime: str
 
 
-def walls(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str, JsonValue]:
-    """The runner's part of its first message."""
+def walls(plan: BoxPlan, *, user: int, is_metered: bool, host: Host, egress: str | None = None) -> dict[str, JsonValue]:
+    """The runner's part of its first message. `egress`: the path of the socket by which guards hand over what the
+    engine answers their calls' connections on."""
     prefix = plan.prefix
+    way: dict[str, JsonValue] = {} if egress is None else {"egress": {"path": egress, "port": PORT}}
     return {
         "box": {"stands": True, "filter": system_call_filter("runner", Sockets.INTERNET, host.machine)},
-        "call": _call(plan, user=user, is_metered=is_metered, host=host),
+        "call": _call(plan, user=user, is_metered=is_metered, host=host) | way,
         "slots": is_metered,
         "installed": None if prefix is None else [prefix, f"{prefix}/{plan.interpreter.site}"],
         "lines": False,
