@@ -124,7 +124,7 @@ def test_the_doctor_says_what_containers_give(typed: Typed) -> None:
     told = document(answer)
     assert (answer.returncode, told["backend"], told["isolation"]) == (0, "container", "container")
     assert told["default_runs"] is True
-    assert [name for name, policy in told["policies"].items() if not policy["runs"]] == ["network", "packages"]
+    assert [name for name, policy in told["policies"].items() if not policy["runs"]] == ["packages"]
     assert [name for name, limit in told["limits"].items() if not limit["bites"]] == []
 
 
