@@ -102,7 +102,8 @@ def _least_free(job: Job) -> int:
 
 
 def _excess(job: Job, least_free: int) -> str | None:
-    """What is too much below its folder, if anything, about: it changes while it is looked at."""
+    """What is too much below its folder, if anything, about: it changes while it is looked at. Raises `StoreUnwritable`
+    when the disk itself runs full."""
     if job.folder is None or job.disk is None:
         return None
     if shutil.disk_usage(job.folder).free < least_free:

@@ -36,8 +36,8 @@ def test_too_many_bytes_are_an_excess(job: Job, tmp_path: Path) -> None:
     assert "disk" in str(_excess(job, 0))
 
 
-def test_a_disk_that_runs_full_is_told_whatever_is_seen_in_the_folder(job: Job) -> None:
-    with pytest.raises(StoreUnwritable, match="is left on the disk"):
+def test_a_disk_that_runs_full_is_told_as_such_whatever_is_seen_in_the_folder(job: Job) -> None:
+    with pytest.raises(StoreUnwritable, match="left on the disk"):
         _excess(job, 1 << 60)
 
 

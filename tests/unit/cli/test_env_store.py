@@ -182,9 +182,9 @@ def test_a_key_that_is_not_there_removes_nothing(store: Store) -> None:
 
 
 def test_what_is_named_is_not_chosen_by_age_or_size_too(store: Store) -> None:
-    for options in (dict[str, Any](older_than="0s"), dict[str, Any](max_size="1GiB")):
+    for older_than, max_size in (("0s", None), (None, "1GiB")):
         with pytest.raises(SpecError, match="--older-than or --max-size"):
-            prune_environments([KEY], store=store.root, **options)
+            prune_environments([KEY], older_than=older_than, max_size=max_size, store=store.root)
     assert store.find(KEY)
 
 
