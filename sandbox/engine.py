@@ -25,6 +25,7 @@ from sandbox.admission import Admission
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
+from sandbox.calls.following import Reader
 from sandbox.calls.given_files import GivenFile
 from sandbox.calls.image_supply import ImageSupply
 from sandbox.calls.inputs import Inputs, read_inputs
@@ -33,7 +34,7 @@ from sandbox.calls.request import complete_request
 from sandbox.calls.telling import invalid_outcome, outcome_of, rehearse_telling
 from sandbox.calls.tool_terms import limits_for, policy_for
 from sandbox.calls.verdict import Ending
-from sandbox.calls.watching import Reader, Watcher
+from sandbox.calls.watching import Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
