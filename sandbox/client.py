@@ -146,7 +146,8 @@ class AsyncSandbox:
         from sandbox.tools.check import check_source
 
         spec = reading_spec({**_text_of(source), **fields})
-        return await asyncio.to_thread(check_source, spec.source, filename=spec.filename, entry=spec.entry)
+        report = await asyncio.to_thread(check_source, spec.source, filename=spec.filename, entry=spec.entry)
+        return report.model_copy(deep=True)  # the caller's own: what is remembered serves others, too
 
     async def schema(
         self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any

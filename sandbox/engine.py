@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
-from sandbox.admission import Admission
+from sandbox.admission import Admission, SingleFiles
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
@@ -61,6 +61,7 @@ _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "art
 _REPLY_OVERHEAD: Final = 1 << 16
 _HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
+_AT_ONCE: Final = nullcontext()
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
 
@@ -123,6 +124,7 @@ class Engine:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._admission = Admission(settings.concurrency)
+        self._single_files = SingleFiles()
         self._pool = Pool(backend, most_memory=settings.warm_memory)
         self._policies: dict[str, Policy] = {}
         self._recipes: Recent[tuple[Hashable, ...], Recipe] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
@@ -148,9 +150,17 @@ class Engine:
             if inputs.problems:
                 return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
-            async with self._admission.turn(spec.tenant):
+            call.clock.mark("equipped")
+            async with self._turn_of_its_tool(call), self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
                 return await self._run_in_a_box(call, inputs, reader)
+
+    def _turn_of_its_tool(self, call: Prepared) -> AbstractAsyncContextManager[object]:
+        """Nothing to wait for, but for a tool whose calls are not to overlap."""
+        tool = call.recipe.tool
+        if tool.settings.enable_parallel_execution is not False:
+            return _AT_ONCE
+        return self._single_files.turn((call.recipe.tenant, tool.digest, tool.entry))
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a box for such calls ready; single-use ones as many as the policy keeps ahead."""
@@ -191,6 +201,8 @@ class Engine:
             self._cut_off.add(task)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._provider is not None:
+            await self._provider.settle()
         for pool, backend in ((self._pool, self._backend), *([self._builders] if self._builders else [])):
             await pool.close()
             await backend.close()
@@ -237,7 +249,6 @@ class Engine:
             environment = await self._images.furnished(environment)
         if environment is not recipe.environment:
             call = replace(call, recipe=recipe.within(environment))
-        call.clock.mark("equipped")
         return call
 
     async def _environment(self, needs: Needs) -> Environment:
@@ -302,7 +313,7 @@ class Engine:
         raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {reason}")
 
     async def _with_images_anew(self, call: Prepared) -> Prepared:
-        """Somebody removed the image that its boxes were to be made from."""
+        """Somebody removed the image that its boxes were to be made from. To have it again is part of having a box."""
         assert self._images is not None
         self._images.forget()
         return await self._equipped(call)

@@ -28,6 +28,7 @@ import sys
 import call_pipes as pipes
 import call_walls
 import collecting
+import egress
 import ending
 import measure
 import tool
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _BROKEN, _FAULT = 70, 69
+_TIDYING_S = 0.5
+"""So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
 # `signal` itself, without the names that the public module gives to numbers, which take longest.
 _signal = sys.modules["_signal"]
 _HEARD = (_signal.SIGCHLD, _signal.SIGTERM)
@@ -117,6 +120,8 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
         os.write(door, b"0")
     _stop_listening()
     try:
+        if plan.get("egress"):
+            plan["label"] = egress.hand_over(**plan["egress"])
         landlock = call_walls.put_up(plan)
     except walls.WallFault as fault:
         _refuse(plan, fault)
@@ -141,8 +146,9 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
     _end_the_rest(plan, pid)
     if plan["outputs"]:
         collecting.collect(plan["outputs"], pipes.FILES)
-    _remove_workplace(plan)
+    _remove_workplace(plan, within_s=_TIDYING_S)
     pipes.tell(_describe_end(plan, status, max_rss=spent.ru_maxrss))
+    _remove_workplace(plan)
     os._exit(0)
 
 
@@ -165,6 +171,8 @@ def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) ->
     missing = measure.missing(found, plan["required"])
     if missing:
         raise walls.WallFault(missing[0], "asked for, but not in force when measured")
+    if "label" in plan:
+        found["egress"] = plan["label"]
     return pipes.as_record({"walls": found})
 
 
@@ -221,9 +229,9 @@ def _end_the_rest(plan: dict[str, Any], pid: int) -> None:
         ending.end_descendants()
 
 
-def _remove_workplace(plan: dict[str, Any]) -> None:
+def _remove_workplace(plan: dict[str, Any], *, within_s: float = float("inf")) -> None:
     if plan["home"] and not plan["workplace"]:
-        workplace.remove(plan["home"])
+        workplace.remove(plan["home"], within_s=within_s)
 
 
 def _kill_everything() -> None:

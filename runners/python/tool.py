@@ -49,8 +49,8 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     os.close(pipes.STATUS)
     lower, request = received or pipes.receive()
     walls.own_its_files()  # not before it has a call: the one that runs meanwhile may see it wait
-    if lower:
-        limits.lower(limits.lowered(lower, held=0))
+    if lower:  # what its box leaves to others to count is not this process's to limit either
+        limits.lower(limits.lowered({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
     if plan["home"] and not plan["workplace"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
     call.run(request, value)

@@ -83,6 +83,7 @@ class Watcher:
         self._stopped_for: Stop | None = None
         self.call: RunningCall
         self._begun = 0.0
+        self._counts_from_start = False
         self._has_lingered = False
         self._feeding: asyncio.Task[None] | None = None
         self.reading = Reading()
@@ -121,6 +122,7 @@ class Watcher:
     ) -> RunningCall:
         """Send the call; from here on its clocks run."""
         self._begun = time.monotonic()
+        self._counts_from_start = self._warm.box.count_from_now()
         self.call = self._warm.conversation.start(
             request,
             limits=limits,
@@ -136,6 +138,13 @@ class Watcher:
         self._after(self._policy.limits.wall, lambda: self._stop(Stop.TIMEOUT))
         self._after(self._policy.limits.cpu / self._policy.limits.cpus, self._check_cpu)
         return self.call
+
+    @property
+    def cpu_before(self) -> float:
+        """What the call's child had used before the call came, where that is among what its slot counts."""
+        returned, started = self.call.returned, self.call.started
+        is_left_out = self._counts_from_start and started is not None and started.ahead
+        return 0.0 if returned is None or is_left_out else returned.cpu_before
 
     def read_slot(self) -> Reading:
         """What the call has used so far."""

@@ -22,6 +22,7 @@ from sandbox.calls.request import box_environment, build_request
 from sandbox.calls.verdict import Ending, judge
 from sandbox.calls.watching import Watcher
 from sandbox.environments.workshop import BUILD, Job, JobEnd
+from sandbox.errors import StoreUnwritable
 from sandbox.outcome import Status
 from sandbox.outputs.budgets import Budgets, Declared
 from sandbox.outputs.shaping import STDERR_TYPE
@@ -106,7 +107,10 @@ def _excess(job: Job, least_free: int) -> str | None:
     if job.folder is None or job.disk is None:
         return None
     if shutil.disk_usage(job.folder).free < least_free:
-        return f"limit (disk): less than {format_bytes(least_free)} is free on the disk that it writes to"
+        raise StoreUnwritable(
+            f"less than {format_bytes(least_free)} is left on the disk that a build writes to",
+            remedy="make room, for example with `sandbox env prune`",
+        )
     most_files, size, count, hidden = job.policy.limits.inodes, 0, 0, _Hidden()
     for parent, folders, names in os.walk(job.folder, onerror=hidden):
         count += len(folders) + len(names)

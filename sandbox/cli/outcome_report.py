@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Final
+from typing import Any, Final
 
 from sandbox.cli.artifact_options import about
 from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
@@ -23,6 +23,7 @@ _MOST_COLOURED: Final = 100_000
 _SHOWN_OF_AN_ID: Final = 12
 _INDENT: Final = "  "
 _LIMIT_FACTS: Final = ("limit", "measured")
+_MOST_REFUSALS: Final = 5
 
 
 def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_fitted: bool = False) -> None:
@@ -105,7 +106,10 @@ def details(outcome: Outcome) -> list[str]:
         lines += visible(outcome.error.traceback).strip("\n").split("\n")
     if limit := _limit_line(outcome):
         lines.append(limit)
-    seen = {name: fact for name, fact in outcome.evidence.items() if name not in _LIMIT_FACTS or not limit}
+    if network := _network_line(outcome):
+        lines.append(network)
+    told = {"network", *(_LIMIT_FACTS if limit else ())}
+    seen = {name: fact for name, fact in outcome.evidence.items() if name not in told}
     if seen:
         facts = (f"{name.replace('_', ' ')} {one_line(str(fact), most=80)}" for name, fact in seen.items())
         lines.append(f"seen: {', '.join(facts)}")
@@ -120,6 +124,17 @@ def _problem_line(problem: Problem) -> str:
     told += [f"got {got}"] if got and got != "nothing" else []
     said = f"{message}; {', '.join(told)}" if told else message
     return f"{path}: {said}" if path else said
+
+
+def _network_line(outcome: Outcome) -> str | None:
+    """`network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1 (address)`."""
+    traffic: Any = outcome.evidence.get("network")
+    if not isinstance(traffic, dict):
+        return None
+    sent, received = rounded_bytes(traffic["sent_bytes"]), rounded_bytes(traffic["received_bytes"])
+    line = f"network: {traffic['connections']} connections, {sent} sent, {received} received"
+    told = [one_line(f"{each['host']} ({each['reason']})", most=80) for each in traffic["refusals"][:_MOST_REFUSALS]]
+    return f"{line}; refused: {', '.join(told)}" if told else line
 
 
 def _limit_line(outcome: Outcome) -> str | None:

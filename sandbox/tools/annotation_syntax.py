@@ -45,12 +45,24 @@ def arguments(node: ast.expr) -> list[ast.expr]:
 def shown(node: Any) -> str:
     """An annotation in a message."""
     name = dotted_name(node.value if isinstance(node, ast.Subscript) else getattr(node, "func", node))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return excerpt(repr(node.value), 64)
     if name is None:
-        return "the annotation"
+        return "an expression"
     return excerpt(f"{name}[…]" if isinstance(node, ast.Subscript) else name, 64)
 
 
+def spelling(node: ast.expr) -> str:
+    """The same for the same annotation."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return ast.dump(node) if is_shallow(node) else f"at {id(node)}"
+
+
 def is_shallow(node: ast.expr) -> bool:
+    """Whether it can be walked by a function that calls itself."""
+    if isinstance(node, ast.Name | ast.Constant):
+        return True
     level: list[ast.AST] = [node]
     for _ in range(MAX_ANNOTATION_DEPTH * 4):
         if not level:

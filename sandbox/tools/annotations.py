@@ -11,10 +11,18 @@ is made of too many is taken as `Any` too.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from sandbox.tools.annotation_syntax import MAX_ANNOTATION_DEPTH, arguments, is_shallow, literal_value, shown, unquoted
+from sandbox.tools.annotation_syntax import (
+    MAX_ANNOTATION_DEPTH,
+    arguments,
+    is_shallow,
+    literal_value,
+    shown,
+    spelling,
+    unquoted,
+)
 from sandbox.tools.class_fields import (
     ClassField,
     ClassKind,
@@ -25,6 +33,7 @@ from sandbox.tools.class_fields import (
     extra_of,
     is_total,
 )
+from sandbox.tools.declared import Declared
 from sandbox.tools.excerpt import excerpt
 from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, known_name, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
@@ -68,18 +77,31 @@ def _ignore(node: ast.AST, what: str, why: str) -> None:
 
 
 class AnnotationReader:
-    """Reads the annotations of one source; each class and alias is read once. `shows_text`: a list of which nothing
-    more is said is shown as one of strings, which a model knows how to write."""
+    """Reads the annotations of one source; each class and alias is read once.
 
-    def __init__(self, scope: Scope, on_unknown: OnUnknown = _ignore, *, shows_text: bool = True) -> None:
+    What is taken and what is returned differ: a model knows how to write a list of strings, so one of which nothing
+    more is said is shown as such where it is taken, and a field is returned by its own name, whatever its alias is."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        on_unknown: OnUnknown = _ignore,
+        *,
+        is_returned: bool = False,
+        declared: Declared | None = None,
+    ) -> None:
         self._scope = scope
         self._on_unknown = on_unknown
-        self._shows_text = shows_text
-        self._known: dict[str, ValueType] = {}
+        self._is_returned = is_returned
+        self._known = Declared() if declared is None else declared
         self._open: dict[str, Cell] = {}
+        self._told: set[str] = set()
         self._within = ""
-        self.cells: dict[str, Cell] = {}
+
+    @property
+    def cells(self) -> Mapping[str, Cell]:
         """The types that contain themselves."""
+        return self._known.cells
 
     def spoken_type(self, node: ast.expr) -> tuple[ValueType, Spoken]:
         """The type of a parameter or a member, and what its annotation says beside."""
@@ -90,17 +112,29 @@ class AnnotationReader:
     def with_constraints(self, base: ValueType, spoken: Spoken, node: ast.AST) -> ValueType:
         """The type with the constraints that were said of it."""
         for fault in spoken.faults:
-            self._on_unknown(fault, "a constraint", "it is not a literal")
+            self._tell(fault, "a constraint", "it is not a literal")
         if not spoken.constraints:
+            return base
+        if not self._known.affords(repr(spoken.constraints), spoken.constraints.get("pattern")):
+            self._tell(node, "a constraint", "the source has too many, or patterns that are too large")
             return base
         try:
             return constrained(base, spoken.constraints)
         except ValueError as error:
-            self._on_unknown(node, f"the constraints {', '.join(spoken.constraints)}", f"pydantic says: {error}")
+            self._tell(node, f"the constraints {', '.join(spoken.constraints)}", f"pydantic says: {error}")
             return base
 
     def admits_none(self, annotation: ast.expr | None) -> bool:
         """Whether None is one of the values that an annotation, or what it is an alias of, names."""
+        name = None if annotation is None else dotted_name(annotation)
+        if name is None:
+            return self._finds_none(annotation)
+        place = f"{self._within}:{name}"
+        if place not in self._known.nullable:
+            self._known.nullable[place] = self._finds_none(annotation)
+        return self._known.nullable[place]
+
+    def _finds_none(self, annotation: ast.expr | None) -> bool:
         waiting = [] if annotation is None else [annotation]
         seen: set[str] = set()
         while waiting:
@@ -135,12 +169,12 @@ class AnnotationReader:
         return literal and any(isinstance(each, ast.Constant) and each.value is None for each in arguments(node))
 
     def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
-        if depth > MAX_ANNOTATION_DEPTH or not is_shallow(node):
+        if depth > MAX_ANNOTATION_DEPTH or (depth == 0 and not is_shallow(node)):
             return self._unknown(node, "an annotation", "it is nested too deeply")
         members = self._union_members(node)
         if len(members) == 1:
             return self._bounded(node, self._resolve_one(members[0], depth=depth, spoken=spoken))
-        distinct = list({ast.dump(each): each for each in members}.values())
+        distinct = list({spelling(each): each for each in members}.values())
         resolved = [self._resolve_one(member, depth=depth) for member in distinct]
         return self._bounded(node, resolved[0] if len(resolved) == 1 else one_of(resolved))
 
@@ -189,7 +223,7 @@ class AnnotationReader:
     def _bare(self, node: ast.expr) -> ValueType:
         name = self._name(node)
         if name in ARRAYS or name in TUPLES:
-            return array_of(ANYTHING, is_unique=name in SETS, shows_text=self._shows_text)
+            return array_of(ANYTHING, is_unique=name in SETS, shows_text=not self._is_returned)
         if name in MAPPINGS:
             return object_of(ANYTHING, shows_members=False)
         if name in PLAIN:
@@ -257,10 +291,10 @@ class AnnotationReader:
 
     def _declared(self, name: str, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> ValueType:
         """A class or an alias of the source."""
-        if name in self._known:
-            return self._known[name]
+        if name in self._known.types:
+            return self._read_before(name)
         if name in self._open:
-            self.cells[name] = self._open[name]
+            self._known.cells[name] = self._open[name]
             return inside(self._open[name])
         cell = self._open[name] = Cell(name)
         found = (
@@ -271,8 +305,17 @@ class AnnotationReader:
         del self._open[name]
         found = without_itself(found, cell)
         cell.type = found
-        self._known[name] = inside(cell) if name in self.cells else found
-        return self._known[name]
+        self._told.add(name)
+        self._known.types[name] = inside(cell) if name in self._known.cells else found
+        return self._known.types[name]
+
+    def _read_before(self, name: str) -> ValueType:
+        """What is known of it, with what was not understood then, which this reader has not told yet."""
+        if name not in self._told:
+            self._told.add(name)
+            for fault in self._known.faults.get(name, []):
+                self._tell(*fault)
+        return self._known.types[name]
 
     def _alias(self, value: ast.expr, *, depth: int) -> ValueType:
         """`Ids = list[int]`; of the calls, those that make types."""
@@ -310,12 +353,15 @@ class AnnotationReader:
             )
         outer, self._within = self._within, name
         found = class_fields(self._scope, node, kind)
-        fields = [self._field(each, kind, depth=depth) for each in found if not each.spoken.is_left_out]
+        fields = [self._field(each, kind, depth=depth) for each in found if not self._is_left_out(each)]
         self._within = outer
         docstring = class_description(node)
         if kind is ClassKind.NAMED_TUPLE:
             return record_of(fields, name=node.name, description=docstring)
         return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
+
+    def _is_left_out(self, declared: ClassField) -> bool:
+        return declared.spoken.is_unreturned if self._is_returned else declared.spoken.is_left_out
 
     def _enum(self, node: ast.ClassDef, used: ast.expr) -> ValueType:
         values = enum_values(self._scope, node)
@@ -333,7 +379,7 @@ class AnnotationReader:
         by_form = kind is ClassKind.TYPED_DICT
         required = declared.is_required_by_form if by_form else not said.has_default and not is_optional
         return FieldType(
-            name=said.alias or declared.name,
+            name=declared.name if self._is_returned else said.alias or declared.name,
             type=found,
             is_required=required,
             is_optional=is_optional,
@@ -351,8 +397,13 @@ class AnnotationReader:
         return None if full is None else known_name(full, is_imported=dotted.partition(".")[0] in self._scope.imports)
 
     def _unknown(self, node: ast.AST, what: str, why: str) -> ValueType:
-        self._on_unknown(node, what, why)
+        self._tell(node, what, why)
         return ANYTHING
+
+    def _tell(self, node: ast.AST, what: str, why: str) -> None:
+        for name in self._open:
+            self._known.faults.setdefault(name, []).append((node, what, why))
+        self._on_unknown(node, what, why)
 
     def _reason(self, dotted: str | None) -> str:
         if dotted is None:

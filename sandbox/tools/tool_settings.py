@@ -32,6 +32,7 @@ class ToolSettings(BaseModel):
     strict_return: bool | None = None
     """Whether a value that is not what the annotation says is an exception, and not only a warning."""
     enable_parallel_execution: bool | None = None
+    """False: an engine runs the calls of this tool that a tenant makes one after another."""
     timeout: Annotated[int | float | str, AfterValidator(_duration)] | None = None
     """As a policy writes it: 5, 2.5, "500ms", "2m"."""
 
