@@ -5,7 +5,7 @@ fit), tighten the policy, wait for a turn, borrow a box, send the call, watch it
 together as an outcome. The user's failure is an outcome; what is raised here is ours.
 
 Which limits shape the *box* (memory, processes, disk, processors) and which only the *call* (time, output, value) is
-told apart once, in `_BOX_LIMITS`: calls that differ only in the latter share a warm box.
+told apart once, in `box_policy`: calls that differ only in the latter share a warm box.
 
 A call that never started because its box died is tried again, once, in a new box. A call that may have run never is.
 """
@@ -25,14 +25,15 @@ from sandbox.admission import Admission, SingleFiles
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
 from sandbox.calls.environment_supply import EnvironmentSupply, needs_of
+from sandbox.calls.following import Reader
 from sandbox.calls.given_files import GivenFile
 from sandbox.calls.inputs import Inputs, read_inputs
-from sandbox.calls.prepared import Clock, Prepared, Recipe
+from sandbox.calls.prepared import Clock, Prepared, Recipe, box_policy
 from sandbox.calls.request import complete_request
 from sandbox.calls.telling import invalid_outcome, outcome_of, rehearse_telling
 from sandbox.calls.tool_terms import limits_for, policy_for
 from sandbox.calls.verdict import Ending
-from sandbox.calls.watching import Reader, Watcher
+from sandbox.calls.watching import Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
@@ -55,7 +56,6 @@ Result = TypeVar("Result")
 DEFAULT_CONCURRENCY: Final = 32
 DEFAULT_WARM_MEMORY: Final = 2 << 30
 
-_BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "artifact_bytes", "cpus")
 _REPLY_OVERHEAD: Final = 1 << 16
 _HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
@@ -235,8 +235,8 @@ class Engine:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
         granted = policy_for(tool, self._granted(spec))
         policy = tighten(granted, limits_for(tool, granted, spec.limits))
-        box_policy = self._backend.tightened(_box_policy(granted, policy))
-        return Recipe(tool, policy, box_policy, bare_environment(), spec.tenant, self._settings.tokenizer)
+        shaping = self._backend.tightened(box_policy(granted, policy))
+        return Recipe(tool, policy, shaping, bare_environment(), spec.tenant, self._settings.tokenizer)
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""
@@ -338,13 +338,3 @@ def _last_seen(warm: WarmBox) -> str:
     """Why a box, or its child for a call, is gone, with what its runner last wrote."""
     reason, said = warm.conversation.loss or "the process that waited for the call died", warm.box.last_words()
     return f"{reason}; its runner said: {said[-500:]}" if said else str(reason)
-
-
-def _box_policy(granted: Policy, policy: Policy) -> Policy:
-    """The granted policy, lowered only where that shapes the box."""
-    if policy is granted:
-        return granted
-    lowered = {name: getattr(policy.limits, name) for name in _BOX_LIMITS}
-    if all(getattr(granted.limits, name) == value for name, value in lowered.items()):
-        return granted
-    return granted.model_copy(update={"limits": granted.limits.model_copy(update=lowered)})

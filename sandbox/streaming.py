@@ -5,6 +5,8 @@ its output is read waits in its own pipe. What came and was not taken yet is kep
 tool which prints a character at a time costs no more than what may be under way at once. What a generator gives is
 paced in the same way, and bounded: there are only so many items, and so many bytes of them. The two streams are two
 pipes: the order between them is that of arrival while the reader keeps up, and each keeps its own order always.
+
+Where the policy has calls go on without their reader, what it does not take in time is counted, and told in its place.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from typing import Final, Literal
 
 from pydantic_core import from_json
 
+from sandbox.calls.following import Reader, unpaced
 from sandbox.calls.replies import MOST_PARTS, aside_when_large, count_parts
-from sandbox.calls.watching import Reader
 from sandbox.engine import Engine
 from sandbox.outcome import Json, Outcome
 from sandbox.spec import CallSpec
 from sandbox.wire.frames import Stream
 
+_MOST_UNPACED: Final = 1 << 20
 _NAMES: Final[dict[Stream, Literal["stdout", "stderr"]]] = {Stream.STDOUT: "stdout", Stream.STDERR: "stderr"}
 
 
@@ -62,6 +65,8 @@ class _Piece:
     stream: Stream
     grant: Callable[[int], None]
     data: bytearray = field(default_factory=bytearray)
+    passed_over: int = 0
+    """Bytes behind the data that were not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class _Untaken:
         self._growing: dict[Stream, _Piece] = {}
         self._changed = asyncio.Event()
         self._is_over = False
+        self._unpaced = 0
 
     def put(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None:
         """Keep what came; the last `grant` knows the pace for all of it."""
@@ -89,7 +95,11 @@ class _Untaken:
             piece = self._growing[stream] = _Piece(stream, grant)
             self._waiting.append(piece)
         piece.grant = grant
-        piece.data += data
+        if grant is unpaced and (piece.passed_over or self._unpaced + len(data) > _MOST_UNPACED):
+            piece.passed_over += len(data)
+        else:
+            piece.data += data
+            self._unpaced += len(data) if grant is unpaced else 0
         self._changed.set()
 
     def put_item(self, item: bytes, grant: Callable[[], None]) -> None:
@@ -111,8 +121,10 @@ class _Untaken:
         if not self._waiting:
             return None
         taken = self._waiting.popleft()
-        if isinstance(taken, _Piece) and self._growing.get(taken.stream) is taken:
-            del self._growing[taken.stream]
+        if isinstance(taken, _Piece):
+            self._unpaced -= len(taken.data) if taken.grant is unpaced else 0
+            if self._growing.get(taken.stream) is taken:
+                del self._growing[taken.stream]
         return taken
 
 
@@ -131,6 +143,10 @@ async def stream_call(engine: Engine, spec: CallSpec) -> AsyncGenerator[Event]:
                 continue
             if text := decoders[taken.stream].decode(taken.data):
                 yield Printed(_NAMES[taken.stream], text)
+            if taken.passed_over:
+                yield Printed(
+                    _NAMES[taken.stream], f"\n[… {taken.passed_over} bytes passed over: not read in time …]\n"
+                )
             taken.grant(len(taken.data))
         outcome = await call
         for stream, decoder in decoders.items():

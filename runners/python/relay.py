@@ -15,6 +15,7 @@ import frames
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from child import Child
     from loop import Loop
@@ -46,6 +47,15 @@ class Relay:
             self._loop.forget(child.value)
         elif not self._loop.waits_for(child.value):
             self._carry(child, child.value, frames.VALUE)
+
+    def pace(self, child: Child, said: dict[str, Any]) -> None:
+        """What the engine says of how much it wants of a call."""
+        if said["type"] == "hold":
+            self.hold(child, said["on"])
+        elif said.get("of") == "files":
+            self.grant_files(child, said["bytes"])
+        else:
+            self.grant(child, said["bytes"])
 
     def grant(self, child: Child, size: int) -> None:
         """Let that much more of its output come."""

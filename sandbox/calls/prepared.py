@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 from sandbox.backends.base import BoxPlan
 from sandbox.calls.declared_outputs import declared_outputs
@@ -22,6 +23,8 @@ from sandbox.policy import Policy, Strength
 from sandbox.pool import BoxKey
 from sandbox.spec import CallSpec
 from sandbox.tools import Tool
+
+_BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "artifact_bytes", "cpus")
 
 
 @dataclass(slots=True)
@@ -133,3 +136,13 @@ class Prepared:
         """How much of its outputs is shown."""
         asked = asked_of(self.spec)
         return self.recipe.budgets if asked is None else replace(self.recipe.budgets, asked=asked)
+
+
+def box_policy(granted: Policy, policy: Policy) -> Policy:
+    """The granted policy, lowered only where that shapes the box."""
+    if policy is granted:
+        return granted
+    lowered = {name: getattr(policy.limits, name) for name in _BOX_LIMITS}
+    if all(getattr(granted.limits, name) == value for name, value in lowered.items()):
+        return granted
+    return granted.model_copy(update={"limits": granted.limits.model_copy(update=lowered)})

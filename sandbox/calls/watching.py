@@ -17,10 +17,11 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Final, Protocol
+from typing import Final
 
+from sandbox.calls.following import Output, Reader, unpaced
 from sandbox.calls.given_files import GivenFile
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
 from sandbox.calls.verdict import Ending, Stop
@@ -29,14 +30,13 @@ from sandbox.outputs.artifacts.arriving import Arrivals, Arrived
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, Room
-from sandbox.outputs.capture import Capture
 from sandbox.outputs.shaping import nothing
-from sandbox.policy import Excess, Policy
+from sandbox.policy import Excess, Policy, SlowReader
 from sandbox.pool import WarmBox
 from sandbox.ports import Reading
 from sandbox.wire.frames import Stream
 from sandbox.wire.messages import NO_END, Ended, Replied, ValueReply
-from sandbox.wire.running_call import RunningCall, TakeItem
+from sandbox.wire.running_call import RunningCall
 
 _GRACE_S: Final = 2.0
 _LAST_WORDS_S: Final = 1.0
@@ -46,7 +46,6 @@ _LINGER_GRACE_S: Final = 10.0
 """Nobody waits for the end of a call that has given its value, and a busy machine is no reason to give its box up."""
 _COLLECTING_S: Final = 10.0
 """How long nothing may come of the files that a call left, before they are given up."""
-_BURST_S: Final = 0.25
 _LOOKING_S: Final = 0.0005
 _LEAST_CPU_CHECK_S: Final = 0.02
 
@@ -55,47 +54,6 @@ _LEAST_CPU_CHECK_S: Final = 0.02
 def _processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class OnOutput(Protocol):
-    """A reader of output as it comes; it calls `grant` for what it has taken."""
-
-    def __call__(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Who follows a call: what is told of its output, and of what the tool gives before it is done."""
-
-    on_output: OnOutput
-    on_item: TakeItem | None = None
-    """Gets the JSON of each item, which the tool may have forged, and calls what comes with it once it has taken it;
-    there are only so many, and so many bytes of them."""
-
-
-class Pace:
-    """How long to wait before taking more, so that a stream stays at its rate."""
-
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
-        self._due = 0.0
-
-    def delay(self, size: int, *, now: float) -> float:
-        """Seconds to wait after `size` more bytes; a short burst is free."""
-        self._due = max(self._due, now) + size / self._rate
-        return max(self._due - now - _BURST_S, 0.0)
-
-
-class _Output:
-    """What one stream needs once something is printed there; most calls print nothing."""
-
-    __slots__ = ("capture", "pace", "spill")
-
-    def __init__(self, room: Room, policy: Policy, keeping: Keeping | None) -> None:
-        self.spill = None if keeping is None else Spill(keeping)
-        feed = None if self.spill is None else self.spill.feed
-        self.capture = Capture(shown=room.budget, limit=policy.limits.output, output_type=room.type, spill=feed)
-        self.pace = Pace(policy.limits.output_rate)
 
 
 class Watcher:
@@ -114,9 +72,10 @@ class Watcher:
         self._policy = policy
         self._on_output = None if reader is None else reader.on_output
         self._on_item = None if reader is None else reader.on_item
+        self._waits_for_reader = policy.output.slow_reader is SlowReader.WAIT
         self._budgets = budgets
         self.keeping = keeping
-        self._outputs: dict[Stream, _Output] = {}
+        self._outputs: dict[Stream, Output] = {}
         self._arrivals: Arrivals | None = None
         self._files_seen = 0
         self._has_files = False
@@ -169,7 +128,7 @@ class Watcher:
             limits=limits,
             value_limit=value_limit,
             take=self._take,
-            take_item=self._on_item,
+            take_item=self._on_item if self._on_item is None or self._waits_for_reader else self._take_item,
             take_files=len if self.keeping is None else self._take_files,
             is_whole=not files,
         )
@@ -278,9 +237,9 @@ class Watcher:
     def _room(self, stream: Stream) -> Room:
         return self._budgets.stdout if stream is Stream.STDOUT else self._budgets.stderr
 
-    def _new_output(self, stream: Stream) -> _Output:
+    def _new_output(self, stream: Stream) -> Output:
         """The first bytes of a stream are there."""
-        output = self._outputs[stream] = _Output(self._room(stream), self._policy, self.keeping)
+        output = self._outputs[stream] = Output(self._room(stream), self._policy, self.keeping)
         return output
 
     def _take_files(self, data: bytes) -> int:
@@ -318,6 +277,12 @@ class Watcher:
             self.reading = self.call.slot.read()
             self._warm.give_back(self.call)
 
+    def _take_item(self, item: bytes, grant: Callable[[], None]) -> None:
+        """An item that nobody is waited for with."""
+        assert self._on_item is not None
+        grant()
+        self._on_item(item, lambda: None)
+
     def _take(self, stream: Stream, data: bytes) -> int:
         """Keep what shaping needs; how much more may come at once."""
         output = self._outputs.get(stream) or self._new_output(stream)
@@ -326,9 +291,11 @@ class Watcher:
             self._stop(Stop.OUTPUT)
         spill = output.spill
         delay = output.pace.delay(len(data), now=time.monotonic())
-        if self._on_output is not None:
+        if self._on_output is not None and self._waits_for_reader:
             self._on_output(stream, data, lambda size: self._grant(size, delay, spill))
             return 0
+        if self._on_output is not None:
+            self._on_output(stream, data, unpaced)
         if delay or (spill is not None and spill.is_behind):
             self._grant(len(data), delay, spill)
             return 0

@@ -16,10 +16,11 @@ from functools import cache
 from typing import Final
 
 from sandbox.backends.base import BoxPlan, Shown
+from sandbox.calls.following import Reader
 from sandbox.calls.receipts import read_walls
 from sandbox.calls.request import box_environment, build_request
 from sandbox.calls.verdict import Ending, judge
-from sandbox.calls.watching import Reader, Watcher
+from sandbox.calls.watching import Watcher
 from sandbox.environments.workshop import BUILD, Job, JobEnd
 from sandbox.errors import StoreUnwritable
 from sandbox.outcome import Status

@@ -82,6 +82,13 @@ class Excess(Rank):
     KILL = "kill"
 
 
+class SlowReader(Rank):
+    """What becomes of a call whose reader does not keep up, from the most patient on."""
+
+    WAIT = "wait"
+    SKIP = "skip"
+
+
 class ReuseMode(Rank):
     """Who may get a box that has run a call, from the most generous on."""
 
@@ -235,6 +242,11 @@ class Output(Section):
     over: Excess = Field(
         default=Excess.TRUNCATE,
         description="past limits.output; truncate: the rest is counted and dropped; kill: the call ends",
+    )
+    slow_reader: SlowReader = Field(
+        default=SlowReader.WAIT,
+        description="who follows a call and falls behind; wait: the tool waits; skip: it goes on, and what was not "
+        "read in time is passed over, which is told",
     )
 
 

@@ -170,6 +170,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "output.budgets": _each_at_most,
     "output.tokens": _each_at_most,
     "output.over": _at_least,
+    "output.slow_reader": _at_least,
     "reuse.mode": _at_least,
     "reuse.idle": _at_most,
     "reuse.ahead": _at_most,

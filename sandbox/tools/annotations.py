@@ -21,7 +21,6 @@ from sandbox.tools.annotation_syntax import (
     literal_value,
     shown,
     spelling,
-    unquoted,
     why_unknown,
 )
 from sandbox.tools.class_fields import (
@@ -35,7 +34,7 @@ from sandbox.tools.class_fields import (
     is_total,
 )
 from sandbox.tools.declared import Declared
-from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, known_name, special_type
+from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
@@ -119,50 +118,16 @@ class AnnotationReader:
         """Whether None is one of the values that an annotation, or what it is an alias of, names."""
         name = None if annotation is None else dotted_name(annotation)
         if name is None:
-            return self._finds_none(annotation)
+            return names_none(annotation, self._scope, within=self._within)
         place = f"{self._within}:{name}"
         if place not in self._known.nullable:
-            self._known.nullable[place] = self._finds_none(annotation)
+            self._known.nullable[place] = names_none(annotation, self._scope, within=self._within)
         return self._known.nullable[place]
-
-    def _finds_none(self, annotation: ast.expr | None) -> bool:
-        waiting = [] if annotation is None else [annotation]
-        seen: set[str] = set()
-        while waiting:
-            node = waiting.pop()
-            if self._is_none(node):
-                return True
-            for part in [] if len(seen) > MAX_TYPES else self._parts(node):
-                name = dotted_name(part) or ""
-                if not name or name not in seen:
-                    seen.add(name)
-                    waiting.append(part)
-        return False
-
-    def _parts(self, node: ast.expr) -> list[ast.expr]:
-        """What an annotation is a union of, or stands for."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            bare = unquoted(node)
-            return [] if bare is None else [bare]
-        own = self._own(node)
-        if own is not None and isinstance(own[1], ast.expr):
-            return [own[1]]
-        if isinstance(node, ast.Subscript) and self._name(node.value) == "Annotated":
-            return arguments(node)[:1]
-        return self._union_parts(node) or []
-
-    def _is_none(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.Constant):
-            return node.value is None
-        if self._name(node) in ("None", "NoneType"):
-            return True
-        literal = isinstance(node, ast.Subscript) and self._name(node.value) == "Literal"
-        return literal and any(isinstance(each, ast.Constant) and each.value is None for each in arguments(node))
 
     def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
         if depth > MAX_ANNOTATION_DEPTH or (depth == 0 and not is_shallow(node)):
             return self._unknown(node, "an annotation", "it is nested too deeply")
-        members = self._union_members(node)
+        members = union_members(node, self._scope)
         if len(members) == 1:
             return self._bounded(node, self._resolve_one(members[0], depth=depth, spoken=spoken))
         distinct = list({spelling(each): each for each in members}.values())
@@ -171,34 +136,6 @@ class AnnotationReader:
 
     def _bounded(self, node: ast.AST, found: ValueType) -> ValueType:
         return found if found.size <= MAX_TYPES else self._unknown(node, "an annotation", "it holds too many types")
-
-    def _union_members(self, node: ast.expr) -> list[ast.expr]:
-        """What a union is made of, in order; any other annotation is its own only member."""
-        members: list[ast.expr] = []
-        waiting = [node]
-        quoted_left = MAX_ANNOTATION_DEPTH
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and quoted_left > 0:
-                quoted_left -= 1
-                bare = unquoted(node)
-                waiting += [] if bare is None else [bare]
-                members += [node] if bare is None else []
-            elif (inner := self._union_parts(node)) is not None:
-                waiting += reversed(inner)
-            else:
-                members.append(node)
-        return members or [node]
-
-    def _union_parts(self, node: ast.expr) -> list[ast.expr] | None:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            return [node.left, node.right]
-        name = self._name(node.value) if isinstance(node, ast.Subscript) else None
-        if name == "Union":
-            return arguments(node)
-        if name == "Optional":
-            return [*arguments(node), ast.copy_location(ast.Constant(value=None), node)]
-        return None
 
     def _resolve_one(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
         if isinstance(node, ast.Constant) and node.value is None:
@@ -209,10 +146,10 @@ class AnnotationReader:
             return self._called(node)
         if not isinstance(node, ast.Subscript):
             return self._bare(node)
-        return self._generic(node, self._name(node.value), arguments(node), depth=depth + 1, spoken=spoken)
+        return self._generic(node, well_known_name(node.value, self._scope), arguments(node), depth=depth + 1, spoken=spoken)
 
     def _bare(self, node: ast.expr) -> ValueType:
-        name = self._name(node)
+        name = well_known_name(node, self._scope)
         if name in ARRAYS or name in TUPLES:
             return array_of(ANYTHING, is_unique=name in SETS, shows_text=not self._is_returned)
         if name in MAPPINGS:
@@ -378,14 +315,6 @@ class AnnotationReader:
             description=said.description or declared.description,
             fills_none=is_optional and not by_form and not said.has_default,
         )
-
-    def _name(self, node: ast.expr) -> str | None:
-        """The well-known name this node stands for: `List`, `typing.List`."""
-        dotted = dotted_name(node)
-        if dotted is None:
-            return None
-        full = self._scope.full_name(dotted)
-        return None if full is None else known_name(full, is_imported=dotted.partition(".")[0] in self._scope.imports)
 
     def _unknown(self, node: ast.AST, what: str, why: str) -> ValueType:
         self._tell(node, what, why)

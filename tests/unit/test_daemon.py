@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -83,7 +84,7 @@ def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) ->
         closed.listen()
         (tmp_path / "closed.sock").chmod(0o600)
         for folder in [tmp_path, *list(tmp_path.parents)[:2]]:
-            folder.chmod(0o755)
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o055)  # it may be everybody's already
         os.seteuid(65534)
         try:
             with pytest.raises(BackendUnavailable, match=r"may not use.*group docker"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
@@ -12,12 +13,20 @@ from typing import Any
 import pytest
 
 from sandbox import AsyncSandbox, EngineClosed, Finished, Printed, Progress, Sandbox, SourceError, Status
+from sandbox.policy import SlowReader, load
 from sandbox.streaming import Event, _Piece, _Untaken
 from sandbox.testing import FakeBackend, FakeBox, gives, hangs, loses_box, prints, returns, script
 from sandbox.wire.conversation import CREDIT
 from sandbox.wire.frames import FrameReader, Stream
 from tests import virtual_time
 
+DEFAULT = load("default")
+UNPACED = DEFAULT.model_copy(
+    update={
+        "output": DEFAULT.output.model_copy(update={"slow_reader": SlowReader.SKIP}),
+        "limits": DEFAULT.limits.model_copy(update={"output_rate": 1 << 40}),
+    }
+)
 TOOL = "def tool():\n    pass\n"
 
 
@@ -96,6 +105,24 @@ def _granted(box: FakeBox) -> list[int]:
 
     box.send = listening  # type: ignore[method-assign]
     return amounts
+
+
+@streaming(script(prints("x" * (8 << 20)), *[prints("z" * (1 << 20))] * 2, returns("done")), policy=UNPACED)
+async def test_where_the_policy_says_so_a_call_goes_on_without_its_reader(
+    sandbox: AsyncSandbox, backend: FakeBackend
+) -> None:
+    async with aclosing(sandbox.stream(TOOL, limits={"wall": 5})) as events:
+        first = await anext(events)
+        assert isinstance(first, Printed)
+        await asyncio.sleep(20)
+        rest = [event async for event in events]
+    assert isinstance(rest[-1], Finished)
+    outcome = rest[-1].outcome
+    assert (outcome.status, outcome.stdout.characters) == (Status.OK, 10 << 20)
+    text = first.text + text_of(rest, "stdout")
+    passed_over = sum(int(found) for found in re.findall(r"\[… (\d+) bytes passed over", text))
+    assert passed_over > 5 << 20
+    assert passed_over + text.count("x") + text.count("z") == 10 << 20
 
 
 @streaming(script(*[prints("o", stderr="e")] * 5000, returns(None)))
