@@ -39,6 +39,7 @@ from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_extra
+from sandbox.tools.unions import names_none, union_members, well_known_name
 from sandbox.tools.value_types import (
     ANYTHING,
     NULL,
@@ -146,7 +147,9 @@ class AnnotationReader:
             return self._called(node)
         if not isinstance(node, ast.Subscript):
             return self._bare(node)
-        return self._generic(node, well_known_name(node.value, self._scope), arguments(node), depth=depth + 1, spoken=spoken)
+        return self._generic(
+            node, well_known_name(node.value, self._scope), arguments(node), depth=depth + 1, spoken=spoken
+        )
 
     def _bare(self, node: ast.expr) -> ValueType:
         name = well_known_name(node, self._scope)
