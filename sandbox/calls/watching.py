@@ -12,17 +12,16 @@ once, later (a tool over its output rate), or when the reader of a stream has ta
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from typing import Final
 
 from sandbox.calls.following import Output, Reader, unpaced
 from sandbox.calls.given_files import GivenFile
+from sandbox.calls.looking import look_for_a_reply
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
 from sandbox.calls.verdict import Ending, Stop
 from sandbox.outcome import Shaped
@@ -46,14 +45,7 @@ _LINGER_GRACE_S: Final = 10.0
 """Nobody waits for the end of a call that has given its value, and a busy machine is no reason to give its box up."""
 _COLLECTING_S: Final = 10.0
 """How long nothing may come of the files that a call left, before they are given up."""
-_LOOKING_S: Final = 0.0005
 _LEAST_CPU_CHECK_S: Final = 0.02
-
-
-@cache
-def _processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Watcher:
@@ -153,7 +145,7 @@ class Watcher:
     async def watch(self) -> Ending:
         """See the call to its end; a cancelled caller's call is killed first."""
         try:
-            await self._look_for_a_reply()
+            await look_for_a_reply(self._warm.conversation, self.call)
             await self.call.told
             if not self.call.ended.done():
                 self._after(_LINGER_S, self._end_lingering)
@@ -191,20 +183,6 @@ class Watcher:
         except BaseException:
             self._stop(Stop.CANCELLED)
             raise
-
-    async def _look_for_a_reply(self) -> None:
-        """Ask again and again for a moment, all others having their turn in between, instead of waiting to be woken.
-
-        A processor that nobody needs is put to sleep, and comes back without its caches and predictions, more so where
-        it is a virtual one: that took 0.2 of the 1.1 ms of a call in a warm box. Only for a child that was there
-        before, and a call that is its box's only one; where there is more to do, nothing falls asleep."""
-        conversation = self._warm.conversation
-        if self.call.line is None or conversation.running > 1 or _processors() < 2:
-            return
-        deadline = time.monotonic() + _LOOKING_S
-        while not self.call.told.done() and time.monotonic() < deadline:
-            os.sched_yield()
-            await asyncio.sleep(0)
 
     async def _read(self) -> Answer | None:
         """What the tool's process replied, if it did."""
@@ -255,7 +233,7 @@ class Watcher:
             self.keeping,
             most_files=limits.artifacts,
             most_bytes=limits.artifact_bytes,
-            grant=lambda size: self._warm.conversation.grant_files(self.call, size),
+            grant=lambda size: self._warm.conversation.intake.grant_files(self.call, size),
         )
 
     def _end_lingering(self) -> None:
@@ -306,9 +284,9 @@ class Watcher:
         if spill is not None and spill.is_behind:
             spill.when_written(lambda: self._grant(size, delay, None))
         elif delay:
-            self._after(delay, lambda: self._warm.conversation.grant(self.call, size))
+            self._after(delay, lambda: self._warm.conversation.intake.grant(self.call, size))
         else:
-            self._warm.conversation.grant(self.call, size)
+            self._warm.conversation.intake.grant(self.call, size)
 
     def _stop(self, why: Stop) -> None:
         """Kill the call; the first reason is the one that counts."""

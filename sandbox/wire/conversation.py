@@ -5,16 +5,13 @@ then `ended` (that alone when it was killed before a child had it), and anything
 box. It decides nothing about limits or statuses, and looks into no stream. What it promises to the engine: every call
 it accepted ends, at the latest when the box is lost.
 
-What a call gives before its reply is paced too: while too much waits for its reader, no more is read of it.
-Output is paced per call. The runner may have `CREDIT` bytes of a call's output under way; the engine grants more as it
-takes them, so a call that prints faster than its caller reads waits in its own pipe. A runner reads pipes in pieces and
-empties them when a call ends, so it may go over by what pipes hold, and a box that goes over by more is ended.
+What calls send is taken by an `Intake`, at the pace of those who read it.
 
 Slots (see `backends.base`) are lent to the runner ahead of need and come back, read and renewed, after each call.
 
 Where the box has lines (see `wire.lines`), a call whose child is there already is sent straight to it, and its bytes
 come straight back. The runner is told, because it watches over the child and reports its end; `started` and `returned`
-are then what is seen here. Pacing needs no words either: what is not wanted yet is not read.
+are then what is seen here.
 """
 
 from __future__ import annotations
@@ -27,11 +24,12 @@ from functools import partial
 from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
-from sandbox.ports import Carrier, OutputName, Slot
+from sandbox.ports import Carrier, Slot
 from sandbox.resources import authoring_kit
 from sandbox.unchecked import unchecked
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
+from sandbox.wire.intake import CREDIT, Intake
 from sandbox.wire.lines import Lines
 from sandbox.wire.messages import (
     NO_END,
@@ -51,13 +49,7 @@ from sandbox.wire.running_call import RunningCall, TakeItem
 from sandbox.wire.slots import Slots
 from sandbox.wire.voice import Voice
 
-CREDIT = 1 << 20
-_GRANT_STEP = CREDIT // 4
-_ITEM_OVERHEAD = 256  # what an item costs beside its bytes
-_MOST_UNTAKEN = CREDIT + (4 << 20)
-_MAX_WALLS = 1 << 16
 _NO_LIMITS = b"{}"
-_STREAMS: Mapping[OutputName, Stream] = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
 
 
 class Conversation:
@@ -70,6 +62,7 @@ class Conversation:
         self._calls: dict[int, RunningCall] = {}
         self._slots = Slots()
         self._voice = Voice(carrier)
+        self.intake = Intake(self._voice, kill=self.kill)
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
         self._next_id = 1
@@ -134,7 +127,7 @@ class Conversation:
         """Send the call to a child that waits for it; False when none does."""
         assignment = json.dumps(dict(limits)).encode() if limits else _NO_LIMITS
         parts = frames.pack_sized(assignment) + frames.pack_sized(request)
-        hear_output, hear_reply = partial(self._hear_output, call), partial(self._hear_reply, call)
+        hear_output, hear_reply = partial(self.intake.hear_output, call), partial(self.intake.hear_reply, call)
         child = self._lines.call(parts, on_output=hear_output, on_reply=hear_reply)
         if child is None:
             return False
@@ -158,24 +151,6 @@ class Conversation:
         call.was_killed = True
         said = {"type": "kill", "id": call.id}
         self._voice.say(said | {"files": True} if wants_files else said)
-
-    def grant(self, call: RunningCall, amount: int) -> None:
-        """Let that much more of the call's output come; told to the runner in steps worth a message."""
-        call.untaken -= amount
-        if call.line is not None:
-            if call.untaken < CREDIT:
-                call.line.resume()
-            return
-        call.owed += amount
-        if call.owed >= _GRANT_STEP and call.id in self._calls:
-            self._voice.say({"type": "grant", "id": call.id, "bytes": call.owed})
-            call.owed = 0
-
-    def grant_files(self, call: RunningCall, amount: int) -> None:
-        """Let that much more come of the files that the call left."""
-        call.files_untaken -= amount
-        if amount and call.id in self._calls:
-            self._voice.say({"type": "grant", "id": call.id, "bytes": amount, "of": "files"})
 
     def preload(self, modules: Sequence[str]) -> None:
         """Have the runner import these when it is idle; later calls find them imported."""
@@ -295,81 +270,7 @@ class Conversation:
         call = self._calls.get(chunk.call)
         if call is None or call.started is None or (call.line is not None and chunk.stream is not Stream.FILES):
             raise ProtocolError(f"a box sent bytes of call {chunk.call}, which is not running in its hands")
-        if not chunk.data:
-            raise ProtocolError("a box sent a chunk of no bytes")
-        if chunk.stream is Stream.VALUE:
-            self._take_value(call, chunk.data)
-        elif chunk.stream is Stream.FILES:
-            self._take_files(call, chunk.data)
-        elif chunk.stream is Stream.WALLS:
-            call.walls += chunk.data
-            if len(call.walls) > _MAX_WALLS:
-                raise ProtocolError("a box described its walls without end")
-        elif chunk.stream is Stream.REQUEST:
-            raise ProtocolError("a box sent a request")
-        else:
-            untaken = call.untaken + len(chunk.data)
-            if untaken > _MOST_UNTAKEN:
-                raise ProtocolError(f"a box sent {untaken} bytes of output that nobody had asked for")
-            self._take_output(call, chunk.stream, chunk.data)
-
-    def _take_output(self, call: RunningCall, stream: Stream, data: bytes) -> None:
-        call.untaken += len(data)
-        self.grant(call, call.take(stream, data))
-
-    def _take_files(self, call: RunningCall, data: bytes) -> None:
-        call.files_untaken += len(data)
-        if call.files_untaken > _MOST_UNTAKEN:
-            raise ProtocolError(f"a box sent {call.files_untaken} bytes of files that nobody had asked for")
-        self.grant_files(call, call.take_files(data))
-
-    def _take_value(self, call: RunningCall, data: bytes) -> None:
-        call.value += data
-        for item in call.split_items():
-            if call.take_item is not None:
-                self._hear_what_was_printed(call)
-                size = len(item) + _ITEM_OVERHEAD
-                call.items_untaken += size
-                call.take_item(item, partial(self._grant_item, call, size))
-        self._hold(call, call.items_untaken >= CREDIT)
-        if call.cut_what_is_too_much():
-            self.kill(call)
-
-    def _grant_item(self, call: RunningCall, size: int) -> None:
-        """An item was taken."""
-        call.items_untaken -= size
-        if call.items_untaken < CREDIT // 2:
-            self._hold(call, False)
-
-    def _hold(self, call: RunningCall, is_held: bool) -> None:  # noqa: FBT001  (the state that it is to be in)
-        """Leave what a call gives where it is, or go on: it is worth a message only where nobody keeps up."""
-        if call.is_held == is_held or call.id not in self._calls:
-            return
-        call.is_held = is_held
-        if call.line is None:
-            self._voice.say({"type": "hold", "id": call.id, "on": is_held})
-        else:
-            (call.line.pause_reply if is_held else call.line.resume_reply)()
-
-    # What comes on a line
-
-    def _hear_output(self, call: RunningCall, name: OutputName, data: bytes) -> None:
-        self._take_output(call, _STREAMS[name], data)
-        if call.line is not None and call.untaken >= CREDIT:
-            call.line.pause()
-
-    def _hear_reply(self, call: RunningCall, data: bytes) -> None:
-        """What was printed before the reply was whole goes first."""
-        self._take_value(call, data)
-        if call.line is not None and call.returned is None and call.has_whole_reply:
-            call.line.empty_outputs()
-            said = {"type": "returned", "id": call.id, "cpu_before": call.cpu_before}
-            call.tell(unchecked(Returned, said))
-
-    def _hear_what_was_printed(self, call: RunningCall) -> None:
-        """Before what came later on another pipe; unless more is under way than is wanted."""
-        if call.line is not None and call.untaken < CREDIT:
-            call.line.empty_outputs()
+        self.intake.take_chunk(call, chunk)
 
     def _leave_line(self, call: RunningCall) -> None:
         """The call is over: its pipes hold all there is. One that never got all of its request never started."""

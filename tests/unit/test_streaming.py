@@ -16,8 +16,8 @@ from sandbox import AsyncSandbox, EngineClosed, Finished, Printed, Progress, San
 from sandbox.policy import SlowReader, load
 from sandbox.streaming import Event, _Piece, _Untaken
 from sandbox.testing import FakeBackend, FakeBox, gives, hangs, loses_box, prints, returns, script
-from sandbox.wire.conversation import CREDIT
 from sandbox.wire.frames import FrameReader, Stream
+from sandbox.wire.intake import CREDIT
 from tests import virtual_time
 
 DEFAULT = load("default")

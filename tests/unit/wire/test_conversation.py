@@ -16,8 +16,9 @@ from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Line, Receiver
 from sandbox.resources import authoring_kit
 from sandbox.testing.fake import FakeSlot
-from sandbox.wire.conversation import CREDIT, Conversation
+from sandbox.wire.conversation import Conversation
 from sandbox.wire.frames import Chunk, FrameReader, Stream, pack_chunk, pack_message
+from sandbox.wire.intake import CREDIT
 from sandbox.wire.messages import WallFault
 from sandbox.wire.running_call import RunningCall
 from tests import virtual_time
@@ -357,7 +358,7 @@ async def test_what_is_not_taken_is_not_granted(talk: Talk) -> None:
     call = talk.start()
     talk.hear(started() + b"".join(chunk(b"x" * 65536) for _ in range(16)))
     assert talk.wire.of("grant") == []
-    talk.conversation.grant(call, 16 * 65536)
+    talk.conversation.intake.grant(call, 16 * 65536)
     assert [message["bytes"] for message in talk.wire.of("grant")] == [CREDIT]
 
 
@@ -390,7 +391,7 @@ async def test_nothing_is_granted_to_a_call_that_is_over(talk: Talk) -> None:
     talk.taken_at_once = False
     call = talk.start()
     talk.hear(started() + b"".join(chunk(b"x" * 65536) for _ in range(16)) + ended())
-    talk.conversation.grant(call, CREDIT)
+    talk.conversation.intake.grant(call, CREDIT)
     assert talk.wire.of("grant") == []
 
 
@@ -604,7 +605,7 @@ async def test_files_are_granted_as_they_are_taken(talk: Talk) -> None:
     call = _started_with_files(talk, take)
     talk.hear(pack_chunk(Chunk(call.id, Stream.FILES, b"x" * 1000)))
     assert (taken, talk.wire.of("grant"), call.files_untaken) == ([b"x" * 1000], [], 1000)
-    talk.conversation.grant_files(call, 600)
+    talk.conversation.intake.grant_files(call, 600)
     assert talk.wire.of("grant") == [{"type": "grant", "id": call.id, "bytes": 600, "of": "files"}]
     assert call.files_untaken == 400
 

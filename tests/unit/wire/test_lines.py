@@ -14,8 +14,9 @@ from sandbox.backends.subprocess.pipe_line import PipeLine
 from sandbox.errors import ProtocolError
 from sandbox.ports import Receiver
 from sandbox.testing.fake import FakeSlot
-from sandbox.wire.conversation import CREDIT, Conversation
+from sandbox.wire.conversation import Conversation
 from sandbox.wire.frames import Chunk, FrameReader, Stream, pack_message
+from sandbox.wire.intake import CREDIT
 from sandbox.wire.running_call import RunningCall
 
 HELLO: Final[dict[str, Any]] = {
@@ -225,7 +226,7 @@ async def test_a_call_that_prints_faster_than_it_is_read_waits_in_its_pipe(talk:
     await until(is_stopped)
     taken = sum(len(data) for _, data in talk.output)
     assert CREDIT <= taken < CREDIT + (1 << 17)
-    talk.conversation.grant(call, taken)
+    talk.conversation.intake.grant(call, taken)
     await until(lambda: sum(len(data) for _, data in talk.output) > taken)
     assert talk.wire.of("grant") == []
 
