@@ -6,8 +6,8 @@ child.py); the zygote moves their bytes to and from the channel and looks into n
 therefore speak for itself only.
 
 Children are forked ahead while there is nothing else to do: already walled, their pages touched by a dry run, each used
-for one call and then gone (see spares.py). Where the engine can hand descriptors over, these have a *line* to it that
-does not lead through here (see lines.py).
+for one call and then gone (see spares.py; how it goes is told in brood.py). Where the engine can hand descriptors over,
+these have a *line* to it that does not lead through here (see lines.py).
 
 The engine limits how much of a call's output may be under way (`grant`, see relay.py), so that a fast tool waits for a
 slow reader and nothing grows. Writing to the channel blocks: the engine always reads.
@@ -21,13 +21,12 @@ import time
 
 import call_pipes as pipes
 import child as children
-import ending
 import frames
 import guard
 import measure
 import shelter
 import walls
-import workplace
+from brood import Brood
 from call import open_streams
 from lines import FAR_ENDS, Line, Lines
 from loop import Loop
@@ -41,7 +40,6 @@ from watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from resource import struct_rusage
     from typing import Any, NoReturn
 
     from channel import Channel
@@ -53,7 +51,7 @@ _CANNOT_FORK = 71
 
 
 class Zygote:
-    """The loop's own state. Children are either spare, or run a call, or are dying until they are reaped."""
+    """The loop's own state. Children are either spare, or run a call, or are left to the brood to die."""
 
     def __init__(self, channel: Channel, plan: dict[str, Any]) -> None:
         self._channel = channel
@@ -71,7 +69,7 @@ class Zygote:
         self._calls: dict[int, Child] = {}
         self._queue: dict[int, Waiting] = {}
         self._spares = Spares(most=plan["ahead"], are_for_one_call=plan.get("single_use", False))
-        self._dying: dict[int, Child] = {}
+        self._brood = Brood(self._loop, self._slots, plan["call"])
         self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False
         self._on_message = {
@@ -95,7 +93,7 @@ class Zygote:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         if not guard.is_first(self._plan["call"]):
             walls.adopt_orphans()
-        self._loop.on_readable(wake, lambda: self._reap(wake))
+        self._loop.on_readable(wake, lambda: self._wake_up(wake))
         self._loop.on_readable(self._channel.fileno(), self._hear)
         while True:
             is_idle = not self._loop.turn(self._patience())
@@ -131,7 +129,7 @@ class Zygote:
 
     def _kill_those_over_a_limit(self) -> None:
         for child, limit in self._watch.over(self._calls.values(), now=time.monotonic()):
-            self._kill(child, limit)
+            self._brood.kill(child, limit)
 
     # What the engine says
 
@@ -185,7 +183,7 @@ class Zygote:
     def _take_kill(self, said: dict[str, Any]) -> None:
         id = said["id"]
         if id in self._calls:
-            self._kill(self._calls[id], "engine", wants_files=said.get("files", False))
+            self._brood.kill(self._calls[id], "engine", wants_files=said.get("files", False))
         elif self._queue.pop(id, None):
             self._send_ended(id, guard.end_without_record(None), killed_by="engine")
 
@@ -243,6 +241,7 @@ class Zygote:
             self._outlet.say(walls.fault(self._plan["call"]["namespaces"], error))
             self._flush()
             os._exit(_CANNOT_FORK)
+        self._brood.add(child)
         self._loop.on_readable(child.status, lambda: self._hear_guard(child))
         return child
 
@@ -298,89 +297,48 @@ class Zygote:
         if child.call is None:
             self._spares.lose(child)
         if child.call is None and not child.is_ready:
-            self._let_die(child)
+            self._let_die_unused(child)
             return
         if child.call is not None:
             self._relay.empty(child, child.call)
             del self._calls[child.call]
         self._slots.hold(child.slot)
-        fields = guard.read_end(record) if record else guard.end_without_record(self._wait(child))
+        fields = guard.read_end(record) if record else guard.end_without_record(self._brood.wait(child))
         if child.call is None:
             self._send_gone(child, fields)
         else:
             self._send_ended(child.call, fields, killed_by=child.killed_by)
-        self._let_die(child)
-
-    def _wait(self, child: Child) -> tuple[int, struct_rusage]:
-        """The guard was killed, and with it every process of its namespace; that takes the kernel a moment. Where there
-        is no such namespace, what it left is ours."""
-        _, status, spent = os.wait4(child.pid, 0)
-        child.has_ended = True
-        if not guard.is_first(self._plan["call"]):
-            ending.end_descendants(besides=self._guards())
-        return status, spent
+        self._brood.let_die(child)
 
     # The ends of children
-
-    def _kill(self, child: Child, reason: str | None, *, wants_files: bool = False) -> None:
-        """At once; or so that what it has left until now is sent first: one that runs its tool already hears that."""
-        child.killed_by = child.killed_by or reason
-        if wants_files and child.spent is not None:
-            guard.stop(child.pid)
-        else:
-            guard.kill(child.pid, self._plan["call"])
 
     def _discard(self, child: Child) -> None:
         """A spare that is not wanted any more; one that the engine may be calling just now is for it to dismiss."""
         if child.is_ready:
             self._outlet.say(frames.message("surplus", line=child.line))
             return
-        self._kill(child, None)
-        self._let_die(child)
+        self._brood.kill(child, None)
+        self._let_die_unused(child)
 
     def _discard_spare(self, child: Child) -> None:
         """It speaks before it has a call: nothing of ours does that."""
         self._spares.lose(child)
         self._discard(child)
 
-    def _let_die(self, child: Child) -> None:
-        """Close what leads to a child; its slot is free when it is reaped."""
-        if child.call is None:
-            self._send_gone(child, guard.end_without_record(None))
-        for descriptor in child.descriptors():
-            self._loop.forget(descriptor)
-            os.close(descriptor)
-        if child.has_ended or ending.is_reaped(child.pid):
-            self._bury(child)
-        else:
-            self._dying[child.pid] = child
+    def _let_die_unused(self, child: Child) -> None:
+        self._send_gone(child, guard.end_without_record(None))
+        self._brood.let_die(child)
 
-    def _bury(self, child: Child) -> None:
-        """It is reaped: its slot is free, and its folder, whose last part its guard may not remove, can go."""
-        self._slots.vacate(child.slot)
-        if child.home:
-            workplace.remove(child.home)
-
-    def _reap(self, wake: int) -> None:
+    def _wake_up(self, wake: int) -> None:
+        """A child has ended, or we are told to."""
         if signal.SIGTERM in os.read(wake, _READ_SIZE):
             self._leave()
-        for pid in list(self._dying):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                self._bury(self._dying.pop(pid))
+        self._brood.reap()
         self._serve_queue()
 
-    def _guards(self) -> set[int]:
-        """The processes that we forked and did not reap."""
-        known = (*self._calls.values(), *self._spares, *self._lines.children)
-        return {child.pid for child in known} | set(self._dying)
-
     def _leave(self) -> NoReturn:
-        """Nobody listens any more. Where our end is not the end of all that we forked, it is told to go first."""
-        if not guard.is_first(self._plan["call"]):
-            for pid in self._guards():
-                guard.kill(pid, self._plan["call"])
-            ending.wait_for(self._guards())
-            ending.end_descendants()
+        """Nobody listens any more."""
+        self._brood.end_all()
         os._exit(0)
 
     # What is said to the engine
