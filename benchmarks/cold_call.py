@@ -15,7 +15,7 @@ from typing import Final
 
 from benchmarks.alone import run_alone
 from benchmarks.calls import call
-from benchmarks.floors import FRESH_PYTHON, open_floor
+from benchmarks.floors import BARE_FORK, FRESH_PYTHON, open_floor
 from benchmarks.report import Report, at_most, build_report, ratio, spread
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox
@@ -60,15 +60,16 @@ async def _measure(*, rounds: int) -> Report:
         processes.append(_first_call_of_a_process())
         return (perf_counter() - begun) * 1000
 
-    with open_floor("spawn") as spawn:
-        cases = {_NEW_ENGINE: new_engine, _WHOLE_PROCESS: whole_process, FRESH_PYTHON: spawn.measure_in_turn}
-        found = await take_turns(cases, rounds=rounds)
-    floor = spread(found.pop(FRESH_PYTHON))
+    with open_floor("spawn") as spawn, open_floor("fork") as fork:
+        cases = {_NEW_ENGINE: new_engine, _WHOLE_PROCESS: whole_process}
+        floors = {FRESH_PYTHON: spawn.measure_in_turn, BARE_FORK: fork.measure_in_turn}
+        found = await take_turns({**cases, **floors}, rounds=rounds)
+    floor = {name: spread(found.pop(name)) for name in floors}
     case = {name: spread(values) for name, values in found.items()}
     case[_CLOSING] = spread(closings[-rounds:])
     case[_NEW_PROCESS] = spread(processes[-rounds:])
-    goal = at_most(f"{_NEW_ENGINE} / {FRESH_PYTHON}", ratio(case[_NEW_ENGINE], floor), 3.0)
-    return build_report("cold_call", cases=case, floors={FRESH_PYTHON: floor}, goals=[goal])
+    goal = at_most(f"{_NEW_ENGINE} / {FRESH_PYTHON}", ratio(case[_NEW_ENGINE], floor[FRESH_PYTHON]), 3.0)
+    return build_report("cold_call", cases=case, floors=floor, goals=[goal])
 
 
 def _first_call_of_a_process() -> float:

@@ -3,7 +3,8 @@
 *One caller* is a closed loop: the next call starts when the last has its outcome, on the default policy, so some of its
 calls find a child forked ahead and some do not; the engine, the zygote and the child already overlap in it. The goal
 multiplies its rate with the processors. A caller that only gets children forked on demand is measured too.
-Rounds alternate between the three; the ratio is the median of the rounds' own.
+Rounds alternate between the three and the two floors, which are closed loops as well; the ratio is the median of the
+rounds' own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import random
 import statistics
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
@@ -21,6 +24,7 @@ from pydantic import JsonValue
 
 from benchmarks.alone import run_alone
 from benchmarks.calls import ARGUMENTS, SOURCE, call, on_demand_policy
+from benchmarks.floors import BARE_FORK, FRESH_PYTHON, Floor, open_floor
 from benchmarks.report import Report, at_least, at_most, build_report, spread
 from sandbox import AsyncSandbox, Outcome, Status
 
@@ -43,40 +47,66 @@ def measure(*, is_quick: bool) -> Report:
 
 
 async def _measure(extent: _Extent) -> Report:
-    async with AsyncSandbox() as warm, AsyncSandbox(policy=on_demand_policy()) as unforked:
-        rates = await _rates(warm, unforked, extent)
+    async with AsyncExitStack() as stack:
+        fork, spawn = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn"))
+        warm = await stack.enter_async_context(AsyncSandbox())
+        unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
+        loops: dict[str, Callable[[], Awaitable[float]]] = {
+            _ONE: lambda: _rate(warm, 1, seconds=extent.round_s),
+            _MANY: lambda: _rate(warm, _CALLERS, seconds=extent.round_s),
+            _ON_DEMAND: lambda: _rate(unforked, 1, seconds=extent.round_s),
+            BARE_FORK: lambda: _rate_of_floor(fork, seconds=extent.round_s / 4),
+            FRESH_PYTHON: lambda: _rate_of_floor(spawn, seconds=extent.round_s / 4),
+        }
+        rates = await _rates(loops, rounds=extent.rounds)
         flight = await _fly(warm, extent.in_flight)
+    return _report(rates, flight)
+
+
+def _report(rates: dict[str, list[float]], flight: dict[str, JsonValue]) -> Report:
     cpus = len(os.sched_getaffinity(0))
-    shares = [many / (one * cpus) for many, one in zip(rates[_MANY], rates[_ONE], strict=True)]
-    share = round(statistics.median(shares), 4)
-    on_demand = [many / (one * cpus) for many, one in zip(rates[_MANY], rates[_ON_DEMAND], strict=True)]
     scaling = f"{_MANY} / ({cpus} processors x {_ONE})"
+    share = _share(rates[_MANY], rates[_ONE], cpus=cpus)
+    found = {name: spread(values, unit="calls/s") for name, values in rates.items()}
     return build_report(
         "throughput",
-        cases={name: spread(values, unit="calls/s") for name, values in rates.items()},
-        floors={},
+        cases={name: found[name] for name in (_ONE, _MANY, _ON_DEMAND)},
+        floors={name: found[name] for name in (BARE_FORK, FRESH_PYTHON)},
         ratios={
             scaling: share,
-            f"{_MANY} / ({cpus} processors x {_ON_DEMAND})": round(statistics.median(on_demand), 4),
+            f"{_MANY} / ({cpus} processors x {_ON_DEMAND})": _share(rates[_MANY], rates[_ON_DEMAND], cpus=cpus),
         },
         goals=[
             at_least(scaling, share, 0.8),
-            at_most(f"errors of {extent.in_flight} calls in flight", _errors(flight), 0),
+            at_most(f"errors of {flight['calls']} calls in flight", _errors(flight), 0),
         ],
         notes={"in_flight": flight},
     )
 
 
-async def _rates(warm: AsyncSandbox, unforked: AsyncSandbox, extent: _Extent) -> dict[str, list[float]]:
+def _share(many: list[float], one: list[float], *, cpus: int) -> float:
+    """Of what so many processors could do that are as fast as one, in the middle round."""
+    return round(statistics.median(most / (least * cpus) for most, least in zip(many, one, strict=True)), 4)
+
+
+async def _rates(loops: dict[str, Callable[[], Awaitable[float]]], *, rounds: int) -> dict[str, list[float]]:
     """Calls a second, round by round; the first round only warms up."""
-    plans = {_ONE: (warm, 1), _MANY: (warm, _CALLERS), _ON_DEMAND: (unforked, 1)}
-    rates: dict[str, list[float]] = {name: [] for name in plans}
-    for turn in range(extent.rounds + 1):
-        for name in random.sample(list(plans), len(plans)):
-            rate = await _rate(*plans[name], seconds=extent.round_s)
+    rates: dict[str, list[float]] = {name: [] for name in loops}
+    for turn in range(rounds + 1):
+        for name in random.sample(list(loops), len(loops)):
+            rate = await loops[name]()
             if turn:
                 rates[name].append(rate)
     return rates
+
+
+async def _rate_of_floor(floor: Floor, *, seconds: float) -> float:
+    """As often as the floor's process does it by itself, one after the other."""
+    begun = perf_counter()
+    milliseconds: list[float] = []
+    while perf_counter() - begun < seconds:
+        milliseconds.append(floor.measure())
+    return 1000 * len(milliseconds) / sum(milliseconds)
 
 
 async def _rate(sandbox: AsyncSandbox, callers: int, *, seconds: float) -> float:

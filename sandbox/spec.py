@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
+from pydantic_core import ErrorDetails
 
 from sandbox.errors import SpecError
 from sandbox.policy import Policy
@@ -19,6 +20,17 @@ _MAX_VARIABLE: Final = 128 << 10
 _LONGEST_NAME: Final = 1024
 _DEEPEST: Final = 17
 _MOST_FILES: Final = 1000
+_MOST_COMPLAINTS, _LONGEST_COMPLAINT = 10, 300
+_WORDS: Final = {"missing": "is missing", "extra_forbidden": "there is no such field"}
+_EXPECTED: Final[Mapping[int | str, str]] = {
+    "source": "text or bytes",
+    "requirements": 'a list such as ["requests==2.32.3"]',
+    "policy": "the name of a policy, the path of a policy file, or a Policy",
+    "limits": 'a mapping such as {"wall": "5s"}',
+    "env": 'a mapping of names to text, such as {"CITY": "Oslo"}',
+    **dict.fromkeys(("filename", "entry", "agent_id", "tenant", "call_id", "trace_id"), "text"),
+}
+_PYDANTICS_OWN: Final = re.compile(r"^\w+ should ")
 
 
 def _variable(name: str) -> str:
@@ -215,5 +227,18 @@ def call_spec(fields: Mapping[str, Any]) -> CallSpec:
 
 
 def _complaints(error: ValidationError) -> list[str]:
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
-    return [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"[:300] for each in problems[:10]]
+    """Each field that is wrong, once, in words for somebody who has not heard of pydantic."""
+    problems = error.errors(include_url=False, include_input=False)
+    return list(dict.fromkeys(_complaint(each)[:_LONGEST_COMPLAINT] for each in problems))[:_MOST_COMPLAINTS]
+
+
+def _complaint(problem: ErrorDetails) -> str:
+    kind, place = problem["type"], problem["loc"]
+    path = str(place[0]) if "[key]" in place else ".".join(map(str, place))
+    if kind == "value_error":
+        return f"{path}: {problem['ctx']['error']}"
+    if kind in _WORDS:
+        return f"{path}: {_WORDS[kind]}"
+    if place[0] in _EXPECTED and (kind.endswith("_type") or len(place) > 1):
+        return f"{place[0]}: must be {_EXPECTED[place[0]]}"
+    return f"{path}: {_PYDANTICS_OWN.sub('must ', problem['msg'])}"

@@ -251,7 +251,7 @@ def _disk_or_inodes(ending: Ending) -> str | None:
     """No space: which of the two ran out is seen from outside; neither, when it was another place that is full."""
     if ending.ended.inodes_free == 0:
         return "inodes"
-    is_full = ending.ended.bytes_free is not None and ending.ended.bytes_free < ending.limits.disk // 8
+    is_full = ending.ended.bytes_free is not None and ending.ended.bytes_free <= ending.limits.disk // 8
     return "disk" if is_full else None
 
 

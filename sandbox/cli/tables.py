@@ -18,7 +18,8 @@ from rich.text import Text
 from sandbox.cli.terminal import glyph, show
 from sandbox.cli.visible import visible
 
-_WIDEST: int = 120
+_NARROWEST, _WIDEST = 60, 120
+"""Below that names would be cut, and nothing be left of them at last; a terminal breaks lines, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Page:
     def show(self) -> None:
         """Draw it on stdout, as wide as the terminal, up to what a reader's eye can follow."""
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+        console.width = max(_NARROWEST, console.width)
         width = min(console.width, _WIDEST)
         with console.capture() as captured:
             for part in self._parts:

@@ -74,6 +74,8 @@ def _reason(details: ErrorDetails, *, model: type[BaseModel]) -> str:
         return f"must be {facts['expected']}".replace("'", '"')
     if kind == "less_than_equal":
         return f"must be at most {facts['le']}"
+    if kind == "greater_than_equal":
+        return f"must be at least {facts['ge']}"
     if kind in ("too_long", "string_too_long"):
         return f"must not be longer than {facts['max_length']}"
     return _WORDS.get(kind, "is not allowed here")

@@ -28,6 +28,8 @@ from sandbox.policy.supply import Environments, Supply
 
 MOST_READABLE: Final = 64
 MOST_AHEAD: Final = 16
+LEAST_INODES: Final = 16
+"""A call begins with some already: its folders, and its source."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _OUTPUT_TYPE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -145,7 +147,11 @@ class Limits(Section):
     open_files: Count = Field(default=256, description="files that one process may hold open")
     file_size: Bytes = Field(default=128 * MIB, description="size of one file it writes")
     disk: Bytes = Field(default=256 * MIB, description="bytes of all files in its private folders")
-    inodes: Count = Field(default=16384, description="files and folders in its private folders")
+    inodes: Count = Field(
+        default=16384,
+        ge=LEAST_INODES,
+        description="files and folders in its private folders, its own source among them",
+    )
     output: Bytes = Field(default=64 * MIB, description="bytes taken from stdout, and as many from stderr")
     output_rate: Bytes = Field(default=64 * MIB, description="bytes per stream and second; a faster tool is slowed")
     value: Bytes = Field(default=8 * MIB, description="bytes of the returned value, serialised")

@@ -132,12 +132,10 @@ class Conversation:
 
     def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> bool:
         """Send the call to a child that waits for it; False when none does."""
-        assignment = frames.pack_sized(json.dumps(dict(limits)).encode() if limits else _NO_LIMITS)
-        child = self._lines.call(
-            assignment + frames.pack_sized(request),
-            on_output=partial(self._hear_output, call),
-            on_reply=partial(self._hear_reply, call),
-        )
+        assignment = json.dumps(dict(limits)).encode() if limits else _NO_LIMITS
+        parts = frames.pack_sized(assignment) + frames.pack_sized(request)
+        hear_output, hear_reply = partial(self._hear_output, call), partial(self._hear_reply, call)
+        child = self._lines.call(parts, on_output=hear_output, on_reply=hear_reply)
         if child is None:
             return False
         self._on_lines[child.line.id] = call

@@ -130,7 +130,7 @@ def printed(client: DockerClient, image: str, script: str, *arguments: str, **op
 
 
 def cli(docker_daemon: str, *words: str) -> list[str]:
-    return [sys.executable, "-m", "sandbox.cli", "image", *words, "--docker-host", docker_daemon, "--json"]
+    return [sys.executable, "-m", "sandbox", "image", *words, "--docker-host", docker_daemon, "--json"]
 
 
 def answer(docker_daemon: str, *words: str) -> Any:

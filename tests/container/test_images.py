@@ -228,7 +228,7 @@ def test_what_a_container_uses_stays(docker_client: DockerClient, base_image: Ba
 
 def test_the_command_line_makes_lists_and_prunes(docker_daemon: str, base_image: BaseImage, old_image: str) -> None:
     def answer(*words: str) -> object:
-        command = [sys.executable, "-m", "sandbox.cli", "image", *words, "--json"]
+        command = [sys.executable, "-m", "sandbox", "image", *words, "--json"]
         environment = {**os.environ, "DOCKER_HOST": docker_daemon}
         return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
 
@@ -244,7 +244,7 @@ def test_the_command_line_makes_lists_and_prunes(docker_daemon: str, base_image:
 
 
 def test_the_command_line_tells_people_what_to_do_without_a_daemon(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sandbox.cli", "image", "list", "--docker-host", f"unix://{tmp_path}/none.sock"]
+    command = [sys.executable, "-m", "sandbox", "image", "list", "--docker-host", f"unix://{tmp_path}/none.sock"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stdout) == (5, "")
     assert "start Docker" in answer.stderr

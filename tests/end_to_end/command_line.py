@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tests.checkout import ROOT
 
-COMMAND: Final = (sys.executable, "-m", "sandbox.cli")
+COMMAND: Final = (sys.executable, "-m", "sandbox")
 SECONDS: Final = 60
 
 

@@ -56,6 +56,14 @@ def test_what_is_no_tool_is_refused_before_anything_starts(kind: str) -> None:
     assert len(str(refused.value)) < 1000
 
 
+def test_an_engine_that_refused_all_of_them_serves(sandbox: Sandbox) -> None:
+    assert serves(sandbox)
+    for source, said in NOT_TOOLS.values():
+        with pytest.raises(SourceError, match=said):
+            sandbox.run(source)
+    assert serves(sandbox)
+
+
 def test_a_syntax_error_names_its_place(sandbox: Sandbox) -> None:
     with pytest.raises(SourceError) as refused:
         sandbox.run("def tool() -> int:\n    x = 1\n    return x +\n")

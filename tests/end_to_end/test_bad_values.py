@@ -49,9 +49,7 @@ def test_arguments_near_their_limit_arrive_whole(sandbox: Sandbox) -> None:
     assert (outcome.status, outcome.value) == (Status.OK, 9 << 20)
 
 
-@pytest.mark.parametrize(
-    "value", ["object()", "open('/dev/null')", "lambda: 1", "[1, {'x': object()}]", "b'bytes'", "1j"]
-)
+@pytest.mark.parametrize("value", ["object()", "open('/dev/null')", "lambda: 1", "[1, {'x': object()}]", "1j"])
 def test_a_value_that_has_no_json_form_is_shown_and_warned_of(value: str, sandbox: Sandbox) -> None:
     outcome = sandbox.run(f"def tool():\n    print('before')\n    return {value}\n")
     assert outcome.status is Status.OK

@@ -65,7 +65,7 @@ def test_without_attacks_every_policy_is_tried() -> None:
 
 def test_without_root_it_says_what_no_control_group_counts(unprivileged_python: Path) -> None:
     answer = subprocess.run(
-        [unprivileged_python, "-m", "sandbox.cli", "doctor", "--attack", "--json"],
+        [unprivileged_python, "-m", "sandbox", "doctor", "--attack", "--json"],
         cwd="/",
         env=environment(HOME="/nonexistent"),
         capture_output=True,

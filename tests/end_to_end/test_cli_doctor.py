@@ -76,7 +76,7 @@ def test_the_page_for_people_says_the_same(checkup: dict[str, Any], width: int) 
 
 def test_without_root_it_says_what_root_would_add(unprivileged_python: Path) -> None:
     answer = subprocess.run(
-        [unprivileged_python, "-m", "sandbox.cli", "doctor", "--json"],
+        [unprivileged_python, "-m", "sandbox", "doctor", "--json"],
         cwd="/",
         capture_output=True,
         text=True,

@@ -25,6 +25,12 @@ def test_every_shipped_policy_is_listed_with_its_first_sentence() -> None:
     assert all(name in shown for name in shipped())
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "20"])
+def test_names_are_whole_however_narrow_the_terminal_says_it_is(columns: str) -> None:
+    shown = sandbox("policy", "list", env={"COLUMNS": columns}).stdout
+    assert [name for name in shipped() if f" {name} " not in shown] == []
+
+
 @pytest.mark.parametrize("name", shipped())
 def test_a_policy_is_shown_whole(name: str) -> None:
     shown = sandbox("policy", "show", name)

@@ -77,7 +77,7 @@ def _run_without_network(store: Path, *calls: dict[str, Any], is_offline: bool =
 
 
 def _command_without_network(*words: object) -> subprocess.CompletedProcess[str]:
-    line = [*NO_NETWORK, sys.executable, "-m", "sandbox.cli", *map(str, words)]
+    line = [*NO_NETWORK, sys.executable, "-m", "sandbox", *map(str, words)]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
 

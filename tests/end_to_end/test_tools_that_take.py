@@ -116,6 +116,11 @@ def test_what_a_call_can_write_and_open_is_limited(kind: str, sandbox: Sandbox) 
     assert code.splitlines()[-1].strip() in (outcome.error.traceback or "")
 
 
+def test_a_disk_of_a_single_byte_is_a_full_disk(sandbox: Sandbox) -> None:
+    outcome = _take(sandbox, "open('x', 'wb', 0).write(b'x')", disk=1)
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "disk"), outcome
+
+
 def test_a_disk_full_of_deleted_files_is_full(sandbox: Sandbox) -> None:
     code = """files = []
     while True:

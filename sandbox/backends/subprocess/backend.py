@@ -196,7 +196,7 @@ def _refuse_what_cannot_be(plan: BoxPlan) -> None:
             f"policy '{policy.name}' accepts nothing weaker than a {policy.isolation.minimum.value}; "
             "the subprocess backend walls processes",
             missing=(policy.isolation.minimum.value,),
-            remedy="use a backend that is stronger, or another policy",
+            remedy="use the container backend, or another policy",
         )
     is_filtered = policy.network.mode is NetworkMode.INDEX and plan.gateway is not None and not plan.is_plain
     if policy.network.mode in (NetworkMode.PUBLIC, NetworkMode.INDEX) and not is_filtered:

@@ -35,8 +35,7 @@ class Keeping:
         """A new artifact, to be written; raises `ArtifactsUnavailable` where none can be: what a process still prints
         that goes on after its call has been told is nobody's."""
         with self._one_at_a_time:
-            if self._is_closed:
-                raise ArtifactsUnavailable("nothing more of a call is kept once it has been told")
+            self._refuse_when_closed()
             self._shelf.make()
             path = self._shelf.part("coming") / secrets.token_hex(16)
             coming = Coming(path, _locked_file(path), keep=self._keep)
@@ -55,8 +54,14 @@ class Keeping:
             os.close(self._hold)
             self._hold = None
 
+    def _refuse_when_closed(self) -> None:
+        """Also what a thread is just about to keep for a call that was cancelled: nobody would let go of it."""
+        if self._is_closed:
+            raise ArtifactsUnavailable("nothing more of a call is kept once it has been told")
+
     def _keep(self, written: Path, artifact: Artifact) -> None:
         with self._one_at_a_time:
+            self._refuse_when_closed()
             if self._hold is None:
                 self._held = self._shelf.part("held") / secrets.token_hex(16)
                 self._hold = _locked_file(self._held)

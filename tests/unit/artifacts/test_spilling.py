@@ -6,6 +6,9 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from sandbox.errors import ArtifactsUnavailable
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.artifacts.store import ArtifactStore, Retention
@@ -50,6 +53,16 @@ def test_what_comes_after_its_call_has_been_told_is_never_written(tmp_path: Path
 
     asyncio.run(fed())
     assert not (tmp_path / "store").exists()
+
+
+def test_what_a_thread_keeps_of_a_call_that_was_cancelled_meanwhile_is_held_by_nobody(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    with closing(Keeping(store.shelf())) as keeping:
+        coming = keeping.begin()
+        coming.write(b"x")
+    with pytest.raises(ArtifactsUnavailable):
+        coming.keep("late")
+    assert [path for path in store.root.rglob("*") if path.parent.name in ("coming", "held", "content")] == []
 
 
 def test_who_feeds_faster_than_is_written_is_told_to_wait(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS
+from benchmarks.floors import BARE_FORK, FRESH_PYTHON
 from benchmarks.report import (
     Report,
     at_least,
@@ -26,6 +28,8 @@ from benchmarks.report import (
 from benchmarks.turns import Case, take_turns
 from sandbox.images import BaseImage
 from tests.checkout import ROOT
+
+OF_CALLS: Final = ("warm_call", "cold_call", "throughput")
 
 
 @pytest.mark.parametrize(
@@ -156,8 +160,11 @@ def test_what_does_not_count_is_left_out() -> None:
 @pytest.mark.timeout(600)
 def test_all_benchmarks_of_this_host_run_to_the_end() -> None:
     names = [name for name in BENCHMARKS if name != "containers"]
-    reports = _quickly_run(names)
-    assert [report.name for report in reports] == names
+    reports = {report.name: report for report in _quickly_run(names)}
+    assert [*reports] == names
+    for name in OF_CALLS:
+        assert {*reports[name].floors} == {BARE_FORK, FRESH_PYTHON}
+        assert all(floor.n for floor in reports[name].floors.values())
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ def test_processor_time_is_told_rounded_up_so_that_the_engine_is_first(asked: fl
 
 
 def test_limits_that_shape_the_box_are_not_the_call_s() -> None:
-    assert lowered_limits(limited(memory=1 << 20, processes=1, disk=1, inodes=1, cpus=1), POLICY) == {}
+    assert lowered_limits(limited(memory=1 << 20, processes=1, disk=1, inodes=16, cpus=1), POLICY) == {}
 
 
 def test_only_what_the_standard_library_imports_without_effects_is_preloaded() -> None:

@@ -130,6 +130,13 @@ def test_children_ahead_are_between_none_and_sixteen(ahead: object) -> None:
         Reuse.model_validate({"ahead": ahead})
 
 
+@pytest.mark.parametrize("inodes", [0, 1, 15])
+def test_there_are_inodes_for_what_every_call_begins_with(inodes: int) -> None:
+    assert Limits(inodes=16).inodes == 16
+    with pytest.raises(ValidationError):
+        Limits(inodes=inodes)
+
+
 @pytest.mark.parametrize("name", ["", ".hidden", "a b", "a/b", "a\n", "x" * 65])
 def test_a_name_that_could_be_taken_for_something_else_is_refused(name: str) -> None:
     with pytest.raises(ValidationError):

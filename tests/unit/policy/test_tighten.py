@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from sandbox.errors import PolicyError
 from sandbox.policy import Limits, Policy, tighten, widenings
+from sandbox.policy.model import LEAST_INODES
 from sandbox.policy.quantities import MIB
 from sandbox.policy.section import Section
 from sandbox.policy.tighten import _RULES
 
 GRANTED = Policy(name="granted", description="for tests")
 FIELDS = sorted(Limits.model_fields)
+LEAST = {"inodes": LEAST_INODES}
 
 
 def policy(**sections: Mapping[str, object]) -> Policy:
@@ -26,14 +28,14 @@ def smaller(field: str) -> st.SearchStrategy[float]:
     most = getattr(GRANTED.limits, field)
     if isinstance(most, float):
         return st.floats(min_value=0.001, max_value=most)
-    return st.integers(min_value=1, max_value=most)
+    return st.integers(min_value=LEAST.get(field, 1), max_value=most)
 
 
 def any_size(field: str) -> st.SearchStrategy[float]:
     most = getattr(GRANTED.limits, field)
     if isinstance(most, float):
         return st.floats(min_value=0.001, max_value=2 * most)
-    return st.integers(min_value=1, max_value=2 * most)
+    return st.integers(min_value=LEAST.get(field, 1), max_value=2 * most)
 
 
 less = st.fixed_dictionaries({}, optional={field: smaller(field) for field in FIELDS})
@@ -84,6 +86,11 @@ def test_a_limit_that_is_no_quantity_is_refused_by_name(value: object) -> None:
     with pytest.raises(PolicyError, match=r"limits\.wall: must be") as refused:
         tighten(GRANTED, {"wall": value})
     assert len(refused.value.message) < 1000
+
+
+def test_too_little_to_begin_with_is_refused_by_name() -> None:
+    with pytest.raises(PolicyError, match=r"limits\.inodes: must be at least 16"):
+        tighten(GRANTED, {"inodes": 1})
 
 
 @given(anything)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 
@@ -11,7 +11,7 @@ import frames as runner_frames
 from sandbox.errors import ProtocolError
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
-from sandbox.wire.messages import parse_message
+from sandbox.wire.messages import Said, parse_message
 from tests.checkout import ROOT
 
 Vector = dict[str, Any]
@@ -64,6 +64,12 @@ def _read_by_the_runner(*pieces: bytes) -> list[object]:
 def test_both_sides_speak_the_protocol_of_the_vectors() -> None:
     assert frames.PROTOCOL == runner_frames.PROTOCOL == VECTORS["protocol"]
     assert frames.MAX_FRAME == runner_frames.MAX_FRAME
+
+
+def test_every_message_of_a_runner_and_every_stream_is_among_them() -> None:
+    said = {vector["message"]["type"] for vector in FROM_RUNNER if "message" in vector}
+    assert said == {get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(Said)}
+    assert {vector["chunk"]["stream"] for vector in FRAMES if "chunk" in vector} == set(Stream)
 
 
 @pytest.mark.parametrize("vector", FRAMES, ids=_name)

@@ -102,6 +102,9 @@ GOOD: list[dict[str, Any]] = [
     {"type": "fault", "layer": "seccomp", "reason": "no"},
     {"type": "started", "id": 1, "slot": None, "ahead": False},
     {"type": "returned", "id": 1, "cpu_before": 0.01},
+    {"type": "ready", "line": 1, "slot": None, "cpu_before": 0.01, "walls": "{}"},
+    {"type": "surplus", "line": 1},
+    {name: value for name, value in ENDED.items() if name != "id"} | {"type": "gone", "line": 1},
     ENDED,
 ]
 

@@ -1,0 +1,37 @@
+"""However the command line is started, what lies beside a tool is for its box alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.checkout import ROOT
+from tests.end_to_end.command_line import environment
+
+pytestmark = pytest.mark.slow
+
+SHADOWS: Final = ("json", "typer", "asyncio", "pydantic", "inspect", "sandbox")
+TOOL: Final = "open('mark', 'w').close()\ndef tool() -> int:\n    return 1\n"
+STARTS: Final = {"the script": [str(Path(sys.executable).with_name("sandbox"))], "the module": ["-m", "sandbox"]}
+
+
+@pytest.mark.parametrize("way", STARTS)
+def test_files_called_like_modules_are_not_imported_outside_of_a_box(way: str, tmp_path: Path) -> None:
+    names = [name for name in SHADOWS if way == "the script" or name != "sandbox"]  # which Python itself looks for
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(TOOL)
+    answer = subprocess.run(
+        [sys.executable, *STARTS[way], "run", "json.py"],
+        cwd=tmp_path,
+        env=environment(PYTHONPATH=str(ROOT)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stdout) == (0, "1\n"), answer.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.py" for name in names)
