@@ -77,7 +77,7 @@ async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgres
     with store.new_building_folder() as building:
         trees = await asyncio.to_thread(_known_trees, plan, store)
         missing = [package for package in plan.packages if package.name not in trees]
-        await asyncio.to_thread(_make_skeleton, plan, building)
+        await asyncio.to_thread(_make_skeleton, plan, building, store)
         if missing:
             trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
         tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
@@ -94,9 +94,9 @@ def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
     return {name: tree for name, tree in found.items() if tree is not None}
 
 
-def _make_skeleton(plan: Plan, building: BuildingFolder) -> None:
+def _make_skeleton(plan: Plan, building: BuildingFolder, store: Store) -> None:
     with writing(f"the environment {plan.key[:12]}"):
-        make_skeleton(plan.interpreter, building.folder / CONTENT)
+        make_skeleton(plan.interpreter, kept_in=store.root / "skeletons", folder=building.folder / CONTENT)
 
 
 async def _make_trees(

@@ -15,7 +15,8 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,7 @@ from sandbox.environments.progress import OnProgress, Progress, nobody
 from sandbox.environments.questions import Question, Resolution, remembered
 from sandbox.environments.requirements import SupplyRules, read_requirements
 from sandbox.environments.skeleton import site_folder
-from sandbox.environments.store import Store, StoredEnvironment
+from sandbox.environments.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.workshop import Workshop
 from sandbox.errors import BuildFailed, EnvironmentUnavailable
 from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
@@ -147,7 +148,7 @@ class Provider:
         from sandbox.environments.resolving import resolve
 
         self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
-        async with self._resolves:
+        async with self._resolves, self._preparing(question.interpreter):
             return await resolve(
                 question,
                 store=self.store,
@@ -156,6 +157,22 @@ class Provider:
                 policy=_job_policy(needs.policy, NetworkMode.INDEX),
                 environment=bare(question.interpreter),
             )
+
+    @asynccontextmanager
+    async def _preparing(self, interpreter: HostInterpreter) -> AsyncIterator[None]:
+        """What a build begins with is made while indexes are waited for."""
+        making = asyncio.ensure_future(asyncio.to_thread(self._keep_skeleton, interpreter))
+        try:
+            yield
+        finally:
+            await making
+
+    def _keep_skeleton(self, interpreter: HostInterpreter) -> None:
+        """Make the one that is kept, if it is not there yet; whatever prevents it is for the build to say."""
+        from sandbox.environments.skeleton import make_skeleton
+
+        with suppress(EnvironmentUnavailable, OSError), self.store.new_building_folder() as building:
+            make_skeleton(interpreter, kept_in=self.store.root / "skeletons", folder=building.folder / CONTENT)
 
     def _question(self, needs: Needs, interpreter: HostInterpreter) -> Question:
         supply = needs.policy.supply

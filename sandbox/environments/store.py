@@ -10,6 +10,7 @@
     │   ├── used                         its time is that of the last use
     │   └── environment/                 what a box is shown, read-only: links into package trees
     ├── building/<random>/               work in progress; on the same file system, so that a rename publishes it
+    ├── skeletons/                       see `skeleton`
     ├── locks/                           see `holds`
     ├── failed/<key>.json  logs/<key>.log
 
