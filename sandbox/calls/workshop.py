@@ -50,8 +50,6 @@ class BoxWorkshop:
         spec = CallSpec(source=tool.text, policy=job.policy, tenant=job.tenant)
         request = build_request(spec, tool, job.arguments, job.policy)
         async with self._pool.alone(_plan(job)) as loan:
-            if job.ready is not None:
-                await job.ready
             return await _end_of(job, loan, request)
 
 

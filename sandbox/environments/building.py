@@ -1,7 +1,7 @@
 """From a lock to an environment in the store.
 
-    wheels        what is missing is downloaded by the engine: bytes, checked against the lock; meanwhile a box opens
-    job           that box, without any network, unpacks each missing wheel into a folder of its own and compiles it
+    wheels        what is missing is downloaded by the engine: bytes, checked against the lock
+    job           a box without any network unpacks each missing wheel into a folder of its own and compiles it
     trees         the box is gone: what it left is verified, made the engine's own, and published, one tree per wheel
     environment   a skeleton with hard links into the trees, published by rename
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -108,32 +108,29 @@ async def _make_trees(
     workshop: Workshop,
     tell: OnProgress,
 ) -> dict[str, TreeReport]:
-    with writing(f"the environment {plan.key[:12]}"):
-        (shown := building.folder / "wheels").mkdir(mode=0o755)
-        unpacked = open_folder(building.folder / "unpacked")
-    fetching = asyncio.ensure_future(asyncio.to_thread(_fetch, plan, missing, shown, store, tell))
-    try:
-        end = await workshop.run(replace(_job(plan, missing, building, unpacked, tell), ready=fetching))
-    finally:
-        fetching.cancel()
+    wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, tell)
+    tell(Progress("unpack", _counted(missing), 0, len(missing)))
+    unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
+    end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)
-    return await asyncio.to_thread(_adopt, plan, missing, unpacked, fetching.result(), store)
+    return await asyncio.to_thread(_adopt, plan, missing, unpacked, wheels, store)
 
 
 def _fetch(
-    plan: Plan, missing: Sequence[LockedPackage], shown: Path, store: Store, tell: OnProgress
+    plan: Plan, missing: Sequence[LockedPackage], building: BuildingFolder, store: Store, tell: OnProgress
 ) -> Mapping[str, Path]:
-    """The wheels, side by side in the folder that the box is shown."""
+    """The wheels, side by side in a folder that the box can be shown."""
 
     def on_progress(name: str, done: int, total: int | None) -> None:
         tell(Progress("download", name, done, total))
 
     origins = plan.resolution.origins
     wheels = fetch_wheels(missing, settings=plan.settings, origins=origins, store=store.wheels, on_progress=on_progress)
+    shown = building.folder / "wheels"
     with writing(f"the environment {plan.key[:12]}"):
+        shown.mkdir(mode=0o755)
         for path in wheels.values():
             os.link(path, shown / path.name)
-    tell(Progress("unpack", _counted(missing), 0, len(missing)))
     return wheels
 
 

@@ -8,7 +8,7 @@ trusts none of it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -41,8 +41,6 @@ class Job:
     """What else it sees: a place in the box, and what is shown there."""
     gateway: Path | None = None
     tenant: str = ""
-    ready: Awaitable[object] | None = None
-    """What it needs and is still being made while its box opens; where that fails, so does the job."""
     on_line: Callable[[str], None] | None = None
     """Told each line that it prints, as it comes."""
 
