@@ -3,12 +3,18 @@
 A bounded number of calls runs; the others wait, one line per tenant, and whoever gets in next is the first in the line
 of the tenant that has waited longest for a turn. So one tenant's thousand calls delay another's by one call, not by a
 thousand. A caller that stops waiting leaves its line at once.
+
+A tool may say that its calls are not to overlap (`enable_parallel_execution = false`): it counts on something outside
+that takes one at a time. Those of one tenant then go one after another, in a line of their own before the gate, where
+they keep nobody else from a turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Hashable
+from weakref import WeakValueDictionary
 
 
 class Turn:
@@ -77,3 +83,17 @@ class Admission:
             line.remove(place)
             if not line:
                 del self._lines[tenant]
+
+
+class SingleFiles:
+    """Lines in which one goes after the other, by what they are for; one in which nobody stands is forgotten."""
+
+    def __init__(self) -> None:
+        self._lines: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def turn(self, key: Hashable) -> asyncio.Lock:
+        """Wait for a turn in this line, and give it back at the end, with `async with`."""
+        return self._lines.setdefault(key, asyncio.Lock())

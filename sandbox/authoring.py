@@ -165,6 +165,7 @@ def tool(  # noqa: F811  (ruff does not see that this is `typing.overload`)
     description: str | None = None,
     output_type: OutputType | str | None = None,
     return_char_limit: int | None = None,
+    return_token_limit: int | None = None,
     enable_parallel_execution: bool | None = None,
 ) -> Callable[[_Function], _Function]: ...
 def tool(  # noqa: F811
@@ -174,6 +175,7 @@ def tool(  # noqa: F811
     description: str | None = None,
     output_type: OutputType | str | None = None,
     return_char_limit: int | None = None,
+    return_token_limit: int | None = None,
     enable_parallel_execution: bool | None = None,
 ) -> Any:
     """Mark the function of a source that is the tool: `@tool`, or `@tool(name=…)` with what differs from the source."""
@@ -182,6 +184,7 @@ def tool(  # noqa: F811
         "description": description,
         "output_type": output_type,
         "return_char_limit": return_char_limit,
+        "return_token_limit": return_token_limit,
         "enable_parallel_execution": enable_parallel_execution,
     }
 

@@ -20,6 +20,7 @@ from sandbox.wire.messages import Hello, WallFault
 _WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
 _OPENING_S: Final = 60.0
 _LEAST_FOR_OPENING_S: Final = 10.0
+_SLOW_START: Final = "if packages run code when Python starts, which `sandbox env show` tells, see what that waits for"
 
 
 class BoxOpener:
@@ -117,7 +118,8 @@ def _explained(error: BaseException, *, policy: Policy, last_words: str) -> Base
         return missing_walls([error.layer], policy=policy, reason=error.reason)
     if isinstance(error, TimeoutError):
         return BoxLost(
-            f"a box did not open within {_patience(policy):.0f} s; its runner said: {last_words[-500:] or 'nothing'}"
+            f"a box did not open within {_patience(policy):.0f} s; its runner said: {last_words[-500:] or 'nothing'}",
+            remedy=_SLOW_START,
         )
     if isinstance(error, BoxLost) and last_words:
         return BoxLost(f"{error.message}; its runner said: {last_words[-500:]}")

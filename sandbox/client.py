@@ -27,6 +27,7 @@ from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.outputs.artifacts.reading import Artifacts, AsyncArtifacts
 from sandbox.outputs.artifacts.store import ArtifactStore
+from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy
 from sandbox.pool import PoolStatistics
 from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, plain_spec, reading_spec
@@ -48,10 +49,10 @@ class AsyncSandbox:
     `backend` is a name or a `Backend`, otherwise what is configured (see `configuration`); `policy` is what calls run
     under that name none. Environments are kept in the folder `store`; `offline` asks no package index for them;
     `on_progress` is told how building them goes. Artifacts are kept in the folder `artifact_store`, or in
-    that very store.
+    that very store. `tokenizer` gives the tokens of a text, or their number, for budgets in tokens.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (each is one thing to be chosen)
         self,
         *,
         backend: str | Backend | None = None,
@@ -60,6 +61,7 @@ class AsyncSandbox:
         warm_memory: int = DEFAULT_WARM_MEMORY,
         store: str | Path | None = None,
         artifact_store: str | Path | ArtifactStore | None = None,
+        tokenizer: Tokenizer | None = None,
         offline: bool = False,
         on_progress: OnProgress = nobody,
     ) -> None:
@@ -72,6 +74,7 @@ class AsyncSandbox:
             warm_memory=warm_memory,
             store=None if store is None else Path(store),
             artifacts=_artifact_store(artifact_store),
+            tokenizer=tokenizer,
             is_offline=offline,
             on_progress=on_progress,
         )
@@ -94,7 +97,7 @@ class AsyncSandbox:
     async def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
         """Run one call. `source` is a tool's text or the path of its file; `fields` are those of `CallSpec`:
         entry, requirements, policy, limits, env, state, agent_id, ctx, client, permitted, files, return_char_limit,
-        strict_return, tenant, filename, call_id, trace_id."""
+        outputs, tokens, strict_return, tenant, filename, call_id, trace_id."""
         return await self._opened().run(self._spec(source, args, fields))
 
     async def stream(
@@ -143,7 +146,8 @@ class AsyncSandbox:
         from sandbox.tools.check import check_source
 
         spec = reading_spec({**_text_of(source), **fields})
-        return await asyncio.to_thread(check_source, spec.source, filename=spec.filename, entry=spec.entry)
+        report = await asyncio.to_thread(check_source, spec.source, filename=spec.filename, entry=spec.entry)
+        return report.model_copy(deep=True)  # the caller's own: what is remembered serves others, too
 
     async def schema(
         self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any
@@ -187,7 +191,7 @@ class AsyncSandbox:
 class Sandbox:
     """The same for programs without an event loop; close it, or use it in a `with`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (each is one thing to be chosen)
         self,
         *,
         backend: str | Backend | None = None,
@@ -196,6 +200,7 @@ class Sandbox:
         warm_memory: int = DEFAULT_WARM_MEMORY,
         store: str | Path | None = None,
         artifact_store: str | Path | ArtifactStore | None = None,
+        tokenizer: Tokenizer | None = None,
         offline: bool = False,
         on_progress: OnProgress = nobody,
     ) -> None:
@@ -207,6 +212,7 @@ class Sandbox:
             warm_memory=warm_memory,
             store=store,
             artifact_store=self._store_of_artifacts,
+            tokenizer=tokenizer,
             offline=offline,
             on_progress=on_progress,
         )

@@ -68,16 +68,30 @@ def _client(address: str, timeout_s: float) -> DockerClient:
 
 def _client_of_version(version: str, address: str, timeout_s: float) -> DockerClient:
     from docker import DockerClient
+    from docker.errors import DockerException
+    from docker.utils import parse_host
 
-    variables, over_ssh = {**os.environ, "DOCKER_HOST": address}, address.startswith("ssh://")
     try:
-        client = DockerClient.from_env(
-            environment=variables, version=version, timeout=int(timeout_s), use_ssh_client=over_ssh
-        )
-    except ValueError as error:
-        remedy = "write it like unix:///var/run/docker.sock or tcp://host:2376"
+        parse_host(address)
+    except (ValueError, DockerException) as error:
+        remedy = "write it like unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host"
         raise BackendUnavailable(f"{address[:200]} is no address of a daemon: {error}", remedy=remedy) from error
+    if address.startswith("ssh://"):
+        return _client_over_ssh(version, address, timeout_s)
+    variables = {**os.environ, "DOCKER_HOST": address}
+    client = DockerClient.from_env(environment=variables, version=version, timeout=int(timeout_s))
     client.api.trust_env = False  # or REQUESTS_CA_BUNDLE would replace the daemon's own authority
+    return client
+
+
+def _client_over_ssh(version: str, address: str, timeout_s: float) -> DockerClient:
+    from docker import DockerClient
+
+    from sandbox.ssh import SshAdapter
+
+    client = DockerClient(base_url="http://over-ssh:80", version=version, timeout=int(timeout_s))
+    client.api.mount("http://", SshAdapter(address, timeout_s=timeout_s))
+    client.api.trust_env = False
     return client
 
 
@@ -130,6 +144,8 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
     from requests import Timeout
     from requests.exceptions import SSLError
 
+    from sandbox.ssh import NotReached
+
     causes = list(_causes(error))
 
     def is_any(*kinds: type[BaseException]) -> bool:
@@ -146,6 +162,10 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
         return BackendUnavailable(
             f"no safe connection to the Docker daemon at {address}: {_brief(error)}", remedy=remedy
         )
+    if is_any(NotReached):
+        said = next(str(cause) for cause in causes if isinstance(cause, NotReached))
+        remedy = "see that `ssh HOST docker version` works there without a password"
+        return BackendUnavailable(f"the Docker daemon at {address} is not reached: {said}", remedy=remedy)
     if is_any(FileNotFoundError, ConnectionRefusedError):
         return BackendUnavailable(f"no Docker daemon answers at {address}", remedy=_START_ONE)
     if is_any(Timeout, TimeoutError):

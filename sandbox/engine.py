@@ -5,7 +5,7 @@ fit), tighten the policy, wait for a turn, borrow a box, send the call, watch it
 together as an outcome. The user's failure is an outcome; what is raised here is ours.
 
 Which limits shape the *box* (memory, processes, disk, processors) and which only the *call* (time, output, value) is
-told apart once, in `_BOX_LIMITS`: calls that differ only in the latter share a warm box.
+told apart once, in `box_policy`: calls that differ only in the latter share a warm box.
 
 A call that never started because its box died is tried again, once, in a new box. A call that may have run never is.
 """
@@ -14,51 +14,52 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
-from sandbox.admission import Admission
-from sandbox.backends import open_backend
+from sandbox.admission import Admission, SingleFiles
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.remedies import missing_walls
+from sandbox.calls.environment_supply import EnvironmentSupply, needs_of
+from sandbox.calls.following import Reader
 from sandbox.calls.given_files import GivenFile
-from sandbox.calls.image_supply import ImageSupply
 from sandbox.calls.inputs import Inputs, read_inputs
-from sandbox.calls.prepared import Clock, Prepared, Recipe
+from sandbox.calls.prepared import Clock, Prepared, Recipe, box_policy
 from sandbox.calls.request import complete_request
 from sandbox.calls.telling import invalid_outcome, outcome_of, rehearse_telling
 from sandbox.calls.tool_terms import limits_for, policy_for
 from sandbox.calls.verdict import Ending
-from sandbox.calls.watching import Reader, Watcher
+from sandbox.calls.watching import Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
-from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable
+from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable, SpecError
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.store import ArtifactStore
+from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
-from sandbox.tools import Tool, read_tool
+from sandbox.tools import read_tool
 from sandbox.tools.recent import Recent
 
 if TYPE_CHECKING:
-    from sandbox.environments.provider import Needs, Provider
+    from sandbox.environments.provider import Needs
 
 Result = TypeVar("Result")
 
 DEFAULT_CONCURRENCY: Final = 32
 DEFAULT_WARM_MEMORY: Final = 2 << 30
 
-_BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "artifact_bytes", "cpus")
 _REPLY_OVERHEAD: Final = 1 << 16
 _HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
+_AT_ONCE: Final = nullcontext()
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
 
@@ -74,6 +75,8 @@ class Settings:
     """Where environments are kept; none: the user's own cache folder."""
     artifacts: ArtifactStore = field(default_factory=ArtifactStore)
     """Where what calls leave is kept."""
+    tokenizer: Tokenizer | None = None
+    """What counts the tokens of a text, for budgets in tokens."""
     is_offline: bool = False
     """No package index is asked, whatever policies allow."""
     on_progress: OnProgress = nobody
@@ -119,15 +122,20 @@ class Engine:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._admission = Admission(settings.concurrency)
+        self._single_files = SingleFiles()
         self._pool = Pool(backend, most_memory=settings.warm_memory)
         self._policies: dict[str, Policy] = {}
         self._recipes: Recent[tuple[Hashable, ...], Recipe] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
-        self._provider: Provider | None = None
-        self._images = ImageSupply(backend) if backend.needs_images else None
-        self._builders: tuple[Pool, Backend] | None = None
+        self._environments = EnvironmentSupply(
+            backend,
+            self._pool,
+            store=settings.store,
+            is_offline=settings.is_offline,
+            on_progress=settings.on_progress,
+        )
         self._is_closed = False
         self._lacks_walls = False
 
@@ -144,9 +152,17 @@ class Engine:
             if inputs.problems:
                 return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
-            async with self._admission.turn(spec.tenant):
+            call.clock.mark("equipped")
+            async with self._turn_of_its_tool(call), self._admission.turn(spec.tenant):
                 call.clock.mark("admitted")
                 return await self._run_in_a_box(call, inputs, reader)
+
+    def _turn_of_its_tool(self, call: Prepared) -> AbstractAsyncContextManager[object]:
+        """Nothing to wait for, but for a tool whose calls are not to overlap."""
+        tool = call.recipe.tool
+        if tool.settings.enable_parallel_execution is not False:
+            return _AT_ONCE
+        return self._single_files.turn((call.recipe.tenant, tool.digest, tool.entry))
 
     async def prepare(self, spec: CallSpec) -> None:
         """Have the environment and a box for such calls ready; single-use ones as many as the policy keeps ahead."""
@@ -157,18 +173,17 @@ class Engine:
     async def lock(self, spec: EnvironmentSpec, *, refresh: bool = False) -> Lock:
         """What the requirements come to; asked of the indexes again with `refresh`."""
         with self._under_way():
-            needs = await self._for_boxes(self._needs(spec))
-            return (await self.provider.lock(needs, refresh=refresh)).lock
+            return await self._environments.lock(self._needs(spec), refresh=refresh)
 
     async def build(self, spec: EnvironmentSpec, *, lock: Lock | None = None) -> Environment:
         """Have the environment in the store: of the requirements, or of a lock that they came to before."""
         with self._under_way():
-            return await self.provider.provide(await self._for_boxes(self._needs(spec)), lock=lock)
+            return await self._environments.build(self._needs(spec), lock=lock)
 
     def _needs(self, spec: EnvironmentSpec) -> Needs:
         """What that asks for, with what the source of a tool asks for itself."""
         tool = read_tool(spec.source, filename=spec.filename) if spec.source is not None else None
-        return _needs(tool, spec, policy=self._granted(spec))
+        return needs_of(tool, spec, policy=self._granted(spec))
 
     async def _warm_up(self, call: Prepared) -> None:
         is_plain = self._is_plain(call)
@@ -187,11 +202,10 @@ class Engine:
             self._cut_off.add(task)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for pool, backend in ((self._pool, self._backend), *([self._builders] if self._builders else [])):
-            await pool.close()
-            await backend.close()
-        if self._provider is not None:
-            self._provider.close()
+        await self._environments.settle()
+        await self._pool.close()
+        await self._backend.close()
+        await self._environments.close()
 
     def _under_way(self) -> _UnderWay:
         """Known to `close` while it runs; a call that `close` cut off learns why."""
@@ -204,6 +218,10 @@ class Engine:
 
     def _read(self, spec: CallSpec) -> Prepared:
         clock = Clock()
+        if self._settings.tokenizer is None and spec.counts_tokens:
+            raise SpecError(
+                "tokens: nothing here can count them", remedy="name what can: Sandbox(tokenizer=…), --tokenizer"
+            )
         policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)  # which its recipe keeps alive
         key = (spec.source, spec.filename, spec.entry, policy, spec.tenant)
         recipe = None if spec.limits else self._recipes.get(key)
@@ -217,59 +235,16 @@ class Engine:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
         granted = policy_for(tool, self._granted(spec))
         policy = tighten(granted, limits_for(tool, granted, spec.limits))
-        box_policy = self._backend.tightened(_box_policy(granted, policy))
-        return Recipe(tool, policy, box_policy, bare_environment(), spec.tenant)
+        shaping = self._backend.tightened(box_policy(granted, policy))
+        return Recipe(tool, policy, shaping, bare_environment(), spec.tenant, self._settings.tokenizer)
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""
-        recipe, environment = call.recipe, call.recipe.environment
-        if recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python:
-            environment = await self._environment(_needs(recipe.tool, call.spec, policy=recipe.policy))
-        if self._images is not None:
-            environment = await self._images.furnished(environment)
-        if environment is not recipe.environment:
-            call = replace(call, recipe=recipe.within(environment))
-        call.clock.mark("equipped")
-        return call
-
-    async def _environment(self, needs: Needs) -> Environment:
-        """What meets these needs; for containers, with the Python that their image has."""
-        if self._images is not None and not needs.requirements:
-            await self._images.see_that_it_does(needs.requires_python)
-            return bare_environment()
-        needs = await self._for_boxes(needs)
-        return self.provider.known(needs) or await self.provider.provide(needs)
-
-    async def _for_boxes(self, needs: Needs) -> Needs:
-        if self._images is None:
-            return needs
-        asked = [needs.requires_python] if needs.requires_python else []
-        return replace(needs, requires_python=",".join((*asked, await self._images.python_version())))
-
-    @property
-    def provider(self) -> Provider:
-        """Where environments come from; made when the first tool requires anything."""
-        if self._provider is None:
-            from sandbox.calls.workshop import BoxWorkshop
-            from sandbox.environments.provider import Provider
-
-            settings = self._settings
-            self._provider = Provider(
-                BoxWorkshop(self._pool_for_builds()),
-                store=settings.store,
-                is_offline=settings.is_offline,
-                on_progress=settings.on_progress,
-            )
-        return self._provider
-
-    def _pool_for_builds(self) -> Pool:
-        """Where environments are built: in boxes of this host, also when calls run in containers."""
-        if self._images is None:
-            return self._pool
-        if self._builders is None:
-            backend = open_backend("subprocess")
-            self._builders = Pool(backend, most_memory=0), backend
-        return self._builders[0]
+        recipe = call.recipe
+        requires = recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python
+        needs = needs_of(recipe.tool, call.spec, policy=recipe.policy) if requires else None
+        environment = await self._environments.for_call(needs)
+        return call if environment is recipe.environment else replace(call, recipe=recipe.within(environment))
 
     def _granted(self, spec: CallSpec | EnvironmentSpec) -> Policy:
         """The policy as its operator wrote it, read once."""
@@ -294,9 +269,8 @@ class Engine:
         raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {reason}")
 
     async def _with_images_anew(self, call: Prepared) -> Prepared:
-        """Somebody removed the image that its boxes were to be made from."""
-        assert self._images is not None
-        self._images.forget()
+        """Somebody removed the image that its boxes were to be made from. To have it again is part of having a box."""
+        self._environments.forget_images()
         return await self._equipped(call)
 
     async def _as_walled_as_can_be(self, call: Prepared, attempt: Callable[[], Awaitable[Result]]) -> Result:
@@ -360,30 +334,7 @@ def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: 
         raise _NeverStarted(_last_seen(loan.warm))
 
 
-def _needs(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy) -> Needs:
-    """What a tool asks for, and what is asked for beside it."""
-    from sandbox.environments.provider import Needs
-
-    named = spec.requires_python if isinstance(spec, EnvironmentSpec) else None
-    return Needs(
-        requirements=(*(tool.requirements if tool else ()), *spec.requirements),
-        requires_python=named or (tool.requires_python if tool else None),
-        policy=policy,
-        tenant=spec.tenant,
-    )
-
-
 def _last_seen(warm: WarmBox) -> str:
     """Why a box, or its child for a call, is gone, with what its runner last wrote."""
     reason, said = warm.conversation.loss or "the process that waited for the call died", warm.box.last_words()
     return f"{reason}; its runner said: {said[-500:]}" if said else str(reason)
-
-
-def _box_policy(granted: Policy, policy: Policy) -> Policy:
-    """The granted policy, lowered only where that shapes the box."""
-    if policy is granted:
-        return granted
-    lowered = {name: getattr(policy.limits, name) for name in _BOX_LIMITS}
-    if all(getattr(granted.limits, name) == value for name, value in lowered.items()):
-        return granted
-    return granted.model_copy(update={"limits": granted.limits.model_copy(update=lowered)})

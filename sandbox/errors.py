@@ -13,6 +13,7 @@ part, or that we were asked for something that cannot be done::
     │   ├── ResolutionFailed      no set of packages fits all the requirements                     exit 4
     │   ├── IndexUnavailable      the package index does not answer as one: try again later        exit 4
     │   ├── BuildFailed           the packages are known but could not be installed                exit 4
+    │   │   └── StoreUnwritable   there is no room for them in the store, or no right to write     exit 4
     │   └── EnvironmentTampered   what is in the store is not what was built                       exit 4
     ├── BackendUnavailable        no box can be opened here at all                                 exit 5
     │   └── IsolationUnavailable  a box could, but not with the walls the policy requires          exit 5
@@ -108,7 +109,15 @@ class IndexUnavailable(EnvironmentUnavailable):
 
 
 class BuildFailed(EnvironmentUnavailable):
-    """The packages were resolved but could not be made into an environment."""
+    """The packages were resolved but could not be made into an environment; `log` has more of what was said."""
+
+    def __init__(self, message: str, *, remedy: str | None = None, log: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.log = log
+
+
+class StoreUnwritable(BuildFailed):
+    """The store's disk is full, or may not be written to: nothing that the packages are to blame for."""
 
 
 class EnvironmentTampered(EnvironmentUnavailable):

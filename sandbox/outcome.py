@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable, Sized
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -35,7 +36,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from sandbox.errors import CallFailed
+from sandbox.errors import CallFailed, SpecError
 
 Json = JsonValue
 
@@ -326,14 +327,20 @@ class Outcome(_Part):
         """What went wrong, on one bounded line for a model to read; None when nothing did."""
         return None if self.ok else self._line()
 
-    def for_memory(self) -> Outcome:
+    def for_memory(
+        self, *, tokens: int | None = None, tokenizer: Callable[[str], int | Sized] | None = None
+    ) -> Outcome:
         """The outcome for the history of a conversation: shorter outputs, and neither value nor state in full.
 
-        Made from what is shown here, so it can be asked of an outcome that was read from its JSON too.
+        Made from what is shown here, so it can be asked of an outcome that was read from its JSON too. With `tokens`,
+        no output is longer than that, as the tokenizer counts.
         """
         from sandbox.outputs.memory import for_memory
 
-        shorter = {name: for_memory(getattr(self, name)) for name in ("shaped_value", "stdout", "stderr")}
+        if (tokens is None) != (tokenizer is None):
+            raise SpecError("for_memory: tokens are counted by a tokenizer", remedy="give both, or neither")
+        names = ("shaped_value", "stdout", "stderr")
+        shorter = {name: for_memory(getattr(self, name), tokens=tokens, tokenizer=tokenizer) for name in names}
         return self.model_copy(update={**shorter, "value": None, "state": None})
 
     def to_json(self, *, indent: int | None = None) -> str:

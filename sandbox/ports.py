@@ -52,6 +52,12 @@ class Line(Protocol):
     def resume(self) -> None:
         """Hand it over again."""
 
+    def pause_reply(self) -> None:
+        """Leave what is given and returned where it is."""
+
+    def resume_reply(self) -> None:
+        """Hand that over again."""
+
     def empty_outputs(self) -> None:
         """Hand over now what was printed; no more than a pipe holds, however fast the tool goes on."""
 

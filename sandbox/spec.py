@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,6 +14,8 @@ from pydantic_core import ErrorDetails
 from sandbox.errors import SpecError
 from sandbox.policy import Policy
 from sandbox.unchecked import unchecked
+
+OutputName = Literal["value", "stdout", "stderr"]
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_VARIABLE: Final = 128 << 10
@@ -108,6 +110,16 @@ _Given = Annotated[Any, SkipValidation]
 """Any JSON; what is none is refused with the arguments."""
 
 
+class AskedOutput(BaseModel):
+    """What a call asks of one of its outputs: of which type it is, and how much of it is shown at most."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] | None = None
+    characters: Annotated[int, Field(ge=0)] | None = None
+    tokens: Annotated[int, Field(ge=0)] | None = None
+
+
 class CallSpec(BaseModel):
     """One call: which source, which function, with what, under which policy, for whom."""
 
@@ -143,9 +155,18 @@ class CallSpec(BaseModel):
     """What the tool finds in the folder `inputs`: content, or a path of this host, by its name there."""
     return_char_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Characters of the value that are shown; less than otherwise, never more."""
+    outputs: dict[OutputName, AskedOutput] = Field(default_factory=dict)
+    """What is asked of the value, of stdout and of stderr."""
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """As many are shown of each output, counted by the engine's tokenizer; characters are limited all the same."""
     tenant: Annotated[str, Field(max_length=256)] = ""
     call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(default_factory=new_call_id)
     trace_id: Annotated[str, Field(max_length=256)] | None = None
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it asks for anything that only a tokenizer can tell."""
+        return self.tokens is not None or any(asked.tokens is not None for asked in self.outputs.values())
 
 
 class EnvironmentSpec(BaseModel):
@@ -207,6 +228,8 @@ def plain_spec(source: str, args: Mapping[str, Any], policy: str | Policy) -> Ca
         "permitted": False,
         "files": {},
         "return_char_limit": None,
+        "outputs": {},
+        "tokens": None,
         "tenant": "",
         "call_id": new_call_id(),
         "trace_id": None,

@@ -2,9 +2,11 @@
 
 The reader sets the pace. What it has not taken is not granted to the runner again, so a tool that prints faster than
 its output is read waits in its own pipe. What came and was not taken yet is kept as one piece per stream, so that a
-tool which prints a character at a time costs no more than what may be under way at once. What a generator gives is not
-paced but bounded: there are only so many items, and so many bytes of them. The two streams are two pipes:
-the order between them is that of arrival while the reader keeps up, and each keeps its own order always.
+tool which prints a character at a time costs no more than what may be under way at once. What a generator gives is
+paced in the same way, and bounded: there are only so many items, and so many bytes of them. The two streams are two
+pipes: the order between them is that of arrival while the reader keeps up, and each keeps its own order always.
+
+Where the policy has calls go on without their reader, what it does not take in time is counted, and told in its place.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from typing import Final, Literal
 
 from pydantic_core import from_json
 
+from sandbox.calls.following import Reader, unpaced
 from sandbox.calls.replies import MOST_PARTS, aside_when_large, count_parts
-from sandbox.calls.watching import Reader
 from sandbox.engine import Engine
 from sandbox.outcome import Json, Outcome
 from sandbox.spec import CallSpec
 from sandbox.wire.frames import Stream
 
+_MOST_UNPACED: Final = 1 << 20
 _NAMES: Final[dict[Stream, Literal["stdout", "stderr"]]] = {Stream.STDOUT: "stdout", Stream.STDERR: "stderr"}
 
 
@@ -62,6 +65,16 @@ class _Piece:
     stream: Stream
     grant: Callable[[int], None]
     data: bytearray = field(default_factory=bytearray)
+    passed_over: int = 0
+    """Bytes behind the data that were not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What a generator gave, and was not taken yet."""
+
+    data: bytes
+    grant: Callable[[], None]
 
 
 class _Untaken:
@@ -69,10 +82,11 @@ class _Untaken:
     two of them at most one piece per stream."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Piece | bytes] = deque()
+        self._waiting: deque[_Piece | _Item] = deque()
         self._growing: dict[Stream, _Piece] = {}
         self._changed = asyncio.Event()
         self._is_over = False
+        self._unpaced = 0
 
     def put(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None:
         """Keep what came; the last `grant` knows the pace for all of it."""
@@ -81,13 +95,17 @@ class _Untaken:
             piece = self._growing[stream] = _Piece(stream, grant)
             self._waiting.append(piece)
         piece.grant = grant
-        piece.data += data
+        if grant is unpaced and (piece.passed_over or self._unpaced + len(data) > _MOST_UNPACED):
+            piece.passed_over += len(data)
+        else:
+            piece.data += data
+            self._unpaced += len(data) if grant is unpaced else 0
         self._changed.set()
 
-    def put_item(self, item: bytes) -> None:
+    def put_item(self, item: bytes, grant: Callable[[], None]) -> None:
         """Keep an item; what is printed after it is taken after it."""
         self._growing.clear()
-        self._waiting.append(item)
+        self._waiting.append(_Item(item, grant))
         self._changed.set()
 
     def end(self) -> None:
@@ -95,7 +113,7 @@ class _Untaken:
         self._is_over = True
         self._changed.set()
 
-    async def take(self) -> _Piece | bytes | None:
+    async def take(self) -> _Piece | _Item | None:
         """What has waited longest; None after the last."""
         while not self._waiting and not self._is_over:
             self._changed.clear()
@@ -103,8 +121,10 @@ class _Untaken:
         if not self._waiting:
             return None
         taken = self._waiting.popleft()
-        if isinstance(taken, _Piece) and self._growing.get(taken.stream) is taken:
-            del self._growing[taken.stream]
+        if isinstance(taken, _Piece):
+            self._unpaced -= len(taken.data) if taken.grant is unpaced else 0
+            if self._growing.get(taken.stream) is taken:
+                del self._growing[taken.stream]
         return taken
 
 
@@ -116,12 +136,17 @@ async def stream_call(engine: Engine, spec: CallSpec) -> AsyncGenerator[Event]:
     decoders = {stream: getincrementaldecoder("utf-8")("replace") for stream in _NAMES}
     try:
         while (taken := await untaken.take()) is not None:
-            if isinstance(taken, bytes):
-                if (item := await _item(taken)) is not None:
+            if isinstance(taken, _Item):
+                if (item := await _item(taken.data)) is not None:
                     yield item
+                taken.grant()
                 continue
             if text := decoders[taken.stream].decode(taken.data):
                 yield Printed(_NAMES[taken.stream], text)
+            if taken.passed_over:
+                yield Printed(
+                    _NAMES[taken.stream], f"\n[… {taken.passed_over} bytes passed over: not read in time …]\n"
+                )
             taken.grant(len(taken.data))
         outcome = await call
         for stream, decoder in decoders.items():

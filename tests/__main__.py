@@ -5,11 +5,16 @@
 needs a CPython of at least 3.11 and nothing else; this file and `tests/provision` therefore use the standard library
 only, and this file is written so that an older Python can still read it and say what is wrong. The exit code is
 pytest's: 0 is all right, 1 a failed test or something left running; 2 also says that the tests could not be prepared.
+
+Where no argument names a file or a folder, everything is run, shared by a few processes; `-n 0` has one do it all.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+
+_FEWEST, _MOST = 2, 4
 
 
 def main(arguments: list[str]) -> int:
@@ -24,10 +29,18 @@ def main(arguments: list[str]) -> int:
     except ProvisionError as error:
         print(f"The tests could not be prepared. {error}", file=sys.stderr)
         return 2
-    ending = offspring.run([str(python), "-m", "pytest", *arguments])
+    ending = offspring.run([str(python), "-m", "pytest", *_shared(arguments), *arguments])
     for name in ending.left_running:
         print(f"Left running by the tests, and killed: {name}", file=sys.stderr)
     return ending.exit_code
+
+
+def _shared(arguments: list[str]) -> list[str]:
+    """Pytest's options for a run that is worth it. Many tests wait: even one processor has time for two."""
+    if any(os.path.exists(argument.partition("::")[0]) for argument in arguments):
+        return []
+    processes = min(max(os.cpu_count() or 1, _FEWEST), _MOST)
+    return ["--dist=loadfile", "--no-loadscope-reorder", "--numprocesses={}".format(processes)]  # noqa: UP032
 
 
 if __name__ == "__main__":

@@ -10,7 +10,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.provision.absent import not_tested
 
-pytest_plugins = ("tests.leaks", "tests.pace", "tests.packaging.builds", "tests.unprivileged", "tests.daemons")
+pytest_plugins = (
+    "tests.workers",
+    "tests.leaks",
+    "tests.pace",
+    "tests.packaging.builds",
+    "tests.unprivileged",
+    "tests.daemons",
+)
 
 # The machine may be busy: only pytest's own timeout judges how long a property takes.
 settings.register_profile("sandbox", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

@@ -38,6 +38,7 @@ Form = Literal["json", "html", "garbage", "half", "silent"]
 Files = Mapping[str, str | bytes]
 
 JSON_PAGE: Final = "application/vnd.pypi.simple.v1+json"
+_DRIPS_EVERY_S: Final = 0.05
 _EPOCH: Final = (2020, 1, 1, 0, 0, 0)
 
 
@@ -108,6 +109,8 @@ class LocalIndex:
         """How many more requests it answers with 503; negative: all."""
         self.breaks_off = 0
         """How many more files it stops sending in the middle."""
+        self.drips: str | None = None
+        """What it sends a byte at a time, by how its path begins."""
         self.redirects: dict[str, str] = {}
         """Where to send whoever asks for these paths."""
         self.corrupted: set[str] = set()
@@ -304,7 +307,16 @@ class _Answer(BaseHTTPRequestHandler):
         if self.server.index.breaks_off and "/files/" in self.path:
             self.server.index.breaks_off -= 1
             body, self.close_connection = body[: len(body) // 2], True
-        self.wfile.write(body)
+        if self.server.index.drips and self.path.startswith(self.server.index.drips):
+            self._drip(body)
+        else:
+            self.wfile.write(body)
+
+    def _drip(self, body: bytes) -> None:
+        for byte in body:
+            if self.server.index.closing.wait(_DRIPS_EVERY_S):
+                return
+            self.wfile.write(bytes([byte]))
 
 
 def _basic(login: tuple[str, str]) -> str:

@@ -8,6 +8,9 @@ A test is watched by itself when it uses fixtures of its own only. An engine tha
 open a box in any of them, so such a test is watched with its module, and where a fixture is shared by the whole run,
 with the run. The run has a temporary directory of its own, so that what others do on the machine is not blamed on it.
 
+Several processes may share a run (see `tests/workers.py`). Each is watched like a run, for what is its own. Whose an
+engine was that is dead, nobody can tell from its cgroup: of those, all that are new are the whole run's.
+
 Fixtures here are automatic: there is nothing to ask for. A process that was orphaned is no child of ours any more;
 those are found by `tests/provision/offspring.py`.
 """
@@ -19,6 +22,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,15 +31,20 @@ from typing import Final, Literal
 import psutil
 import pytest
 
+from tests.workers import is_worker
+
 Traces = dict[str, str]  # what identifies a trace → what to call it
 Look = Callable[[], Traces]
 Scope = Literal["function", "module", "session"]
 
 PATIENCE_SECONDS = 5.0
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-_KEEP_NOTHING_OPEN: Final = {__name__, "tests.unprivileged", "tests.packaging.builds"}
+_KEEP_NOTHING_OPEN: Final = {__name__, "tests.conftest", "tests.unprivileged", "tests.packaging.builds"}
 _OUTCOME: Final = pytest.StashKey[bool]()
 _NAMED: Final = pytest.StashKey[set[str]]()
+_SCOPES: Final = pytest.StashKey[defaultdict[Path, set[Scope]]]()
+_WHOLE_RUN: Final = pytest.StashKey["Watch"]()
+_LEFT: Final = pytest.StashKey[Traces]()
 
 
 def processes() -> Traces:
@@ -80,24 +89,29 @@ def mounts() -> Traces:
 
 def cgroups() -> Traces:
     """The cgroups of engines that are ours, or dead; another engine at work on this machine has its own."""
-    found: Traces = {}
+    return {str(path): f"cgroup {path}" for path in _engines_cgroups() if _is_ours(path) is not False}
+
+
+def own_cgroups() -> Traces:
+    """The cgroups of engines that are ours, and alive."""
+    return {str(path): f"cgroup {path}" for path in _engines_cgroups() if _is_ours(path)}
+
+
+def _engines_cgroups() -> Iterator[Path]:
     for directory, names, _ in os.walk(_CGROUPS):
         for name in [name for name in names if name.startswith("sandbox-")]:
             names.remove(name)
-            owner = name.split("-")[1]
-            if not owner.isdigit() or not _is_a_stranger(int(owner)):
-                path = Path(directory, name)
-                found[str(path)] = f"cgroup {path}"
-    return found
+            yield Path(directory, name)
 
 
-def _is_a_stranger(pid: int) -> bool:
-    """Whether that process is alive and does not descend from this one."""
+def _is_ours(cgroup: Path) -> bool | None:
+    """Whether the process it is named for is this one or descends from it; None when there is no such process."""
+    owner = cgroup.name.split("-")[1]
     try:
-        lineage = [pid, *(parent.pid for parent in psutil.Process(pid).parents())]
-    except psutil.NoSuchProcess:
-        return False
-    return os.getpid() not in lineage
+        process = psutil.Process(int(owner))
+        return os.getpid() in (process.pid, *(parent.pid for parent in process.parents()))
+    except (ValueError, psutil.NoSuchProcess):
+        return None
 
 
 def temporary_directories() -> Traces:
@@ -143,6 +157,29 @@ class Watch:
         return found
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not is_worker(session.config):
+        session.config.stash[_WHOLE_RUN] = Watch(cgroups)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What no process of a shared run can be blamed for."""
+    if (watch := session.config.stash.get(_WHOLE_RUN, None)) is None:
+        return
+    left = session.config.stash[_LEFT] = watch.leftovers(besides=_named(session.config))
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left := config.stash.get(_LEFT, {}):
+        terminalreporter.section("The run left behind", red=True)
+        for name in left.values():
+            terminalreporter.line(name)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_outlives_the_run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -150,7 +187,7 @@ def nothing_outlives_the_run(
     """Everything, watched from before the first test until every fixture is closed."""
     tmp_path_factory.getbasetemp()  # stays where pytest keeps it for whoever looks into a failure
     with _own_temporary_directory():
-        watch = Watch(processes, descriptors, mounts, cgroups, temporary_directories)
+        watch = Watch(processes, descriptors, mounts, _cgroups(request.config), temporary_directories)
         yield
         _fail_on(watch, request.config, who="The run")
 
@@ -158,9 +195,9 @@ def nothing_outlives_the_run(
 @pytest.fixture(scope="module", autouse=True)
 def nothing_outlives_the_module(request: pytest.FixtureRequest, nothing_outlives_the_run: None) -> Iterator[None]:
     """Processes, descriptors and cgroups, for a module that shares no fixture with others."""
-    watch = Watch(processes, descriptors, cgroups)
+    watch = Watch(processes, descriptors, _cgroups(request.config))
     yield
-    if all(shared_scope(item) != "session" for item in _of_the_module(request)):
+    if "session" not in _scopes_of_the_module(request):
         _fail_on(watch, request.config, who=request.path.name)
 
 
@@ -170,21 +207,37 @@ def nothing_outlives_the_test(request: pytest.FixtureRequest, nothing_outlives_t
     work in any of them, and is the module's. A failed test's traceback holds things open."""
     watch = Watch(processes, descriptors)
     yield
-    shares = any(shared_scope(item) != "function" for item in _of_the_module(request))
-    if not shares and request.node.stash.get(_OUTCOME, True):
+    if _scopes_of_the_module(request) == {"function"} and request.node.stash.get(_OUTCOME, True):
         _fail_on(watch, request.config, who="The test")
 
 
 def _fail_on(watch: Watch, config: pytest.Config, *, who: str) -> None:
     """Fail with the names of what was left behind, each once: what a test is blamed for, its module is not."""
-    named = config.stash.setdefault(_NAMED, set())
+    named = _named(config)
     if leftovers := watch.leftovers(besides=named):
         named.update(leftovers)
         pytest.fail(f"{who} left behind:\n  " + "\n  ".join(leftovers.values()), pytrace=False)
 
 
-def _of_the_module(request: pytest.FixtureRequest) -> list[pytest.Item]:
-    return [item for item in request.session.items if item.path == request.path]
+def _named(config: pytest.Config) -> set[str]:
+    return config.stash.setdefault(_NAMED, set())
+
+
+def _cgroups(config: pytest.Config) -> Look:
+    """Those that a test or a module can be blamed for."""
+    return own_cgroups if is_worker(config) else cgroups
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    scopes: defaultdict[Path, set[Scope]] = defaultdict(set)
+    session.config.stash[_SCOPES] = scopes
+    for item in session.items:
+        scopes[item.path].add(shared_scope(item))
+
+
+def _scopes_of_the_module(request: pytest.FixtureRequest) -> set[Scope]:
+    """How widely what its tests ask for is shared."""
+    return request.config.stash[_SCOPES][request.path]
 
 
 def shared_scope(item: pytest.Item) -> Scope:

@@ -17,7 +17,7 @@ import threading
 PORT = 8479
 _GATEWAY = "/gateway"
 _PIECE = 1 << 18
-_MOST_SAID = 8000
+_MOST_SAID = 32000
 _PATIENCE_S = "900"
 """More than the gateway has: it is who knows why an index is slow, and who says so."""
 

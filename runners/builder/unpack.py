@@ -2,6 +2,9 @@
 
 Nothing of a wheel is executed here: uv unpacks it, and Python's compiler reads it. Bytecode names its files as a box
 that uses them will see them, and is never checked against them again: the environment cannot change.
+
+On stdout it says how far it is, a line each time: `unpacked NAME`, then `compile COUNT`, then `compiled COUNT` for each
+further part of those.
 """
 
 from __future__ import annotations
@@ -12,13 +15,19 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import cache_from_source
 
 _COMPILE = """
 import gc, os, py_compile, sys
 gc.disable()  # it would walk through all that was compiled, again and again
 mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
 paths = iter(os.fsdecode(sys.stdin.buffer.read()).split("\\0")[:-1])
+begun = 0
 for file, shown in zip(paths, paths):
+    if begun == 32:
+        os.write(1, b"compiled 32\\n")
+        begun = 0
+    begun += 1
     try:
         py_compile.compile(file, dfile=shown, doraise=True, invalidation_mode=mode, quiet=2)
     except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -43,8 +52,9 @@ def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -
         failed = {name: text for (name, _), text in zip(packages, said) if text}
         if not failed:
             sources = [source for name, _ in packages for source in _sources(os.path.join(folder, name), seen_at)]
+            _tell("compile", len(sources))
             problems = [text for text in pool.map(_compile, _shared_out(sources, workers)) if text]
-            failed = {"bytecode": problems[0]} if problems else {}
+            failed = {"bytecode": problems[0]} if problems else _unusable(packages, folder)
     return {
         "failed": failed,
         "unpack_s": round(unpacked - begun, 3),
@@ -58,8 +68,13 @@ def _unpack(name: str, requirement: str, *, folder: str, cache: str) -> str:
         "--no-build", "--quiet", "--color", "never", "--link-mode", "hardlink", "--python", "/environment/bin/python",
         "--target", os.path.join(folder, name), "--cache-dir", cache, requirement,
     )  # fmt: skip
-    sys.stdout.write(name + "\n")
+    _tell("unpacked", name)
     return said
+
+
+def _tell(word: str, what: object) -> None:
+    sys.stdout.write("%s %s\n" % (word, what))
+    sys.stdout.flush()
 
 
 def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
@@ -74,6 +89,39 @@ def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
                 file = os.path.join(path, name)
                 found.append((os.lstat(file).st_size + _EACH, file, seen_at + file[len(package) :]))
     return found
+
+
+def _unusable(packages: list[list[str]], folder: str) -> dict[str, str]:
+    """Packages of which nothing can be imported, since none of their modules is of this Python, and what is wrong."""
+    found = {}
+    for name, _ in packages:
+        roots = [os.path.join(folder, name), *(entry.path for entry in os.scandir(os.path.join(folder, name)))]
+        modules = [module for root in roots for module in _modules(root, is_package=root != roots[0])]
+        problems = [problem for problem in map(_problem, modules) if problem]
+        if problems and len(problems) == len(modules):
+            found[name] = "none of its modules is Python %d.%d: %s" % (*sys.version_info[:2], problems[0])
+    return found
+
+
+def _modules(root: str, *, is_package: bool) -> list[str]:
+    """What of that folder is imported by a name of one word."""
+    if not os.path.isdir(root):
+        return []
+    names = ["__init__.py"] if is_package else [name for name in os.listdir(root) if name.endswith(".py")]
+    return [path for path in (os.path.join(root, name) for name in names) if os.path.isfile(path)]
+
+
+def _problem(module: str) -> str:
+    """Why it cannot be imported, if that is so; what is compiled already can."""
+    if os.path.exists(cache_from_source(module)):
+        return ""
+    with open(module, "rb") as file:
+        source = file.read()
+    try:
+        compile(source, os.path.basename(module), "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return str(error)
+    return ""
 
 
 def _shared_out(sources: list[tuple[int, str, str]], workers: int) -> list[list[tuple[int, str, str]]]:
@@ -94,6 +142,6 @@ def _compile(sources: list[tuple[int, str, str]]) -> str:
 
 def _run(*command: str, given: str = "") -> str:
     """Nothing if it went well, else what it said."""
-    ended = subprocess.run(command, check=False, input=os.fsencode(given), capture_output=True)
+    ended = subprocess.run(command, check=False, input=os.fsencode(given), stderr=subprocess.PIPE)
     said = ended.stderr[-4000:].decode("utf-8", "replace")
     return "" if ended.returncode == 0 else said or "it ended with code %d" % ended.returncode

@@ -1,8 +1,9 @@
 """Collecting: what a tool left in its folder `outputs`, on its way to the engine as bytes.
 
 The guard does it, inside of the call's walls, when every process of the call is dead. It goes from folder to folder by
-descriptor and never by a path of more than one name, looks before it opens, and follows no link; so whatever stands at
-a name, nothing outside of the folder is read, and nothing is waited for. Only regular files with one name are taken.
+descriptor and never by a path of more than one name, looks before it opens, and follows no link, which the kernel sees
+to as well where it can (see kernel/beneath.py); so whatever stands at a name, nothing outside of the folder is read,
+and nothing is waited for. Only regular files with one name are taken.
 Whatever else there is is refused, with its name and the reason, and so is what does not stay the same meanwhile:
 something may have escaped the end of its call.
 
@@ -23,6 +24,8 @@ import json
 import os
 import stat
 import struct
+
+from kernel.beneath import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,7 +125,7 @@ class _Collection:
 
     def _enter(self, parent: int | None, path: str, name: str, looked: os.stat_result) -> None:
         """Take what is in a folder, in the order of the names."""
-        folder = os.open(name, _SEARCHED, dir_fd=parent)
+        folder = open_beneath(name, _SEARCHED, folder=parent)
         try:
             self._check_same(looked, os.fstat(folder))
             for each in sorted(self._names(folder)):
@@ -159,7 +162,7 @@ class _Collection:
 
     def _take_file(self, folder: int, path: str, name: str, looked: os.stat_result) -> None:
         self._check(looked)
-        descriptor = os.open(name, _READ, dir_fd=folder)
+        descriptor = open_beneath(name, _READ, folder=folder)
         try:
             found = os.fstat(descriptor)
             self._check_same(looked, found)

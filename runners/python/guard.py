@@ -12,7 +12,9 @@ before any foreign code runs; what it took to get so far; and the end. A wall th
 record, and the last.
 
 A call is ended by killing its guard, where that kills the pid namespace. Where there is none, the guard is told to end
-it (SIGTERM), and does not listen before there is something to end.
+it (SIGTERM), and does not listen before there is something to end. Where there is one, a guard can be told so as well,
+if what the tool has left until then is wanted. The tool can send it that signal, too: who sent it is asked of the
+kernel, to whom nobody outside of the namespace has a number there.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import sys
 import call_pipes as pipes
 import call_walls
 import collecting
+import egress
 import ending
 import measure
 import tool
@@ -39,8 +42,12 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _BROKEN, _FAULT = 70, 69
+_TIDYING_S = 0.5
+"""So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
 # `signal` itself, without the names that the public module gives to numbers, which take longest.
 _signal = sys.modules["_signal"]
+_HEARD = (_signal.SIGCHLD, _signal.SIGTERM)
+_NOBODY_HERE = 0
 
 
 def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> int:
@@ -79,6 +86,14 @@ def kill(pid: int, plan: dict[str, Any]) -> None:
         pass
 
 
+def stop(pid: int) -> None:
+    """Have that guard end its call and send what the tool has left; one that is killed later on sends no more."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+
+
 def read_end(record: bytes) -> dict[str, Any]:
     """The guard's last record as fields of the `ended` message; those of no end for a wall that failed."""
     fields: dict[str, Any] = json.loads(record)
@@ -105,10 +120,14 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
         os.write(door, b"0")
     _stop_listening()
     try:
+        if plan.get("egress"):
+            plan["label"] = egress.hand_over(**plan["egress"])
         landlock = call_walls.put_up(plan)
     except walls.WallFault as fault:
         _refuse(plan, fault)
     gate = Gate()
+    if is_first(plan):
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _HEARD)
     pid = os.fork()
     if pid == 0:
         tool.run(plan, gate, ahead=ahead)
@@ -123,19 +142,20 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
         _end_the_rest(plan, pid)
         _refuse(plan, fault)
     gate.open()
-    status, spent = _wait(pid)
+    status, spent = _wait_or_be_told(pid) if is_first(plan) else _wait(pid)
     _end_the_rest(plan, pid)
     if plan["outputs"]:
         collecting.collect(plan["outputs"], pipes.FILES)
-    _remove_workplace(plan)
+    _remove_workplace(plan, within_s=_TIDYING_S)
     pipes.tell(_describe_end(plan, status, max_rss=spent.ru_maxrss))
+    _remove_workplace(plan)
     os._exit(0)
 
 
 def _stop_listening() -> None:
     """Signals are for the zygote's loop; here they do what they do in any process."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
+    for number in _HEARD:
         _signal.signal(number, _signal.SIG_DFL)
 
 
@@ -151,6 +171,8 @@ def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) ->
     missing = measure.missing(found, plan["required"])
     if missing:
         raise walls.WallFault(missing[0], "asked for, but not in force when measured")
+    if "label" in plan:
+        found["egress"] = plan["label"]
     return pipes.as_record({"walls": found})
 
 
@@ -181,6 +203,21 @@ def _wait(pid: int) -> tuple[int, resource.struct_rusage]:
             return status, spent
 
 
+def _wait_or_be_told(pid: int) -> tuple[int, resource.struct_rusage]:
+    """The same, and kill the tool's process when the zygote says so."""
+    while True:
+        heard = _signal.sigwaitinfo(_HEARD)
+        if heard.si_signo == _signal.SIGTERM:
+            if (heard.si_pid, heard.si_code) == (_NOBODY_HERE, 0):  # sent by kill(2), from outside
+                ending.end_process(pid)
+            continue
+        ended, status, spent = os.wait4(-1, os.WNOHANG)
+        while ended:
+            if ended == pid:
+                return status, spent
+            ended, status, spent = os.wait4(-1, os.WNOHANG)
+
+
 def _end_the_rest(plan: dict[str, Any], pid: int) -> None:
     """Kill what the tool left running, and wait until it is gone."""
     if is_first(plan):
@@ -192,9 +229,9 @@ def _end_the_rest(plan: dict[str, Any], pid: int) -> None:
         ending.end_descendants()
 
 
-def _remove_workplace(plan: dict[str, Any]) -> None:
+def _remove_workplace(plan: dict[str, Any], *, within_s: float = float("inf")) -> None:
     if plan["home"] and not plan["workplace"]:
-        workplace.remove(plan["home"])
+        workplace.remove(plan["home"], within_s=within_s)
 
 
 def _kill_everything() -> None:

@@ -8,7 +8,8 @@ that it says of itself: its parts are its own word, it can raise whatever it lik
 Some plainer values say what they were, by a key that begins with a dollar:
 
     {"$type": "bytes", "base64": …, "bytes": n}
-    {"$type": "table", "columns": [{"name", "dtype"}, …], "rows": [[…], …], "row_count": n}
+    {"$type": "table", "columns": [{"name", "dtype"}, …], "rows": [[…], …], "row_count": n, "first_rows": n}
+                       where some are missing, so many are the first of the table, and the others its last
     {"$type": "image", "artifact": name, "mime", "width", "height"}      a file of that name was left under `outputs`
 """
 
@@ -151,7 +152,7 @@ def _frame(value: Any, room: int) -> Any:
     if type(value.index).__name__ != "RangeIndex":
         value = value.rename_axis([name or "index" for name in value.index.names]).reset_index(allow_duplicates=True)
     columns = [{"name": str(name), "dtype": str(dtype)} for name, dtype in zip(value.columns, value.dtypes)]
-    return _table(columns, value.itertuples(index=False, name=None), len(value), room)
+    return _table(columns, lambda *part: value.iloc[slice(*part)].itertuples(index=False, name=None), len(value), room)
 
 
 def _series(value: Any, room: int) -> Any:
@@ -160,7 +161,7 @@ def _series(value: Any, room: int) -> Any:
 
 def _polars_frame(value: Any, room: int) -> Any:
     columns = [{"name": name, "dtype": str(dtype)} for name, dtype in zip(value.columns, value.dtypes)]
-    return _table(columns, value.iter_rows(), value.height, room)
+    return _table(columns, lambda *part: value[slice(*part)].iter_rows(), value.height, room)
 
 
 def _polars_series(value: Any, room: int) -> Any:
@@ -169,14 +170,22 @@ def _polars_series(value: Any, room: int) -> Any:
 
 def _arrow_table(value: Any, room: int) -> Any:
     columns = [{"name": field.name, "dtype": str(field.type)} for field in value.schema]
-    rows = (tuple(row.values()) for batch in value.to_batches(max_chunksize=1000) for row in batch.to_pylist())
-    return _table(columns, rows, value.num_rows, room)
+    return _table(columns, lambda *part: _arrow_rows(value, *part), value.num_rows, room)
 
 
-def _table(columns: list[dict[str, str]], rows: Iterable[Any], count: int, room: int) -> Any:
-    """As many rows as there may be room for, with how many there are."""
-    most = min(max(room // 4, 0), _MOST_CELLS) // (len(columns) + 1) + 1
-    return Table(columns, [list(row) for row in itertools.islice(rows, most)], count)
+def _arrow_rows(value: Any, begin: int, end: int) -> Any:
+    for batch in value.slice(begin, end - begin).to_batches(max_chunksize=1000):
+        for row in batch.to_pylist():
+            yield row.values()
+
+
+def _table(columns: list[dict[str, str]], part: Callable[[int, int], Iterable[Any]], count: int, room: int) -> Any:
+    """As many rows from both ends as there may be room for, with how many there are."""
+    most = min(max(room // 4, 0), _MOST_CELLS) // (len(columns) + 1) + 2
+    first = count if count <= most else most // 2
+    last = max(first, count - most // 2)
+    ends = [[list(row) for row in itertools.islice(part(*each), most)] for each in ((0, first), (last, count))]
+    return Table(columns, ends[0], ends[1], count)
 
 
 class TooMuch:
@@ -189,13 +198,16 @@ class TooMuch:
 
 
 class Table:
-    """A table that may be cut: `rows` are the first of `count`."""
+    """A table that may be cut: rows from both ends of `count`."""
 
-    __slots__ = ("columns", "count", "rows")
+    __slots__ = ("columns", "count", "first", "last")
 
-    def __init__(self, columns: list[dict[str, str]], rows: list[list[Any]], count: int) -> None:
+    def __init__(
+        self, columns: list[dict[str, str]], first: list[list[Any]], last: list[list[Any]], count: int
+    ) -> None:
         self.columns = columns
-        self.rows = rows
+        self.first = first
+        self.last = last
         self.count = count
 
 

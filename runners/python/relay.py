@@ -15,6 +15,7 @@ import frames
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from child import Child
     from loop import Loop
@@ -36,8 +37,25 @@ class Relay:
     def attend(self, child: Child) -> None:
         """Wait for what it will say."""
         self._resume(child)
-        if child.value is not None and not self._loop.waits_for(child.value):
+        self.hold(child, False)
+
+    def hold(self, child: Child, is_held: bool) -> None:  # noqa: FBT001  (the state that it is to be in)
+        """Leave what it gives and returns where it is, or go on."""
+        if child.value is None:
+            return
+        if is_held:
+            self._loop.forget(child.value)
+        elif not self._loop.waits_for(child.value):
             self._carry(child, child.value, frames.VALUE)
+
+    def pace(self, child: Child, said: dict[str, Any]) -> None:
+        """What the engine says of how much it wants of a call."""
+        if said["type"] == "hold":
+            self.hold(child, said["on"])
+        elif said.get("of") == "files":
+            self.grant_files(child, said["bytes"])
+        else:
+            self.grant(child, said["bytes"])
 
     def grant(self, child: Child, size: int) -> None:
         """Let that much more of its output come."""

@@ -9,6 +9,7 @@ import sys
 
 import call
 import channel as channels
+import egress
 import frames
 import installed
 import kit
@@ -66,6 +67,11 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     os.environ.clear()
     os.environ.update(plan.get("environment", {}))
     call.count_processors()
+    if plan["call"].get("egress"):
+        try:
+            egress.find_the_way(plan["call"]["egress"])
+        except OSError as error:
+            sys.exit(_fault(channel, "egress filter", str(error)))
     if plan.get("installed"):
         installed.enter(*plan["installed"])
     if plan.get("kit"):
@@ -74,6 +80,8 @@ def _serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> N
     walls = plan["call"]
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
     walls["outputs"] = plan.get("outputs")
+    if walls["workplace"] and "covered" in walls["workplace"]:
+        walls["workplace"]["covered"] = [place.format(runner=os.getpid()) for place in walls["workplace"]["covered"]]
     walls["filter"] = binascii.a2b_base64(walls["filter"])
     hello = frames.message(
         "hello",

@@ -6,6 +6,7 @@ import fcntl
 import os
 import resource
 import signal
+import sys
 import time
 
 import call
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gate import Gate
 
 _HIGH, _BELOW_THE_LIMIT = 1024, 4
+_signal = sys.modules["_signal"]
 
 
 def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
@@ -29,6 +31,8 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     before the gate opens is done there: a child ahead of its call rehearses, another reads its request (0.2 of 6 ms).
     """
     os.setsid()
+    if "pid" in plan["namespaces"]:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     if not plan["namespaces"]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
@@ -45,8 +49,8 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     os.close(pipes.STATUS)
     lower, request = received or pipes.receive()
     walls.own_its_files()  # not before it has a call: the one that runs meanwhile may see it wait
-    if lower:
-        limits.lower(limits.lowered(lower, held=0))
+    if lower:  # what its box leaves to others to count is not this process's to limit either
+        limits.lower(limits.lowered({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
     if plan["home"] and not plan["workplace"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
     call.run(request, value)

@@ -42,6 +42,8 @@ def serialise(value: object, limit: int, check: Callable[[Any], list[str]] | Non
     plain value comes first among the warnings."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        if len(text) > limit:
+            return text, []
         if not _is_deep(text) and not _has_lone_surrogate(text) and not _LONG_NUMBER.search(text):
             return text, check(value if type(value) in _SCALARS else json.loads(text)) if check else []
     except BaseException:  # a dict's own `items` may raise anything
@@ -163,17 +165,26 @@ class _Walk:
         return self.plain(found, depth if type(found) in _PLAIN else depth + 1)
 
     def _table(self, table: objects.Table, depth: int) -> dict[str, Any]:
-        """Its first rows, as many as there is room for."""
-        columns, rows = self.plain(table.columns, depth + 1), []
-        share = self._room // 2
-        for row in table.rows:
+        """Its first rows and its last, as many as there is room for; all of them where that is enough."""
+        columns, share = self.plain(table.columns, depth + 1), self._room // 4
+        first = self._rows(table.first, share, depth)
+        others = table.last if len(first) == len(table.first) else table.first[len(first) :] + table.last
+        last = self._rows(others[::-1], share, depth)[::-1]
+        plain = {"$type": "table", "columns": columns, "rows": first + last, "row_count": table.count}
+        if len(first) + len(last) < table.count:
+            told = "only the first %d and the last %d of a table's %d rows are given"
+            self._warn(told % (len(first), len(last), table.count))
+            plain["first_rows"] = len(first)
+        return plain
+
+    def _rows(self, rows: list[Any], share: int, depth: int) -> list[Any]:
+        taken: list[Any] = []
+        for row in rows:
             if share < 0:
                 break
-            rows.append(self.plain(row, depth + 2))
-            share -= len(json.dumps(rows[-1]))
-        if len(rows) < table.count:
-            self._warn("only the first %d of a table's %d rows are given" % (len(rows), table.count))
-        return {"$type": "table", "columns": columns, "rows": rows, "row_count": table.count}
+            taken.append(self.plain(row, depth + 2))
+            share -= len(json.dumps(taken[-1]))
+        return taken
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         plain: dict[str, Any] = {}

@@ -71,6 +71,8 @@ def open_box(whole: dict[str, Any], *, channel: int, groups: Sequence[str]) -> d
         os.open(os.devnull, os.O_RDONLY)
         return _move_in(whole, namespaces, refused, channel)
     os.close(channel)
+    if whole["call"].get("egress"):
+        os.close(whole["call"]["egress"]["descriptor"])
     status = _watch(pid, wake_read)
     if "pid" not in namespaces:
         ending.end_descendants()

@@ -8,6 +8,7 @@ first moved to the top, and no path is ever longer than two names.
 from __future__ import annotations
 
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +61,10 @@ def furnish(path: str) -> None:
         os.mkdir(name)
 
 
-def remove(path: str) -> None:
-    """Remove the folder with all that is in it; what cannot be removed stays. Nobody may be writing there any more."""
+def remove(path: str, *, within_s: float = float("inf")) -> None:
+    """Remove the folder with all that is in it; what cannot be removed, or not in time, stays. Nobody may be writing
+    there any more."""
+    until = time.monotonic() + within_s
     try:
         if os.path.islink(path):
             os.unlink(path)
@@ -69,7 +72,7 @@ def remove(path: str) -> None:
         pending = [path]
         while pending:
             folder = pending.pop()
-            pending += _lift_folders(folder, to=path)
+            pending += _lift_folders(folder, to=path, until=until)
             if folder != path:
                 os.rmdir(folder)
         os.rmdir(path)
@@ -77,13 +80,16 @@ def remove(path: str) -> None:
         return
 
 
-def _lift_folders(folder: str, *, to: str) -> list[str]:
-    """Delete the files of a folder and move its folders to the top; where they are now."""
+def _lift_folders(folder: str, *, to: str, until: float) -> list[str]:
+    """Delete the files of a folder and move its folders to the top; where they are now. TimeoutError, an OSError, when
+    it is not done in time."""
     os.chmod(folder, 0o700)
     lifted = []
     with os.scandir(folder) as entries:
         found = list(entries)
     for entry in found:
+        if time.monotonic() > until:
+            raise TimeoutError(folder)
         if entry.is_dir(follow_symlinks=False):
             os.chmod(entry.path, 0o700)
             lifted.append(os.path.join(to, os.urandom(16).hex()))

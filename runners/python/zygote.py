@@ -76,7 +76,8 @@ class Zygote:
         self._has_rehearsed = False
         self._on_message = {
             "call": self._take_call,
-            "grant": self._take_grant,
+            "grant": self._take_pace,
+            "hold": self._take_pace,
             "lines": self._take_lines,
             "kill": self._take_kill,
             "preload": self._take_preload,
@@ -88,9 +89,7 @@ class Zygote:
         """Serve until the channel closes."""
         pipes.keep_numbers_free()
         open_streams()
-        wake, wake_write = os.pipe()
-        for end in (wake, wake_write):
-            os.set_blocking(end, False)
+        wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -143,8 +142,7 @@ class Zygote:
         self._descriptors += descriptors
         for kind, content in self._reader.took(count):
             if kind == frames.CHUNK:
-                id, _, request = content
-                self._take_request(id, request)
+                self._take_request(content[0], content[2])
             else:
                 self._on_message[content["type"]](content)
 
@@ -180,15 +178,14 @@ class Zygote:
         elif id in self._queue:
             self._queue[id].requests.append(shelter.keep(data))
 
-    def _take_grant(self, said: dict[str, Any]) -> None:
-        grant = self._relay.grant_files if said.get("of") == "files" else self._relay.grant
+    def _take_pace(self, said: dict[str, Any]) -> None:
         if said["id"] in self._calls:
-            grant(self._calls[said["id"]], said["bytes"])
+            self._relay.pace(self._calls[said["id"]], said)
 
     def _take_kill(self, said: dict[str, Any]) -> None:
         id = said["id"]
         if id in self._calls:
-            self._kill(self._calls[id], "engine")
+            self._kill(self._calls[id], "engine", wants_files=said.get("files", False))
         elif self._queue.pop(id, None):
             self._send_ended(id, guard.end_without_record(None), killed_by="engine")
 
@@ -239,8 +236,8 @@ class Zygote:
 
     def _fork(self, *, ahead: bool = False, line: Line | None = None) -> Child:
         slot = self._slots.take()
-        doors = self._slots.doors(slot)
         try:
+            doors = self._slots.doors(slot)
             child = children.fork(self._plan["call"], slot=slot, doors=doors, ahead=ahead, line=line)
         except OSError as error:
             self._outlet.say(walls.fault(self._plan["call"]["namespaces"], error))
@@ -325,10 +322,13 @@ class Zygote:
 
     # The ends of children
 
-    def _kill(self, child: Child, reason: str | None) -> None:
-        if child.killed_by is None:
-            child.killed_by = reason
-        guard.kill(child.pid, self._plan["call"])
+    def _kill(self, child: Child, reason: str | None, *, wants_files: bool = False) -> None:
+        """At once; or so that what it has left until now is sent first: one that runs its tool already hears that."""
+        child.killed_by = child.killed_by or reason
+        if wants_files and child.spent is not None:
+            guard.stop(child.pid)
+        else:
+            guard.kill(child.pid, self._plan["call"])
 
     def _discard(self, child: Child) -> None:
         """A spare that is not wanted any more; one that the engine may be calling just now is for it to dismiss."""

@@ -69,9 +69,9 @@ def judge(attack: Attack, outcomes: Sequence[Outcome]) -> Verdict:
     return Verdict(held=True, how=f"{attack.in_a_machine} ({verdict.how})")
 
 
-def only_without_network(policy: Policy) -> bool:
-    """For attacks on what a policy with a network grants."""
-    return policy.network.mode is NetworkMode.NONE
+def unless_network_is_open(policy: Policy) -> bool:
+    """For attacks on what a policy with the host's own network grants."""
+    return policy.network.mode is not NetworkMode.HOST
 
 
 def nothing_gained(outcomes: Sequence[Outcome]) -> Verdict:

@@ -1,14 +1,17 @@
-"""Attacks by sockets: kinds that pass by a network namespace, services of the host, addresses outside.
+"""Attacks by sockets: kinds that pass by a network namespace, services of the host, addresses outside, also by way of
+the proxy that calls have where public addresses can be reached.
 
-No packet leaves the machine, even where no wall stands: towards outside addresses only a route is asked for.
+No packet leaves the machine, even where no wall stands: towards outside addresses only a route is asked for, and the
+proxy is asked for this machine's own services alone.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from sandbox.attacks.attack import Attack, nothing_gained, only_without_network
+from sandbox.attacks.attack import Attack, nothing_gained, unless_network_is_open
 from sandbox.attacks.trying import TRYING
+from sandbox.egress import PORT
 
 _KINDS: Final = f"""{TRYING}
 KINDS = {{
@@ -70,6 +73,33 @@ def attack() -> dict:
         attempt("the name example.com", resolve, "example.com")
     return report()
 """
+_PROXY: Final = f"""{TRYING}
+LOOPBACKS = ["127.0.0.1", "127.1", "localhost", "2130706433", "0x7f000001", "0177.0.0.1", "0.0.0.0", "[::1]",
+             "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"]
+REFUSED = (b"malformed", b"host", b"port", b"address", b"name")
+
+def ask(request) -> None:
+    with socket.create_connection(("127.0.0.1", {PORT}), timeout=10) as near:
+        near.sendall(request.encode())
+        answer = near.recv(65536)
+    head = answer.lower().split(b"\\r\\n\\r\\n")[0].split(b"\\r\\n")
+    if any(line == b"x-sandbox-egress: " + reason for line in head for reason in REFUSED):
+        raise OSError("refused by the proxy")
+
+def speak_to_itself() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        socket.create_connection(own.getsockname(), timeout=10).close()
+
+def attack(addresses: list) -> dict:
+    must(attempt("speak to its own loopback", speak_to_itself))
+    places = [host + ":" + port for host in LOOPBACKS for port in ("80", "443")]
+    places += [("[" + each[0] + "]" if ":" in each[0] else each[0]) + ":" + str(each[1])
+               for kind, each in addresses if kind.startswith("TCP")]
+    for place in places:
+        attempt("CONNECT " + place, ask, "CONNECT " + place + " HTTP/1.1\\r\\n\\r\\n")
+        attempt("GET " + place, ask, "GET http://" + place + "/ HTTP/1.1\\r\\n\\r\\n")
+    return report()
+"""
 
 NETWORK: Final = (
     Attack(
@@ -84,13 +114,21 @@ NETWORK: Final = (
         _SERVICES,
         nothing_gained,
         facts=("addresses",),
-        is_asked=only_without_network,
+        is_asked=unless_network_is_open,
     ),
     Attack(
         "addresses outside",
         "find a way to the metadata service, private networks, name servers",
         _OUTSIDE,
         nothing_gained,
-        is_asked=only_without_network,
+        is_asked=unless_network_is_open,
+    ),
+    Attack(
+        "the way by a proxy",
+        "have the engine's proxy connect to the host's loopback, written in ten ways",
+        _PROXY,
+        nothing_gained,
+        facts=("addresses",),
+        is_asked=unless_network_is_open,
     ),
 )

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from pydantic import JsonValue
 
 from sandbox.configuration import Configuration
+from sandbox.egress.ledger import Ledger
 from sandbox.errors import BackendUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Policy
@@ -146,12 +147,22 @@ class Box(ABC):
     def add_slots(self, count: int) -> Sequence[Slot]:
         """New slots for calls; none where the backend does not meter calls one by one."""
 
+    def count_from_now(self) -> bool:
+        """A call is about to be sent. Whether the slot it gets counts only what is used from now on: False where slots
+        are its child's own, also while that waits for its call."""
+        return False
+
     async def all_sent(self) -> None:
         """Wait until nothing of what was sent is queued here any more; at once where nothing ever is."""
         return
 
     def open_line(self) -> Line | None:
         """A way to one call's process that does not lead through the runner; none where no descriptor can be sent."""
+        return None
+
+    def books(self, _: str) -> Ledger | None:
+        """What went over the network of the call whose walls have this label; asked once. None where none goes by way
+        of the engine."""
         return None
 
     def last_words(self) -> str:

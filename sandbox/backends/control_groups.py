@@ -82,14 +82,18 @@ class Counters:
 
     def read(self) -> Reading:
         """What they say now."""
-        cpu = _number(self._text(self._cpu), self._cpu_name)
         return Reading(
-            cpu_s=None if cpu is None else cpu * self._unit,
+            cpu_s=self.cpu_s(),
             memory_peak_bytes=_number(self._text(self._memory_peak)),
             processes_peak=_number(self._text(self._processes_peak)),
             out_of_memory_kills=_number(self._text(self._kills), "oom_kill") or 0,
             refused_forks=_number(self._text(self._refusals), "max") or 0,
         )
+
+    def cpu_s(self) -> float | None:
+        """The processor time alone."""
+        cpu = _number(self._text(self._cpu), self._cpu_name)
+        return None if cpu is None else cpu * self._unit
 
     def reset_memory_peak(self) -> bool:
         """Let the peak begin at what is held now; False where this user or this kernel cannot.

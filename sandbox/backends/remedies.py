@@ -41,7 +41,9 @@ REMEDIES: Final[dict[str, str]] = {
     "rlimits": "nothing should prevent this; report it with the output of `sandbox doctor --json`",
     "cgroup": "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes …",
     "own_uid": "run the engine as root; without it a box shares its user id with the engine, behind a user namespace",
-    "egress filter": "use a policy with network.mode 'none', or 'host' for code you trust",
+    "egress filter": "use boxes of processes, or containers of a daemon on this machine that share its kernel; or a "
+    "policy with network.mode 'none', or 'host' for code you trust",
+    "index filter": "use a policy with network.mode 'none' or 'public'; that of mode 'index' is for builds",
     "container": "use the container backend",
     "machine": "use a backend that gives each box a kernel of its own",
 }

@@ -19,4 +19,5 @@ def declared_outputs(tool: Tool) -> Declared:
         stdout=settings.stdout_type or (value if tool.call.kind == "execute" else None),
         stderr=settings.stderr_type,
         return_char_limit=settings.return_char_limit,
+        return_token_limit=settings.return_token_limit,
     )

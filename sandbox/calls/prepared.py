@@ -10,17 +10,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 from sandbox.backends.base import BoxPlan
 from sandbox.calls.declared_outputs import declared_outputs
 from sandbox.calls.request import RequestHead, box_environment, lowered_limits, preloadable, request_head
 from sandbox.environments import Environment
 from sandbox.outcome import EnvironmentUsed, ToolName
-from sandbox.outputs.budgets import Budgets
+from sandbox.outputs.budgets import Budgets, asked_of
+from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, Strength
 from sandbox.pool import BoxKey
 from sandbox.spec import CallSpec
 from sandbox.tools import Tool
+
+_BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "artifact_bytes", "cpus")
 
 
 @dataclass(slots=True)
@@ -48,6 +52,7 @@ class Recipe:
     box_policy: Policy
     environment: Environment
     tenant: str
+    tokenizer: Tokenizer | None = None
     _last_within: list[Recipe] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def within(self, environment: Environment) -> Recipe:
@@ -65,7 +70,7 @@ class Recipe:
     @cached_property
     def budgets(self) -> Budgets:
         """How much is shown of the outputs of a call that asks for nothing else."""
-        return Budgets(declared_outputs(self.tool), self.policy.output)
+        return Budgets(declared_outputs(self.tool), self.policy.output, tokenizer=self.tokenizer)
 
     @cached_property
     def preload(self) -> tuple[str, ...]:
@@ -129,5 +134,15 @@ class Prepared:
     @property
     def budgets(self) -> Budgets:
         """How much of its outputs is shown."""
-        asked = self.spec.return_char_limit
+        asked = asked_of(self.spec)
         return self.recipe.budgets if asked is None else replace(self.recipe.budgets, asked=asked)
+
+
+def box_policy(granted: Policy, policy: Policy) -> Policy:
+    """The granted policy, lowered only where that shapes the box."""
+    if policy is granted:
+        return granted
+    lowered = {name: getattr(policy.limits, name) for name in _BOX_LIMITS}
+    if all(getattr(granted.limits, name) == value for name, value in lowered.items()):
+        return granted
+    return granted.model_copy(update={"limits": granted.limits.model_copy(update=lowered)})

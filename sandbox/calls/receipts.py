@@ -26,6 +26,8 @@ _NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
 _HELD: Final = {"CapInh": "unknown", "CapPrm": "unknown", "CapEff": "unknown", "CapAmb": "0"}
 """What to think where one is not told. The ambient set is always within the permitted one; gVisor does not show it."""
 _PER_PROCESS: Final = ("open_files", "file_size")
+_OF_FILES: Final = ("disk", "inodes")
+_UNCOUNTED: Final = "nobody: these files are not counted"
 _OF_THE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
 _WALLS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
 
@@ -73,6 +75,8 @@ class Walls(_Told):
     limits: Annotated[dict[_Word, int], AfterValidator(_with_what_is_told)]
     cpus: int
     workplace: Workplace | None
+    egress: _Word | None = None
+    """The label of what the engine answers its connections on; none where it has none."""
 
 
 class Fault(_Told):
@@ -99,6 +103,12 @@ def read_walls(record: bytes, *, policy: Policy, around: Mapping[str, LayerState
     if missing:
         raise missing_walls(missing, policy=policy, reason="not in force when measured")
     return told.walls
+
+
+def egress_label(record: bytes) -> str:
+    """The label of what the engine answers the call's connections on; empty where its guard handed nothing over."""
+    walls = _parse(record).walls
+    return (walls.egress if walls else None) or ""
 
 
 def _required(policy: Policy) -> list[str]:
@@ -181,6 +191,8 @@ def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> d
     if walls.workplace is not None:
         found["disk"] = LimitState(value=walls.workplace.bytes, enforced_by="private tmpfs")
         found["inodes"] = _inodes(walls.workplace.inodes, asked=asked.get("inodes", 0))
+    else:
+        found |= {name: LimitState(value=asked[name], enforced_by=_UNCOUNTED) for name in _OF_FILES if name in asked}
     found.setdefault("cpus", _shown_cpus(walls))
     for name, seen in protection.loose.items():
         if name in found:
@@ -190,7 +202,7 @@ def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> d
 
 def _inodes(counted: int, *, asked: int) -> LimitState:
     if not counted:
-        return LimitState(value=asked, enforced_by="nobody: these files are not counted")
+        return LimitState(value=asked, enforced_by=_UNCOUNTED)
     return LimitState(value=counted, enforced_by="private tmpfs")
 
 

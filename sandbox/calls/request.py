@@ -13,7 +13,8 @@ from typing import Final
 from sandbox.calls.inputs import Inputs, as_json
 from sandbox.calls.rebuilt import needs_rebuilding
 from sandbox.calls.variables import merged, passed_through
-from sandbox.policy import Policy
+from sandbox.egress import PORT
+from sandbox.policy import NetworkMode, Policy
 from sandbox.spec import CallSpec
 from sandbox.tools import ParameterKind, Tool
 from sandbox.tools.tool import CallForm
@@ -22,6 +23,10 @@ _PROCESS_LIMITS: Final = ("open_files", "file_size")
 _THREAD_HINTS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEFAULTS: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
 _TRUTHS: Final = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+_PROXY: Final = f"http://127.0.0.1:{PORT}"
+_PROXIED: Final = {"HTTP_PROXY": _PROXY, "HTTPS_PROXY": _PROXY, "ALL_PROXY": _PROXY, "NO_PROXY": "localhost,127.0.0.1"}
+_PROXIES: Final = {spelled: text for name, text in _PROXIED.items() for spelled in (name, name.lower())}
+"""What all programs know: in capitals, and not. A call's own loopback is reached directly."""
 _OURS: Final = frozenset({*_TRUTHS, "PYTHON_CPU_COUNT", *_THREAD_HINTS, "SANDBOX_CALL_ID", "SANDBOX_TOOL"})
 _ASYNC: Final = frozenset({"asyncio"})
 _TYPING: Final = frozenset({"typing"})
@@ -118,14 +123,15 @@ def _preloadable(imports: frozenset[str], installed: frozenset[str]) -> tuple[st
 def box_environment(policy: Policy, *, prefix: str | None = None) -> Mapping[str, str]:
     """The variables that all calls of a box have: what is always so, and the truth about the box's size; with the
     programs of the environment whose `prefix` this is, if there is one."""
-    return _environment(min(policy.limits.cpus, _machine_cpus()), prefix)
+    is_public = policy.network.mode is NetworkMode.PUBLIC
+    return _environment(min(policy.limits.cpus, _machine_cpus()), prefix, is_public=is_public)
 
 
 @lru_cache(maxsize=64)
-def _environment(cpus: int, prefix: str | None) -> Mapping[str, str]:
+def _environment(cpus: int, prefix: str | None, *, is_public: bool) -> Mapping[str, str]:
     hints = dict.fromkeys(("PYTHON_CPU_COUNT", *_THREAD_HINTS), str(cpus))
     own = {"VIRTUAL_ENV": prefix, "PATH": f"{prefix}/bin:{_DEFAULTS['PATH']}"} if prefix else {}
-    return MappingProxyType({**_DEFAULTS, **_TRUTHS, **hints, **own})
+    return MappingProxyType({**_DEFAULTS, **_TRUTHS, **hints, **own, **(_PROXIES if is_public else {})})
 
 
 @cache

@@ -1,8 +1,9 @@
 """The outputs of a call as they are shown, with an artifact for whatever is not shown as a whole.
 
-What is kept beside the files that a tool left: all of a stream or a value that was cut, by the name of what it is, and
-bytes that a tool returned, which nobody reads in base64. Where something cannot be kept, the outcome says so; what is
-shown of it stays.
+What is kept beside the files that a tool left: all of a stream or a value that is not shown exactly as it was, by the
+name of what it is, and bytes that a tool returned, which nobody reads in base64. That is what was cut, or will be in
+its form for memory, and what is shown as a terminal would or with what is no text replaced. Where something cannot be
+kept, the outcome says so; what is shown of it stays.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from sandbox.outcome import Artifact, Json, RefusedFile, Shaped, Status, portabl
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.budgets import Budgets
-from sandbox.outputs.shaping import nothing, shape_reference, shape_value
+from sandbox.outputs.memory import is_shown_whole
+from sandbox.outputs.results import is_result, shape_result
+from sandbox.outputs.shaping import is_reference, nothing, shape_of_value, shape_reference
 from sandbox.wire.frames import Stream
 
 _TYPE_KEY: Final = "$type"
@@ -37,26 +40,34 @@ class ShapedOutputs:
     warnings: list[str] = field(default_factory=list)
 
 
-def shape_verdict(verdict: Verdict, budgets: Budgets) -> Shaped:
+def shape_verdict(verdict: Verdict, budgets: Budgets, *, artifact: str | None = None) -> Shaped:
     """Whatever the tool returned; a failure that it returned is a value as well."""
     has_value = verdict.status is Status.OK or (verdict.detail is not None and verdict.value is not None)
     if not has_value:
         return nothing("json_data")
+    if verdict.is_result and is_result(verdict.value):
+        return shape_result(verdict.value, budgets, artifact=artifact)
     room = budgets.value(verdict.value)
-    return shape_value(verdict.value, output_type=room.type, budget=room.budget)
+    return budgets.fitted(room, shape_of_value(verdict.value, output_type=room.type, artifact=artifact))
 
 
 def shape_outputs(watcher: Watcher, value: Shaped) -> ShapedOutputs:
-    """What is shown of a call, where nothing of it is kept."""
+    """What is shown of a call, where nothing of it is kept and nothing counted in tokens."""
     return ShapedOutputs(watcher.shown(Stream.STDOUT), watcher.shown(Stream.STDERR), value)
+
+
+async def shape_outputs_in_rooms(watcher: Watcher, value: Shaped) -> ShapedOutputs:
+    """The same where something may be counted in tokens."""
+    stdout, stderr = [await watcher.shown_in_room(stream) for stream in (Stream.STDOUT, Stream.STDERR)]
+    return ShapedOutputs(stdout, stderr, value)
 
 
 def has_more(shaped: ShapedOutputs, watcher: Watcher, value: Json) -> bool:
     """Whether there is anything beside what is shown; of most calls there is not."""
-    return watcher.has_left or shaped.value.truncated or (isinstance(value, dict) and _TYPE_KEY in value)
+    return watcher.has_left or not is_shown_whole(shaped.value) or (isinstance(value, dict) and _TYPE_KEY in value)
 
 
-async def keep_outputs(shaped: ShapedOutputs, watcher: Watcher, value: Json, budgets: Budgets) -> None:
+async def keep_outputs(shaped: ShapedOutputs, watcher: Watcher, verdict: Verdict, budgets: Budgets) -> None:
     """Keep the files it left, and what is not shown as a whole."""
     arrived = await watcher.arrived()
     shaped.artifacts += arrived.artifacts
@@ -64,43 +75,57 @@ async def keep_outputs(shaped: ShapedOutputs, watcher: Watcher, value: Json, bud
     shaped.stdout = await _stream(shaped, watcher, Stream.STDOUT, shaped.stdout)
     shaped.stderr = await _stream(shaped, watcher, Stream.STDERR, shaped.stderr)
     if watcher.keeping is not None:
-        shaped.value = await _value(shaped, value, budgets, watcher.keeping)
+        shaped.value = await _value(shaped, verdict, budgets, watcher.keeping)
 
 
 async def _stream(shaped: ShapedOutputs, watcher: Watcher, stream: Stream, found: Shaped) -> Shaped:
     spill = watcher.spill(stream)
     if spill is None:
         return found
-    if not found.truncated:
+    if is_shown_whole(found):
         await spill.drop()
         return found
     artifact = await _kept(shaped, spill, f"{stream.name.lower()}.txt")
-    return found if artifact is None else watcher.shown(stream, artifact=artifact.id)
+    if artifact is None:
+        return found
+    if is_reference(found.type):
+        return shape_reference(artifact, output_type=found.type)
+    return await watcher.shown_in_room(stream, artifact=artifact.id)
 
 
-async def _value(shaped: ShapedOutputs, value: Json, budgets: Budgets, keeping: Keeping) -> Shaped:
+async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keeping: Keeping) -> Shaped:
     """Bytes and images as references, what was cut with where all of it is, and anything else as it is."""
+    value = verdict.value
     kind = value.get(_TYPE_KEY) if isinstance(value, dict) else None
-    if kind is None and not shaped.value.truncated:
+    if kind is None and is_shown_whole(shaped.value):
         return shaped.value
     spill = Spill(keeping)
     if kind == "image" and isinstance(value, dict):
-        left = next((each for each in shaped.artifacts if each.name == value.get("artifact")), None)
+        left = _left(shaped, value.get("artifact"))
         return shaped.value if left is None else shape_reference(left, output_type="image")
+    if is_reference(shaped.value.type) and (left := _left(shaped, value)) is not None:
+        return shape_reference(left, output_type=shaped.value.type)
     if kind == "bytes" and isinstance(value, dict) and (data := _decoded(value)) is not None:
         spill.feed(data)
         artifact = await _kept(shaped, spill, "value.bin")
         if artifact is not None:
             is_image = artifact.mime.startswith("image/")
             return shape_reference(artifact, output_type="image" if is_image else "binary")
-    if not shaped.value.truncated:
+    if is_shown_whole(shaped.value):
         return shaped.value
     spill.feed(await asyncio.to_thread(_written, value))
     artifact = await _kept(shaped, spill, "value.txt" if isinstance(value, str) else "value.json")
     if artifact is None:
         return shaped.value
-    room = budgets.value(value)
-    return await asyncio.to_thread(shape_value, value, output_type=room.type, budget=room.budget, artifact=artifact.id)
+    if is_reference(shaped.value.type):
+        return shape_reference(artifact, output_type=shaped.value.type)
+    return await asyncio.to_thread(shape_verdict, verdict, budgets, artifact=artifact.id)
+
+
+def _left(shaped: ShapedOutputs, name: Json) -> Artifact | None:
+    """The file of that name which the tool left; a tool may name it as it wrote it."""
+    named = name.removeprefix("/work/").removeprefix("outputs/") if isinstance(name, str) else ""
+    return next((each for each in shaped.artifacts if each.name == named), None)
 
 
 async def _kept(shaped: ShapedOutputs, spill: Spill, name: str) -> Artifact | None:

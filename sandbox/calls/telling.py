@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+from sandbox.backends.remedies import missing_walls
 from sandbox.calls.prepared import Prepared
-from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
+from sandbox.calls.receipts import build_receipt, egress_label, is_at_least, read_walls
 from sandbox.calls.replies import aside_when_large, read_answer
-from sandbox.calls.shaped_outputs import ShapedOutputs, has_more, keep_outputs, shape_outputs, shape_verdict
+from sandbox.calls.shaped_outputs import (
+    ShapedOutputs,
+    has_more,
+    keep_outputs,
+    shape_outputs,
+    shape_outputs_in_rooms,
+    shape_verdict,
+)
 from sandbox.calls.verdict import Ending, Verdict, judge
 from sandbox.calls.watching import Watcher
+from sandbox.egress import NETWORK
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, Usage, printable
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
 from sandbox.unchecked import unchecked
-from sandbox.wire.messages import NO_END, Returned
+from sandbox.wire.messages import NO_END
 
 _MOST_RECEIPTS: Final = 64
 _REHEARSAL: Final = b'\0\0\0\x34{"kind": "value", "warnings": [], "value": [1, "a"]}'
@@ -46,10 +56,11 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
     """Everything that was seen, as one document; what is not shown as a whole is kept."""
     verdict = judge(ending)
     budgets = call.budgets
-    value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=len(ending.value))
-    shaped = shape_outputs(watcher, value)
+    size = len(ending.value) if budgets.tokenizer is None else sys.maxsize
+    value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=size)
+    shaped = await shape_outputs_in_rooms(watcher, value) if watcher.has_left else shape_outputs(watcher, value)
     if has_more(shaped, watcher, verdict.value):
-        await keep_outputs(shaped, watcher, verdict.value, budgets)
+        await keep_outputs(shaped, watcher, verdict, budgets)
     return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
 
 
@@ -66,9 +77,9 @@ def _told(
         "stdout": shaped.stdout,
         "stderr": shaped.stderr,
         "shaped_value": shaped.value,
-        "usage": _usage(ending, watcher.call.returned),
+        "usage": _usage(ending, cpu_before=watcher.cpu_before),
         "limit_name": verdict.limit_name,
-        "evidence": verdict.evidence,
+        "evidence": _with_traffic(verdict.evidence, loan.warm, watcher, receipt),
         "retryable": False,
         "warnings": tuple(map(printable, (*verdict.warnings, *shaped.warnings))),
         "problems": verdict.problems,
@@ -94,6 +105,8 @@ def rehearse_telling(loan: Loan, call: Prepared, watcher: Watcher) -> None:
     call's slot stays open until its end, too. Where other calls run, there was nothing else to do. Nothing is kept."""
     policy, walls = call.recipe.policy, bytes(watcher.call.walls)
     if (walls, policy.name, policy.digest) not in loan.warm.receipts or loan.warm.conversation.running > 1:
+        return
+    if call.budgets.tokenizer is not None:  # it may take its time
         return
     call.clock.mark("ended")
     ending = Ending(
@@ -130,19 +143,29 @@ def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:
     return receipt
 
 
+def _with_traffic(evidence: dict[str, Any], warm: WarmBox, watcher: Watcher, receipt: Receipt | None) -> dict[str, Any]:
+    """With what went over its network, where that is the engine's proxy; nothing of the call went by another way."""
+    if receipt is None or receipt.network != NETWORK:
+        return evidence
+    books = warm.box.books(egress_label(bytes(watcher.call.walls)))
+    if books is None:
+        reason = "the engine was handed nothing to answer its connections on"
+        raise missing_walls(["egress filter"], policy=warm.policy, reason=reason)
+    return {**evidence, "network": books.evidence()}
+
+
 def _must_be_walled(ending: Ending) -> bool:
     """Whether the tool can have run: a call that ended by itself has described its walls before."""
     return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
 
 
-def _usage(ending: Ending, returned: Returned | None) -> Usage:
+def _usage(ending: Ending, *, cpu_before: float) -> Usage:
     """What it cost, from outside; what its child had used before the call came is not the call's."""
     cpu = ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
-    before = 0.0 if returned is None else returned.cpu_before
     peak = ending.reading.memory_peak_bytes
     fields = {
         "wall_s": round(ending.wall_s, 6),
-        "cpu_s": None if cpu is None else round(max(cpu - before, 0.0), 6),
+        "cpu_s": None if cpu is None else round(max(cpu - cpu_before, 0.0), 6),
         "memory_peak_bytes": ending.ended.max_rss if peak is None else peak,
         "processes_peak": ending.reading.processes_peak,
     }

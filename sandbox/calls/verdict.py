@@ -97,6 +97,8 @@ class Verdict:
     detail: str | None = None
     state: JsonValue = None
     problems: tuple[Problem, ...] = ()
+    is_result: bool = False
+    """Whether the value is a `ToolResult`."""
 
 
 def judge(ending: Ending) -> Verdict:
@@ -177,6 +179,7 @@ def _returned(_: Ending, reply: ValueReply) -> Verdict:
         warnings=_warnings(reply),
         detail=said.detail,
         state=reply.state,
+        is_result=reply.ok is not None,
     )
 
 

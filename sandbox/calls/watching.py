@@ -2,7 +2,8 @@
 
 Everything that can stop a call from outside is here: the time limit, the processor time counted by its slot, the output
 limit, and the caller's cancellation. Each asks the box to kill the call's whole tree once and notes why; the call then
-ends like any other, with what it printed until then. If the box does not answer within a grace time it is given up.
+ends like any other, with what it printed and left until then. If the box does not answer within a grace time it is
+given up.
 
 Output is taken at the pace the policy allows and the reader manages: what is taken is granted again to the runner, at
 once, later (a tool over its output rate), or when the reader of a stream has taken it.
@@ -16,10 +17,11 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Final, Protocol
+from typing import Final
 
+from sandbox.calls.following import Output, Reader, unpaced
 from sandbox.calls.given_files import GivenFile
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
 from sandbox.calls.verdict import Ending, Stop
@@ -28,9 +30,8 @@ from sandbox.outputs.artifacts.arriving import Arrivals, Arrived
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, Room
-from sandbox.outputs.capture import Capture
 from sandbox.outputs.shaping import nothing
-from sandbox.policy import Excess, Policy
+from sandbox.policy import Excess, Policy, SlowReader
 from sandbox.pool import WarmBox
 from sandbox.ports import Reading
 from sandbox.wire.frames import Stream
@@ -38,12 +39,13 @@ from sandbox.wire.messages import NO_END, Ended, Replied, ValueReply
 from sandbox.wire.running_call import RunningCall
 
 _GRACE_S: Final = 2.0
+_LAST_WORDS_S: Final = 1.0
+"""How long a call that is to end may take to send the next of what it left."""
 _LINGER_S: Final = 0.25
 _LINGER_GRACE_S: Final = 10.0
 """Nobody waits for the end of a call that has given its value, and a busy machine is no reason to give its box up."""
 _COLLECTING_S: Final = 10.0
 """How long nothing may come of the files that a call left, before they are given up."""
-_BURST_S: Final = 0.25
 _LOOKING_S: Final = 0.0005
 _LEAST_CPU_CHECK_S: Final = 0.02
 
@@ -52,46 +54,6 @@ _LEAST_CPU_CHECK_S: Final = 0.02
 def _processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class OnOutput(Protocol):
-    """A reader of output as it comes; it calls `grant` for what it has taken."""
-
-    def __call__(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Who follows a call: what is told of its output, and of what the tool gives before it is done."""
-
-    on_output: OnOutput
-    on_item: Callable[[bytes], None] | None = None
-    """Gets the JSON of each item, which the tool may have forged; there are only so many, and so many bytes of them."""
-
-
-class Pace:
-    """How long to wait before taking more, so that a stream stays at its rate."""
-
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
-        self._due = 0.0
-
-    def delay(self, size: int, *, now: float) -> float:
-        """Seconds to wait after `size` more bytes; a short burst is free."""
-        self._due = max(self._due, now) + size / self._rate
-        return max(self._due - now - _BURST_S, 0.0)
-
-
-class _Output:
-    """What one stream needs once something is printed there; most calls print nothing."""
-
-    __slots__ = ("capture", "pace", "spill")
-
-    def __init__(self, room: Room, policy: Policy, keeping: Keeping | None) -> None:
-        self.spill = None if keeping is None else Spill(keeping)
-        feed = None if self.spill is None else self.spill.feed
-        self.capture = Capture(shown=room.budget, limit=policy.limits.output, output_type=room.type, spill=feed)
-        self.pace = Pace(policy.limits.output_rate)
 
 
 class Watcher:
@@ -110,9 +72,10 @@ class Watcher:
         self._policy = policy
         self._on_output = None if reader is None else reader.on_output
         self._on_item = None if reader is None else reader.on_item
+        self._waits_for_reader = policy.output.slow_reader is SlowReader.WAIT
         self._budgets = budgets
         self.keeping = keeping
-        self._outputs: dict[Stream, _Output] = {}
+        self._outputs: dict[Stream, Output] = {}
         self._arrivals: Arrivals | None = None
         self._files_seen = 0
         self._has_files = False
@@ -120,6 +83,7 @@ class Watcher:
         self._stopped_for: Stop | None = None
         self.call: RunningCall
         self._begun = 0.0
+        self._counts_from_start = False
         self._has_lingered = False
         self._feeding: asyncio.Task[None] | None = None
         self.reading = Reading()
@@ -128,6 +92,14 @@ class Watcher:
         """What was printed there, as it is shown."""
         output = self._outputs.get(stream)
         return nothing(self._room(stream).type) if output is None else output.capture.shape(artifact=artifact)
+
+    async def shown_in_room(self, stream: Stream, *, artifact: str | None = None) -> Shaped:
+        """The same where the room is one of tokens, which may take its time."""
+        room, output = self._room(stream), self._outputs.get(stream)
+        if room.tokens is None or output is None:
+            return self.shown(stream, artifact=artifact)
+        shape = output.capture.shape_of_now(artifact=artifact)
+        return await asyncio.to_thread(self._budgets.fitted, room, shape)
 
     def spill(self, stream: Stream) -> Spill | None:
         """All that was printed there; None where that is nothing, or is not kept."""
@@ -150,12 +122,13 @@ class Watcher:
     ) -> RunningCall:
         """Send the call; from here on its clocks run."""
         self._begun = time.monotonic()
+        self._counts_from_start = self._warm.box.count_from_now()
         self.call = self._warm.conversation.start(
             request,
             limits=limits,
             value_limit=value_limit,
             take=self._take,
-            take_item=self._on_item,
+            take_item=self._on_item if self._on_item is None or self._waits_for_reader else self._take_item,
             take_files=len if self.keeping is None else self._take_files,
             is_whole=not files,
         )
@@ -165,6 +138,13 @@ class Watcher:
         self._after(self._policy.limits.wall, lambda: self._stop(Stop.TIMEOUT))
         self._after(self._policy.limits.cpu / self._policy.limits.cpus, self._check_cpu)
         return self.call
+
+    @property
+    def cpu_before(self) -> float:
+        """What the call's child had used before the call came, where that is among what its slot counts."""
+        returned, started = self.call.returned, self.call.started
+        is_left_out = self._counts_from_start and started is not None and started.ahead
+        return 0.0 if returned is None or is_left_out else returned.cpu_before
 
     def read_slot(self) -> Reading:
         """What the call has used so far."""
@@ -257,9 +237,9 @@ class Watcher:
     def _room(self, stream: Stream) -> Room:
         return self._budgets.stdout if stream is Stream.STDOUT else self._budgets.stderr
 
-    def _new_output(self, stream: Stream) -> _Output:
+    def _new_output(self, stream: Stream) -> Output:
         """The first bytes of a stream are there."""
-        output = self._outputs[stream] = _Output(self._room(stream), self._policy, self.keeping)
+        output = self._outputs[stream] = Output(self._room(stream), self._policy, self.keeping)
         return output
 
     def _take_files(self, data: bytes) -> int:
@@ -297,6 +277,12 @@ class Watcher:
             self.reading = self.call.slot.read()
             self._warm.give_back(self.call)
 
+    def _take_item(self, item: bytes, grant: Callable[[], None]) -> None:
+        """An item that nobody is waited for with."""
+        assert self._on_item is not None
+        grant()
+        self._on_item(item, lambda: None)
+
     def _take(self, stream: Stream, data: bytes) -> int:
         """Keep what shaping needs; how much more may come at once."""
         output = self._outputs.get(stream) or self._new_output(stream)
@@ -305,9 +291,11 @@ class Watcher:
             self._stop(Stop.OUTPUT)
         spill = output.spill
         delay = output.pace.delay(len(data), now=time.monotonic())
-        if self._on_output is not None:
+        if self._on_output is not None and self._waits_for_reader:
             self._on_output(stream, data, lambda size: self._grant(size, delay, spill))
             return 0
+        if self._on_output is not None:
+            self._on_output(stream, data, unpaced)
         if delay or (spill is not None and spill.is_behind):
             self._grant(len(data), delay, spill)
             return 0
@@ -327,8 +315,28 @@ class Watcher:
         if self._stopped_for is not None or self.call.has_told:
             return
         self._stopped_for = why
+        if why is Stop.CANCELLED or self.keeping is None:
+            self._kill()
+            return
+        self._warm.conversation.kill(self.call, wants_files=True)
+        self._after(_LAST_WORDS_S, self._end_last_words)
+
+    def _end_last_words(self) -> None:
+        """Its files come, or it is killed at once."""
+        if self._has_moved_on():
+            self._after(_LAST_WORDS_S, self._end_last_words)
+        else:
+            self._kill()
+
+    def _kill(self) -> None:
         self._warm.conversation.kill(self.call)
         self._after(_GRACE_S, self._give_up)
+
+    def _has_moved_on(self) -> bool:
+        """Whether more of its files came since this was asked last."""
+        taken = 0 if self._arrivals is None else self._arrivals.taken
+        seen, self._files_seen = self._files_seen, taken
+        return taken > seen
 
     def _give_up(self) -> None:
         """The runner does not answer: its box is lost, and everything in it is killed."""

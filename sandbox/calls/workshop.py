@@ -16,11 +16,13 @@ from functools import cache
 from typing import Final
 
 from sandbox.backends.base import BoxPlan, Shown
+from sandbox.calls.following import Reader
 from sandbox.calls.receipts import read_walls
 from sandbox.calls.request import box_environment, build_request
 from sandbox.calls.verdict import Ending, judge
-from sandbox.calls.watching import Reader, Watcher
+from sandbox.calls.watching import Watcher
 from sandbox.environments.workshop import BUILD, Job, JobEnd
+from sandbox.errors import StoreUnwritable
 from sandbox.outcome import Status
 from sandbox.outputs.budgets import Budgets, Declared
 from sandbox.outputs.shaping import STDERR_TYPE
@@ -101,11 +103,15 @@ def _least_free(job: Job) -> int:
 
 
 def _excess(job: Job, least_free: int) -> str | None:
-    """What is too much below its folder, if anything, about: it changes while it is looked at."""
+    """What is too much below its folder, if anything, about: it changes while it is looked at. Raises `StoreUnwritable`
+    when the disk itself runs full."""
     if job.folder is None or job.disk is None:
         return None
     if shutil.disk_usage(job.folder).free < least_free:
-        return f"limit (disk): less than {format_bytes(least_free)} is free on the disk that it writes to"
+        raise StoreUnwritable(
+            f"less than {format_bytes(least_free)} is left on the disk that a build writes to",
+            remedy="make room, for example with `sandbox env prune`",
+        )
     most_files, size, count, hidden = job.policy.limits.inodes, 0, 0, _Hidden()
     for parent, folders, names in os.walk(job.folder, onerror=hidden):
         count += len(folders) + len(names)

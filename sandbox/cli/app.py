@@ -22,6 +22,7 @@ from sandbox.cli.image_bootstrap import bootstrap_image
 from sandbox.cli.image_build import build_image
 from sandbox.cli.image_list import list_all_images
 from sandbox.cli.image_prune import prune_images
+from sandbox.cli.image_pull import pull_image
 from sandbox.cli.image_push import push_image
 from sandbox.cli.policy_explain import explain
 from sandbox.cli.policy_list import list_policies
@@ -67,6 +68,7 @@ image.command("build")(build_image)
 image.command("list")(list_all_images)
 image.command("prune")(prune_images)
 image.command("push")(push_image)
+image.command("pull")(pull_image)
 app.add_typer(artifact, name="artifact")
 artifact.command("list")(list_artifacts)
 artifact.command("show")(show_artifact)

@@ -20,15 +20,26 @@ if TYPE_CHECKING:
 
 def save_all(outcome: Outcome, kept: Artifacts, folder: Path, *, tenant: str) -> None:
     """Save every artifact of that call; one that cannot be saved is told of, and the rest are."""
+    names: set[str] = set()
     for artifact in outcome.artifacts:
         try:
-            _save(artifact, kept, folder, tenant=tenant)
+            _save(artifact, _own_name(artifact, names), kept, folder, tenant=tenant)
         except SandboxError as error:
             tell(f"not saved: {one_line(artifact.name)}: {error}\n")
 
 
-def _save(artifact: Artifact, kept: Artifacts, folder: Path, *, tenant: str) -> None:
-    *parents, name = artifact.name.split("/")
+def _own_name(artifact: Artifact, taken: set[str]) -> str:
+    """Its name; with its id where a tool's own file is called like what is kept of its output."""
+    name = artifact.name
+    if name in taken:
+        stem, dot, suffix = name.rpartition(".")
+        name = f"{stem or suffix}-{artifact.id[:8]}{dot if stem else ''}{suffix if stem else ''}"
+    taken.add(name)
+    return name
+
+
+def _save(artifact: Artifact, path: str, kept: Artifacts, folder: Path, *, tenant: str) -> None:
+    *parents, name = path.split("/")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for parent in parents:

@@ -34,6 +34,7 @@ _DOING: Final[dict[Stage, str]] = {
     "resolve": "resolving",
     "download": "downloading",
     "unpack": "unpacking",
+    "compile": "compiling",
     "publish": "publishing",
 }
 _DONE: Final[dict[Stage, str]] = {
@@ -41,9 +42,10 @@ _DONE: Final[dict[Stage, str]] = {
     "resolve": "resolved",
     "download": "downloaded",
     "unpack": "unpacked",
+    "compile": "compiled",
     "publish": "published",
 }
-_MEASURED: Final[tuple[Stage, ...]] = ("download", "unpack")
+_MEASURED: Final[tuple[Stage, ...]] = ("download", "unpack", "compile")
 _LONGEST_DETAIL: Final = 48
 _BAR_WIDTH: Final = 24
 _WIDEST: Final = 100
@@ -128,7 +130,7 @@ class Step:
         if self.stage == "download":
             is_part = total is not None and self.ended is None
             return f"{rounded_bytes(done)} of {rounded_bytes(total or 0)}" if is_part else rounded_bytes(done)
-        if self.stage == "unpack" and total is not None and self.ended is None:
+        if self.stage in _MEASURED and total is not None and self.ended is None:
             return f"{done} of {total}"
         return ""
 

@@ -69,13 +69,14 @@ def _problem(problem: SourceProblem, file: Path, lines: list[str]) -> str:
 
 def _picture(problem: SourceProblem, lines: list[str]) -> str:
     """The line, or the part of it around the place, with a caret below."""
+    from sandbox.tools.pictures import pictured
+
     if problem.line is None or problem.column is None or not 1 <= problem.line <= len(lines):
         return ""
-    line = lines[problem.line - 1].replace("\t", " ")
-    start = max(0, problem.column - 1 - _BEFORE_CARET)
-    before, after = visible(line[start : problem.column - 1]), visible(line[problem.column - 1 : start + _WIDTH])
+    line = lines[problem.line - 1]
+    shown, blanks = pictured(line, problem.column, width=_WIDTH, before=_BEFORE_CARET, shown=visible)
     caret = painted("^", "green", on=sys.stdout)
-    return f"    {before}{after}\n    {' ' * len(before)}{caret}\n" if line.strip() else ""
+    return f"    {shown}\n    {blanks}{caret}\n" if line.strip() else ""
 
 
 def _summary(report: CheckReport) -> str:

@@ -31,7 +31,10 @@ def export_environment(
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Write an environment's lock and wheels, and a tool if you like, into one file."""
+    """Write an environment, and a tool if you like, into one file.
+
+    It holds the lock and its wheels: everything that the environment is made of again where it is imported.
+    """
     from sandbox.cli.named_files import read_file
     from sandbox.environments.bundle_export import export_bundle
     from sandbox.environments.store import Store
@@ -63,7 +66,10 @@ def import_environment(
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Take a bundle into the store: with --offline, its requirements then work without a network."""
+    """Take a bundle into the store, for use with --offline.
+
+    What it was exported for, the same requirements on the same kind of interpreter, then works without a network.
+    """
     from sandbox.cli.named_files import write_file
     from sandbox.environments.bundle_import import import_bundle
     from sandbox.environments.store import Store

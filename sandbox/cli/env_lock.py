@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sandbox.environments.lock import Lock, LockedPackage
 
 Requirements = Annotated[
-    list[str] | None, typer.Argument(metavar="[REQ]...", help="What is required, such as requests==2.32.3.")
+    list[str] | None, typer.Argument(metavar="REQ", help="What is required, such as requests==2.32.3.")
 ]
 ToolFile = Annotated[
     Path | None, typer.Option("--file", metavar="TOOL.py", help="A tool, whose own requirements are taken too.")
@@ -43,7 +43,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Resolve requirements to exact versions and wheels with their SHA-256."""
+    """Resolve requirements to exact wheels, each with its SHA-256."""
     from sandbox.cli.build_progress import build_progress
     from sandbox.cli.named_files import write_file
     from sandbox.client import Sandbox
@@ -78,8 +78,10 @@ def _page(lock: Lock) -> Page:
     from sandbox.cli.tables import Page
 
     page = Page()
+    left_out = requirements_left_out(lock)
     if not lock.packages:
         page.line(f"nothing to install for {lock.interpreter}")
+        _tell_left_out(page, left_out)
         return page
     page.table(["package", "version", "wheel", "size"], map(_row, lock.packages))
     sizes = [package.size for package in lock.packages]
@@ -90,7 +92,24 @@ def _page(lock: Lock) -> Page:
         f"{counted(len(lock.packages), 'package')}{total} for {lock.interpreter}, digest {lock.digest[:12]}",
         style="dim",
     )
+    _tell_left_out(page, left_out)
     return page
+
+
+def _tell_left_out(page: Page, requirements: tuple[str, ...]) -> None:
+    if requirements:
+        page.line(f"left out here, as their markers say: {', '.join(requirements)}", style="yellow")
+
+
+def requirements_left_out(lock: Lock) -> tuple[str, ...]:
+    """What of the requirements asks for nothing on the interpreter that the lock is for."""
+    from sandbox.environments.interpreters import interpreter_tagged
+    from sandbox.environments.requirements import excluded_by_marker
+
+    if not any(";" in requirement for requirement in lock.requirements):
+        return ()
+    interpreter = interpreter_tagged(lock.interpreter)
+    return () if interpreter is None else excluded_by_marker(lock.requirements, markers=interpreter.markers)
 
 
 def _row(package: LockedPackage) -> list[Cell]:

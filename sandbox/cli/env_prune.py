@@ -20,6 +20,11 @@ Quantity = TypeVar("Quantity")
 
 
 def prune_environments(
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY", help="These, by key or its beginning, whenever they were used last."),
+    ] = None,
+    *,
     older_than: Annotated[
         str | None,
         typer.Option("--older-than", metavar="TIME", help="Environments not used for that long: 30d, 12h; 0s is all."),
@@ -32,11 +37,22 @@ def prune_environments(
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Remove environments by age and size, and what no environment needs. What is in use stays."""
+    """Remove environments that are not wanted any more.
+
+    Those that are named go, or those that their age and the size of all say, and with them whatever no environment
+    needs. What is in use stays.
+    """
     from sandbox.environments.store import Store
+    from sandbox.errors import SpecError
     from sandbox.policy.quantities import parse_bytes, parse_seconds_or_zero
 
-    report = Store(store).prune(
+    if keys and (older_than is not None or max_size is not None):
+        raise SpecError(
+            "environments are named, and --older-than or --max-size is to choose them", remedy="give one of the two"
+        )
+    there = Store(store)
+    report = there.prune(
+        [there.show(key).key for key in keys or ()],
         older_than_s=_read("--older-than", older_than, parse_seconds_or_zero),
         max_bytes=_read("--max-size", max_size, parse_bytes),
         dry_run=dry_run,

@@ -21,7 +21,7 @@ _MOST_NAMED: Final = 50
 
 def verify_environments(
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY]...", help="Which ones, by key or its beginning; else all.")
+        list[str] | None, typer.Argument(metavar="KEY", help="Which ones, by key or its beginning; else all.")
     ] = None,
     store: StorePlace = None,
     as_json: AsJson = False,
@@ -60,9 +60,7 @@ def _page(reports: list[VerifyReport]) -> Page:
     page.table(["", "key", "found"], rows, whole=2)
     if not all(report.is_intact for report in reports):
         page.line("")
-        page.line(
-            "Find out who could write to the store. What `sandbox env prune --older-than 0s` removes is built again."
-        )
+        page.line("Find out who could write to the store. What `sandbox env prune KEY` removes is built again.")
     return page
 
 

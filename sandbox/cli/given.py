@@ -57,6 +57,20 @@ def read_limits(timeout: str | None, pairs: Sequence[str]) -> dict[str, str]:
     return {**limits, "wall": timeout}
 
 
+def read_outputs(pairs: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What `--output` says of each output; what that may be is for the call's spec to say."""
+    found: dict[str, dict[str, str]] = {}
+    for place, value in read_pairs(pairs, option="--output").items():
+        name, dot, what = place.partition(".")
+        if not dot:
+            raise SpecError(
+                f"--output {place[:80]!r} does not say what of it",
+                remedy="write it like --output stdout.characters=500",
+            )
+        found.setdefault(name, {})[what] = value
+    return found
+
+
 def read_object(document: str | None, *, option: str) -> dict[str, Any] | None:
     """The JSON object of an option, if it is given."""
     return None if document is None else _object(document, option=option)

@@ -24,7 +24,7 @@ _WAYS = {"present": "was there", "cached": "imported from the files kept", "buil
 
 
 def bootstrap_image(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Which image.")] = "python",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which image.")] = "python",
     docker_host: DockerHost = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Make it of today's packages, although there is one already.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def build_image(  # noqa: PLR0913  (each option is a parameter)
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A tool, whose requirements the image is to meet.")
+        Path | None, typer.Argument(metavar="FILE", help="A tool, whose requirements the image is to meet.")
     ] = None,
     *,
     requirements: Annotated[

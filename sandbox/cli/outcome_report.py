@@ -1,15 +1,16 @@
 """An outcome for people: what the tool said, then its value, then what became of the call.
 
-To stdout goes what the tool wrote to its stdout, and last the value: text as it is, anything else as JSON. A tool that
-returns nothing (None) shows nothing. To stderr goes what it wrote to its stderr, then for a call that is not ok what is
-wrong with it, and last one line of figures. So a pipe gets the result and nothing else, whatever happened.
+To stdout goes what the tool wrote to its stdout, and last the value: text as it is, a table row by row, an image or
+bytes as a line about them, anything else as JSON. A tool that returns nothing (None) shows nothing. To stderr goes what
+it wrote to its stderr, then for a call that is not ok what is wrong with it, and last one line of figures. So a pipe
+gets the result and nothing else, whatever happened.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Final
+from typing import Any, Final
 
 from sandbox.cli.artifact_options import about
 from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
@@ -22,14 +23,18 @@ _MOST_COLOURED: Final = 100_000
 _SHOWN_OF_AN_ID: Final = 12
 _INDENT: Final = "  "
 _LIMIT_FACTS: Final = ("limit", "measured")
+_MOST_REFUSALS: Final = 5
 
 
-def report_outcome(outcome: Outcome, *, is_output_shown: bool = False) -> None:
-    """Write all of it; the tool's own output only where it was not already shown as it came."""
+def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_fitted: bool = False) -> None:
+    """Write all of it; the tool's own output only where it was not already shown as it came, and the value as it fits
+    into its budget where that was asked for."""
     if not is_output_shown:
         show(_ended(visible(outcome.stdout.text)))
         tell(_ended(visible(outcome.stderr.text)))
-    if outcome.ok:
+    if outcome.ok and (is_value_fitted or _is_for_eyes(outcome.value)):
+        show(_ended(visible(outcome.shaped_value.text)))
+    elif outcome.ok:
         show_value(outcome.value)
     else:
         tell(painted(headline(outcome), "red", on=sys.stderr) + "\n")
@@ -42,6 +47,11 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False) -> None:
     for warning in [*outcome.warnings, *(outcome.receipt.notes if outcome.receipt else ())]:
         tell(painted(f"warning: {one_line(warning)}", "yellow", on=sys.stderr) + "\n")
     tell(painted(summary(outcome), "dim", on=sys.stderr) + "\n")
+
+
+def _is_for_eyes(value: Json) -> bool:
+    """Whether it says what it was: a table, an image, bytes. Nobody reads those as JSON."""
+    return isinstance(value, dict) and isinstance(value.get("$type"), str)
 
 
 def show_value(value: Json) -> None:
@@ -96,7 +106,10 @@ def details(outcome: Outcome) -> list[str]:
         lines += visible(outcome.error.traceback).strip("\n").split("\n")
     if limit := _limit_line(outcome):
         lines.append(limit)
-    seen = {name: fact for name, fact in outcome.evidence.items() if name not in _LIMIT_FACTS or not limit}
+    if network := _network_line(outcome):
+        lines.append(network)
+    told = {"network", *(_LIMIT_FACTS if limit else ())}
+    seen = {name: fact for name, fact in outcome.evidence.items() if name not in told}
     if seen:
         facts = (f"{name.replace('_', ' ')} {one_line(str(fact), most=80)}" for name, fact in seen.items())
         lines.append(f"seen: {', '.join(facts)}")
@@ -111,6 +124,17 @@ def _problem_line(problem: Problem) -> str:
     told += [f"got {got}"] if got and got != "nothing" else []
     said = f"{message}; {', '.join(told)}" if told else message
     return f"{path}: {said}" if path else said
+
+
+def _network_line(outcome: Outcome) -> str | None:
+    """`network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1 (address)`."""
+    traffic: Any = outcome.evidence.get("network")
+    if not isinstance(traffic, dict):
+        return None
+    sent, received = rounded_bytes(traffic["sent_bytes"]), rounded_bytes(traffic["received_bytes"])
+    line = f"network: {traffic['connections']} connections, {sent} sent, {received} received"
+    told = [one_line(f"{each['host']} ({each['reason']})", most=80) for each in traffic["refusals"][:_MOST_REFUSALS]]
+    return f"{line}; refused: {', '.join(told)}" if told else line
 
 
 def _limit_line(outcome: Outcome) -> str | None:
@@ -129,7 +153,7 @@ def summary(outcome: Outcome) -> str:
     parts = [
         outcome.status.value,
         rounded_seconds(outcome.usage.wall_s) if is_run else "nothing ran",
-        rounded_bytes(peak) if peak is not None else "",
+        rounded_bytes(peak) if peak else "",  # none where it was ended before it had begun
         outcome.timing.path if is_run else "",
         outcome.receipt.isolation.value if outcome.receipt else "",
     ]

@@ -77,7 +77,7 @@ def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
     """Every field of the policy by its section, and every wall there is."""
     enforcers = {
         "limits": {name: state.enforced_by for name, state in receipt.limits.items()} | _BY_THE_ENGINE,
-        "network": {"mode": _network(policy, receipt)},
+        "network": _network(policy, receipt),
         "filesystem": {"readable": f"mount namespace: {receipt.layers['mount_namespace'].detail}"},
         "isolation": {
             "minimum": f"boxes here are walled by: {receipt.isolation.value}",
@@ -94,12 +94,20 @@ def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
     }
 
 
-def _network(policy: Policy, receipt: Receipt) -> str:
+def _network(policy: Policy, receipt: Receipt) -> dict[str, str]:
+    from sandbox.egress import NETWORK
+    from sandbox.policy import NetworkMode
+
+    namespace = f"network namespace: {receipt.layers['network_namespace'].detail}"
+    rest = [name for name in type(policy.network).model_fields if name != "mode"]
+    if receipt.network == NETWORK:
+        return {"mode": f"{namespace}; the engine's proxy", **dict.fromkeys(rest, "the engine's proxy")}
+    unused = dict.fromkeys(rest, "nobody: it is for policies whose mode is public")
     if receipt.network != policy.network.mode.value:
-        return "nothing here"
-    if receipt.network == "host":
-        return "nothing: the host's network is open"
-    return f"network namespace: {receipt.layers['network_namespace'].detail}"
+        is_public = policy.network.mode is NetworkMode.PUBLIC
+        return {"mode": "nothing here", **(dict.fromkeys(rest, "nothing here") if is_public else unused)}
+    is_open = policy.network.mode is NetworkMode.HOST
+    return {"mode": "nothing: the host's network is open" if is_open else namespace, **unused}
 
 
 def _walls(policy: Policy, receipt: Receipt) -> list[Line]:

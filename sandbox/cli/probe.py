@@ -21,7 +21,7 @@ _PROBE: Final = "def probe():\n    return True\n"
 _CANARIES: Final = Path(__file__).with_name("canary_tool.py")
 _SMALL: Final = Limits.model_validate(
     {
-        "wall": "5s",
+        "wall": "30s",
         "cpu": "300ms",
         "memory": "64MiB",
         "processes": 8,

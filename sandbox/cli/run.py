@@ -89,6 +89,22 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         list[str] | None,
         typer.Option("--file", metavar="NAME=PATH", help="A file of this host that it finds at inputs/NAME."),
     ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output",
+            metavar="NAME.WHAT=VALUE",
+            help="Of value, stdout or stderr: its type, or how much is shown at most in characters or tokens, such as "
+            "stdout.type=json_data or value.characters=500.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", metavar="N", min=0, help="As many tokens are shown of each output.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option("--tokenizer", metavar="MODULE:NAME", help="What gives the tokens of a text, or their number."),
+    ] = None,
     permit: Annotated[bool, typer.Option("--permit", help="Permit what the tool asks permission for.")] = False,
     tenant: Annotated[
         str, typer.Option("--tenant", metavar="NAME", help="For whom; boxes are never shared between tenants.")
@@ -107,12 +123,20 @@ def run(  # noqa: PLR0913  (each option is a parameter)
     """Run a tool in a box, and show what came of it."""
     from sandbox.cli.artifact_files import save_all
     from sandbox.cli.build_progress import build_progress
-    from sandbox.cli.given import read_arguments, read_limits, read_object, read_pairs, refuse_second_reader
+    from sandbox.cli.given import (
+        read_arguments,
+        read_limits,
+        read_object,
+        read_outputs,
+        read_pairs,
+        refuse_second_reader,
+    )
+    from sandbox.cli.tokenizers import load_tokenizer
     from sandbox.client import Sandbox
 
     refuse_second_reader({"--args": args, "--state": state, "--ctx": ctx})
     arguments = read_arguments(args, pairs or [])
-    fields = {
+    fields: dict[str, Any] = {
         "entry": entry,
         "requirements": tuple(requirements or ()),
         "policy": policy,
@@ -121,6 +145,8 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         "state": read_object(state, option="--state"),
         "agent_id": agent,
         "ctx": read_object(ctx, option="--ctx"),
+        "outputs": read_outputs(outputs or []),
+        "tokens": tokens,
         "permitted": permit,
         "files": {name: Path(path) for name, path in read_pairs(files or [], option="--file").items()},
         "tenant": tenant,
@@ -129,7 +155,12 @@ def run(  # noqa: PLR0913  (each option is a parameter)
     with (
         build_progress(is_shown=not as_json) as on_progress,
         Sandbox(
-            backend=backend, store=store, artifact_store=artifacts, offline=offline, on_progress=on_progress
+            backend=backend,
+            store=store,
+            artifact_store=artifacts,
+            tokenizer=load_tokenizer(tokenizer),
+            offline=offline,
+            on_progress=on_progress,
         ) as box,
     ):
         if stream:
@@ -138,18 +169,19 @@ def run(  # noqa: PLR0913  (each option is a parameter)
             outcome = box.run(file, arguments, **fields)
         if save_artifacts is not None:
             save_all(outcome, box.artifacts, save_artifacts, tenant=tenant)
-        _report(outcome, as_json=as_json, is_output_shown=stream)
+        is_fitted = tokens is not None or "value" in fields["outputs"]
+        _report(outcome, as_json=as_json, is_output_shown=stream, is_value_fitted=is_fitted)
         return outcome.exit_code
 
 
-def _report(outcome: Outcome, *, as_json: bool, is_output_shown: bool) -> None:
+def _report(outcome: Outcome, *, as_json: bool, is_output_shown: bool, is_value_fitted: bool) -> None:
     if as_json:
         is_read_by_people = is_terminal(sys.stdout) and not is_output_shown
         show_document(outcome.to_json(indent=2 if is_read_by_people else None))
         return
     from sandbox.cli.outcome_report import report_outcome
 
-    report_outcome(outcome, is_output_shown=is_output_shown)
+    report_outcome(outcome, is_output_shown=is_output_shown, is_value_fitted=is_value_fitted)
 
 
 def _streamed(

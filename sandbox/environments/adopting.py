@@ -19,6 +19,7 @@ The box must be gone. A process of it that still held a file open for writing co
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import re
 import stat
@@ -44,7 +45,7 @@ from sandbox.environments.record import (
 )
 from sandbox.environments.stock import Entry, StoredFile, bytes_on_disk, digests, list_digest, walk
 from sandbox.environments.tree_report import TreeFacts, TreeReport
-from sandbox.errors import BuildFailed
+from sandbox.errors import BuildFailed, StoreUnwritable
 
 _REMEDY: Final = "build it again; if that does not help, pin another version of the package"
 _RAISES_PRIVILEGES: Final = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
@@ -87,6 +88,8 @@ def adopt_tree(
             check_against_wheel(claimed, contents, dist_info=dist_info, who=who)
         _close_folders(folder, entries)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreUnwritable(f"there is no room left for {who}", remedy="make room in the store") from error
         raise BuildFailed(f"what was unpacked of {who} cannot be read: {error}", remedy=_REMEDY) from error
     outside = contents.prefix_files if contents is not None else frozenset[str]()
     return _report(folder, wheel, entries, files, outside)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,12 +38,13 @@ from sandbox.environments.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.trees import Linked, TreeCaps, TreeReport, adopt_tree, link_tree, load_tree, publish_tree
 from sandbox.environments.wheels import fetch_wheels
 from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
-from sandbox.errors import BuildFailed
+from sandbox.errors import BuildFailed, StoreUnwritable
 from sandbox.policy import Policy
 
 ENVIRONMENT: Final = "/environment"
 """Where a box sees an environment; bytecode and scripts name it."""
 _MOST_SAID: Final = 2000
+_NO_ROOM: Final = ("No space left on device", "Disk quota exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +111,32 @@ async def _make_trees(
     workshop: Workshop,
     tell: OnProgress,
 ) -> dict[str, TreeReport]:
-    wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, tell)
+    over = threading.Event()
+    try:
+        wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, _until(over, tell))
+    finally:
+        over.set()
     tell(Progress("unpack", _counted(missing), 0, len(missing)))
     unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
     end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)
+    tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
     return await asyncio.to_thread(_adopt, plan, missing, unpacked, wheels, store)
+
+
+class _Abandoned(Exception):
+    """Nobody waits for it any more."""
+
+
+def _until(over: threading.Event, tell: OnProgress) -> OnProgress:
+    """Tells until that is so, and then ends who tells: a thread cannot be cancelled otherwise."""
+
+    def tell_or_end(event: Progress) -> None:
+        if over.is_set():
+            raise _Abandoned
+        tell(event)
+
+    return tell_or_end
 
 
 def _fetch(
@@ -124,8 +147,14 @@ def _fetch(
     def on_progress(name: str, done: int, total: int | None) -> None:
         tell(Progress("download", name, done, total))
 
-    origins = plan.resolution.origins
-    wheels = fetch_wheels(missing, settings=plan.settings, origins=origins, store=store.wheels, on_progress=on_progress)
+    wheels = fetch_wheels(
+        missing,
+        settings=plan.settings,
+        origins=plan.resolution.origins,
+        store=store.wheels,
+        on_progress=on_progress,
+        within_s=plan.policy.limits.wall,
+    )
     shown = building.folder / "wheels"
     with writing(f"the environment {plan.key[:12]}"):
         shown.mkdir(mode=0o755)
@@ -138,7 +167,6 @@ def _job(
     plan: Plan, missing: Sequence[LockedPackage], building: BuildingFolder, unpacked: Path, tell: OnProgress
 ) -> Job:
     site = site_folder(plan.interpreter)
-    done = iter(range(1, len(missing) + 1))
     skeleton = Environment(
         **{name: getattr(plan.environment, name) for name in ("key", "lock_digest", "python", "version")},
         folders=plan.environment.folders,
@@ -161,17 +189,52 @@ def _job(
         disk=plan.disk,
         readable={"/uv": plan.uv, "/wheels": building.folder / "wheels"},
         tenant=plan.tenant,
-        on_line=lambda name: tell(Progress("unpack", name, next(done, len(missing)), len(missing))),
+        on_line=_Meter(len(missing), tell),
     )
+
+
+class _Meter:
+    """Makes progress of what the box says of how far it is. That is of no consequence, so it may be believed."""
+
+    def __init__(self, packages: int, tell: OnProgress) -> None:
+        self._tell = tell
+        self._packages = packages
+        self._unpacked = self._compiled = self._modules = 0
+
+    def __call__(self, line: str) -> None:
+        word, _, what = line.partition(" ")
+        count = int(what) if re.fullmatch(r"[0-9]{1,9}", what) else 0
+        if word == "unpacked":
+            self._unpacked = min(self._unpacked + 1, self._packages)
+            self._tell(Progress("unpack", what, self._unpacked, self._packages))
+        elif word == "compile":
+            self._modules = count
+            self._tell_compiled()
+        elif word == "compiled":
+            self._compiled = min(self._compiled + count, self._modules)
+            self._tell_compiled()
+
+    def _tell_compiled(self) -> None:
+        text = "1 module" if self._modules == 1 else f"{self._modules} modules"
+        self._tell(Progress("compile", text, self._compiled, self._modules))
 
 
 def _refuse_failed(end: JobEnd) -> None:
     if end.problem is not None or not isinstance(end.value, dict):
-        raise BuildFailed(f"the wheels could not be unpacked: {end.problem} {end.said[-_MOST_SAID:]}".rstrip())
+        message = f"the wheels could not be unpacked: {end.problem} {end.said[-_MOST_SAID:]}".rstrip()
+        raise _failure(message, log=end.said)
     failed = end.value.get("failed")
     if failed and isinstance(failed, dict):
         said = "; ".join(f"{name}: {' '.join(str(text).split())[-_MOST_SAID:]}" for name, text in failed.items())
-        raise BuildFailed(f"the wheels could not be unpacked: {said}")
+        log = "\n\n".join(f"{name}:\n{text}" for name, text in failed.items())
+        raise _failure(f"the wheels could not be unpacked: {said}", log=log)
+
+
+def _failure(message: str, *, log: str) -> BuildFailed:
+    """What is unpacked is written to the store's own disk, and only there can a job of ours run out of room."""
+    if any(said in message for said in _NO_ROOM):
+        return StoreUnwritable(message, remedy="make room, for example with `sandbox env prune`")
+    return BuildFailed(message, log=log)
 
 
 def _adopt(

@@ -101,7 +101,7 @@ def _stored_wheel(store: Store, package: LockedPackage) -> Member:
     except FileNotFoundError:
         raise EnvironmentUnavailable(
             f"{package.wheel} is not in the store any more",
-            remedy="remove the environment with `sandbox env prune --older-than 0s`, and build it again",
+            remedy="remove the environment with `sandbox env prune KEY`, and build it again",
         ) from None
 
 

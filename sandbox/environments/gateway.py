@@ -70,6 +70,7 @@ class Origin:
     """The real address, without login or query."""
     filename: str
     sha256: str | None
+    size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,8 @@ class Gateway:
         file = handed.file
         real = split_credentials(file.url)[0].partition("?")[0]
         index = handed.number if handed.number < len(self._settings.indexes) else None
-        return Origin(index=index, url=real, filename=file.filename, sha256=file.sha256 or _digest_if_local(file))
+        sha256 = file.sha256 or _digest_if_local(file)
+        return Origin(index=index, url=real, filename=file.filename, sha256=sha256, size=file.size)
 
     def hand_out(self, url: str, *, sha256: str) -> str:
         """The address in the box of one file that a requirement names itself; the box asks for no other."""

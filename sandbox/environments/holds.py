@@ -50,7 +50,8 @@ class Owner:
 
     def __str__(self) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(self.since))
-        return f"process {self.pid} on {self.host}, since {clock}"
+        place = "" if self.host == socket.gethostname() else f" on {self.host}"
+        return f"process {self.pid}{place} since {clock}"
 
 
 @cache
@@ -120,7 +121,7 @@ class KeyLock:
     async def acquire(
         self, *, timeout_s: float | None = None, on_wait: Callable[[Owner | None], None] | None = None
     ) -> None:
-        """Wait until nobody else has it. `on_wait` is told for whom, at first and whenever that changes.
+        """Wait until nobody else has it. `on_wait` is told for whom, at first and whenever that is another.
 
         Raises `EnvironmentUnavailable` when it takes too long. Cancelled, it holds nothing.
         """
@@ -129,7 +130,7 @@ class KeyLock:
         pause = _FIRST_POLL_S
         while not self.try_acquire():
             owner = self.owner()
-            if on_wait is not None and told[-1:] != [owner]:
+            if on_wait is not None and told[-1:] != [owner] and (owner or not told):
                 told.append(owner)
                 on_wait(owner)
             if deadline is not None and time.monotonic() >= deadline:

@@ -31,7 +31,7 @@ Credentials = tuple[str, str]
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 _LONGEST_TIMEOUT_S: Final = 600.0
-_CERTIFICATES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -52,7 +52,13 @@ class IndexSettings:
     find_links: tuple[str, ...] = ()
     """Folders of wheels, and pages that link to files of any package."""
     certificates: Path | None = None
-    """The authorities to trust; none: those that come with `requests`."""
+    """The authorities to trust, a file or a folder of them; none: those that come with `requests`, and the system's."""
+    client_certificate: Path | None = None
+    """Shown, with its key, which is in the same file, to an index that asks who we are by TLS."""
+    unchecked_hosts: frozenset[str] = frozenset()
+    """Hosts, with a port or without, whose certificates are not checked."""
+    asks_keyring: bool = False
+    """Whether the password of a login that has none is asked of the program `keyring`."""
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     """By scheme, and under `no` the hosts that are reached without."""
     timeout_s: float = DEFAULT_TIMEOUT_S
@@ -83,6 +89,9 @@ class Locations:
     no_index: bool = False
     offline: bool = False
     certificates: str | None = None
+    client_certificate: str | None = None
+    unchecked_hosts: tuple[str, ...] = ()
+    keyring: str | None = None
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout_s: float | None = None
 
@@ -105,6 +114,9 @@ def read_index_settings(
     settings = IndexSettings(
         find_links=tuple(dict.fromkeys(_location(url, home=home) for url in where.find_links)),
         certificates=_certificates(environ, uv=uv, pip=pip),
+        client_certificate=_path(pip.client_certificate or uv.client_certificate, home=home),
+        unchecked_hosts=frozenset(_host(text) for text in where.unchecked_hosts),
+        asks_keyring=where.keyring == "subprocess",
         proxies={**_environment_proxies(environ), **pip.proxies, **uv.proxies},
         timeout_s=min(uv.timeout_s or pip.timeout_s or DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S),
         goes_on=where is pip,
@@ -194,6 +206,22 @@ def _location(url: str, *, home: Path) -> str:
     if path.parts[:1] == ("~",):
         path = home.joinpath(*path.parts[1:])
     return os.path.abspath(path)
+
+
+def _path(text: str | None, *, home: Path) -> Path | None:
+    return home.joinpath(text[2:]) if text and text.startswith("~/") else Path(text) if text else None
+
+
+def _host(text: str) -> str:
+    """A host, with its port if one is said, however it is written: as a name, with a port, or as an address."""
+    try:
+        parts = _parts(text if "://" in text else f"//{text}")
+    except EnvironmentUnavailable:
+        raise EnvironmentUnavailable(
+            "a host whose certificates are not to be checked cannot be read",
+            remedy="correct pip's trusted-host, or uv's allow-insecure-host: a name, or a name and a port",
+        ) from None
+    return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
 
 
 def _certificates(environ: Mapping[str, str], *, uv: Locations, pip: Locations) -> Path | None:

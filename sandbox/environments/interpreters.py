@@ -105,6 +105,13 @@ def pick_interpreter(requires_python: str | None) -> HostInterpreter:
     return best
 
 
+def interpreter_tagged(tag: str) -> HostInterpreter | None:
+    """One of this host's with that tag."""
+    if own_interpreter().tag == tag:
+        return own_interpreter()
+    return next((each for each in find_interpreters() if each.tag == tag), None)
+
+
 def best_of(interpreters: Iterable[HostInterpreter], wanted: SpecifierSet) -> HostInterpreter | None:
     """The newest that fits, ordinary releases before all others."""
     fitting = [each for each in interpreters if wanted.contains(each.version, prereleases=True)]

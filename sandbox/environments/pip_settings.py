@@ -33,6 +33,9 @@ def read_pip_locations(environ: Mapping[str, str], *, home: Path, etc: Path, pre
         find_links=tuple(said.get("find-links", "").split()),
         no_index=said.get("no-index", "").lower() in _TRUE,
         certificates=said.get("cert"),
+        client_certificate=said.get("client-cert"),
+        unchecked_hosts=tuple(said.get("trusted-host", "").split()),
+        keyring=said.get("keyring-provider"),
         proxies={"http": proxy, "https": proxy} if proxy else {},
         timeout_s=_seconds(said.get("timeout") or said.get("default-timeout")),
     )

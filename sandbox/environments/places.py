@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sandbox.errors import BuildFailed, EnvironmentUnavailable
+from sandbox.errors import EnvironmentUnavailable, StoreUnwritable
 
 CLOSED: Final = 0o700
 READ_ONLY: Final = 0o555
@@ -38,16 +38,14 @@ def passable() -> int:
     return _SHOWN if os.geteuid() == 0 else CLOSED
 
 
-def make_root(root: Path) -> None:
-    """Make the store's own folder if it is not there; refuse one that others could change."""
+def make_root(root: Path, *, shown: Iterable[str] = (), closed: Iterable[str] = ()) -> None:
+    """Make the store's own folder, and those in it, if they are not there; refuse one that others could change."""
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         make_folder(root, passable())
-        status = root.stat()
+        status = os.stat(f"{root}/")
     except OSError as error:
-        raise EnvironmentUnavailable(
-            f"the store {root} cannot be made: {error.strerror}", remedy="name another folder in SANDBOX_STORE"
-        ) from error
+        raise _cannot_be_made(root, error) from error
     if status.st_uid != os.geteuid():
         raise EnvironmentUnavailable(
             f"the store {root} belongs to user {status.st_uid}, who could change what is in it",
@@ -55,6 +53,18 @@ def make_root(root: Path) -> None:
         )
     if stat.S_IMODE(status.st_mode) & 0o022:
         raise EnvironmentUnavailable(f"others may write to the store {root}", remedy=f"chmod go-w {root}")
+    try:
+        for mode, names in ((passable(), shown), (CLOSED, closed)):
+            for name in names:
+                make_folder(root / name, mode)
+    except OSError as error:
+        raise _cannot_be_made(root, error) from error
+
+
+def _cannot_be_made(root: Path, error: OSError) -> EnvironmentUnavailable:
+    return EnvironmentUnavailable(
+        f"the store {root} cannot be made: {error.strerror}", remedy="name another folder in SANDBOX_STORE"
+    )
 
 
 @contextmanager
@@ -64,7 +74,7 @@ def writing(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise BuildFailed(
+        raise StoreUnwritable(
             f"{what} cannot be written: {reason}", remedy="make room, for example with `sandbox env prune`, or see why"
         ) from error
 
@@ -74,7 +84,9 @@ def make_folder(folder: Path, mode: int) -> None:
     try:
         folder.mkdir(mode=mode)
     except FileExistsError:
-        return
+        if folder.is_dir():
+            return
+        raise
     folder.chmod(mode)
 
 

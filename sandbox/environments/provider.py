@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.environments.bare import bare_environment
+from sandbox.environments.failures import means_digest
 from sandbox.environments.holds import InUse, Owner
 from sandbox.environments.indexes import IndexSettings, read_index_settings, settings_for
 from sandbox.environments.interpreters import HostInterpreter, own_interpreter, pick_interpreter
@@ -35,7 +36,7 @@ from sandbox.environments.requirements import SupplyRules, read_requirements
 from sandbox.environments.skeleton import site_folder
 from sandbox.environments.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.workshop import Workshop
-from sandbox.errors import BuildFailed, EnvironmentUnavailable
+from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable
 from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
 from sandbox.resources import folder
 
@@ -64,6 +65,14 @@ class Needs:
         return asked, self.requires_python, rules, self.tenant
 
 
+@dataclass(slots=True)
+class _Shared:
+    """What one does and others wait for."""
+
+    task: asyncio.Task[Any]
+    waiting: int = 0
+
+
 class Provider:
     """All environments of one engine; used from its event loop."""
 
@@ -80,7 +89,8 @@ class Provider:
         self._is_offline = is_offline
         self._tell = on_progress
         self._known: dict[tuple[object, ...], Environment] = {}
-        self._under_way: dict[tuple[object, ...], asyncio.Task[Any]] = {}
+        self._under_way: dict[tuple[object, ...], _Shared] = {}
+        self._ending: set[asyncio.Task[Any]] = set()
         self._in_use: dict[str, InUse] = {}
         processors = max(os.cpu_count() or 1, 2)
         self._builds = asyncio.Semaphore(processors)
@@ -118,6 +128,11 @@ class Provider:
         self._tell(Progress("ready", found.lock.digest))
         return found
 
+    async def settle(self) -> None:
+        """Wait for the end of all that nobody waits for any more."""
+        while self._ending:
+            await asyncio.wait(set(self._ending))
+
     def close(self) -> None:
         """Let go of what is in use."""
         for hold in self._in_use.values():
@@ -136,7 +151,7 @@ class Provider:
         if not resolution.lock.packages:
             return bare(interpreter)
         key = environment_key(resolution.lock, interpreter.digest, builder_digest=builder_digest())
-        stored = self._taken(key) or await self._built(self._plan(key, needs, interpreter, resolution))
+        stored = self._taken(key) or await self._built(self._plan(key, needs, interpreter, resolution), needs)
         if needs.policy.environment.verify:
             await asyncio.to_thread(self._verify, key)
         return _environment(stored, interpreter)
@@ -147,8 +162,11 @@ class Provider:
             return found
         from sandbox.environments.resolving import resolve
 
+        means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
+        if not refresh:
+            self._refuse_failed(question.digest, means)
         self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
-        async with self._resolves, self._preparing(question.interpreter):
+        async with self._resolves, self._preparing(question.interpreter), self._remembering(question.digest, means):
             return await resolve(
                 question,
                 store=self.store,
@@ -208,37 +226,52 @@ class Provider:
             tenant=needs.tenant,
         )
 
-    async def _built(self, plan: Plan) -> StoredEnvironment:
+    async def _built(self, plan: Plan, needs: Needs) -> StoredEnvironment:
         """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
-        self._refuse_failed(plan.key)
+        means = means_digest(plan.settings, needs.policy.environment, tenant=needs.tenant)
+        self._refuse_failed(plan.key, means)
         async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=self._tell_waiting):
             found = self._taken(plan.key)
             if found is not None:
                 return found
-            self._refuse_failed(plan.key)
-            await self._build(plan)
+            self._refuse_failed(plan.key, means)
+            await self._build(plan, means)
             found = self._taken(plan.key)
         if found is None:
             raise BuildFailed(f"environment {plan.key[:12]} vanished from the store as soon as it was built")
         return found
 
-    async def _build(self, plan: Plan) -> None:
+    async def _build(self, plan: Plan, means: str) -> None:
         from sandbox.environments.building import build
 
-        async with self._builds:
-            try:
-                await build(plan, store=self.store, workshop=self._workshop, tell=self._tell)
-            except BuildFailed as error:
-                self.store.remember_failure(plan.key, reason=error.message, ttl_s=_BELIEVED_S)
-                raise
+        async with self._builds, self._remembering(plan.key, means):
+            await build(plan, store=self.store, workshop=self._workshop, tell=self._tell)
+
+    @asynccontextmanager
+    async def _remembering(self, key: str, means: str) -> AsyncIterator[None]:
+        """What fails here is not tried again at once; where it is told at length is said."""
+        try:
+            yield
+        except StoreUnwritable:
+            raise
+        except BuildFailed as error:
+            with suppress(OSError):
+                self._remember(error, key, means)
+            raise
+
+    def _remember(self, error: BuildFailed, key: str, means: str) -> None:
+        reason = error.message
+        failure = self.store.remember_failure(key, means=means, reason=reason, log=error.log, ttl_s=_BELIEVED_S)
+        if failure.log is not None and error.remedy is None:
+            error.remedy = f"all that was said is in {failure.log}"
 
     def _tell_waiting(self, owner: Owner | None) -> None:
         self._tell(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
 
-    def _refuse_failed(self, key: str) -> None:
-        failure = self.store.failure(key)
+    def _refuse_failed(self, key: str, means: str) -> None:
+        failure = self.store.failure(key, means=means)
         if failure is not None:
-            raise BuildFailed(failure.reason, remedy=f"it failed a moment ago; try again in {_BELIEVED_S:.0f} s")
+            raise failure.error()
 
     def _taken(self, key: str) -> StoredEnvironment | None:
         """The environment, if it is in the store; nobody prunes it from now on until this engine ends."""
@@ -252,15 +285,35 @@ class Provider:
     def _verify(self, key: str) -> None:
         self.store.verify(key).raise_if_tampered()
 
-    async def _once(self, question: tuple[object, ...], work: Callable[[], Awaitable[Result]]) -> Result:
-        """However many ask the same, one finds out; it goes on while anybody waits for it."""
-        task = self._under_way.get(question)
-        if task is None:
-            task = asyncio.ensure_future(work())
-            self._under_way[question] = task
-            task.add_done_callback(lambda _: self._under_way.pop(question, None))
-        result: Result = await asyncio.shield(task)
-        return result
+    async def _once(self, question: tuple[object, ...], work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """However many ask the same, one finds out; it goes on while anybody waits for it, and no longer."""
+        shared = self._under_way.get(question)
+        if shared is None:
+            shared = self._under_way[question] = _Shared(asyncio.create_task(work()))
+            shared.task.add_done_callback(_look_at)
+        shared.waiting += 1
+        try:
+            result: Result = await asyncio.shield(shared.task)
+            return result
+        finally:
+            shared.waiting -= 1
+            if not shared.waiting and self._under_way.get(question) is shared:
+                del self._under_way[question]
+                await self._end(shared.task)
+
+    async def _end(self, task: asyncio.Task[Any]) -> None:
+        """End it, if it has not, and see it gone."""
+        if not task.done():
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            await asyncio.wait({task})
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """So that nobody is told of an error that nobody waited for."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _interpreter(requires_python: str | None) -> HostInterpreter:

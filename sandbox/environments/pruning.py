@@ -10,7 +10,7 @@ counts on what it has just published though nothing refers to it yet. If somebod
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,16 +133,19 @@ class Sweep:
             return 0.0
 
 
-def prune(store: Store, *, older_than_s: float | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
+def prune(
+    store: Store, keys: Collection[str], *, older_than_s: float | None, max_bytes: int | None, dry_run: bool
+) -> PruneReport:
     """See `Store.prune`."""
     sweep = Sweep(store, dry_run)
     sweep.abandoned_work()
     needs = Needs(store, environments := store.list())
     for environment in reversed(environments):
         last_used = environment.last_used
+        is_named = environment.key in keys
         is_old = older_than_s is not None and sweep.now - last_used > older_than_s
         is_too_much = max_bytes is not None and needs.bytes_needed() > max_bytes
-        if (is_old or is_too_much) and sweep.environment(environment, last_used=last_used):
+        if (is_named or is_old or is_too_much) and sweep.environment(environment, last_used=last_used):
             needs.forget(environment)
     trees, wheels, is_somebody_building = _drop_unneeded(sweep, needs)
     sweep.outdated()

@@ -41,12 +41,9 @@ from sandbox.environments.failures import Failure, read_failure, write_failure
 from sandbox.environments.holds import InUse, KeyLock, UseCounts
 from sandbox.environments.manifest import ENVIRONMENT_FORMAT, Manifest
 from sandbox.environments.places import (
-    CLOSED,
     close,
     default_root,
-    make_folder,
     make_root,
-    passable,
     take_name,
     writing,
 )
@@ -66,7 +63,7 @@ _PREFIX: Final = re.compile(r"[0-9a-f]{1,64}")
 _REMEMBERED: Final = 1024
 _TOUCHED_EVERY_S: Final = 60.0
 _PRUNE_PATIENCE_S = 10.0
-_PASSABLE: Final = ("wheels", "packages", "envs", f"envs/{ENVIRONMENT_FORMAT}", "building")
+_SHOWN: Final = ("wheels", "packages", "envs", f"envs/{ENVIRONMENT_FORMAT}", "building")
 _CLOSED: Final = ("locks", "failed", "logs")
 
 
@@ -104,11 +101,7 @@ class Store:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
-        make_root(self.root)
-        for name in _PASSABLE:
-            make_folder(self.root / name, passable())
-        for name in _CLOSED:
-            make_folder(self.root / name, CLOSED)
+        make_root(self.root, shown=_SHOWN, closed=_CLOSED)
         self.wheels = self.root / "wheels"
         self.packages = self.root / "packages"
         self.environments = self.root / "envs" / str(ENVIRONMENT_FORMAT)
@@ -277,23 +270,29 @@ class Store:
         return verify(environment.key, environment.folder, environment.home / FILES, environment.manifest)
 
     def prune(
-        self, *, older_than_s: float | None = None, max_bytes: int | None = None, dry_run: bool = False
+        self,
+        keys: Collection[str] = (),
+        *,
+        older_than_s: float | None = None,
+        max_bytes: int | None = None,
+        dry_run: bool = False,
     ) -> PruneReport:
-        """Remove environments not used for that long, then the least recently used until the rest fits, and garbage.
+        """Remove the environments of these keys and those not used for that long, then the least recently used until
+        the rest fits, and garbage.
 
         Garbage is what no environment needs: package trees, wheels, what dead builders left, and what is outdated.
         """
-        return prune(self, older_than_s=older_than_s, max_bytes=max_bytes, dry_run=dry_run)
+        return prune(self, keys, older_than_s=older_than_s, max_bytes=max_bytes, dry_run=dry_run)
 
-    def remember_failure(self, key: str, *, reason: str, log: str = "", ttl_s: float) -> Failure:
-        """Answer with this for a while, instead of building again."""
+    def remember_failure(self, key: str, *, means: str = "", reason: str, log: str = "", ttl_s: float) -> Failure:
+        """Answer with this for a while, instead of trying again by the same means."""
         self._home(key)
-        return write_failure(self.failed, self.logs, key=key, reason=reason, log=log, ttl_s=ttl_s)
+        return write_failure(self.failed, self.logs, key=key, means=means, reason=reason, log=log, ttl_s=ttl_s)
 
-    def failure(self, key: str) -> Failure | None:
-        """Why that key could not be built a short while ago."""
+    def failure(self, key: str, *, means: str = "") -> Failure | None:
+        """Why that key could not be had by those means a short while ago."""
         self._home(key)
-        return read_failure(self.failed / f"{key}.json")
+        return read_failure(self.failed / f"{key}.json", means=means)
 
     def forget_failure(self, key: str) -> None:
         """It works, or is to be tried again."""

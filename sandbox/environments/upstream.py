@@ -10,30 +10,27 @@ Only `http` and `https` are spoken, no redirect leads anywhere else, and none le
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from sandbox.environments.answers import Absent, Fault, Reply
 from sandbox.environments.indexes import Index, IndexSettings, local_path, split_credentials
+from sandbox.environments.keyring_logins import with_password
 from sandbox.environments.local_packages import PIECE_BYTES, local_links, local_page, open_local
 from sandbox.environments.pages import ACCEPTED, MOST_PAGE_BYTES, ListedFile, MalformedPage, parse_page
+from sandbox.environments.sessions import missing_file, open_session
 
 if TYPE_CHECKING:
-    import ssl
-
     import requests
     import tenacity
 
-_MOST_REDIRECTS: Final = 10
 _MOST_WRAPPINGS: Final = 64
 _CONNECT_S: Final = 15.0
 _OK: Final = (200, 206)
@@ -148,10 +145,10 @@ class Upstream:
         from requests.auth import HTTPBasicAuth
 
         address, login = split_credentials(url)
-        login = login or self._settings.credentials_for(address)
-        silence, trusted = self._settings.timeout_s, self._settings.certificates
-        if trusted is not None and not trusted.exists() and address.startswith("https:"):
-            raise Fault(f"the certificates that this machine trusts, {trusted}, are not there", reach="index")
+        login = with_password(login or self._settings.credentials_for(address), address, self._settings)
+        silence = self._settings.timeout_s
+        if address.startswith("https:") and (gone := missing_file(self._settings)):
+            raise Fault(f"what this machine names for TLS, {gone}, is not there", reach="index")
         with _named_faults(silence):
             response = self._asking().request(
                 method,
@@ -171,69 +168,8 @@ class Upstream:
     def _asking(self) -> requests.Session:
         with self._opening:
             if self._session is None:
-                self._session = _session(self._settings)
+                self._session = open_session(self._settings)
             return self._session
-
-
-def _session(settings: IndexSettings) -> requests.Session:
-    """One that takes nothing from the process's environment, keeps no cookies, and goes only where it may."""
-    from http.cookiejar import DefaultCookiePolicy
-
-    import requests
-    from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
-
-    trusted = str(settings.certificates or DEFAULT_CA_BUNDLE_PATH)
-
-    class Cautious(requests.Session):
-        def get_redirect_target(self, resp: requests.Response) -> str | None:
-            target = super().get_redirect_target(resp)
-            scheme = urlsplit(urljoin(resp.url, target)).scheme if target else ""
-            if target and scheme != "https" and scheme != urlsplit(resp.url).scheme:
-                resp.close()
-                raise Fault("it redirects to an address that is not followed")
-            return target
-
-    class Trusting(HTTPAdapter):
-        """Reads the authorities once, which takes longer than most answers; `requests` does so for each connection."""
-
-        def build_connection_pool_key_attributes(self, *args: Any, **kwargs: Any) -> Any:
-            place, connecting = super().build_connection_pool_key_attributes(*args, **kwargs)
-            if place["scheme"] == "https":
-                connecting = {"cert_reqs": "CERT_REQUIRED", "ssl_context": _trust(trusted)}
-            return place, connecting
-
-        def cert_verify(self, conn: Any, *args: Any, **kwargs: Any) -> None:
-            proxy = conn.proxy.scheme if conn.proxy is not None else "none"
-            if proxy == "https" or conn.conn_kw.get("ssl_context") is None:
-                super().cert_verify(conn, *args, **kwargs)  # type: ignore[no-untyped-call]
-
-    session = Cautious()
-    session.trust_env = False
-    session.max_redirects = _MOST_REDIRECTS
-    session.verify = trusted
-    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    session.headers["User-Agent"] = "sandbox-engine"
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, Trusting(pool_maxsize=64))
-    return session
-
-
-def _trust(certificates: str) -> ssl.SSLContext:
-    """What believes these authorities, a file or a folder of them; read again only when they have changed."""
-    status = os.stat(certificates)
-    return _trust_as_of(certificates, (status.st_ino, status.st_mtime_ns))
-
-
-@lru_cache(maxsize=4)
-def _trust_as_of(certificates: str, _: tuple[int, int]) -> ssl.SSLContext:
-    from urllib3.util.ssl_ import create_urllib3_context
-
-    context = create_urllib3_context()
-    is_folder = os.path.isdir(certificates)
-    context.load_verify_locations(
-        cafile=None if is_folder else certificates, capath=certificates if is_folder else None
-    )
-    return context
 
 
 @contextmanager
@@ -245,10 +181,8 @@ def _named_faults(silence: float) -> Iterator[None]:
         yield
     except Fault:
         raise
-    except requests.exceptions.SSLError:
-        raise Fault(
-            "its certificate is not trusted; name its authority by PIP_CERT or SSL_CERT_FILE", reach="index"
-        ) from None
+    except requests.exceptions.SSLError as problem:
+        raise Fault(_tls_problem(problem), reach="index") from None
     except requests.exceptions.ProxyError:
         raise _Busy("the proxy does not let us through", reach="index") from None
     except requests.exceptions.Timeout:
@@ -261,15 +195,36 @@ def _named_faults(silence: float) -> Iterator[None]:
         raise Fault(f"it cannot be asked: {type(problem).__name__}") from None
 
 
+def _tls_problem(problem: BaseException) -> str:
+    """Why there is no connection by TLS; OpenSSL's own name for it stands where that says more than we know."""
+    import ssl
+
+    names = [str(error.reason) for error in _wrapped_in(problem) if isinstance(error, ssl.SSLError) and error.reason]
+    if any("CERTIFICATE_VERIFY_FAILED" in name or "CA_NOT" in name for name in names):
+        return "its certificate is not trusted; name its authority by PIP_CERT or SSL_CERT_FILE"
+    if any("CERTIFICATE_REQUIRED" in name or "HANDSHAKE_FAILURE" in name for name in names):
+        return "it wants to be shown a certificate; name one by PIP_CLIENT_CERT or SSL_CLIENT_CERT"
+    if not names:
+        return (
+            "it hangs up on us; if it wants to be shown a certificate, name one by PIP_CLIENT_CERT or SSL_CLIENT_CERT"
+        )
+    return f"it does not speak TLS as we do: {names[0].replace('_', ' ').lower()}"
+
+
 def _cause(problem: BaseException) -> str:
     """The system's own words for what went wrong, found below the wrappings; those repeat addresses."""
+    said = (error.strerror for error in _wrapped_in(problem) if isinstance(error, OSError) and error.strerror)
+    return next(said, "the other side hung up")
+
+
+def _wrapped_in(problem: BaseException) -> Iterator[BaseException]:
+    """It, and all that it was raised for."""
     seen: list[object] = [problem]
     for error in seen:  # grows while it is walked
-        if isinstance(error, OSError) and error.strerror:
-            return error.strerror
-        if isinstance(error, BaseException) and len(seen) < _MOST_WRAPPINGS:
-            seen += [error.__cause__, error.__context__, getattr(error, "reason", None), *error.args]
-    return "the other side hung up"
+        if isinstance(error, BaseException):
+            yield error
+            if len(seen) < _MOST_WRAPPINGS:
+                seen += [error.__cause__, error.__context__, getattr(error, "reason", None), *error.args]
 
 
 def _problem_of(status: int) -> Exception | None:
@@ -292,9 +247,16 @@ def _let_go(response: requests.Response) -> None:
 
 
 def _pieces(response: requests.Response) -> Iterator[bytes]:
+    """What has come so far, however little: whoever reads can tell then that it takes too long."""
+    from urllib3.exceptions import HTTPError
+
+    raw = response.raw
     try:
-        yield from response.iter_content(PIECE_BYTES)
-    except OSError as problem:
+        if raw.chunked:
+            yield from response.iter_content(PIECE_BYTES)
+        else:
+            yield from iter(lambda: raw.read1(PIECE_BYTES, decode_content=True), b"")
+    except (OSError, HTTPError) as problem:
         raise _Busy(f"it broke off: {_cause(problem)}", reach="attempt") from None
 
 

@@ -32,6 +32,9 @@ _SEEN_AT: Final = "http://127.0.0.1:8479"
 """Where the relay in the box listens (runners/builder/indexed.py)."""
 _LONGEST_EXPLANATION: Final = 3000
 _NO_SOLUTION: Final = re.compile(r"error: No solution found when resolving dependencies:?\s*(?:cause:)?\s*", re.S)
+_UNBUILT: Final = re.compile(r"^error: (?=Failed to (download and )?build )", re.M)
+"""How uv begins to tell that a source failed when it was asked for its requirements."""
+_NO_HINT: Final = "hint: Build failures usually indicate a problem with the package or the build environment"
 
 
 def resolve_options(question: Question) -> list[str]:
@@ -92,7 +95,10 @@ def lock_text(end: JobEnd, gateway: Gateway, *, is_offline: bool) -> str:
             f"the package index {fault.url} did not answer as one: {fault.reason}",
             remedy="try again, or ask for what is in the store or in a folder of wheels with `--offline`",
         )
-    explained = _explained(str(end.value.get("said")))
+    said = str(end.value.get("said"))
+    if found := _UNBUILT.search(said):
+        raise _unbuilt(" ".join(said[found.end() :].replace(_NO_HINT, "").split()), log=said)
+    explained = _explained(said)
     raise _without_indexes(explained) if is_offline else explained
 
 
@@ -168,7 +174,7 @@ def locked_wheel(stated: Mapping[str, Any], gateway: Gateway, *, supply: Supply)
             version=str(stated.get("version")),
             wheel=origin.filename,
             sha256=sha256,
-            size=wheels[0].get("size"),
+            size=wheels[0].get("size", origin.size),
         )
     except ValidationError as error:
         raise ResolutionFailed(f"the index's entry for {name} is not one: {error.errors()[0]['msg']}") from None
@@ -193,8 +199,14 @@ def no_wheel(stated: Mapping[str, Any]) -> ResolutionFailed:
 
 def refuse_unbuilt(end: JobEnd) -> None:
     if end.problem is not None or not isinstance(end.value, dict):
-        raise BuildFailed(f"the sources could not be built: {end.problem} {end.said[-2000:]}".rstrip())
+        raise BuildFailed(f"the sources could not be built: {end.problem} {end.said[-2000:]}".rstrip(), log=end.said)
     failed = end.value.get("failed")
     if isinstance(failed, dict) and failed:
         said = "; ".join(f"{name}: {' '.join(str(text).split())[-2000:]}" for name, text in failed.items())
-        raise BuildFailed(f"the sources could not be built, in a box without files or network of the host: {said}")
+        raise _unbuilt(said, log="\n\n".join(f"{name}:\n{text}" for name, text in failed.items()))
+
+
+def _unbuilt(said: str, *, log: str) -> BuildFailed:
+    shortened = said if len(said) <= _LONGEST_EXPLANATION else "…" + said[-_LONGEST_EXPLANATION:]
+    message = f"the sources could not be built, in a box without files or network of the host: {shortened}"
+    return BuildFailed(message, log=log)

@@ -51,6 +51,9 @@ def read_uv_locations(environ: Mapping[str, str], *, home: Path, etc: Path) -> L
         find_links=(*(index.url for index in indexes if index.flat), *(link for link in links if link)),
         no_index=_is_on("no-index", environ, tables),
         offline=_is_on("offline", environ, tables),
+        client_certificate=environ.get("SSL_CLIENT_CERT"),
+        keyring=environ.get("UV_KEYRING_PROVIDER") or _first(_text(table.get("keyring-provider")) for table in tables),
+        unchecked_hosts=(*environ.get("UV_INSECURE_HOST", "").split(), *_joined(tables, "allow-insecure-host")),
         proxies=_proxies(tables),
         timeout_s=_seconds(environ.get("UV_HTTP_TIMEOUT") or environ.get("UV_REQUEST_TIMEOUT")),
     )

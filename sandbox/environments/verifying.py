@@ -39,7 +39,7 @@ class VerifyReport:
         parts = [f"{kind}: {_some(names)}" for kind, names in kinds.items() if names]
         raise EnvironmentTampered(
             f"the environment {self.key[:12]} is not what was published: {'; '.join(parts)}",
-            remedy="prune it, so that it is built again, and find out who could write to the store",
+            remedy=f"find out who could write to the store; after `env prune {self.key[:12]}` it is built again",
         )
 
 

@@ -32,7 +32,7 @@ from sandbox.environments.indexes import IndexSettings, redacted
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.pages import ListedFile
 from sandbox.environments.upstream import Patience, Upstream
-from sandbox.errors import BuildFailed, IndexUnavailable
+from sandbox.errors import BuildFailed, IndexUnavailable, StoreUnwritable
 
 OnDownload = Callable[[str, int, int | None], None]
 """Told a package's name, how many of its bytes are here, and how many there will be; from several threads."""
@@ -41,6 +41,7 @@ MOST_AT_ONCE: Final = 8
 STALE_S: Final = 3600.0
 _PARTIAL: Final = ".partial"
 _ATTEMPTS: Final = 3
+_LONGEST_S: Final = 3600.0
 _MOST_BYTES: Final = 16 << 30
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -62,16 +63,18 @@ def fetch_wheels(
     store: Path,
     on_progress: OnDownload | None = None,
     patience: Patience | None = None,
+    within_s: float = _LONGEST_S,
 ) -> dict[str, Path]:
     """Where each wheel lies, by its SHA-256; those that are missing are downloaded, a few at a time.
 
-    Raises `IndexUnavailable` if an index that may have a wheel does not answer, `BuildFailed` if none has it, if what
-    they have is not what was locked, or if there is no room. What `on_progress` raises ends all downloads, too. Wheels
-    that were finished by then stay.
+    Raises `IndexUnavailable` if an index that may have a wheel does not answer, or not in time, `BuildFailed` if none
+    has it, if what they have is not what was locked, or if there is no room. What `on_progress` raises ends all
+    downloads, too. Wheels that were finished by then stay.
     """
     wanted = {package.sha256: package for package in packages}
     upstream = Upstream(settings, patience=patience)
-    download = _Download(settings, upstream, origins=origins, store=store, tell=on_progress or _nobody)
+    ends = time.monotonic() + within_s
+    download = _Download(settings, upstream, origins=origins, store=store, tell=on_progress or _nobody, ends=ends)
     with _named_disk_faults(store):
         download.prepare()
     try:
@@ -103,6 +106,8 @@ class _Download:
     origins: Mapping[str, str]
     store: Path
     tell: OnDownload
+    ends: float
+    """When the time for all of them is over."""
     stop: threading.Event = field(default_factory=threading.Event)
     _links: dict[str, tuple[ListedFile, ...]] = field(default_factory=dict)
     _links_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -193,6 +198,8 @@ class _Download:
         for piece in reply.pieces:
             if self.stop.is_set():
                 raise _Stopped
+            if time.monotonic() > self.ends:
+                raise Fault("it sends too slowly for the time that a build may take", reach="index")
             done += len(piece)
             if done > (_MOST_BYTES if package.size is None else package.size):
                 raise _WrongBytes
@@ -246,12 +253,12 @@ def _named_disk_faults(store: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         if problem.errno in _NO_ROOM:
-            raise BuildFailed(
+            raise StoreUnwritable(
                 f"there is no room left for wheels in {store}", remedy="free some, for example by `sandbox env prune`"
             ) from None
         if problem.errno not in _NOT_OURS:
             raise
-        raise BuildFailed(
+        raise StoreUnwritable(
             f"wheels cannot be kept in {store}: {problem.strerror}", remedy="let the engine's user write there"
         ) from None
 

@@ -12,7 +12,8 @@
     built               what a store says of it
     layer               its files as they are sent to a daemon
     fitting             whether it would work with the base's Python
-    pruning  pushing    what goes, and where to
+    pruning             what goes
+    pushing  pulling    what goes to a registry, and what comes from one
 
 A base image is known by three digests. Its *recipe* says what was asked for and is the same on every machine; with the
 distribution and the processor it makes the *inputs*, for which nothing is done twice; its *content* is what came out,
@@ -30,6 +31,7 @@ from sandbox.images.environment_image import (
 )
 from sandbox.images.image_python import ImagePython
 from sandbox.images.pruning import prune_environment_images
+from sandbox.images.pulling import pull
 from sandbox.images.pushing import Pushed, push
 
 __all__ = [
@@ -48,5 +50,6 @@ __all__ = [
     "list_images",
     "prune",
     "prune_environment_images",
+    "pull",
     "push",
 ]

@@ -149,12 +149,18 @@ def list_images(client: DockerClient) -> tuple[BaseImage, ...]:
     return tuple(sorted(images, key=lambda image: image.created, reverse=True))
 
 
+def base_tag(labels: Mapping[str, str]) -> str | None:
+    """What a base image with these labels is called; None where they are not those of one."""
+    content = labels.get(f"{LABELS}content", "")
+    return f"{REPOSITORY}:{content[:_SHOWN_DIGITS]}" if content else None
+
+
 def _read(entry: dict[str, Any]) -> BaseImage | None:
     labels = {str(key): str(value) for key, value in (entry.get("Labels") or {}).items()}
     said = {key.removeprefix(LABELS): value for key, value in labels.items() if key.startswith(LABELS)}
-    tag = f"{REPOSITORY}:{said.get('content', '')[:_SHOWN_DIGITS]}"
+    tag = base_tag(labels)
     fields = ("name", "recipe", "inputs", "content", "made_from", "made_by", "created")
-    if tag not in tags_of(entry) or any(field not in said for field in fields):
+    if tag is None or tag not in tags_of(entry) or any(field not in said for field in fields):
         return None
     return BaseImage(
         id=entry["Id"],

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,7 +77,17 @@ class EnvironmentImage:
 
 def environment_tag(key: str, base: BaseImage) -> str:
     """What the image of that environment on that base is called."""
-    below = hashlib.sha256(f"{base.content} {LAYER_FORMAT}".encode()).hexdigest()
+    return _tag(key, base.content)
+
+
+def tag_by_labels(labels: Mapping[str, str]) -> str | None:
+    """What an image with these labels is called; None where they are not those of an environment."""
+    key, base = labels.get(f"{_LABELS}key"), labels.get(f"{_LABELS}base")
+    return _tag(key, base) if key and base else None
+
+
+def _tag(key: str, base: str) -> str:
+    below = hashlib.sha256(f"{base} {LAYER_FORMAT}".encode()).hexdigest()
     return f"{REPOSITORY}:{key[:_KEY_DIGITS]}-{below[:_BASE_DIGITS]}"
 
 

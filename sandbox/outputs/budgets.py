@@ -3,19 +3,27 @@
 Who says what, from the weakest on: the type has a budget; the operator's policy may give the type another; a tool's
 `return_char_limit` is the budget of its value instead. Then it only goes down: no more than what the policy gives the
 type, where it says so, no more than the call asks for, and no more than the policy shows of any output.
+
+A budget may be of tokens as well, for engines that were given a tokenizer: a policy's for a type, a tool's for its
+value, a call's for each output. What a policy or a tool says in tokens stands in the place of the characters that the
+type would have, and of those alone. Of several that were said the least counts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
-from sandbox.outcome import Json
+from sandbox.outcome import Json, Shaped
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, form_of, value_type
+from sandbox.outputs.tokens import LONGEST_TOKEN, Tokenizer, shape_within
 from sandbox.policy import Output
+from sandbox.spec import AskedOutput, CallSpec
 
 MOST_RETURNED: Final = 1_000_000
+_ASKED_NOTHING: Final = AskedOutput()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +34,34 @@ class Declared:
     stdout: str | None = None
     stderr: str | None = None
     return_char_limit: int | None = None
+    return_token_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a call says of its outputs: of each by its name, and of the tokens of all."""
+
+    outputs: Mapping[Any, AskedOutput] = field(default_factory=dict)
+    return_char_limit: int | None = None
+    tokens: int | None = None
+
+    def of(self, output: str) -> AskedOutput:
+        """What it says of that one, all in all."""
+        said = self.outputs.get(output, _ASKED_NOTHING)
+        if self.return_char_limit is None and self.tokens is None:
+            return said
+        limit = self.return_char_limit if output == "value" else None
+        least = {"characters": _least(said.characters, limit), "tokens": _least(said.tokens, self.tokens)}
+        return said.model_copy(update=least)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The type of one output, and how many characters of it are shown."""
+    """The type of one output, and how much of it is shown: characters, and of those no more than so many tokens."""
 
     type: str
     budget: int
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,28 +71,67 @@ class Budgets:
 
     declared: Declared
     policy: Output
-    asked: int | None = None
-    """The call's own `return_char_limit`."""
+    asked: Asked = field(default_factory=Asked)
+    tokenizer: Tokenizer | None = None
 
     @cached_property
     def stdout(self) -> Room:
-        return self._room(self.declared.stdout or STDOUT_TYPE)
+        return self._room("stdout", self.declared.stdout or STDOUT_TYPE)
 
     @cached_property
     def stderr(self) -> Room:
-        return self._room(self.declared.stderr or STDERR_TYPE)
+        return self._room("stderr", self.declared.stderr or STDERR_TYPE)
+
+    @cached_property
+    def meta(self) -> Room:
+        """That of what a result keeps beside its texts."""
+        return self._room("meta", "json_data")
 
     def value(self, value: Json) -> Room:
         """The value's type is what the tool says, or what the value is."""
-        room = self._room(self.declared.value or value_type(value), self.declared.return_char_limit)
-        return room if self.asked is None else Room(room.type, min(room.budget, self.asked))
+        return self._room("value", self.declared.value or value_type(value))
 
-    def _room(self, output_type: str, limit: int | None = None) -> Room:
-        granted = dict(self.policy.budgets).get(output_type)
+    @property
+    def limits_value(self) -> bool:
+        """Whether the tool or the call says how much of the value is shown, whatever it is."""
+        asked = self.asked.of("value")
+        said = (self.declared.return_char_limit, self.declared.return_token_limit, asked.characters, asked.tokens)
+        return any(each is not None for each in said)
+
+    def fitted(self, room: Room, shape: Callable[[int], Shaped]) -> Shaped:
+        """What `shape` gives for the budget of characters that the room comes to."""
+        return shape_within(shape, characters=room.budget, tokens=room.tokens, tokenizer=self.tokenizer)
+
+    def _room(self, output: str, declared: str) -> Room:
+        asked = self.asked.of(output)
+        output_type = asked.type or declared
+        granted, tokens = dict(self.policy.budgets).get(output_type), self._tokens(output, output_type)
         budget = form_of(output_type).budget if granted is None else granted
+        if granted is None and tokens is not None:
+            budget = min(LONGEST_TOKEN * tokens, MOST_RETURNED) if budget else 0
+        limit = self.declared.return_char_limit if output == "value" else None
         if limit is not None and form_of(output_type).budget:
             budget = min(limit, MOST_RETURNED) if granted is None else min(limit, granted)
-        return Room(output_type, min(budget, self.policy.shown))
+        shown = _least(budget, self.policy.shown, asked.characters)
+        return Room(output_type, shown or 0, _least(tokens, asked.tokens) if self.tokenizer else None)
+
+    def _tokens(self, output: str, output_type: str) -> int | None:
+        """What policy and tool say of it in tokens, which are nothing to an engine that cannot count them."""
+        if self.tokenizer is None:
+            return None
+        limit = self.declared.return_token_limit if output == "value" else None
+        return _least(dict(self.policy.tokens).get(output_type), limit)
+
+
+def asked_of(spec: CallSpec) -> Asked | None:
+    """What a call asks of its outputs, if it does: nearly none does."""
+    if spec.return_char_limit is None and spec.tokens is None and not spec.outputs:
+        return None
+    return Asked(outputs=spec.outputs, return_char_limit=spec.return_char_limit, tokens=spec.tokens)
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
 
 
 DEFAULT_BUDGETS: Final = Budgets(Declared(), Output())

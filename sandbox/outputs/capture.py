@@ -30,6 +30,7 @@ from sandbox.outputs.terminal import Terminal
 
 _SLICE: Final = 64 * 1024
 _BROKEN: Final = "\ufffd"
+_WRITTEN_BROKEN: Final = _BROKEN.encode()
 
 Spill = Callable[[bytes], None]
 """Gets every byte of a stream up to its limit, in order."""
@@ -54,6 +55,7 @@ class Capture:
         self._dropped = 0
         self._newlines = 0
         self._undecoded = b""  # the beginning of a sequence, 3 bytes at most
+        self._is_mended = False
         self._first_dropped = ""
         self._head = StringIO()
         self._tail = _Tail(size=shown + 1)
@@ -88,8 +90,12 @@ class Capture:
         """The stream fitted into the budget, or into `shown` if that is less."""
         if not self._bytes:
             return nothing(self._type)
-        room = self._shown if budget is None else min(budget, self._shown)
-        return shape_ends(self._ends(), output_type=self._type, budget=room, artifact=artifact)
+        return self.shape_of_now(artifact=artifact)(self._shown if budget is None else budget)
+
+    def shape_of_now(self, *, artifact: str | None = None) -> Callable[[int], Shaped]:
+        """The same for any budget, of what has come until now, in any thread."""
+        ends, output_type, most = self._ends(), self._type, self._shown
+        return lambda budget: shape_ends(ends, output_type=output_type, budget=min(budget, most), artifact=artifact)
 
     def _take(self, data: bytes) -> None:
         room = max(self._limit - self._bytes, 0)
@@ -107,6 +113,8 @@ class Capture:
         data = self._undecoded + data if self._undecoded else data
         text, used = utf_8_decode(data, "replace")
         self._undecoded = data[used:]
+        if not text.isascii() and _BROKEN in text:
+            self._is_mended = self._is_mended or text.count(_BROKEN) != data.count(_WRITTEN_BROKEN)
         return text
 
     def _keep(self, text: str) -> None:
@@ -132,8 +140,11 @@ class Capture:
         kept_end = self._without_split(end)
         lost = end[len(kept_end) :]
         dropped = self._dropped + len(lost) + bool(self._undecoded and self.over_limit)
+        is_mended = self._is_mended or bool(self._undecoded)
         if is_whole:
-            return Ends.whole(kept_end, dropped=dropped, marks=self._marks.found(), is_read=is_read)
+            return Ends.whole(
+                kept_end, dropped=dropped, marks=self._marks.found(), is_read=is_read, is_mended=is_mended
+            )
         return Ends(
             head=head,
             tail=kept_end,
@@ -142,6 +153,7 @@ class Capture:
             dropped=dropped,
             marks=self._marks.found(),
             is_read=is_read,
+            is_mended=is_mended,
         )
 
     def _last_line(self) -> tuple[str, bool]:

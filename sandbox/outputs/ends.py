@@ -30,6 +30,7 @@ class Ends:
     marks: tuple[Mark, ...] = ()  # lines of it that are worth showing when they are in neither end
     parsed: Parsed | None = None
     is_read: bool = False  # as a terminal shows it, which is not how it was printed
+    is_mended: bool = False  # what was no UTF-8 is U+FFFD
 
     @classmethod
     def whole(
@@ -40,6 +41,7 @@ class Ends:
         marks: tuple[Mark, ...] = (),
         parsed: Parsed | None = None,
         is_read: bool = False,
+        is_mended: bool = False,
     ) -> Ends:
         """A text that is at hand from beginning to end."""
         return cls(
@@ -51,6 +53,7 @@ class Ends:
             marks=marks,
             parsed=parsed,
             is_read=is_read,
+            is_mended=is_mended,
         )
 
     @property

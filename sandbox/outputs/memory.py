@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Final
 
 from sandbox.outcome import Json, Shaped
@@ -15,19 +16,33 @@ from sandbox.outputs.ends import Ends, Parsed
 from sandbox.outputs.marked_lines import Mark
 from sandbox.outputs.notices import FoundNotice, find_dropped, find_gap, strip_notices
 from sandbox.outputs.shaping import form_of, shape_ends
+from sandbox.outputs.tokens import Tokenizer, shape_within
 
 _MARK: Final = re.compile(r"\n\[line (\d{1,18})\] ([^\n]*)")
 
 
-def for_memory(shaped: Shaped) -> Shaped:
-    """The same output within the memory budget of its type."""
+def for_memory(shaped: Shaped, *, tokens: int | None = None, tokenizer: Tokenizer | None = None) -> Shaped:
+    """The same output within the memory budget of its type, and within so many tokens if any are given."""
     form = form_of(shaped.type)
-    if not form.memory or len(strip_notices(shaped.text)) <= form.memory:
+    if not form.memory:
+        return shaped
+    return shape_within(partial(_within, shaped), characters=form.memory, tokens=tokens, tokenizer=tokenizer)
+
+
+def _within(shaped: Shaped, budget: int) -> Shaped:
+    if len(strip_notices(shaped.text)) <= budget:
         return shaped
     dropped, text = find_dropped(shaped.text)
     ends = _ends_of_json(shaped) if shaped.type == "json_data" else None
     ends = ends or _ends_of_text(text, characters=shaped.characters, shown=shaped.shown, dropped=dropped)
-    return shape_ends(ends, output_type=shaped.type, budget=form.memory, artifact=shaped.artifact)
+    return shape_ends(ends, output_type=shaped.type, budget=budget, artifact=shaped.artifact)
+
+
+def is_shown_whole(shaped: Shaped) -> bool:
+    """Whether a reader of it, or of its second form, misses nothing; otherwise something must hold the exact whole."""
+    return shaped.reason is None and (
+        not form_of(shaped.type).memory or len(shaped.text) <= form_of(shaped.type).memory
+    )
 
 
 def _ends_of_text(text: str, *, characters: int, shown: int, dropped: int) -> Ends:

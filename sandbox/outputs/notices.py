@@ -28,6 +28,7 @@ class Notice:
     characters: int  # all there were
     dropped: int = 0  # those at the end that nobody kept
     artifact: str | None = None
+    is_partial: bool = False  # the artifact does not hold all of it either
 
     def gap(self, *, shown: int, lines: tuple[int, int] | None = None, unit: str = "line", kept: int = 0) -> str:
         """What stands for the characters that were kept and are not shown."""
@@ -36,7 +37,8 @@ class Notice:
         where = _range(lines, unit) if lines else ""
         also = f"; {kept} lines of it follow" if kept > 1 else "; one line of it follows" if kept else ""
         place = f" ({where}{also})" if where else ""
-        whole = f"; {'kept' if self.dropped else 'whole'} output: artifact {self.artifact}" if self.artifact else ""
+        what = "kept" if self.dropped or self.is_partial else "whole"
+        whole = f"; {what} output: artifact {self.artifact}" if self.artifact else ""
         most = _LONGEST_GAP if self.dropped else LONGEST
         texts = (f"[… {count}{place}{whole} …]", f"[… {count}{whole} …]", f"[… {count}{place} …]")
         return next((text for text in texts if len(text) <= most), f"[… {count} …]")

@@ -14,7 +14,7 @@ Characters are code points. Budget 0 shows the notice only.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
 
@@ -41,6 +41,7 @@ STDOUT_TYPE: Final = "execution_result"
 STDERR_TYPE: Final = "error_message"
 _LONG_BYTES: Final = 256 << 10
 _READ: Final = "as a terminal shows it"
+_MENDED: Final = "what is no UTF-8 is shown as U+FFFD"
 
 FORMS: Final[Mapping[str, Form]] = {
     "knowledge_content": Form(60_000, 12_000, knowledge_content),
@@ -83,10 +84,16 @@ def shape_value(
     Without a budget, that of its type."""
     output_type = output_type or value_type(value)
     room = form_of(output_type).budget if budget is None else budget
+    return shape_of_value(value, output_type=output_type, artifact=artifact)(room)
+
+
+def shape_of_value(value: Json, *, output_type: str, artifact: str | None = None) -> Callable[[int], Shaped]:
+    """The same for any budget, where several are tried: its text is made once."""
     if isinstance(value, str):
-        return shape(value, output_type=output_type, budget=room, artifact=artifact)
+        return lambda budget: shape(value, output_type=output_type, budget=budget, artifact=artifact)
     text, parsed = _text_of(value)
-    return shape_ends(Ends.whole(text, parsed=parsed), output_type=output_type, budget=room, artifact=artifact)
+    ends = Ends.whole(text, parsed=parsed)
+    return lambda budget: shape_ends(ends, output_type=output_type, budget=budget, artifact=artifact)
 
 
 def shape(text: str, *, output_type: str, budget: int, artifact: str | None = None) -> Shaped:
@@ -125,6 +132,11 @@ def shape_ends(ends: Ends, *, output_type: str, budget: int, artifact: str | Non
     return unchecked(Shaped, fields)
 
 
+def is_reference(output_type: str) -> bool:
+    """Whether outputs of this type are told of and not shown."""
+    return form_of(output_type).fit is unshown
+
+
 def shape_reference(artifact: Artifact, *, output_type: str) -> Shaped:
     """What is told of an output that is no text."""
     text = reference(artifact, output_type=output_type)
@@ -154,7 +166,7 @@ def _text_of(value: Json) -> tuple[str, Parsed]:
 
 
 def _reason(ends: Ends, budget: int | None) -> str | None:
-    reasons = [_READ] if ends.is_read else []
+    reasons = [_READ] * ends.is_read + [_MENDED] * ends.is_mended
     if budget is not None:
         reasons.append(f"over the budget of {budget} characters")
     if ends.dropped:

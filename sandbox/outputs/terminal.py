@@ -52,8 +52,12 @@ class Terminal:
         self._line = ""  # up to the column that is written to next
         self._before = ""  # what the line was before: seen where the line is shorter
         self._moves_left = MOST_MOVES
-        self.has_changed = False
-        """Whether anything was left out or written over."""
+        self._has_changed = False
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything was left out or written over, as a sequence is that has only begun."""
+        return self._has_changed or bool(self._unread)
 
     def feed(self, text: str) -> str:
         """The lines that are complete now."""
@@ -66,7 +70,7 @@ class Terminal:
         text = self._without_sequences(text)
         if not self._before and not _moves(text):
             return self._append(text)
-        self.has_changed = True
+        self._has_changed = True
         return self._feed_lines(text)
 
     def rest(self) -> str:
@@ -77,7 +81,7 @@ class Terminal:
         """Without those that have no effect on the line, where they are easily told from those that have."""
         if "\x1b" not in text or "\r\x1b" in text:
             return text
-        self.has_changed = True
+        self._has_changed = True
         plain = _COLOUR.sub("", text)
         if "\x1b" not in plain:
             return plain

@@ -1,29 +1,52 @@
-"""Budgets in tokens: the same shapes, found by trying, because only a tokenizer knows what a text is to it."""
+"""Budgets in tokens: the same shapes, found by trying, because only a tokenizer knows what a text is to it.
+
+A tokenizer is anything that takes a text and gives how many tokens it has, or the tokens themselves, as the `encode` of
+most of them does. It is the program's own and runs in it, in threads. It may still choke on what a tool printed, as
+some do on the spelling of their own control tokens: then the budget is taken as one of characters, which is less.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Final
 
 from sandbox.outcome import Shaped
 from sandbox.outputs.notices import strip_notices
 
-_LONGEST_TOKEN: Final = 8
+LONGEST_TOKEN: Final = 8
 """Characters of a token, at most: no more than so many for each are tried."""
 _TRIES: Final = 24
+_LONGEST_FAULT: Final = 100
+
+Tokenizer = Callable[[str], int | Sized]
 
 
-def within_tokens(shape: Callable[[int], Shaped], *, budget: int, tokens: Callable[[str], int]) -> Shaped:
-    """What `shape` gives for the largest budget of characters that `tokens` counts as no more than `budget`.
+def shape_within(
+    shape: Callable[[int], Shaped], *, characters: int, tokens: int | None, tokenizer: Tokenizer | None
+) -> Shaped:
+    """What `shape` gives for the largest budget of characters that is within both; `tokens` is none for no such."""
+    if tokens is None or tokenizer is None:
+        return shape(characters)
+    try:
+        return within_tokens(shape, budget=tokens, tokens=lambda text: _counted(tokenizer, text), most=characters)
+    except Exception as error:  # the user's own code may raise anything, and the call has been
+        fault = f"{type(error).__name__}: {error}"[:_LONGEST_FAULT]
+        return _for_reason(shape(min(tokens, characters)), f"counted in characters, as the tokenizer failed ({fault})")
+
+
+def within_tokens(
+    shape: Callable[[int], Shaped], *, budget: int, tokens: Callable[[str], int], most: int | None = None
+) -> Shaped:
+    """What `shape` gives for the largest budget of characters, `most` at most, that is no more than `budget` tokens.
 
     Notices are not counted, as always. `tokens` is asked at most 24 times, about texts of bounded length; where its
     answers do not grow with the text, what is given is within the budget still, but may be less than could be.
     """
-    fits, high = 0, _LONGEST_TOKEN * budget
-    best, tried = shape(fits), shape(high)
+    high = LONGEST_TOKEN * budget if most is None else min(most, LONGEST_TOKEN * budget)
+    fits, tried = 0, shape(high)
     if tokens(strip_notices(tried.text)) <= budget:
         return tried
-    high = min(high, tried.characters)
+    best, high = shape(fits), min(high, tried.characters)
     for _ in range(_TRIES - 1):
         if high - fits <= 1:
             break
@@ -33,4 +56,15 @@ def within_tokens(shape: Callable[[int], Shaped], *, budget: int, tokens: Callab
             best, fits = tried, middle
         else:
             high = middle
-    return best
+    return _for_reason(best, f"over the budget of {budget} tokens")
+
+
+def _counted(tokenizer: Tokenizer, text: str) -> int:
+    said = tokenizer(text)
+    return said if isinstance(said, int) else len(said)
+
+
+def _for_reason(shaped: Shaped, reason: str) -> Shaped:
+    """The same, cut for that reason and not for the number of characters which was tried."""
+    parts = [part for part in (shaped.reason or "").split("; ") if part and not part.startswith("over the budget")]
+    return shaped.model_copy(update={"reason": "; ".join([*parts, reason])})

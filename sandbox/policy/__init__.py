@@ -17,6 +17,7 @@ from sandbox.policy.model import (
     Policy,
     Reuse,
     ReuseMode,
+    SlowReader,
     Strength,
 )
 from sandbox.policy.quantities import Bytes, Seconds, format_bytes, format_seconds
@@ -38,6 +39,7 @@ __all__ = [
     "Reuse",
     "ReuseMode",
     "Seconds",
+    "SlowReader",
     "Strength",
     "Supply",
     "format_bytes",

@@ -20,14 +20,17 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from sandbox.policy.hosts import host_pattern
 from sandbox.policy.paths import readable_path, sorted_once
 from sandbox.policy.quantities import MIB, Bytes, Count, CountOrZero, Seconds
 from sandbox.policy.ranks import Rank
-from sandbox.policy.section import Section
+from sandbox.policy.section import Section, WhenEmpty
 from sandbox.policy.supply import Environments, Supply
 
 MOST_READABLE: Final = 64
 MOST_AHEAD: Final = 16
+MOST_HOSTS: Final = 1000
+MOST_CONNECTIONS: Final = 256
 LEAST_INODES: Final = 16
 """A call begins with some already: its folders, and its source."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
@@ -77,6 +80,13 @@ class Excess(Rank):
 
     TRUNCATE = "truncate"
     KILL = "kill"
+
+
+class SlowReader(Rank):
+    """What becomes of a call whose reader does not keep up, from the most patient on."""
+
+    WAIT = "wait"
+    SKIP = "skip"
 
 
 class ReuseMode(Rank):
@@ -162,14 +172,25 @@ class Limits(Section):
     cpus: Count = Field(default=2, description="processors it may use, and is told that there are")
 
 
+_Host = Annotated[str, AfterValidator(host_pattern)]
+
+
 class Network(Section):
-    """Where a box can connect to."""
+    """Where a box can connect to; all but `mode` is for calls that reach public addresses."""
 
     mode: NetworkMode = Field(
         default=NetworkMode.NONE,
         description="none: nowhere; public: public addresses, never private, loopback or metadata ones; "
         "index: package indexes too; host: wherever the host can",
     )
+    hosts: Annotated[tuple[_Host, ...], AfterValidator(sorted_once), WhenEmpty("any public one")] = Field(
+        default=(), max_length=MOST_HOSTS, description="the only hosts reached, each at its port or at 80 and 443"
+    )
+    connections: Count = Field(default=32, le=MOST_CONNECTIONS, description="connections open at once; more wait")
+    connections_in_all: Count = Field(default=1000, description="connections that a call opens, one after the other")
+    sent: Bytes = Field(default=64 * MIB, description="bytes that a call sends over all of its connections")
+    received: Bytes = Field(default=512 * MIB, description="bytes that it receives over all of them")
+    idle: Seconds = Field(default=60.0, description="a connection over which nothing goes for that long is closed")
 
 
 class Filesystem(Section):
@@ -213,9 +234,19 @@ class Output(Section):
         max_length=MOST_READABLE,
         description="characters shown of outputs of a type, where not as many as usual; 0: the notice only",
     )
+    tokens: Annotated[tuple[tuple[_OutputType, CountOrZero], ...], BeforeValidator(_pairs)] = Field(
+        default=(),
+        max_length=MOST_READABLE,
+        description="tokens shown of outputs of a type, by engines that were given a tokenizer",
+    )
     over: Excess = Field(
         default=Excess.TRUNCATE,
         description="past limits.output; truncate: the rest is counted and dropped; kill: the call ends",
+    )
+    slow_reader: SlowReader = Field(
+        default=SlowReader.WAIT,
+        description="who follows a call and falls behind; wait: the tool waits; skip: it goes on, and what was not "
+        "read in time is passed over, which is told",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from sandbox.policy.complaints import complaints, refusal
+from sandbox.policy.hosts import is_covered
 from sandbox.policy.model import Limits, Policy
 from sandbox.policy.paths import is_within
 from sandbox.policy.section import Section
@@ -88,6 +89,15 @@ def _some_of_any(granted: Section, asked: Section, key: str, name: str) -> list[
     return _some_of(granted, asked, key, name)
 
 
+def _covered(granted: Section, asked: Section, key: str, name: str) -> list[str]:
+    """Patterns, of which none at all admits anything."""
+    before, after = getattr(granted, key), getattr(asked, key)
+    if before and not after:
+        return [f"{asked.spelled(key)} is more than those granted by '{name}'"]
+    others = [each for each in after if before and not any(is_covered(each, by=wider) for wider in before)]
+    return [f"{each} is not among what is granted by '{name}'" for each in others]
+
+
 def _some_of_in_order(granted: Section, asked: Section, key: str, name: str) -> list[str]:
     """A list whose first items come before the others, and that stands for something else when it is empty."""
     before, after = getattr(granted, key), getattr(asked, key)
@@ -129,6 +139,12 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "limits.inputs": _at_most,
     "limits.cpus": _at_most,
     "network.mode": _at_most,
+    "network.hosts": _covered,
+    "network.connections": _at_most,
+    "network.connections_in_all": _at_most,
+    "network.sent": _at_most,
+    "network.received": _at_most,
+    "network.idle": _at_most,
     "filesystem.readable": _within,
     "isolation.minimum": _at_least,
     "isolation.prefer": _at_least,
@@ -152,7 +168,9 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "variables.passed": _some_of,
     "output.shown": _at_most,
     "output.budgets": _each_at_most,
+    "output.tokens": _each_at_most,
     "output.over": _at_least,
+    "output.slow_reader": _at_least,
     "reuse.mode": _at_least,
     "reuse.idle": _at_most,
     "reuse.ahead": _at_most,

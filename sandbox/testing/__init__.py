@@ -21,9 +21,9 @@ as it was told. So a test is quick, needs no Linux, and sees the outcome that a 
         assert outcome.stdout.text == "looking…\\n"
         assert [call.arguments for call in backend.calls] == [{"query": "x"}]
 
-What a tool does is said with `returns`, `raises`, `exits`, `prints`, `hangs`, `crashes`, `exceeds`, `loses_box` and
-`uses`, one of them or several in a `script`. As far as a tool that is not run can, the fake passes the same suite as
-every backend: see `sandbox.testing.contract`.
+What a tool does is said with `returns`, `raises`, `exits`, `prints`, `leaves` (files), `gives` (as a generator does),
+`hangs`, `crashes`, `exceeds`, `loses_box` and `uses`, one of them or several in a `script`. As far as a tool that is
+not run can, the fake passes the same suite as every backend: see `sandbox.testing.contract`.
 """
 
 from sandbox.testing.answers import (
@@ -33,7 +33,9 @@ from sandbox.testing.answers import (
     crashes,
     exceeds,
     exits,
+    gives,
     hangs,
+    leaves,
     loses_box,
     prints,
     raises,
@@ -42,7 +44,7 @@ from sandbox.testing.answers import (
     uses,
 )
 from sandbox.testing.fake import FakeBackend, FakeBox
-from sandbox.testing.fake_runner import FakeCall
+from sandbox.testing.fake_call import FakeCall
 
 __all__ = [
     "Answer",
@@ -54,7 +56,9 @@ __all__ = [
     "crashes",
     "exceeds",
     "exits",
+    "gives",
     "hangs",
+    "leaves",
     "loses_box",
     "prints",
     "raises",

@@ -7,7 +7,7 @@ an ending returns None.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -30,6 +30,21 @@ class Uses:
     """What the call's slot will say it used."""
 
     reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Files below `outputs`, and what of them is refused, by name with the reason."""
+
+    files: Mapping[str, bytes]
+    refused: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Gives:
+    """What a generator gives; all of it is the value in the end, unless the script returns another."""
+
+    items: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +96,8 @@ class LosesBox:
     """The box is gone, with everything in it."""
 
 
-Step: TypeAlias = Prints | Uses | Returns | Raises | Exits | Hangs | Crashes | Exceeds | LosesBox
-STEPS: Final = (Prints, Uses, Returns, Raises, Exits, Hangs, Crashes, Exceeds, LosesBox)
+Step: TypeAlias = Prints | Uses | Leaves | Gives | Returns | Raises | Exits | Hangs | Crashes | Exceeds | LosesBox
+STEPS: Final = (Prints, Uses, Leaves, Gives, Returns, Raises, Exits, Hangs, Crashes, Exceeds, LosesBox)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +119,16 @@ def script(*steps: Step) -> Script:
 def prints(stdout: str | bytes = b"", *, stderr: str | bytes = b"", without_end: bool = False) -> Step:
     """Print this, once or again and again."""
     return Prints(_bytes(stdout), _bytes(stderr), without_end)
+
+
+def leaves(files: Mapping[str, str | bytes], *, refused: Mapping[str, str] | None = None) -> Step:
+    """Leave these files for the caller, by their names below `outputs`; what is refused is told with its reason."""
+    return Leaves({name: _bytes(content) for name, content in files.items()}, dict(refused or {}))
+
+
+def gives(*items: Any) -> Step:
+    """Give these, one after the other, as a generator does."""
+    return Gives(items)
 
 
 def returns(value: Any, *, lingers: bool = False) -> Step:

@@ -17,7 +17,8 @@ from sandbox.policy import Layer
 from sandbox.ports import Reading, Receiver
 from sandbox.testing.answers import Answer
 from sandbox.testing.claims import claimed_protection, claimed_walls
-from sandbox.testing.fake_runner import FakeCall, FakeRunner
+from sandbox.testing.fake_call import FakeCall
+from sandbox.testing.fake_runner import FakeRunner
 
 Answers: TypeAlias = Mapping[str, Answer] | Callable[[str, dict[str, Any]], Answer]
 

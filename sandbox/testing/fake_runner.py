@@ -1,8 +1,8 @@
 """A runner in memory: it speaks the real protocol on the event loop and plays scripts instead of running tools.
 
 It keeps to what a real runner promises: `open` is answered by `hello`, every call by `started`, its walls, its output
-as far as that was granted, its reply and `returned`, and one `ended`. A call waits for a free slot, and for the whole
-of its request.
+as far as that was granted, its reply and `returned`, the files it left, and one `ended`. A call waits for a free slot,
+and for the whole of its request with the files that it is given.
 """
 
 from __future__ import annotations
@@ -12,29 +12,17 @@ import inspect
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol
 
 from sandbox.ports import Reading
-from sandbox.testing.answers import STEPS, Hangs, LosesBox, Prints, Raises, Returns, Script, Step, Uses
+from sandbox.testing.answers import STEPS, Gives, Hangs, Leaves, LosesBox, Prints, Raises, Returns, Script, Step, Uses
+from sandbox.testing.fake_call import CallUnderWay, FakeCall
 from sandbox.testing.replies import end_of, ended, killed, packed
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 
 _PIECE: Final = 1 << 16
-_SIZE_BYTES: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class FakeCall:
-    """One call as its box got it."""
-
-    name: str
-    arguments: dict[str, Any]
-    source: str
-    environment: dict[str, str]
-    limits: dict[str, int]
-    """Those that the call lowered below its box's."""
+_ITEM: Final = 1 << 31
 
 
 class Place(Protocol):
@@ -53,25 +41,6 @@ class Place(Protocol):
         """What is to be played, or what gives it; may raise as the tool would."""
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
-    id: int
-    credit: int
-    limits: dict[str, int]
-    request: bytearray = field(default_factory=bytearray)
-    slot: int | None = None
-    task: asyncio.Task[None] | None = None
-    granted: asyncio.Event = field(default_factory=asyncio.Event)
-    is_stubborn: bool = False
-
-    @property
-    def is_told(self) -> bool:
-        """Whether the whole request has come."""
-        return len(self.request) >= _SIZE_BYTES and len(self.request) - _SIZE_BYTES >= int.from_bytes(
-            self.request[:_SIZE_BYTES], "big"
-        )
-
-
 class FakeRunner:
     """The engine's counterpart in a fake box."""
 
@@ -80,9 +49,10 @@ class FakeRunner:
         self._walls = walls
         self._threads = threads
         self._reader = FrameReader()
-        self._calls: dict[int, _Call] = {}
-        self._waiting: deque[_Call] = deque()
+        self._calls: dict[int, CallUnderWay] = {}
+        self._waiting: deque[CallUnderWay] = deque()
         self._free: deque[int] = deque()
+        self._taken: dict[str, int] | None = None
         self.preloaded: list[str] = []
 
     @property
@@ -97,6 +67,7 @@ class FakeRunner:
             "call": self._begin,
             "kill": self._kill,
             "grant": self._grant,
+            "hold": self._hold,
             "slots": self._take_slots,
             "release": self._release,
             "preload": self._preload,
@@ -108,8 +79,9 @@ class FakeRunner:
                 message = json.loads(frame)
                 hearers[message.pop("type")](**message)
 
-    def _open(self, *, preload: list[str], **_: Any) -> None:
+    def _open(self, *, preload: list[str], outputs: dict[str, int] | None, **_: Any) -> None:
         self.preloaded += preload
+        self._taken = outputs
         self._tell(
             type="hello",
             protocol=frames.PROTOCOL,
@@ -133,24 +105,33 @@ class FakeRunner:
         self._serve()
 
     def _begin(self, *, id: int, credit: int, limits: dict[str, int]) -> None:
-        self._calls[id] = _Call(id, credit, limits)
+        self._calls[id] = CallUnderWay(id, credit, limits, files_credit=credit)
 
     def _take_request(self, chunk: Chunk) -> None:
         call = self._calls.get(chunk.call)
-        if call is None or call in self._waiting or call.task is not None:
-            return  # what follows a request are the files of its call, which no script looks at
-        call.request += chunk.data
-        if call.is_told:
+        if call is None:
+            return
+        if call.take(chunk.data):
             self._waiting.append(call)
             self._serve()
 
     def _grant(self, *, id: int, bytes: int, of: str = "output") -> None:
         call = self._calls.get(id)
-        if call is not None and of == "output":
+        if call is None:
+            return
+        if of == "output":
             call.credit += bytes
+        else:
+            call.files_credit += bytes
+        call.granted.set()
+
+    def _hold(self, *, id: int, on: bool) -> None:
+        call = self._calls.get(id)
+        if call is not None:
+            call.is_held = on
             call.granted.set()
 
-    def _kill(self, *, id: int) -> None:
+    def _kill(self, *, id: int, files: bool = False) -> None:
         call = self._calls.get(id)
         if call is None or call.is_stubborn:
             return
@@ -158,7 +139,10 @@ class FakeRunner:
             self._waiting.remove(call)
         if call.task is not None:
             call.task.cancel()
-        self._end(call, killed("engine"))
+        if files and call.left.records(self._taken or {}):
+            call.task = asyncio.get_running_loop().create_task(self._end_with_files(call, killed("engine")))
+        else:
+            self._end(call, killed("engine"))
 
     def _serve(self) -> None:
         """Start what has all it needs."""
@@ -169,26 +153,34 @@ class FakeRunner:
             self._send(call, Stream.WALLS, json.dumps({"walls": self._walls}).encode())
             call.task = asyncio.get_running_loop().create_task(self._play(call))
 
-    async def _play(self, call: _Call) -> None:
-        request = json.loads(call.request[_SIZE_BYTES:])
+    async def _play(self, call: CallUnderWay) -> None:
+        assert call.told is not None
+        request = call.told
+        await call.all_given.wait()
         for step in await self._steps(call, request):
             if isinstance(step, Prints):
                 await self._print(call, step)
             elif isinstance(step, Uses):
                 self._use(call, step)
+            elif isinstance(step, Leaves):
+                call.left.files.update(step.files)
+                call.left.refused.update(step.refused)
+            elif isinstance(step, Gives):
+                await self._give(call, step, is_wanted="streams" in request)
             else:
                 await self._meet(call, step)
                 await self._finish(call, step, request["value_limit"])
                 return
-        await self._finish(call, Returns(None), request["value_limit"])
+        await self._finish(call, Returns(call.given or None), request["value_limit"])
 
-    async def _steps(self, call: _Call, request: dict[str, Any]) -> tuple[Step, ...]:
+    async def _steps(self, call: CallUnderWay, request: dict[str, Any]) -> tuple[Step, ...]:
         fake = FakeCall(
             name=request["entry"],
             arguments=request["arguments"],
             source=request["source"],
             environment=request["environment"],
             limits=call.limits,
+            files=call.files(),
         )
         try:
             answer = self._place.answer(fake)
@@ -200,7 +192,7 @@ class FakeRunner:
             return answer.steps
         return (answer,) if isinstance(answer, STEPS) else (Returns(answer),)
 
-    async def _print(self, call: _Call, step: Prints) -> None:
+    async def _print(self, call: CallUnderWay, step: Prints) -> None:
         is_first = True
         while is_first or step.is_repeated:
             for stream, data in ((Stream.STDOUT, step.stdout), (Stream.STDERR, step.stderr)):
@@ -209,18 +201,28 @@ class FakeRunner:
             await asyncio.sleep(0)
             is_first = False
 
-    async def _print_piece(self, call: _Call, stream: Stream, data: bytes) -> None:
+    async def _print_piece(self, call: CallUnderWay, stream: Stream, data: bytes) -> None:
         while call.credit <= 0:
             call.granted.clear()
             await call.granted.wait()
         call.credit -= len(data)
         self._send(call, stream, data)
 
-    def _use(self, call: _Call, step: Uses) -> None:
+    async def _give(self, call: CallUnderWay, step: Gives, *, is_wanted: bool) -> None:
+        call.given += step.items
+        for item in step.items if is_wanted else ():
+            while call.is_held:
+                call.granted.clear()
+                await call.granted.wait()
+            text = json.dumps(item, allow_nan=False).encode("ascii")
+            self._send(call, Stream.VALUE, (_ITEM | len(text)).to_bytes(4, "big") + text)
+            await asyncio.sleep(0)
+
+    def _use(self, call: CallUnderWay, step: Uses) -> None:
         if call.slot is not None:
             self._place.use(call.slot, step.reading)
 
-    async def _meet(self, call: _Call, step: Step) -> None:
+    async def _meet(self, call: CallUnderWay, step: Step) -> None:
         """What happens at a step that has no end of its own."""
         if isinstance(step, LosesBox):
             self._place.lose()
@@ -229,20 +231,33 @@ class FakeRunner:
             call.is_stubborn = step.is_stubborn
             await _forever()
 
-    async def _finish(self, call: _Call, step: Step, value_limit: int) -> None:
+    async def _finish(self, call: CallUnderWay, step: Step, value_limit: int) -> None:
         end = end_of(step, value_limit=value_limit)
+        has_left = self._taken is not None and bool(call.left.files or call.left.refused)
         if end.reply is not None:
-            self._send(call, Stream.VALUE, packed(end.reply))
+            self._send(call, Stream.VALUE, packed({**end.reply, "files": True} if has_left else end.reply))
             self._tell(type="returned", id=call.id, cpu_before=0.0)
         if isinstance(step, Returns) and step.lingers:
             await _forever()
-        self._end(call, end.fields)
+        await self._end_with_files(call, end.fields)
 
-    def _end(self, call: _Call, fields: dict[str, Any]) -> None:
+    async def _end_with_files(self, call: CallUnderWay, fields: dict[str, Any]) -> None:
+        """What it has left is sent when everything else of it is over."""
+        records = b"" if self._taken is None else call.left.records(self._taken)
+        for start in range(0, len(records), _PIECE):
+            while call.files_credit <= 0:
+                call.granted.clear()
+                await call.granted.wait()
+            piece = records[start : start + _PIECE]
+            call.files_credit -= len(piece)
+            self._send(call, Stream.FILES, piece)
+        self._end(call, fields)
+
+    def _end(self, call: CallUnderWay, fields: dict[str, Any]) -> None:
         del self._calls[call.id]
         self._tell(**ended(call.id, fields))
 
-    def _send(self, call: _Call, stream: Stream, data: bytes) -> None:
+    def _send(self, call: CallUnderWay, stream: Stream, data: bytes) -> None:
         for start in range(0, len(data), frames.MAX_CHUNK):
             piece = data[start : start + frames.MAX_CHUNK]
             self._place.say(frames.pack_chunk(Chunk(call.id, stream, piece)))

@@ -5,7 +5,7 @@ imported or evaluated on this side, not even an annotation, and reading it takes
 
     bytes ─ decoding ─ text ─ parsing ─ syntax tree ─ source, scope     what there is, what its names stand for
     source ─ dialects ─ entry, signature, script_block ─ Tool           what is called, and how           (reading)
-    annotations, class_fields, spoken_fields ─ value_types              what its annotations mean
+    annotations, class_fields, declared ─ composing, value_types        what its annotations mean
     value_types, docstrings ─ described, metadata ─ CheckReport         what models and people are told   (check)
     value_types, plain_json ─ Binding                                   arguments, or problems            (arguments)
     schemas                                                             what any JSON schema is fit for, in all shapes

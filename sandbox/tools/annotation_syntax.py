@@ -1,4 +1,4 @@
-"""Pieces of an annotation's syntax tree, taken apart without knowing what any name means."""
+"""Pieces of an annotation's syntax tree, taken apart and told of without knowing what any name means."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sandbox.tools.excerpt import excerpt
 from sandbox.tools.names_in_source import dotted_name
 from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER
+from sandbox.tools.scope import Scope
 
 MAX_ANNOTATION_DEPTH: Final = 32
 
@@ -45,12 +46,36 @@ def arguments(node: ast.expr) -> list[ast.expr]:
 def shown(node: Any) -> str:
     """An annotation in a message."""
     name = dotted_name(node.value if isinstance(node, ast.Subscript) else getattr(node, "func", node))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return excerpt(repr(node.value), 64)
     if name is None:
-        return "the annotation"
+        return "an expression"
     return excerpt(f"{name}[…]" if isinstance(node, ast.Subscript) else name, 64)
 
 
+def why_unknown(dotted: str | None, scope: Scope) -> str:
+    """Why a name is none that an annotation may have."""
+    if dotted is None:
+        return "it is no type"
+    first = dotted.partition(".")[0]
+    if first in scope.imports:
+        return f"it is imported from {excerpt(scope.imports[first].rpartition('.')[0] or first, 64)}"
+    if first in scope.definitions:
+        return "it is no class or alias of this source"
+    return "it is no type that JSON has, and the source does not define it"
+
+
+def spelling(node: ast.expr) -> str:
+    """The same for the same annotation."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return ast.dump(node) if is_shallow(node) else f"at {id(node)}"
+
+
 def is_shallow(node: ast.expr) -> bool:
+    """Whether it can be walked by a function that calls itself."""
+    if isinstance(node, ast.Name | ast.Constant):
+        return True
     level: list[ast.AST] = [node]
     for _ in range(MAX_ANNOTATION_DEPTH * 4):
         if not level:

@@ -11,10 +11,18 @@ is made of too many is taken as `Any` too.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from sandbox.tools.annotation_syntax import MAX_ANNOTATION_DEPTH, arguments, is_shallow, literal_value, shown, unquoted
+from sandbox.tools.annotation_syntax import (
+    MAX_ANNOTATION_DEPTH,
+    arguments,
+    is_shallow,
+    literal_value,
+    shown,
+    spelling,
+    why_unknown,
+)
 from sandbox.tools.class_fields import (
     ClassField,
     ClassKind,
@@ -25,14 +33,13 @@ from sandbox.tools.class_fields import (
     extra_of,
     is_total,
 )
-from sandbox.tools.excerpt import excerpt
-from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, known_name, special_type
+from sandbox.tools.declared import Declared
+from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
-from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_extra
-from sandbox.tools.tool import Tool
+from sandbox.tools.unions import names_none, union_members, well_known_name
 from sandbox.tools.value_types import (
     ANYTHING,
     NULL,
@@ -56,30 +63,36 @@ OnUnknown = Callable[[ast.AST, str, str], None]
 """Told of a part of an annotation that is not understood: the node, what it is, and why."""
 
 
-def parameter_types(tool: Tool) -> tuple[ValueType, ...]:
-    """The types of a tool's parameters, in their order."""
-    reader = AnnotationReader(tool.scope)
-    nodes = [None if each.annotation is None else parse_expression(each.annotation) for each in tool.parameters]
-    return tuple(ANYTHING if node is None else reader.spoken_type(node)[0] for node in nodes)
-
-
 def _ignore(node: ast.AST, what: str, why: str) -> None:
     """Nobody asked."""
 
 
 class AnnotationReader:
-    """Reads the annotations of one source; each class and alias is read once. `shows_text`: a list of which nothing
-    more is said is shown as one of strings, which a model knows how to write."""
+    """Reads the annotations of one source; each class and alias is read once.
 
-    def __init__(self, scope: Scope, on_unknown: OnUnknown = _ignore, *, shows_text: bool = True) -> None:
+    What is taken and what is returned differ: a model knows how to write a list of strings, so one of which nothing
+    more is said is shown as such where it is taken, and a field is returned by its own name, whatever its alias is."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        on_unknown: OnUnknown = _ignore,
+        *,
+        is_returned: bool = False,
+        declared: Declared | None = None,
+    ) -> None:
         self._scope = scope
         self._on_unknown = on_unknown
-        self._shows_text = shows_text
-        self._known: dict[str, ValueType] = {}
+        self._is_returned = is_returned
+        self._known = Declared() if declared is None else declared
         self._open: dict[str, Cell] = {}
+        self._told: set[str] = set()
         self._within = ""
-        self.cells: dict[str, Cell] = {}
+
+    @property
+    def cells(self) -> Mapping[str, Cell]:
         """The types that contain themselves."""
+        return self._known.cells
 
     def spoken_type(self, node: ast.expr) -> tuple[ValueType, Spoken]:
         """The type of a parameter or a member, and what its annotation says beside."""
@@ -90,90 +103,40 @@ class AnnotationReader:
     def with_constraints(self, base: ValueType, spoken: Spoken, node: ast.AST) -> ValueType:
         """The type with the constraints that were said of it."""
         for fault in spoken.faults:
-            self._on_unknown(fault, "a constraint", "it is not a literal")
+            self._tell(fault, "a constraint", "it is not a literal")
         if not spoken.constraints:
+            return base
+        if not self._known.affords(repr(spoken.constraints), spoken.constraints.get("pattern")):
+            self._tell(node, "a constraint", "the source has too many, or patterns that are too large")
             return base
         try:
             return constrained(base, spoken.constraints)
         except ValueError as error:
-            self._on_unknown(node, f"the constraints {', '.join(spoken.constraints)}", f"pydantic says: {error}")
+            self._tell(node, f"the constraints {', '.join(spoken.constraints)}", f"pydantic says: {error}")
             return base
 
     def admits_none(self, annotation: ast.expr | None) -> bool:
         """Whether None is one of the values that an annotation, or what it is an alias of, names."""
-        waiting = [] if annotation is None else [annotation]
-        seen: set[str] = set()
-        while waiting:
-            node = waiting.pop()
-            if self._is_none(node):
-                return True
-            for part in [] if len(seen) > MAX_TYPES else self._parts(node):
-                name = dotted_name(part) or ""
-                if not name or name not in seen:
-                    seen.add(name)
-                    waiting.append(part)
-        return False
-
-    def _parts(self, node: ast.expr) -> list[ast.expr]:
-        """What an annotation is a union of, or stands for."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            bare = unquoted(node)
-            return [] if bare is None else [bare]
-        own = self._own(node)
-        if own is not None and isinstance(own[1], ast.expr):
-            return [own[1]]
-        if isinstance(node, ast.Subscript) and self._name(node.value) == "Annotated":
-            return arguments(node)[:1]
-        return self._union_parts(node) or []
-
-    def _is_none(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.Constant):
-            return node.value is None
-        if self._name(node) in ("None", "NoneType"):
-            return True
-        literal = isinstance(node, ast.Subscript) and self._name(node.value) == "Literal"
-        return literal and any(isinstance(each, ast.Constant) and each.value is None for each in arguments(node))
+        name = None if annotation is None else dotted_name(annotation)
+        if name is None:
+            return names_none(annotation, self._scope, within=self._within)
+        place = f"{self._within}:{name}"
+        if place not in self._known.nullable:
+            self._known.nullable[place] = names_none(annotation, self._scope, within=self._within)
+        return self._known.nullable[place]
 
     def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
-        if depth > MAX_ANNOTATION_DEPTH or not is_shallow(node):
+        if depth > MAX_ANNOTATION_DEPTH or (depth == 0 and not is_shallow(node)):
             return self._unknown(node, "an annotation", "it is nested too deeply")
-        members = self._union_members(node)
+        members = union_members(node, self._scope)
         if len(members) == 1:
             return self._bounded(node, self._resolve_one(members[0], depth=depth, spoken=spoken))
-        distinct = list({ast.dump(each): each for each in members}.values())
+        distinct = list({spelling(each): each for each in members}.values())
         resolved = [self._resolve_one(member, depth=depth) for member in distinct]
         return self._bounded(node, resolved[0] if len(resolved) == 1 else one_of(resolved))
 
     def _bounded(self, node: ast.AST, found: ValueType) -> ValueType:
         return found if found.size <= MAX_TYPES else self._unknown(node, "an annotation", "it holds too many types")
-
-    def _union_members(self, node: ast.expr) -> list[ast.expr]:
-        """What a union is made of, in order; any other annotation is its own only member."""
-        members: list[ast.expr] = []
-        waiting = [node]
-        quoted_left = MAX_ANNOTATION_DEPTH
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and quoted_left > 0:
-                quoted_left -= 1
-                bare = unquoted(node)
-                waiting += [] if bare is None else [bare]
-                members += [node] if bare is None else []
-            elif (inner := self._union_parts(node)) is not None:
-                waiting += reversed(inner)
-            else:
-                members.append(node)
-        return members or [node]
-
-    def _union_parts(self, node: ast.expr) -> list[ast.expr] | None:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            return [node.left, node.right]
-        name = self._name(node.value) if isinstance(node, ast.Subscript) else None
-        if name == "Union":
-            return arguments(node)
-        if name == "Optional":
-            return [*arguments(node), ast.copy_location(ast.Constant(value=None), node)]
-        return None
 
     def _resolve_one(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
         if isinstance(node, ast.Constant) and node.value is None:
@@ -184,19 +147,21 @@ class AnnotationReader:
             return self._called(node)
         if not isinstance(node, ast.Subscript):
             return self._bare(node)
-        return self._generic(node, self._name(node.value), arguments(node), depth=depth + 1, spoken=spoken)
+        return self._generic(
+            node, well_known_name(node.value, self._scope), arguments(node), depth=depth + 1, spoken=spoken
+        )
 
     def _bare(self, node: ast.expr) -> ValueType:
-        name = self._name(node)
+        name = well_known_name(node, self._scope)
         if name in ARRAYS or name in TUPLES:
-            return array_of(ANYTHING, is_unique=name in SETS, shows_text=self._shows_text)
+            return array_of(ANYTHING, is_unique=name in SETS, shows_text=not self._is_returned)
         if name in MAPPINGS:
             return object_of(ANYTHING, shows_members=False)
         if name in PLAIN:
             return PLAIN[name]
         dotted = dotted_name(node)
         special = None if dotted is None else special_type(self._scope.full_name(dotted))
-        return special or self._unknown(node, shown(node), self._reason(dotted))
+        return special or self._unknown(node, shown(node), why_unknown(dotted, self._scope))
 
     def _generic(
         self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None
@@ -213,7 +178,7 @@ class AnnotationReader:
             return self._resolve(arguments[0], depth=depth, spoken=spoken)
         if name == "Literal":
             return self._literal(node, arguments)
-        return self._unknown(node, shown(node), self._reason(dotted_name(getattr(node, "value", node))))
+        return self._unknown(node, shown(node), why_unknown(dotted_name(getattr(node, "value", node)), self._scope))
 
     def _annotated(self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None) -> ValueType:
         """The first argument with what the others say; a description goes to whoever has a place for one."""
@@ -257,10 +222,10 @@ class AnnotationReader:
 
     def _declared(self, name: str, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> ValueType:
         """A class or an alias of the source."""
-        if name in self._known:
-            return self._known[name]
+        if name in self._known.types:
+            return self._read_before(name)
         if name in self._open:
-            self.cells[name] = self._open[name]
+            self._known.cells[name] = self._open[name]
             return inside(self._open[name])
         cell = self._open[name] = Cell(name)
         found = (
@@ -271,8 +236,17 @@ class AnnotationReader:
         del self._open[name]
         found = without_itself(found, cell)
         cell.type = found
-        self._known[name] = inside(cell) if name in self.cells else found
-        return self._known[name]
+        self._told.add(name)
+        self._known.types[name] = inside(cell) if name in self._known.cells else found
+        return self._known.types[name]
+
+    def _read_before(self, name: str) -> ValueType:
+        """What is known of it, with what was not understood then, which this reader has not told yet."""
+        if name not in self._told:
+            self._told.add(name)
+            for fault in self._known.faults.get(name, []):
+                self._tell(*fault)
+        return self._known.types[name]
 
     def _alias(self, value: ast.expr, *, depth: int) -> ValueType:
         """`Ids = list[int]`; of the calls, those that make types."""
@@ -310,12 +284,15 @@ class AnnotationReader:
             )
         outer, self._within = self._within, name
         found = class_fields(self._scope, node, kind)
-        fields = [self._field(each, kind, depth=depth) for each in found if not each.spoken.is_left_out]
+        fields = [self._field(each, kind, depth=depth) for each in found if not self._is_left_out(each)]
         self._within = outer
         docstring = class_description(node)
         if kind is ClassKind.NAMED_TUPLE:
             return record_of(fields, name=node.name, description=docstring)
         return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
+
+    def _is_left_out(self, declared: ClassField) -> bool:
+        return declared.spoken.is_unreturned if self._is_returned else declared.spoken.is_left_out
 
     def _enum(self, node: ast.ClassDef, used: ast.expr) -> ValueType:
         values = enum_values(self._scope, node)
@@ -333,7 +310,7 @@ class AnnotationReader:
         by_form = kind is ClassKind.TYPED_DICT
         required = declared.is_required_by_form if by_form else not said.has_default and not is_optional
         return FieldType(
-            name=said.alias or declared.name,
+            name=declared.name if self._is_returned else said.alias or declared.name,
             type=found,
             is_required=required,
             is_optional=is_optional,
@@ -342,24 +319,11 @@ class AnnotationReader:
             fills_none=is_optional and not by_form and not said.has_default,
         )
 
-    def _name(self, node: ast.expr) -> str | None:
-        """The well-known name this node stands for: `List`, `typing.List`."""
-        dotted = dotted_name(node)
-        if dotted is None:
-            return None
-        full = self._scope.full_name(dotted)
-        return None if full is None else known_name(full, is_imported=dotted.partition(".")[0] in self._scope.imports)
-
     def _unknown(self, node: ast.AST, what: str, why: str) -> ValueType:
-        self._on_unknown(node, what, why)
+        self._tell(node, what, why)
         return ANYTHING
 
-    def _reason(self, dotted: str | None) -> str:
-        if dotted is None:
-            return "it is no type"
-        first = dotted.partition(".")[0]
-        if first in self._scope.imports:
-            return f"it is imported from {excerpt(self._scope.imports[first].rpartition('.')[0] or first, 64)}"
-        if first in self._scope.definitions:
-            return "it is no class or alias of this source"
-        return "it is no type that JSON has, and the source does not define it"
+    def _tell(self, node: ast.AST, what: str, why: str) -> None:
+        for name in self._open:
+            self._known.faults.setdefault(name, []).append((node, what, why))
+        self._on_unknown(node, what, why)

@@ -17,8 +17,9 @@ from pydantic import BaseModel, Field, PydanticUserError, ValidationError, creat
 from pydantic_core import ErrorDetails
 
 from sandbox.errors import SchemaRefused
-from sandbox.tools.annotations import parameter_types
+from sandbox.tools.annotations import AnnotationReader
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list, printable
+from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER, NotPlain, PlainCopy
 from sandbox.tools.recent import Recent
 from sandbox.tools.schema_types import schema_type
@@ -27,6 +28,7 @@ from sandbox.tools.schemas.findings import ROOT
 from sandbox.tools.schemas.validator import SchemaValidator, validator
 from sandbox.tools.tool import Tool
 from sandbox.tools.value_types import (
+    ANYTHING,
     BOOLEAN,
     INTEGER,
     NUMBER,
@@ -193,8 +195,14 @@ def _types(tool: Tool) -> list[ValueType]:
     listed = properties if isinstance(properties, Mapping) else {}
     return [
         schema_type(listed.get(parameter.name), schema) if parameter.annotation is None else found
-        for parameter, found in zip(tool.parameters, parameter_types(tool), strict=True)
+        for parameter, found in zip(tool.parameters, _annotated_types(tool), strict=True)
     ]
+
+
+def _annotated_types(tool: Tool) -> list[ValueType]:
+    reader = AnnotationReader(tool.scope)
+    nodes = [None if each.annotation is None else parse_expression(each.annotation) for each in tool.parameters]
+    return [ANYTHING if node is None else reader.spoken_type(node)[0] for node in nodes]
 
 
 def _validator(tool: Tool) -> SchemaValidator | None:

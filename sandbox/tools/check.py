@@ -131,6 +131,8 @@ def _chosen(source: Source, candidates: list[Candidate], *, filename: str, entry
     try:
         return choose_entry(source, candidates, filename=filename, entry=entry)
     except SourceError as error:
+        if not candidates and source.problems.found:  # what keeps it from having any is told
+            return None
         is_several = bool(candidates) and entry is None
         if not is_several:
             source.problems.add_error("no_entry", error)

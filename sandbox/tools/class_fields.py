@@ -61,7 +61,8 @@ def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
     if kind is not None:
         return kind
     chain = scope.class_chain(node)
-    is_dataclass = any(last_name(mark) == "dataclass" for each in chain for mark in each.decorator_list)
+    marks = (last_name(mark) or "" for each in chain for mark in each.decorator_list)
+    is_dataclass = any(scope.imports.get(name, name).rpartition(".")[2] == "dataclass" for name in marks)
     return ClassKind.DATACLASS if is_dataclass else None
 
 

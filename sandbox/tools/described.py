@@ -59,7 +59,7 @@ def mapping_schema(candidate: Candidate, source: Source) -> dict[str, Any] | Non
     annotation = candidate.arguments or (listed[0][0].annotation if listed else None)
     if annotation is None:
         return None
-    reader = AnnotationReader(source.scope)
+    reader = AnnotationReader(source.scope, declared=source.taken)
     return _with_members(json_schema_of(reader.spoken_type(annotation)[0], reader.cells))
 
 
@@ -83,7 +83,7 @@ class _Description:
 
     def __post_init__(self) -> None:
         self.path = self.candidate.entry
-        self.reader = AnnotationReader(self.source.scope, self._unknown)
+        self.reader = AnnotationReader(self.source.scope, self._unknown, declared=self.source.taken)
         documented = self.candidate.function
         docstring = None if documented is None else ast.get_docstring(documented)
         self.documentation = Documentation() if docstring is None else read_docstring(_writable(docstring))
@@ -158,18 +158,31 @@ class _Description:
             return
         for name, each in properties.items():
             if not isinstance(each, dict) or not each.get("description"):
-                self._add("missing_description", f"{excerpt(name, NAME_LENGTH)} has no description", name=name)
+                self._add(
+                    "missing_description",
+                    f"{excerpt(name, NAME_LENGTH)} has no description",
+                    name=name,
+                    remedy='add a "description" to it in the schema',
+                )
         function = self.candidate.function
         if function is None or function.args.kwarg is not None or self._takes_mapping():
             return
         taken = {argument.arg: has_default for argument, _, has_default in shown_parameters(self.candidate)}
         for name in properties.keys() - taken.keys():
             self._add(
-                "schema_mismatch", f"the schema names {excerpt(name, NAME_LENGTH)}, the function does not", name=name
+                "schema_mismatch",
+                f"the schema names {excerpt(name, NAME_LENGTH)}, the function does not",
+                name=name,
+                remedy="give the function a parameter of this name, or take it out of the schema",
             )
         for name in taken.keys() - properties.keys():
             if not taken[name]:
-                self._add("schema_mismatch", f"the function requires {name}, the schema does not name it", name=name)
+                self._add(
+                    "schema_mismatch",
+                    f"the function requires {name}, the schema does not name it",
+                    name=name,
+                    remedy="add it to the properties of the schema, or give it a default",
+                )
 
     def _takes_mapping(self) -> bool:
         return self.candidate.kind in ("execute", "module", "handler") and is_mapping(shown_parameters(self.candidate))
@@ -182,14 +195,14 @@ class _Description:
             return self._of_mapping(shown_parameters(self.candidate)[0][0])
         listed = shown_parameters(self.candidate)
         self._check_star(function)
-        self._check_section(function, listed)
         fields = [self._field(argument, default) for argument, default in _with_defaults(function, listed)]
+        self._check_section(function, fields)
         self._check_documented(function, [each.name for each in fields])
-        return self._record(record_of(fields, extra="allow" if function.args.kwarg is not None else None))
+        return self._written(record_of(fields, extra="allow" if function.args.kwarg is not None else None))
 
-    def _record(self, record: ValueType) -> dict[str, Any]:
+    def _written(self, found: ValueType) -> dict[str, Any]:
         try:
-            return json_schema_of(record, self.reader.cells)
+            return json_schema_of(found, self.reader.cells)
         except (RecursionError, PydanticInvalidForJsonSchema):
             self._add("no_schema", "the types of its parameters have no JSON schema", remedy=_TWO_WAYS)
             return dict(_NOTHING)
@@ -198,7 +211,7 @@ class _Description:
         """The dict of all arguments: what its annotation says, when that is a type with members."""
         annotation = self.candidate.arguments or argument.annotation
         found = ANYTHING if annotation is None else self.reader.spoken_type(annotation)[0]
-        return _with_members(self._record(found)) or {**_NOTHING, "additionalProperties": True}
+        return _with_members(self._written(found)) or {**_NOTHING, "additionalProperties": True}
 
     def _field(self, argument: ast.arg, default: ast.expr | None) -> FieldType:
         name = argument.arg
@@ -247,23 +260,16 @@ class _Description:
                 remedy=f"use a list parameter, such as {star.arg}: list[str]",
             )
 
-    def _check_section(self, function: Function, listed: Sequence[Listed]) -> None:
+    def _check_section(self, function: Function, fields: Sequence[FieldType]) -> None:
         if self.documentation.description is None and not self.documentation.has_parameters:
             return
-        if listed and not self.documentation.has_parameters and not self._says_all(listed):
+        if not self.documentation.has_parameters and not all(each.description for each in fields):
             self._add(
                 "missing_args_section",
                 "the docstring has no section of parameters",
                 at=function,
                 remedy="add `Args:` with a line for each parameter",
             )
-
-    def _says_all(self, listed: Sequence[Listed]) -> bool:
-        """Whether each parameter is described in its annotation."""
-        return all(
-            argument.annotation is not None and self.reader.spoken_type(argument.annotation)[1].description
-            for argument, _, _ in listed
-        )
 
     def _check_documented(self, function: Function, names: Sequence[str]) -> None:
         stars = [each.arg for each in (function.args.vararg, function.args.kwarg) if each is not None]
@@ -291,7 +297,7 @@ class _Description:
                 remedy="add `Returns:`",
                 severity="warning",
             )
-        return returned_schema(self.candidate, self.source.scope)
+        return returned_schema(self.candidate, self.source)
 
     def _unknown(self, node: ast.AST, what: str, why: str) -> None:
         self._add(

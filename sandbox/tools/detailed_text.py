@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+MAX_CHARACTERS: Final = 64 * 1024
 NOTHING_DETAILED: Final = "*No detailed documentation available.*"
 _IMPORTANT: Final = ("critical", "important", "warning")
 _USES: Final = ("use cases", "when to use", "usage", "why use this tool", "benefits")
@@ -43,8 +44,8 @@ def detailed_description(docstring: str | None, *, arguments: str | None, fallba
     """All that is said of a tool; `arguments` is the docstring of the method that takes them, if it is another."""
     if docstring is None or not docstring.strip():
         return f"{fallback}\n\n{NOTHING_DETAILED}"
-    introduction, sections = _parted(docstring)
-    _, inner = _parted(arguments) if arguments else ("", [])
+    introduction, sections = _parted(docstring[:MAX_CHARACTERS])
+    _, inner = _parted(arguments[:MAX_CHARACTERS]) if arguments else ("", [])
     parts = [introduction.strip().partition("\n\n")[0].strip()]
     parts += _told("⚠️ **Important**", _first(sections, _IMPORTANT), separator=": ")
     parts += _told("**Use cases**", _first(sections, _USES))

@@ -3,7 +3,8 @@
 Google, numpy, reST and epydoc forms are parsed by `docstring_parser`. Where a text shows the marks of one form only, it
 is asked for that one; trying all of them, as it does by itself, takes ten times as long. Its types and defaults are
 never used, the signature says those. A `Keyword Args:` section, which that parser drops, is read as the `Args:` it is.
-Text of several lines stays as it was written.
+Text of several lines stays as it was written. One line that is not as Google has it does not cost the others: see
+`google_text`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Final
 from docstring_parser import Docstring, DocstringParam, ParseError, epydoc, google, numpydoc, parse, rest
 from docstring_parser.common import DocstringExample, DocstringReturns
 
+from sandbox.tools.google_text import google_text
+
 MAX_CHARACTERS: Final = 64 * 1024
 
 _NO_TITLE: Final = "."
-_KEYWORD_SECTION = re.compile(r"[ \t]*(?:Keyword Args|Keyword Arguments|Kwargs):[ \t]*")
+_KEYWORD_SECTION = re.compile(r"[ \t]*(?:Keyword Args|Keyword Arguments|Kwargs|Other Parameters):[ \t]*")
 _EXAMPLES = re.compile(r"^(?:Examples?)(?:::?|\n-{3,})[ \t]*\n", re.MULTILINE)
 _SECTION = re.compile(
     r"^(?:Args|Arguments|Parameters|Params|Raises|Exceptions|Except|Attributes|Returns|Yields|Keyword Args"
@@ -54,7 +57,7 @@ def read_docstring(docstring: str) -> Documentation:
     text = inspect.cleandoc(docstring[:MAX_CHARACTERS])
     body, keywords = _without_keyword_section(text)
     try:
-        parsed = _parser_of(body)(_headed(body))
+        parsed = _parser_of(body)(_headed(google_text(body)))
         extra = google.parse(_headed(keywords)) if keywords else Docstring()
     except (ParseError, ValueError, IndexError, KeyError, AttributeError, RecursionError):
         return Documentation(description=text or None)
@@ -106,7 +109,10 @@ def _named(parsed: Docstring) -> Iterator[tuple[DocstringParam, str]]:
 def _description(parsed: Docstring, text: str) -> str | None:
     """Short and long description, and the examples after them."""
     short = None if parsed.short_description == _NO_TITLE else parsed.short_description
-    parts = [short, parsed.long_description, _examples(parsed, text)]
+    if short and parsed.long_description and not parsed.blank_after_short_description:  # one paragraph, as written
+        parts = [f"{short}\n{parsed.long_description}", _examples(parsed, text)]
+    else:
+        parts = [short, parsed.long_description, _examples(parsed, text)]
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) or None
 
 

@@ -10,6 +10,7 @@ outside calls it. When a name is defined twice, the later definition counts, as 
 
 from __future__ import annotations
 
+import ast
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import Final
 
 from sandbox.errors import SourceError
 from sandbox.tools.dialects import Candidate
+from sandbox.tools.dialects.method_class import methods_of
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list
 from sandbox.tools.source import Source
 
@@ -83,10 +85,33 @@ def _counted(candidates: Sequence[Candidate]) -> str:
 def _nothing_to_call(source: Source) -> SourceError:
     if not source.module.body:
         return SourceError("the source is empty", remedy="define one top-level function")
+    if source.problems.found:
+        first = source.problems.found[0]
+        return SourceError(first.message, line=first.line, column=first.column, remedy=first.remedy)
+    for owner in source.classes.values():
+        if (almost := _almost(source, owner)) is not None:
+            return almost
     return SourceError(
         "the source defines no public top-level function",
         remedy="write the tool as `def name(...)` directly in the module, without a leading underscore",
     )
+
+
+def _almost(source: Source, owner: ast.ClassDef) -> SourceError | None:
+    """What keeps a class from being a tool, where it looks as if it were meant to be one."""
+    name = excerpt(owner.name, NAME_LENGTH)
+    methods = {method.name for each in source.line_of_bases(owner) for method in methods_of(each)}
+    if source.derives_from(owner, "BaseTool"):
+        what = "has no execute" if "execute" not in methods else "is not a tool that can be called"
+        remedy = "write `def execute(self, args: dict) -> ToolResult` in it, and no underscore before its name"
+    elif source.derives_from(owner, "Tool"):
+        what = "has no public method that is marked"
+        remedy = "mark the methods that are tools with @method_metadata() or @openapi_schema({...})"
+    elif "execute" in methods:
+        what, remedy = "has an execute, and is no BaseTool", "derive it from BaseTool"
+    else:
+        return None
+    return SourceError(f"the class {name} {what}", line=owner.lineno, column=owner.col_offset + 1, remedy=remedy)
 
 
 def _stem(filename: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
@@ -87,8 +88,12 @@ def known_name(full: str, *, is_imported: bool) -> str | None:
     return name if module in (_MODULES if is_imported else _USUAL_NAMES) else None
 
 
-@cache
 def special_type(full: str | None) -> ValueType | None:
     """The type of a name that JSON has only text for, or that pydantic gives a meaning."""
-    made = None if full is None else _SPECIAL.get(full)
-    return None if made is None else made()
+    return _special(full) if full in _SPECIAL else None
+
+
+@cache
+def _special(full: str) -> ValueType:
+    made = _SPECIAL[full]()
+    return made if made.is_common else replace(made, is_common=True)

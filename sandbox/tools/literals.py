@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sandbox.tools.names_in_source import dotted_name
@@ -37,6 +37,8 @@ class _Walk:
 
     constant_of: Callable[[str], ast.expr | None]
     left: int = MAX_VALUES
+    named: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    """What names stand for, and how many values each is made of: one that is used again counts again."""
 
     def value(self, node: ast.expr, *, depth: int) -> Any:
         self.left -= 1
@@ -101,9 +103,18 @@ class _Walk:
     def _named(self, node: ast.expr, *, depth: int) -> Any:
         name = dotted_name(node)
         constant = None if name is None else self.constant_of(name)
-        if constant is None:
+        if name is None or constant is None:
             raise NotLiteral(node)
-        return self.value(constant, depth=depth)
+        if name not in self.named:
+            before = self.left
+            found = self.value(constant, depth=depth)
+            self.named[name] = found, before - self.left
+            return found
+        found, count = self.named[name]
+        self.left -= count
+        if self.left < 0:
+            raise NotLiteral(node)
+        return found
 
 
 def _is_small(value: object) -> bool:

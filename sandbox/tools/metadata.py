@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from sandbox.tools.detailed_text import detailed_description
 from sandbox.tools.dialects import Candidate
@@ -61,6 +61,7 @@ _TOOL_FIELDS: Final[Mapping[str, Any]] = {
     "is_core": bool,
     "visible": bool,
 }
+_KINDS: Final[Mapping[type, str]] = {str: "a string", int: "an integer", bool: "True or False"}
 _METHOD_FIELDS: Final[Mapping[str, Any]] = {
     "display_name": str,
     "description": str,
@@ -116,7 +117,8 @@ def detailed_text(candidate: Candidate) -> str:
     arguments = None
     if candidate.kind == "execute" and candidate.function is not None:
         arguments = ast.get_docstring(candidate.function)
-    fallback = candidate.description or f"{candidate.name} functionality"
+    unsaid = f"{candidate.names[-1]} function" if candidate.kind == "method" else f"{candidate.name} functionality"
+    fallback = candidate.description or unsaid
     return detailed_description(own, arguments=arguments, fallback=fallback)
 
 
@@ -191,7 +193,7 @@ def _checked(
                 remedy=f"it takes {', '.join(fields)}",
                 severity="warning",
             )
-        elif value is not None and value != "":
+        elif value is not None and not (isinstance(value, str) and not value.strip()):
             _take(source, said, key, value, fields[key], node=node, path=path)
     return said
 
@@ -199,9 +201,13 @@ def _checked(
 def _take(
     source: Source, said: dict[str, Any], key: str, value: object, kind: type, *, node: ast.AST, path: str
 ) -> None:
-    try:
-        said[key] = TypeAdapter(kind).validate_python(value, strict=True)
-    except ValidationError:
+    if type(value) is kind:
+        said[key] = value
+    else:
         source.problems.add(
-            "bad_metadata", f"{key} is a {kind.__name__}, not {type(value).__name__}", at=node, path=path
+            "bad_metadata",
+            f"{key} is {_KINDS[kind]}, and this is a value of type {type(value).__name__}",
+            at=node,
+            path=path,
+            remedy=f"write {_KINDS[kind]}",
         )

@@ -71,13 +71,16 @@ def count_tokens(data: bytes) -> int:
 
 def _refuse_heavy_format_strings(text: str) -> None:
     """Every place that could begin an f-string is taken for one, so that nothing can hide behind a quote."""
+    most = len(text) * (text.count("'") + text.count('"'))
+    if most <= MAX_FORMAT_CHARACTERS and most * text.count("{") <= MAX_FORMAT_STEPS:
+        return
     steps = characters = 0
-    for start in _FORMAT_START.finditer(text):
+    for number, start in enumerate(_FORMAT_START.finditer(text)):
         body = _FORMAT_BODY[start[0].lstrip("fFtTrR")].match(text, start.end())
         assert body is not None
         characters += len(body[0])
         steps += body[0].count("{") * len(body[0])
-        if steps > MAX_FORMAT_STEPS or characters > MAX_FORMAT_CHARACTERS:
+        if steps > MAX_FORMAT_STEPS or characters > MAX_FORMAT_CHARACTERS or number > MAX_TOKENS:
             raise SourceError(
                 "an f-string holds too many expressions",
                 line=text.count("\n", 0, start.start()) + 1,

@@ -22,8 +22,9 @@ from threading import Lock
 from typing import Final, Literal, overload
 
 from sandbox.errors import SourceError
-from sandbox.tools.excerpt import excerpt, printable
+from sandbox.tools.excerpt import excerpt
 from sandbox.tools.parse_cost import refuse_costly
+from sandbox.tools.pictures import pictured
 
 _WIDTH: Final = 80
 _BEFORE_CARET: Final = 40
@@ -104,6 +105,5 @@ def _caret_picture(text: str, line: int, column: int) -> str:
     lines = text.split("\n", line)
     if not 1 <= line <= len(lines) or not lines[line - 1].strip():
         return ""
-    start = max(0, column - 1 - _BEFORE_CARET)
-    shown = printable(lines[line - 1].replace("\t", " ")[start : start + _WIDTH])
-    return f"    {shown}\n    {' ' * min(column - 1 - start, len(shown))}^"
+    shown, blanks = pictured(lines[line - 1], column, width=_WIDTH, before=_BEFORE_CARET)
+    return f"    {shown}\n    {blanks}^"

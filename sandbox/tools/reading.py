@@ -76,7 +76,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
         scope=source.scope.reachable(taken.annotations),
         settings=settings_of(chosen, block.settings),
         schema=chosen.schema,
-        returns=returned_schema(chosen, source.scope),
+        returns=returned_schema(chosen, source),
     )
 
 

@@ -24,7 +24,7 @@ REFERENCE: Final = "x-inside"
 """Stands in a schema where a type contains itself, until the schema is put together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Record:
     """Marks an object with named members; its value is a dict of those that were given."""
 
@@ -40,12 +40,14 @@ class Record:
         return core_schema.with_info_wrap_validator_function(self._checked, members)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
-        made = handler(core)
-        properties = made.get("properties", {})
+        return self.shown(handler(core).get("properties", {}))
+
+    def shown(self, members: Mapping[str, Mapping[str, Any]]) -> Shown:
+        """Its schema, made of those of its members' types."""
         schema: dict[str, Any] = {"type": "object"}
         if self.description:
             schema["description"] = self.description
-        schema["properties"] = {each.name: _shown_member(each, properties[each.name]) for each in self.fields}
+        schema["properties"] = {each.name: _shown_member(each, members[each.name]) for each in self.fields}
         schema["required"] = [each.name for each in self.fields if each.is_required]
         return schema if self.extra in (None, "ignore") else {**schema, "additionalProperties": self.extra == "allow"}
 
@@ -68,7 +70,7 @@ class Record:
         return {**checked, **dict.fromkeys(unfilled)} if unfilled else checked
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Inside:
     """Marks a type inside itself."""
 
@@ -78,6 +80,10 @@ class Inside:
         return core_schema.with_info_plain_validator_function(self._checked)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
+        return self.shown()
+
+    def shown(self) -> Shown:
+        """What stands in a schema for it."""
         return {REFERENCE: self.cell.name}
 
     def _checked(self, value: object, info: Info) -> object:

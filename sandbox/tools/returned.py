@@ -9,7 +9,7 @@ from sandbox.tools.annotations import AnnotationReader
 from sandbox.tools.dialects import Candidate
 from sandbox.tools.json_schemas import json_schema_of
 from sandbox.tools.names_in_source import last_name
-from sandbox.tools.scope import Scope
+from sandbox.tools.source import Source
 from sandbox.tools.value_types import ANYTHING
 
 _PLAIN: Final = {
@@ -21,15 +21,21 @@ _PLAIN: Final = {
 """What nearly all that say anything say; the same schemas, without the effort."""
 
 
-def returned_schema(candidate: Candidate, scope: Scope) -> dict[str, Any] | None:
+def returned_schema(candidate: Candidate, source: Source) -> dict[str, Any] | None:
     """The schema; None where the annotation says nothing, or nothing that is understood."""
     annotation = None if candidate.function is None else candidate.function.returns
     if annotation is None or _is_none(annotation) or last_name(annotation) == "ToolResult":
         return None
-    if isinstance(annotation, ast.Name) and annotation.id in _PLAIN and scope.full_name(annotation.id) == annotation.id:
+    if (
+        isinstance(annotation, ast.Name)
+        and annotation.id in _PLAIN
+        and source.scope.full_name(annotation.id) == annotation.id
+    ):
         return dict(_PLAIN[annotation.id])
     unknown: list[ast.AST] = []
-    reader = AnnotationReader(scope, lambda node, _what, _why: unknown.append(node), shows_text=False)
+    reader = AnnotationReader(
+        source.scope, lambda node, _what, _why: unknown.append(node), is_returned=True, declared=source.returned
+    )
     found = reader.spoken_type(annotation)[0]
     return None if unknown or found is ANYTHING else json_schema_of(found, reader.cells)
 

@@ -2,12 +2,14 @@
 
 What is given whole goes before everything. Arguments that are given (a pydantic model, or a JSON schema) go before the
 signature, and take name and description from the source. Else all of it comes from the source, and anew whenever the
-source changes: what is remembered is remembered by the source itself.
+source changes: what is remembered is remembered by the source itself. Whoever asks gets a schema of their own, which
+they may change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from pydantic import BaseModel
@@ -32,10 +34,10 @@ def tool_schema(
 ) -> dict[str, Any]:
     """`{"name", "description", "parameters"}`; raises `SourceError` with what keeps the source from having one."""
     if given is not None:
-        return dict(given)
+        return deepcopy(dict(given))
     report = check_source(source, filename=filename, entry=entry)
     if arguments is None:
-        return whole(report).schema_
+        return deepcopy(whole(report).schema_)
     chosen = _readable(report)
     described = chosen.schema_["description"]
     return {"name": chosen.name, "description": described, "parameters": _parameters(arguments)}
@@ -45,7 +47,7 @@ def exported_schema(report: CheckReport, *, shape: str | None, strict: bool) -> 
     """The schema of a report's entry in a shape, with what that could not say; in our own, where none is named."""
     chosen = whole(report)
     if shape is None:
-        return Export(strict_form(chosen.schema_) if strict else chosen.schema_, ())
+        return Export(strict_form(chosen.schema_) if strict else deepcopy(chosen.schema_), ())
     if shape not in list(Format):
         raise SpecError(f"there is no format {shape[:64]!r}", remedy=f"take one of {', '.join(Format)}")
     if shape == Format.MCP:

@@ -18,6 +18,7 @@ from sandbox.tools.names_in_source import last_name
 Definition: TypeAlias = "ast.ClassDef | ast.expr | None"
 """A class, what is assigned, or something else, such as a function."""
 
+MOST_ANCESTORS: Final = 100
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _ENUMS: Final = frozenset({"Enum", "StrEnum", "IntEnum"})
 
@@ -46,7 +47,9 @@ class Scope:
     def class_chain(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """A class and those of this source that it derives from."""
         waiting, seen = [node], {node.name}
-        while waiting:
+        for _ in range(MOST_ANCESTORS):
+            if not waiting:
+                return
             current = waiting.pop(0)
             yield current
             for base in current.bases:
@@ -87,6 +90,10 @@ class Scope:
         kept: dict[str, Definition] = {}
         imports: dict[str, str] = {}
         waiting = list(nodes)
+        owned: dict[str, list[str]] = {}
+        for each in self.definitions:
+            if "." in each:
+                owned.setdefault(each.partition(".")[0], []).append(each)
         while waiting:
             for name in _names(waiting.pop()):
                 if name in self.imports:
@@ -94,7 +101,7 @@ class Scope:
                 if name not in kept and name in self.definitions:
                     definition = kept[name] = self.definitions[name]
                     waiting += [] if definition is None else [definition]
-                    inner = {each: self.definitions[each] for each in self.definitions if each.startswith(f"{name}.")}
+                    inner = {each: self.definitions[each] for each in owned.get(name, [])}
                     kept.update(inner)
                     waiting += [each for each in inner.values() if each is not None]
         return Scope(kept, imports)

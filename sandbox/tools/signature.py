@@ -100,7 +100,7 @@ def _parameters(function: Function, listed: list[Listed], source: Source) -> tup
         )
     _refuse_duplicates([argument for argument, _, _ in listed])
     annotations = _annotation_texts([argument for argument, _, _ in listed], source.text)
-    reader = AnnotationReader(source.scope)
+    reader = AnnotationReader(source.scope, declared=source.taken)
     return tuple(
         Parameter(
             name=argument.arg,
@@ -155,7 +155,8 @@ def _refuse_duplicates(arguments: list[ast.arg]) -> None:
 
 def _annotation_texts(arguments: list[ast.arg], text: str) -> list[str | None]:
     """The annotations as written; `ast.unparse` would recurse, and change them."""
-    lines = text.encode().split(b"\n")
+    last = max((each.annotation.end_lineno or 0 for each in arguments if each.annotation is not None), default=0)
+    lines = text.encode().split(b"\n", last)
     texts = [_segment(argument.annotation, lines) for argument in arguments]
     if sum(len(each) for each in texts if each is not None) > MAX_ANNOTATION_CHARACTERS:
         raise SourceError(

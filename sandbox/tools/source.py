@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.tools.declared import Declared
 from sandbox.tools.literals import NotLiteral, literal
 from sandbox.tools.module_names import import_time_statements
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.problems import Problems
-from sandbox.tools.scope import Scope, assigned, scope_of
+from sandbox.tools.scope import MOST_ANCESTORS, Scope, assigned, scope_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -31,6 +32,10 @@ class Source:
     """What is assigned to a name of the module."""
     scope: Scope
     problems: Problems = field(default_factory=Problems)
+    taken: Declared = field(default_factory=Declared)
+    """Its own classes and aliases as arguments have them,"""
+    returned: Declared = field(default_factory=Declared)
+    """and as results have them."""
 
     def literal(self, node: ast.expr, *, of: str) -> Any:
         """Its plain value; None, with a problem, when it is not written out."""
@@ -48,7 +53,9 @@ class Source:
     def line_of_bases(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """A class and those it derives from, as far as they stand in this source."""
         waiting, seen = [owner], {owner.name}
-        while waiting:
+        for _ in range(MOST_ANCESTORS):
+            if not waiting:
+                return
             current = waiting.pop(0)
             yield current
             for base in current.bases:

@@ -46,6 +46,8 @@ class Spoken:
     alias: str | None = None
     is_left_out: bool = False
     """Whether it is none of what its class is made with: `field(init=False)`."""
+    is_unreturned: bool = False
+    """Whether it is none of what its class is written as: `Field(exclude=True)`."""
     constraints: dict[str, Any] = field(default_factory=dict)
     faults: list[ast.AST] = field(default_factory=list)
     """What was said in a form that is not read."""
@@ -57,6 +59,7 @@ class Spoken:
         self.description = other.description or self.description
         self.alias = other.alias or self.alias
         self.is_left_out = self.is_left_out or other.is_left_out
+        self.is_unreturned = self.is_unreturned or other.is_unreturned
         self.constraints.update(other.constraints)
         self.faults += other.faults
 
@@ -109,7 +112,8 @@ def _of_field(call: ast.Call, scope: Scope) -> Spoken:
         made = _EMPTY.get(last_name(factory) or "") if isinstance(factory, ast.Name) else None
         spoken.has_default, spoken.default = True, ABSENT if made is None else made
     spoken.alias = _alias(keywords, scope)
-    spoken.is_left_out = isinstance(init := keywords.get("init"), ast.Constant) and init.value is False
+    spoken.is_left_out = _is(keywords.get("init"), False)
+    spoken.is_unreturned = _is(keywords.get("exclude"), True)
     return spoken
 
 
@@ -162,6 +166,10 @@ def _text(node: ast.expr, scope: Scope) -> str | None:
 
 def _text_of_name(node: ast.expr, scope: Scope) -> Spoken:
     return Spoken(description=_text(node, scope)) if isinstance(node, ast.Name | ast.BinOp) else Spoken()
+
+
+def _is(node: ast.expr | None, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value
 
 
 def _is_ellipsis(node: ast.expr) -> bool:

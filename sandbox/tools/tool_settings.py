@@ -27,9 +27,12 @@ class ToolSettings(BaseModel):
     stdout_type: _OutputType | None = None
     stderr_type: _OutputType | None = None
     return_char_limit: Annotated[int, Field(ge=1)] | None = None
+    return_token_limit: Annotated[int, Field(ge=1)] | None = None
+    """The same in tokens, where the engine was given a tokenizer."""
     strict_return: bool | None = None
     """Whether a value that is not what the annotation says is an exception, and not only a warning."""
     enable_parallel_execution: bool | None = None
+    """False: an engine runs the calls of this tool that a tenant makes one after another."""
     timeout: Annotated[int | float | str, AfterValidator(_duration)] | None = None
     """As a policy writes it: 5, 2.5, "500ms", "2m"."""
 

@@ -7,7 +7,7 @@ before its members are looked at. Whatever a tuple or a set is declared as, its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -27,6 +27,8 @@ from sandbox.tools.excerpt import excerpt
 from sandbox.tools.plain_json import JSON, json_from_text
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid")
+HOLE: Final = "x-hole"
+"""Stands in the schema of a frame where a part goes."""
 _LONGEST_TEXT_OF_A_SCALAR: Final = 64
 _OURS: Final = frozenset({"wrong", "missing", "extra_forbidden"})
 _KIND_NAMES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
@@ -47,7 +49,7 @@ Info: TypeAlias = core_schema.ValidationInfo[Any]
 Shown: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ValueType:
     """What an annotation means: the type for pydantic, and its name in a message."""
 
@@ -61,9 +63,14 @@ class ValueType:
     is_tried_last: bool = False
     cell: Cell | None = None
     """What it is a use of, where it is a type inside itself."""
+    is_common: bool = False
+    """Whether any source may name it; the same type is then the same object."""
+    form: tuple[str, Hashable] | None = None
+    """How it is made of its parts, where not all of them are common."""
+    parts: tuple[ValueType, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FieldType:
     """One member of a record, or one parameter of a call."""
 
@@ -78,7 +85,7 @@ class FieldType:
     """Whether it becomes None when it is left out, because its class asks for a value."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Cell:
     """A type that contains itself, by its name; filled in when it is known."""
 
@@ -94,7 +101,7 @@ class Cell:
         return self.adapter
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scalar:
     """Marks a type whose values are taken as they are or converted."""
 
@@ -122,7 +129,7 @@ class Scalar:
         return attempt.refuse(self.expected)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Choice:
     """Marks a literal type. Pydantic takes True for 1, so the values are compared here, with their types."""
 
@@ -134,6 +141,10 @@ class Choice:
         return core_schema.with_info_plain_validator_function(self._chosen)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
+        return self.shown()
+
+    def shown(self) -> Shown:
+        """Its schema."""
         kinds = list(dict.fromkeys(_KIND_NAMES[type(value)] for value in self.listed))
         return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(self.listed)}
 
@@ -146,7 +157,7 @@ class Choice:
         return attempt.refuse(self.expected)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Container:
     """Marks a container type: what its value is made into before its members are checked, and how many it has."""
 
@@ -189,7 +200,17 @@ class Container:
         return tuple(found) if self.length is not None else found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Hole:
+    """Marks the place of a part in a type that is only made to be written."""
+
+    number: int
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
+        return {HOLE: self.number}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Nullable:
     """Marks an optional type whose null may be written as text."""
 
@@ -201,7 +222,7 @@ class Nullable:
         return None if attempt.converts and value == "null" else value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OneOf:
     """Marks a union: as it is, else what its JSON text stands for, else converted; each time in the declared order."""
 
@@ -232,11 +253,11 @@ class OneOf:
         if not self._adapters:
             # An integer is a number too, so a float among the members is tried last: 5 stays 5 for `float | int`.
             ordered = sorted(self.members, key=lambda member: member.is_tried_last)
-            self._adapters.extend([TypeAdapter(member.type, config=STRICT) for member in ordered])
+            self._adapters[:] = [TypeAdapter(member.type, config=STRICT) for member in ordered]
         return self._adapters
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TextForm:
     """Marks a type of values that JSON has only text for: checked by pydantic, handed over as the text it is."""
 
@@ -262,7 +283,7 @@ class TextForm:
         return text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constrained:
     """Marks a type with constraints. One that is broken is refused like a wrong type, by the same count."""
 
@@ -292,7 +313,14 @@ class Constrained:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             if first["type"] in _OURS:
                 raise
-            return attempt.refuse(excerpt(f"{self.expected}: {first['msg']}"))
+            return attempt.refuse(excerpt(f"{self.expected}: {_told(first['msg'], value)}"))
+
+
+def _told(message: str, value: object) -> str:
+    """What pydantic says of a constraint; it counts the characters of a text as items here."""
+    if not isinstance(value, str):
+        return message
+    return message.replace(" items after validation", " characters").replace(" item after validation", " character")
 
 
 def _omitted(*_: object) -> Shown:

@@ -6,9 +6,9 @@ type says only what pydantic cannot know (a set is an array of unique items; an 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import GenericAlias
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -20,6 +20,7 @@ from pydantic_core import SchemaError
 
 from sandbox.tools import coercion
 from sandbox.tools.attempts import Attempt, TooMuchWork, Work
+from sandbox.tools.composing import ANYTHING, NULL, common, composed, frame_of
 from sandbox.tools.excerpt import excerpt, name_list
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.record_marks import REFERENCE, Inside, Record, without_null
@@ -28,10 +29,7 @@ from sandbox.tools.value_marks import (
     Cell,
     Choice,
     Constrained,
-    Container,
     FieldType,
-    Nullable,
-    OneOf,
     Scalar,
     TextForm,
     ValueType,
@@ -55,6 +53,7 @@ __all__ = [
     "array_of",
     "constrained",
     "fixed_array_of",
+    "frame_of",
     "inside",
     "object_of",
     "one_of",
@@ -65,37 +64,33 @@ __all__ = [
     "without_null",
 ]
 
-ANYTHING: Final = ValueType(Any, "anything", takes_text=True)
-TEXT: Final = ValueType(Annotated[str, Scalar("a string", coercion.text_from)], "a string", takes_text=True)
-INTEGER: Final = ValueType(Annotated[int, Scalar("an integer", coercion.integer_from)], "an integer")
-NUMBER: Final = ValueType(Annotated[float, Scalar("a number", coercion.number_from)], "a number", is_tried_last=True)
-BOOLEAN: Final = ValueType(Annotated[bool, Scalar("true or false", coercion.boolean_from)], "true or false")
-NULL: Final = ValueType(Annotated[None, Scalar("null", coercion.null_from)], "null")
+_LONGEST_COMMON: Final = 512
+
+TEXT: Final = ValueType(
+    Annotated[str, Scalar("a string", coercion.text_from)], "a string", takes_text=True, is_common=True
+)
+INTEGER: Final = ValueType(Annotated[int, Scalar("an integer", coercion.integer_from)], "an integer", is_common=True)
+NUMBER: Final = ValueType(
+    Annotated[float, Scalar("a number", coercion.number_from)], "a number", is_tried_last=True, is_common=True
+)
+BOOLEAN: Final = ValueType(
+    Annotated[bool, Scalar("true or false", coercion.boolean_from)], "true or false", is_common=True
+)
 
 
 def array_of(item: ValueType, *, is_unique: bool = False, shows_text: bool = False) -> ValueType:
     """A list, whatever sequence it is declared as. `shows_text`: nothing is said of its items, so text is shown."""
-    expected = "an array" if item is ANYTHING else excerpt(f"an array, each item {item.expected}")
-    shown: list[tuple[str, JSON]] = [("uniqueItems", True)] if is_unique else []
-    shown += [("items", {"type": "string"})] if shows_text else []
-    container = Container(expected, list, coercion.array_from, shown=tuple(shown))
-    return ValueType(Annotated[GenericAlias(list, (item.type,)), container], expected, size=1 + item.size)
+    return composed("array", [item], (is_unique, shows_text))
 
 
-def fixed_array_of(items: list[ValueType]) -> ValueType:
+def fixed_array_of(items: Sequence[ValueType]) -> ValueType:
     """A list with one type for each place."""
-    expected = excerpt(f"an array of {len(items)}: {', '.join(item.expected for item in items)}")
-    places = GenericAlias(tuple, tuple(item.type for item in items))
-    container = Container(expected, list, coercion.array_from, len(items))
-    return ValueType(Annotated[places, container], expected, size=1 + sum(item.size for item in items))
+    return composed("fixed array", items)
 
 
 def object_of(member: ValueType, *, shows_members: bool = True) -> ValueType:
     """A dict; its keys are strings, as they are in JSON."""
-    expected = "an object" if member is ANYTHING else excerpt(f"an object, each value {member.expected}")
-    left_out = None if shows_members else "additionalProperties"
-    container = Container(expected, dict, coercion.object_from, left_out=left_out)
-    return ValueType(Annotated[GenericAlias(dict, (str, member.type)), container], expected, size=1 + member.size)
+    return composed("object", [member], shows_members)
 
 
 def record_of(
@@ -130,6 +125,13 @@ def text_for(kind: Any, expected: str, *, numbers_too: bool = False) -> ValueTyp
 
 def constrained(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
     """A type with what pydantic's `Field` says of it; raises ValueError when pydantic makes no sense of it."""
+    said = json.dumps(constraints, sort_keys=True)
+    if not base.is_common or len(said) > _LONGEST_COMMON:
+        return _constrained(base, constraints)
+    return common(("constrained", base, said), lambda: _constrained(base, constraints))
+
+
+def _constrained(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
     try:
         annotated: Any = Annotated[
             base.type, Field(**constraints), Constrained(base.expected, constraints.get("pattern"))
@@ -137,11 +139,17 @@ def constrained(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
         TypeAdapter(annotated, config=STRICT)
     except (PydanticUserError, SchemaError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(excerpt(str(error).partition("\n")[0])) from None
-    return replace(base, type=annotated, size=base.size + 1, members=())
+    return replace(base, type=annotated, size=base.size + 1, members=(), is_common=False, form=None, parts=())
 
 
 def one_of_values(values: tuple[JSON, ...]) -> ValueType:
     """Exactly these values."""
+    typed = tuple((type(value), value) for value in values)
+    is_short = sum(len(str(value)) for value in values) <= _LONGEST_COMMON
+    return common(("values", typed), lambda: _values(values)) if is_short else _values(values)
+
+
+def _values(values: tuple[JSON, ...]) -> ValueType:
     expected = excerpt(f"one of {', '.join(repr(value) for value in values)}")
     takes_text = any(isinstance(value, str) for value in values)
     typed = frozenset((type(value), value) for value in values)
@@ -156,14 +164,7 @@ def one_of(members: list[ValueType]) -> ValueType:
         return ANYTHING
     if len(members) == 1:
         return members[0]
-    expected = excerpt(" or ".join(dict.fromkeys(member.expected for member in members)))
-    others = [member for member in members if member is not NULL]
-    if len(others) == 1 and len(members) > 1:
-        return _nullable(others[0], expected)
-    takes_text = any(member.takes_text for member in members)
-    size = 1 + sum(member.size for member in members)
-    union = Annotated[Any, OneOf(tuple(members), expected)]
-    return ValueType(union, expected, takes_text=takes_text, size=size, members=tuple(members))
+    return composed("union", members)
 
 
 def _distinct(members: Iterable[ValueType]) -> list[ValueType]:
@@ -171,9 +172,3 @@ def _distinct(members: Iterable[ValueType]) -> list[ValueType]:
     for member in members:
         distinct += [] if any(member is each for each in distinct) else [member]
     return distinct
-
-
-def _nullable(member: ValueType, expected: str) -> ValueType:
-    optional: Any = member.type | None
-    annotated = optional if member.takes_text else Annotated[optional, Nullable()]
-    return ValueType(annotated, expected, takes_text=member.takes_text, size=member.size + 1, members=(member, NULL))

@@ -5,6 +5,7 @@ then `ended` (that alone when it was killed before a child had it), and anything
 box. It decides nothing about limits or statuses, and looks into no stream. What it promises to the engine: every call
 it accepted ends, at the latest when the box is lost.
 
+What a call gives before its reply is paced too: while too much waits for its reader, no more is read of it.
 Output is paced per call. The runner may have `CREDIT` bytes of a call's output under way; the engine grants more as it
 takes them, so a call that prints faster than its caller reads waits in its own pipe. A runner reads pipes in pieces and
 empties them when a call ends, so it may go over by what pipes hold, and a box that goes over by more is ended.
@@ -20,9 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 
 from pydantic import JsonValue
@@ -48,11 +47,13 @@ from sandbox.wire.messages import (
     WallFault,
     parse_message,
 )
-from sandbox.wire.running_call import RunningCall
+from sandbox.wire.running_call import RunningCall, TakeItem
+from sandbox.wire.slots import Slots
 from sandbox.wire.voice import Voice
 
 CREDIT = 1 << 20
 _GRANT_STEP = CREDIT // 4
+_ITEM_OVERHEAD = 256  # what an item costs beside its bytes
 _MOST_UNTAKEN = CREDIT + (4 << 20)
 _MAX_WALLS = 1 << 16
 _NO_LIMITS = b"{}"
@@ -67,8 +68,7 @@ class Conversation:
         self._reader = FrameReader()
         self._hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._calls: dict[int, RunningCall] = {}
-        self._slots: dict[int, Slot] = {}
-        self._taken_slots: set[int] = set()
+        self._slots = Slots()
         self._voice = Voice(carrier)
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
@@ -109,7 +109,7 @@ class Conversation:
         limits: Mapping[str, int],
         value_limit: int,
         take: Callable[[Stream, bytes], int],
-        take_item: Callable[[bytes], None] | None = None,
+        take_item: TakeItem | None = None,
         take_files: Callable[[bytes], int] = len,
         is_whole: bool = True,
     ) -> RunningCall:
@@ -152,10 +152,12 @@ class Conversation:
             self._voice.go_on(frames.pack_request(call.id, data))
             await self._carrier.all_sent()
 
-    def kill(self, call: RunningCall) -> None:
-        """Kill the call's whole tree; its `ended` follows."""
+    def kill(self, call: RunningCall, *, wants_files: bool = False) -> None:
+        """Kill the call's whole tree; its `ended` follows. What it has left comes before, if it is wanted: that takes a
+        moment, and a second kill cuts it short."""
         call.was_killed = True
-        self._voice.say({"type": "kill", "id": call.id})
+        said = {"type": "kill", "id": call.id}
+        self._voice.say(said | {"files": True} if wants_files else said)
 
     def grant(self, call: RunningCall, amount: int) -> None:
         """Let that much more of the call's output come; told to the runner in steps worth a message."""
@@ -181,17 +183,7 @@ class Conversation:
 
     def lend_slots(self, slots: Sequence[Slot]) -> None:
         """Give the runner places to put calls into."""
-        for slot in slots:
-            self._slots[slot.id] = slot
-        said, doors = [], list[int]()
-        with ExitStack() as opened:
-            for slot in slots:
-                own = slot.open_doors()
-                for door in own:
-                    opened.callback(os.close, door)
-                said.append([slot.id, len(own)])
-                doors += own
-            opened.pop_all()
+        said, doors = self._slots.lend(slots)
         self._voice.say({"type": "slots", "slots": said}, descriptors=doors)
 
     def supply_lines(self) -> None:
@@ -207,11 +199,8 @@ class Conversation:
         if slot is None:
             return True
         call.slot = None
-        self._taken_slots.discard(slot.id)
-        renewed = slot.renew()
+        renewed = self._slots.renew(slot)
         self._voice.say({"type": "release", "slot": slot.id, "retire": not renewed})
-        if not renewed and self._slots.pop(slot.id, None) is not None:
-            slot.close()
         return renewed
 
     def abandon(self, reason: str) -> None:
@@ -221,9 +210,7 @@ class Conversation:
     def close(self) -> None:
         """Let go of the slots; the box is gone."""
         self._lose(BoxLost("the box was closed"))
-        for slot in self._slots.values():
-            slot.close()
-        self._slots.clear()
+        self._slots.close()
 
     # What the box says
 
@@ -249,7 +236,7 @@ class Conversation:
         elif isinstance(said, Ended):
             self._take_ended(said)
         elif isinstance(said, Ready):
-            self._lines.take_ready(said, None if said.slot is None else self._slot_of(said.slot))
+            self._lines.take_ready(said, None if said.slot is None else self._slots.take(said.slot))
         elif isinstance(said, Surplus):
             self._lines.dismiss(said.line)
             self.supply_lines()
@@ -271,13 +258,7 @@ class Conversation:
         call.started = said
         call.begun.set()
         if said.slot is not None:
-            call.slot = self._slot_of(said.slot)
-
-    def _slot_of(self, id: int) -> Slot:
-        if id not in self._slots or id in self._taken_slots:
-            raise ProtocolError(f"a box put a call into slot {id}, which is not free")
-        self._taken_slots.add(id)
-        return self._slots[id]
+            call.slot = self._slots.take(said.slot)
 
     def _take_returned(self, said: Returned) -> None:
         call = self._calls.get(said.id)
@@ -293,7 +274,7 @@ class Conversation:
             return
         slot = self._lines.lose(said.line)
         if slot is not None:
-            self._taken_slots.discard(slot.id)
+            self._slots.leave(slot)
             self._voice.say({"type": "release", "slot": slot.id, "retire": False})
         self.supply_lines()
 
@@ -347,9 +328,28 @@ class Conversation:
         for item in call.split_items():
             if call.take_item is not None:
                 self._hear_what_was_printed(call)
-                call.take_item(item)
+                size = len(item) + _ITEM_OVERHEAD
+                call.items_untaken += size
+                call.take_item(item, partial(self._grant_item, call, size))
+        self._hold(call, call.items_untaken >= CREDIT)
         if call.cut_what_is_too_much():
             self.kill(call)
+
+    def _grant_item(self, call: RunningCall, size: int) -> None:
+        """An item was taken."""
+        call.items_untaken -= size
+        if call.items_untaken < CREDIT // 2:
+            self._hold(call, False)
+
+    def _hold(self, call: RunningCall, is_held: bool) -> None:  # noqa: FBT001  (the state that it is to be in)
+        """Leave what a call gives where it is, or go on: it is worth a message only where nobody keeps up."""
+        if call.is_held == is_held or call.id not in self._calls:
+            return
+        call.is_held = is_held
+        if call.line is None:
+            self._voice.say({"type": "hold", "id": call.id, "on": is_held})
+        else:
+            (call.line.pause_reply if is_held else call.line.resume_reply)()
 
     # What comes on a line
 

@@ -16,6 +16,7 @@ _ITEM: Final = 1 << 31
 MOST_ITEMS: Final = 10_000
 
 Result = TypeVar("Result")
+TakeItem = Callable[[bytes, Callable[[], None]], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -24,8 +25,9 @@ class RunningCall:
 
     id: int
     take: Callable[[Stream, bytes], int]
-    take_item: Callable[[bytes], None] | None
-    """Gets each item that the tool gives before its reply, as JSON that nobody has looked at yet."""
+    take_item: TakeItem | None
+    """Gets each item that the tool gives before its reply, as JSON that nobody has looked at yet, with what to call
+    when it has been taken."""
     take_files: Callable[[bytes], int]
     """Gets what the call's guard sends of the files it left, and returns how much more of that may come at once."""
     value_limit: int
@@ -46,6 +48,9 @@ class RunningCall:
     owed: int = 0
     untaken: int = 0
     files_untaken: int = 0
+    items_untaken: int = 0
+    is_held: bool = False
+    """Whether no more is read of its items and its reply for now."""
     was_killed: bool = False
     was_lost: bool = False
     value_overflowed: bool = False

@@ -1,4 +1,4 @@
-"""A registry for tests: as much of the Docker registry's protocol as a push needs, over plain HTTP on loopback.
+"""A registry for tests: as much of the Docker registry's protocol as pushing and pulling need, over HTTP on loopback.
 
 What was pushed is in `blobs` and `manifests`. `refuses` makes it answer like one where we may not push.
 """
@@ -21,6 +21,8 @@ class LocalRegistry:
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, dict[str, Any]] = {}
         """By `repository:tag`."""
+        self.written: dict[str, tuple[str, bytes]] = {}
+        """Manifests as they came, by their digest: of what type, and what."""
         self.uploads: dict[str, bytes] = {}
         self.refuses = False
         self._server = _Server(("127.0.0.1", 0), _Answer)
@@ -54,11 +56,20 @@ class _Answer(BaseHTTPRequestHandler):
         if self.server.registry.refuses:
             said = {"errors": [{"code": "DENIED", "message": "access denied", "detail": "not you"}]}
             self._send(403, json.dumps(said).encode())
+            return
+        digest = self.path.rpartition("/")[2]
+        kind, body = self.server.registry.written.get(digest, ("application/octet-stream", None))
+        body = self.server.registry.blobs.get(digest, body)
+        if body is None:
+            self._send(404 if "/manifests/" in self.path or "/blobs/" in self.path else 200, b"{}")
         else:
-            self._send(200, b"{}")
+            self._send(200, body, headers={"Docker-Content-Digest": digest, "Content-Type": kind})
 
     def do_HEAD(self) -> None:
         digest = self.path.rpartition("/")[2]
+        if digest in self.server.registry.written:
+            self.do_GET()
+            return
         blob = self.server.registry.blobs.get(digest)
         self._send(404 if blob is None else 200, blob or b"", headers={"Docker-Content-Digest": digest})
 
@@ -86,6 +97,7 @@ class _Answer(BaseHTTPRequestHandler):
             repository = before.removeprefix("/v2/").removesuffix("/manifests")
             registry.manifests[f"{repository}:{name}"] = json.loads(body)
             digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+            registry.written[digest] = (self.headers["Content-Type"], body)
         else:
             (digest,) = parse_qs(url.query)["digest"]
             registry.blobs[digest] = registry.uploads.pop(name) + body

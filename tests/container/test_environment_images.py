@@ -31,7 +31,9 @@ from sandbox.images import (
     environment_image,
     find_environment_image,
     list_environment_images,
+    list_images,
     prune_environment_images,
+    pull,
     push,
 )
 from tests.checkout import ROOT
@@ -90,13 +92,33 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         yield environment
 
 
-@pytest.fixture
-def small(built: Environment, docker_client: DockerClient) -> Iterator[Environment]:
-    """The same, of which the daemon has no image, and has none afterwards."""
-    prune_environment_images(docker_client, key=built.key)
-    yield built
+@pytest.fixture(scope="module")
+def pruned(built: Environment, docker_client: DockerClient) -> Iterator[None]:
+    """In the end the daemon has no image of it."""
+    yield
     assert prune_environment_images(docker_client, key=built.key).in_use == ()
+
+
+@pytest.fixture
+def small(built: Environment, pruned: None, docker_client: DockerClient) -> Iterator[Environment]:
+    """The same, of which the daemon may have the image; nobody makes it any more afterwards."""
+    yield built
     assert makers(docker_client) == []
+
+
+@pytest.fixture
+def unmade(small: Environment, docker_client: DockerClient) -> Environment:
+    """The same, of which the daemon has no image."""
+    prune_environment_images(docker_client, key=small.key)
+    assert images_of(docker_client, small) == ()
+    return small
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[LocalRegistry]:
+    """One for all that is pushed: what it has already is not sent again."""
+    with LocalRegistry() as registry:
+        yield registry
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +138,10 @@ def numpy(numpy_built: Environment, docker_client: DockerClient) -> Iterator[Env
 def store_of(environment: Environment) -> Path:
     assert environment.installed is not None
     return environment.installed.parents[3]
+
+
+def images_of(client: DockerClient, environment: Environment) -> tuple[EnvironmentImage, ...]:
+    return tuple(image for image in list_environment_images(client) if image.key == environment.key)
 
 
 def makers(client: DockerClient) -> list[str]:
@@ -200,16 +226,16 @@ def test_it_says_what_it_is_and_who_made_it(
     assert labels["sandbox.environment.made_by"].startswith("sandbox-engine ")
     assert (config["User"], config["Cmd"]) == ("200000:200000", ["/usr/bin/python3"])
     assert image.tag.startswith(f"sandbox/env:{small.key[:16]}-")
-    assert list_environment_images(docker_client) == (image,)
+    assert images_of(docker_client, small) == (image,)
 
 
 def test_a_second_time_nothing_is_done_and_a_lost_image_is_made_again(
-    docker_client: DockerClient, base_image: BaseImage, small: Environment
+    docker_client: DockerClient, base_image: BaseImage, unmade: Environment
 ) -> None:
-    image = environment_image(docker_client, small, base=base_image)
-    assert environment_image(docker_client, small, base=base_image, on_stage=pytest.fail) == image
+    image = environment_image(docker_client, unmade, base=base_image)
+    assert environment_image(docker_client, unmade, base=base_image, on_stage=pytest.fail) == image
     docker_client.api.remove_image(image.tag)
-    again = environment_image(docker_client, small, base=base_image)
+    again = environment_image(docker_client, unmade, base=base_image)
     assert (again.tag, again.key) == (image.tag, image.key)
     assert printed(docker_client, again.tag, "import os; print(os.listdir('/environment/lib'))") == "['python3.11']\n"
 
@@ -224,11 +250,11 @@ def test_another_base_image_gives_another_image(
 
 
 def test_an_environment_for_another_python_is_refused_by_name(
-    docker_client: DockerClient, base_image: BaseImage, small: Environment
+    docker_client: DockerClient, base_image: BaseImage, unmade: Environment
 ) -> None:
     newer = replace(base_image, python=replace(base_image.python, version="3.12.1", abi="cp312"))
     with pytest.raises(EnvironmentUnavailable, match=r"built for cp311-.* is cpython 3\.12\.1 \(cp312-"):
-        environment_image(docker_client, small, base=newer)
+        environment_image(docker_client, unmade, base=newer)
 
 
 def test_nothing_installed_needs_no_image(docker_client: DockerClient, base_image: BaseImage) -> None:
@@ -238,8 +264,8 @@ def test_nothing_installed_needs_no_image(docker_client: DockerClient, base_imag
         environment_image(docker_client, bare, base=base_image)
 
 
-def test_processes_that_want_the_same_image_make_it_once(docker_daemon: str, small: Environment) -> None:
-    command = cli(docker_daemon, "build", "--key", small.key, "--store", str(store_of(small)))
+def test_processes_that_want_the_same_image_make_it_once(docker_daemon: str, unmade: Environment) -> None:
+    command = cli(docker_daemon, "build", "--key", unmade.key, "--store", str(store_of(unmade)))
     running = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(3)]
     answers = [json.loads(each.communicate(timeout=PATIENCE_S)[0]) for each in running]
     assert sorted(each["way"] for each in answers) == ["built", "present", "present"]
@@ -247,10 +273,10 @@ def test_processes_that_want_the_same_image_make_it_once(docker_daemon: str, sma
 
 
 def test_another_machine_that_makes_the_same_meanwhile_does_no_harm(
-    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, small: Environment, tmp_path: Path
+    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, unmade: Environment, tmp_path: Path
 ) -> None:
     elsewhere = ["unshare", "--uts", "sh", "-ec", 'hostname elsewhere; exec "$@"', "sh"]
-    command = [*elsewhere, *cli(docker_daemon, "build", "--key", small.key, "--store", str(store_of(small)))]
+    command = [*elsewhere, *cli(docker_daemon, "build", "--key", unmade.key, "--store", str(store_of(unmade)))]
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     ids: list[str] = []
 
@@ -260,7 +286,7 @@ def test_another_machine_that_makes_the_same_meanwhile_does_no_harm(
             ids.append(json.loads(said)["id"])
 
     before = {each["Id"] for each in docker_client.api.images()}
-    image = environment_image(docker_client, small, base=base_image, on_stage=on_stage)
+    image = environment_image(docker_client, unmade, base=base_image, on_stage=on_stage)
     assert ids == [image.id]
     assert {each["Id"] for each in docker_client.api.images()} - before == {image.id}
 
@@ -272,7 +298,7 @@ def test_what_a_killed_maker_left_is_removed_by_the_next(
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as maker:
         wait_until(lambda: bool(makers(docker_client)))
         maker.kill()
-    assert list_environment_images(docker_client) == ()
+    assert images_of(docker_client, numpy) == ()
     environment_image(docker_client, numpy, base=base_image)
     assert makers(docker_client) == []
 
@@ -285,25 +311,25 @@ def wait_until(condition: Any) -> None:
 
 
 def test_an_environment_in_use_is_not_pruned_while_its_image_is_made(
-    docker_client: DockerClient, base_image: BaseImage, small: Environment
+    docker_client: DockerClient, base_image: BaseImage, unmade: Environment
 ) -> None:
     def on_stage(_: str) -> None:
-        assert Store(store_of(small)).prune(older_than_s=0).in_use == (small.key,)
+        assert Store(store_of(unmade)).prune(older_than_s=0).in_use == (unmade.key,)
 
-    assert environment_image(docker_client, small, base=base_image, on_stage=on_stage).key == small.key
+    assert environment_image(docker_client, unmade, base=base_image, on_stage=on_stage).key == unmade.key
 
 
 def test_an_environment_that_goes_away_all_the_same_makes_no_image(
-    docker_client: DockerClient, base_image: BaseImage, small: Environment
+    docker_client: DockerClient, base_image: BaseImage, unmade: Environment
 ) -> None:
-    home = store_of(small) / "envs" / "1" / small.key
+    home = store_of(unmade) / "envs" / "1" / unmade.key
     aside = home.with_name("aside")
     try:
         with pytest.raises(EnvironmentUnavailable, match="gone"):
-            environment_image(docker_client, small, base=base_image, on_stage=lambda _: moved(home, aside))
+            environment_image(docker_client, unmade, base=base_image, on_stage=lambda _: moved(home, aside))
     finally:
         aside.rename(home)
-    assert list_environment_images(docker_client) == ()
+    assert images_of(docker_client, unmade) == ()
 
 
 def moved(home: Path, aside: Path) -> None:
@@ -311,16 +337,16 @@ def moved(home: Path, aside: Path) -> None:
         home.rename(aside)
 
 
-def test_changed_files_make_no_image(docker_client: DockerClient, base_image: BaseImage, small: Environment) -> None:
-    assert small.installed is not None
-    added = small.installed / small.site / "sitecustomize.py"
+def test_changed_files_make_no_image(docker_client: DockerClient, base_image: BaseImage, unmade: Environment) -> None:
+    assert unmade.installed is not None
+    added = unmade.installed / unmade.site / "sitecustomize.py"
     added.write_text("print('hello')")
     try:
         with pytest.raises(EnvironmentTampered, match="not those that were built"):
-            environment_image(docker_client, small, base=base_image)
+            environment_image(docker_client, unmade, base=base_image)
     finally:
         added.unlink()
-    assert list_environment_images(docker_client) == ()
+    assert images_of(docker_client, unmade) == ()
     assert makers(docker_client) == []
 
 
@@ -349,18 +375,18 @@ def test_images_go_by_key_by_age_and_when_their_base_was_replaced_but_never_from
 
 
 def test_an_image_on_a_base_that_was_replaced_is_pruned(
-    docker_client: DockerClient, base_image: BaseImage, small: Environment
+    docker_client: DockerClient, base_image: BaseImage, unmade: Environment
 ) -> None:
     old = replace(base_image, content="0" * 64)  # the same files, under the name that an older base would give
-    image = environment_image(docker_client, small, base=old)
+    image = environment_image(docker_client, unmade, base=old)
     assert prune_environment_images(docker_client).removed == (image.tag,)
 
 
-def test_the_command_line_builds_lists_and_prunes(docker_daemon: str, small: Environment) -> None:
-    store = str(store_of(small))
-    built = answer(docker_daemon, "build", "--key", small.key[:12], "--store", store)
-    assert (built["way"], built["key"]) == ("built", small.key)
-    assert answer(docker_daemon, "build", "--key", small.key, "--store", store)["way"] == "present"
+def test_the_command_line_builds_lists_and_prunes(docker_daemon: str, unmade: Environment) -> None:
+    store = str(store_of(unmade))
+    built = answer(docker_daemon, "build", "--key", unmade.key[:12], "--store", store)
+    assert (built["way"], built["key"]) == ("built", unmade.key)
+    assert answer(docker_daemon, "build", "--key", unmade.key, "--store", store)["way"] == "present"
     listed = {each["tag"]: each["kind"] for each in answer(docker_daemon, "list")}
     assert listed[built["tag"]] == "environment"
     assert "base" in listed.values()
@@ -378,11 +404,10 @@ def test_the_command_line_builds_the_environment_too(
 
 
 def test_a_push_takes_the_whole_image_to_a_registry(
-    docker_client: DockerClient, base_image: BaseImage, small: Environment
+    docker_client: DockerClient, base_image: BaseImage, small: Environment, registry: LocalRegistry
 ) -> None:
     image = environment_image(docker_client, small, base=base_image)
-    with LocalRegistry() as registry:
-        pushed = push(docker_client, image, f"{registry.address}/tools/env")
+    pushed = push(docker_client, image, f"{registry.address}/tools/env")
     manifest = registry.manifests[f"tools/env:{image.tag.partition(':')[2]}"]
     blobs = [registry.blobs[layer["digest"]] for layer in manifest["layers"]]
     assert [f"sha256:{hashlib.sha256(blob).hexdigest()}" for blob in blobs] == [
@@ -391,6 +416,54 @@ def test_a_push_takes_the_whole_image_to_a_registry(
     assert gzip.decompress(blobs[-1]) == last_layer(docker_client, image)
     assert pushed.pinned.startswith(f"{registry.address}/tools/env@sha256:")
     assert docker_client.images.get(image.id).tags == [image.tag]
+
+
+def test_what_was_pushed_is_pulled_by_its_digest_and_found(
+    docker_daemon: str,
+    docker_client: DockerClient,
+    base_image: BaseImage,
+    small: Environment,
+    registry: LocalRegistry,
+) -> None:
+    image = environment_image(docker_client, small, base=base_image)
+    pinned = push(docker_client, image, f"{registry.address}/tools/env").pinned
+    docker_client.api.remove_image(image.tag)
+    assert find_environment_image(docker_client, small.key, base=base_image) is None
+    assert answer(docker_daemon, "pull", pinned)["tag"] == image.tag
+    assert find_environment_image(docker_client, small.key, base=base_image) == image
+    assert docker_client.images.get(image.id).tags == [image.tag]
+    base = push(docker_client, base_image, f"{registry.address}/tools/env").pinned
+    assert pull(docker_client, base) == base_image
+
+
+@pytest.mark.parametrize("owner", ["somebody", "sandbox-engine"])
+def test_what_is_no_image_of_ours_is_not_kept(
+    owner: str, docker_client: DockerClient, base_image: BaseImage, registry: LocalRegistry
+) -> None:
+    """Whatever it says of itself: all labels are handed down to what is made on top of ours."""
+    container = docker_client.api.create_container(base_image.tag, ["x"])["Id"]
+    try:
+        labels = [f"LABEL sandbox.owner={owner}"]
+        foreign = docker_client.api.commit(container, repository="foreign", tag="1", changes=labels)["Id"]
+        pinned = push(docker_client, replace(base_image, id=foreign), f"{registry.address}/tools/env").pinned
+        with pytest.raises(SpecError, match="is no image of ours"):
+            pull(docker_client, pinned)
+        assert docker_client.images.get(foreign).tags == ["foreign:1"]
+        assert base_image in list_images(docker_client)
+    finally:
+        docker_client.api.remove_container(container)
+        docker_client.api.remove_image("foreign:1")
+
+
+def test_what_a_registry_has_not_is_told(docker_client: DockerClient, registry: LocalRegistry) -> None:
+    with pytest.raises(BackendUnavailable, match="pull"):
+        pull(docker_client, f"{registry.address}/tools/env@sha256:{'0' * 64}")
+
+
+@pytest.mark.parametrize("reference", ["", "sandbox/base:1", "-x@sha256:" + "0" * 64, "a@sha256:" + "0" * 63])
+def test_only_what_is_named_by_its_digest_is_pulled(reference: str, docker_client: DockerClient) -> None:
+    with pytest.raises(SpecError, match="by its digest"):
+        pull(docker_client, reference)
 
 
 def test_a_registry_that_refuses_is_told_with_what_to_do(

@@ -23,6 +23,7 @@ from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.ownership import Owner
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.images import BaseImage
+from sandbox.policy import Layer, load
 from tests.checkout import ROOT
 from tests.container.proxies import proxy_to
 from tests.end_to_end.calls import ENDLESS, TRIVIAL, serves, under_way, wait_until
@@ -277,6 +278,23 @@ def test_a_runtime_that_the_daemon_has_not_is_refused_with_those_it_has(
         sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy="strict")
     assert refused.value.missing == ("kata",)
     assert "runtimes" in (refused.value.remedy or "")
+
+
+def test_a_runtime_that_does_not_limit_is_told_of_and_refused_where_a_policy_relies_on_it(
+    docker_daemon: str, base_image: BaseImage
+) -> None:
+    strict = load("strict")
+    isolation = strict.isolation.model_copy(update={"require": (*strict.isolation.require, Layer.CGROUP)})
+    relying = strict.model_copy(update={"isolation": isolation})
+    with Sandbox(backend=ContainerBackend(host=docker_daemon, runtime="runsc-unlimited"), policy=strict) as sandbox:
+        receipt = sandbox.run(TRIVIAL, {"a": 1, "b": 2}).receipt
+        assert receipt is not None
+        assert receipt.notes == ("runtime runsc-unlimited was seen not to limit: memory, processes, cpus",)
+        assert "four times as much" in receipt.limits["memory"].enforced_by
+        assert not receipt.layers["cgroup"].in_force
+        with pytest.raises(IsolationUnavailable, match="'strict' cannot be enforced here: cgroup") as refused:
+            sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=relying)
+        assert refused.value.missing == ("cgroup",)
 
 
 @pytest.mark.parametrize("profile", ["no json", '{"defaultAction": "SCMP_ACT_UNHEARD_OF"}'])

@@ -1,12 +1,14 @@
-"""A daemon on another machine, reached over TLS: nothing of ours is shown to it, and nobody else is believed.
+"""A daemon on another machine, reached over TLS or SSH: nothing of ours is shown to it, and nobody else is believed.
 
 It runs on this machine, but is reached by its port, which is all the engine goes by: no folder is mounted, no control
-group is read, and environments are sent as images.
+group is read, and environments are sent as images. Logging in over SSH is not ours, and takes users of the machine: a
+script stands in for `ssh` that does, on this machine, what it is told to do on that one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from typing import Final
 
 import pytest
 
-from sandbox import Sandbox
+from sandbox import Sandbox, Status
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.daemon import connect
 from sandbox.errors import BackendUnavailable
@@ -25,7 +27,7 @@ from sandbox.images import bootstrap, list_environment_images
 from sandbox.testing.contract import Check, Subject, run_check
 from tests.container.main_checks import MAIN_CHECKS
 from tests.container.test_faults import containers
-from tests.end_to_end.calls import TRIVIAL, serves
+from tests.end_to_end.calls import ENDLESS, TRIVIAL, serves, under_way
 from tests.end_to_end.packages import machine_with, publish, version_of
 from tests.indexes import LocalIndex
 from tests.provision import ProvisionError
@@ -43,6 +45,7 @@ class Remote:
     """A daemon behind TLS, and the folders of who may use it and of who may not."""
 
     url: str
+    socket: str
     folder: Path
 
     def certificates(self, name: str) -> str:
@@ -60,7 +63,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
         with daemon as local:
             with closing(connect(local)) as client:
                 bootstrap(client)
-            yield Remote(f"tcp://127.0.0.1:{port}", folder)
+            yield Remote(f"tcp://127.0.0.1:{port}", local, folder)
     except ProvisionError as error:
         not_tested("daemons behind TLS", remedy=str(error))
 
@@ -100,6 +103,22 @@ def trusted(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> Remote:
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     monkeypatch.setenv("DOCKER_CERT_PATH", remote.certificates("right"))
     return remote
+
+
+SSH: Final = """#!/bin/sh
+[ "$*" = "-T -l me -p 2200 -- elsewhere docker system dial-stdio" ] || exit 255
+exec docker --host {url} system dial-stdio
+"""
+
+
+@pytest.fixture
+def over_ssh(remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Its address by way of SSH."""
+    program = tmp_path / "ssh"
+    program.write_text(SSH.format(url=remote.socket))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return "ssh://me@elsewhere:2200"
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +188,24 @@ def test_it_serves_the_next_engine_as_well(trusted: Remote) -> None:
     for _ in range(2):
         with Sandbox(backend=ContainerBackend(host=trusted.url)) as sandbox:
             assert serves(sandbox)
+
+
+def test_over_ssh_it_serves_calls_with_what_they_require(over_ssh: str, tmp_path: Path) -> None:
+    publish(tmp_path / "wheels", "small", "1.0")
+    with (
+        LocalIndex(tmp_path / "wheels") as index,
+        machine_with(index.url),
+        Sandbox(backend=ContainerBackend(host=over_ssh), store=tmp_path / "store") as sandbox,
+    ):
+        assert serves(sandbox)
+        outcome = sandbox.run(version_of("small", "small==1.0"))
+    assert (outcome.value, outcome.receipt and outcome.receipt.backend) == ("1.0", "container")
+    with closing(connect(over_ssh)) as client:
+        assert containers(client) == set()
+
+
+def test_over_ssh_a_call_that_is_given_up_ends(over_ssh: str) -> None:
+    with Sandbox(backend=ContainerBackend(host=over_ssh)) as sandbox:
+        with under_way(sandbox, ENDLESS, limits={"wall": 3}) as outcome:
+            assert outcome.result().status is Status.TIMEOUT
+        assert serves(sandbox)

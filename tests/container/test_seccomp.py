@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -203,7 +204,7 @@ ROOTS_ONLY: Final[tuple[Question, ...]] = (
     ("a raw socket", "socket", [2, 3, 1]),
     ("a packet socket", "socket", [17, 3, 0]),
     ("typing into a terminal", "ioctl", [0, 0x5412, "buffer"]),
-    ("the same behind a full register", "ioctl", [0, 1 << 32 | 0x5412, "buffer"]),
+    ("the same typing behind a full register", "ioctl", [0, 1 << 32 | 0x5412, "buffer"]),
 )
 WALLS: Final[tuple[Question, ...]] = (
     *_of_every_namespace("unshare", 0),
@@ -236,11 +237,13 @@ EVER: Final[tuple[Question, ...]] = (
     ("prctl", "prctl", [38, 1, 0, 0, 0]),
     ("personality as it is", "personality", [0xFFFFFFFF]),
 )
+EVERYTHING: Final = (*NEVER, *ROOTS_ONLY, *WALLS, *NEEDS_RIGHTS, *EVER)
 
 Print = Callable[..., str]
+Told = Callable[[str, ProfileName], Answers]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def printed(docker_client: DockerClient, base_image: BaseImage) -> Print:
     """What a Python program prints in a hardened container under this runtime and profile."""
 
@@ -268,9 +271,19 @@ def printed(docker_client: DockerClient, base_image: BaseImage) -> Print:
 def answers(printed: Print, runtime: str, profile: str, *questions: Question) -> Answers:
     numbers = load_table()[MACHINE]
     asked = [(name, numbers[call], arguments) for name, call, arguments in questions if call in numbers]
-    said = printed(runtime, profile, ASK, json.dumps(asked), str(numbers["clone"]))
-    read: Answers = json.loads(said)
+    read: Answers = json.loads(printed(runtime, profile, ASK, json.dumps(asked), str(numbers["clone"])))
     return read
+
+
+@pytest.fixture(scope="module")
+def told(printed: Print) -> Told:
+    """What everything is answered under this runtime and profile, asked once."""
+    return cache(lambda runtime, profile: answers(printed, runtime, ours(profile), *EVERYTHING))
+
+
+def among(told: Answers, *questions: Question) -> Answers:
+    """The answers to these, as far as this machine knows the calls."""
+    return {name: told[name] for name, *_ in questions if name in told}
 
 
 def ours(name: ProfileName) -> str:
@@ -279,30 +292,30 @@ def ours(name: ProfileName) -> str:
 
 @pytest.mark.parametrize("profile", PROFILE_NAMES)
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_what_leads_out_of_a_box_is_refused(runtime: str, profile: ProfileName, printed: Print) -> None:
-    told = answers(printed, runtime, ours(profile), *NEVER, *ROOTS_ONLY)
-    assert {name: answer for name, answer in told.items() if answer not in REFUSALS} == {}
+def test_what_leads_out_of_a_box_is_refused(runtime: str, profile: ProfileName, told: Told) -> None:
+    found = among(told(runtime, profile), *NEVER, *ROOTS_ONLY)
+    assert {name: answer for name, answer in found.items() if answer not in REFUSALS} == {}
 
 
 @pytest.mark.parametrize("profile", PROFILE_NAMES)
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_what_libc_and_further_walls_ask_for_is_done(runtime: str, profile: ProfileName, printed: Print) -> None:
-    told = answers(printed, runtime, ours(profile), *EVER)
-    assert {name: answer for name, answer in told.items() if answer != "done"} == {}
+def test_what_libc_and_further_walls_ask_for_is_done(runtime: str, profile: ProfileName, told: Told) -> None:
+    found = among(told(runtime, profile), *EVER)
+    assert {name: answer for name, answer in found.items() if answer != "done"} == {}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_under_strict_nobody_makes_namespaces_or_mounts(runtime: str, printed: Print) -> None:
-    told = answers(printed, runtime, ours("strict"), *WALLS, *NEEDS_RIGHTS)
-    assert {name: answer for name, answer in told.items() if answer not in REFUSALS} == {}
-    assert told["clone3"] == "ENOSYS", "libc would not fall back to clone"
+def test_under_strict_nobody_makes_namespaces_or_mounts(runtime: str, told: Told) -> None:
+    found = among(told(runtime, "strict"), *WALLS, *NEEDS_RIGHTS)
+    assert {name: answer for name, answer in found.items() if answer not in REFUSALS} == {}
+    assert found["clone3"] == "ENOSYS", "libc would not fall back to clone"
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_under_runner_every_kind_of_namespace_is_made(runtime: str, printed: Print) -> None:
-    told = answers(printed, runtime, ours("runner"), *WALLS)
-    assert {name: answer for name, answer in told.items() if answer in REFUSALS} == {}
-    assert {answer for name, answer in told.items() if name.startswith(("unshare", "clone "))} == {"done"}
+def test_under_runner_every_kind_of_namespace_is_made(runtime: str, told: Told) -> None:
+    found = among(told(runtime, "runner"), *WALLS)
+    assert {name: answer for name, answer in found.items() if answer in REFUSALS} == {}
+    assert {answer for name, answer in found.items() if name.startswith(("unshare", "clone "))} == {"done"}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

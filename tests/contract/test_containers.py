@@ -1,14 +1,15 @@
 """Containers keep the contract under every runtime, kept for many calls or opened for one.
 
-Each variant has one engine, open while its checks are tried. What cannot be asked of a variant stands in `_NEVER_WARM`
-and `_A_KERNEL_OF_ITS_OWN` with the reason, and the tests below ask what takes its place: a single-use container is
-nobody else's, before, during and after its call.
+Each variant has one engine, open from its first check to the end, in whatever order they are tried. What cannot
+be asked of a variant stands in `_NEVER_WARM` and `_A_KERNEL_OF_ITS_OWN` with the reason, and the tests below ask what
+takes its place: a single-use container is nobody else's, before, during and after its call.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -69,6 +70,8 @@ class Variant:
     is_single_use: bool = False
     ahead: int = 2
     """How many are opened before their calls."""
+    many: int = 64
+    """How many calls are many, of which sixteen are under way at once."""
     not_asked: Reasons = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -86,8 +89,8 @@ class Variant:
 VARIANTS: Final = (
     Variant("runc"),
     Variant("crun"),
-    Variant("runc", is_single_use=True, not_asked=_NEVER_WARM),
-    Variant("runsc", is_single_use=True, ahead=0, not_asked={**_NEVER_WARM, **_A_KERNEL_OF_ITS_OWN}),
+    Variant("runc", is_single_use=True, many=24, not_asked=_NEVER_WARM),
+    Variant("runsc", is_single_use=True, ahead=0, many=16, not_asked={**_NEVER_WARM, **_A_KERNEL_OF_ITS_OWN}),
 )
 ASKED: Final = [(variant, check) for variant in VARIANTS for check in CHECKS if check not in variant.not_asked]
 
@@ -96,9 +99,8 @@ def _name(value: object) -> str:
     return getattr(value, "__name__", str(value)).removeprefix("check_")
 
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=_name, indirect=True, scope="module")
 every_single_use = pytest.mark.parametrize(
-    "variant", [each for each in VARIANTS if each.is_single_use], ids=_name, indirect=True, scope="module"
+    "variant", [each for each in VARIANTS if each.is_single_use], ids=_name, indirect=True
 )
 
 
@@ -120,21 +122,39 @@ class Tried:
 
 
 @pytest.fixture(scope="module")
-def variant(
-    request: pytest.FixtureRequest, docker_daemon: str, docker_client: DockerClient, base_image: BaseImage
-) -> Iterator[Tried]:
-    """One of `VARIANTS`, with its engine; afterwards the daemon has no container of it."""
-    asked: Variant = request.param
-    before = _containers(docker_client)
+def opened(
+    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage
+) -> Iterator[Callable[[Variant], Tried]]:
+    """A variant's engine, opened when it is first asked for; afterwards the daemon has no container of any."""
+    before, found = _containers(docker_client), dict[str, Tried]()
+    with ExitStack() as kept:
+
+        def open_once(asked: Variant) -> Tried:
+            if str(asked) not in found:
+                found[str(asked)] = kept.enter_context(_opened(asked, docker_daemon, docker_client))
+            return found[str(asked)]
+
+        yield open_once
+    assert _containers(docker_client) == before
+
+
+@contextmanager
+def _opened(asked: Variant, host: str, client: DockerClient) -> Iterator[Tried]:
     subject = Subject(
-        lambda: ContainerBackend(host=docker_daemon, runtime=asked.runtime),
-        losses=_losses(docker_client),
+        lambda: ContainerBackend(host=host, runtime=asked.runtime),
+        losses=_losses(client),
         policy=asked.policy(),
+        many=asked.many,
     )
     with asyncio.Runner() as loop:
-        yield Tried(subject, loop, docker_client)
+        yield Tried(subject, loop, client)
         loop.run(subject.close())
-    assert _containers(docker_client) == before
+
+
+@pytest.fixture
+def variant(request: pytest.FixtureRequest, opened: Callable[[Variant], Tried]) -> Tried:
+    """One of `VARIANTS`, with its engine."""
+    return opened(request.param)
 
 
 def _containers(client: DockerClient) -> set[str]:
@@ -159,7 +179,7 @@ def _losses(client: DockerClient) -> tuple[Callable[[Box], None], ...]:
     return kill, remove
 
 
-@pytest.mark.parametrize(("variant", "check"), ASKED, ids=_name, indirect=["variant"], scope="module")
+@pytest.mark.parametrize(("variant", "check"), ASKED, ids=_name, indirect=["variant"])
 def test_containers(variant: Tried, check: Check) -> None:
     variant.run(check)
 

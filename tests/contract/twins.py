@@ -7,7 +7,8 @@ import signal
 import sys
 from typing import Any
 
-from sandbox.testing import Answer, crashes, exceeds, exits, hangs, prints, raises, returns, script
+from sandbox.testing import Answer, crashes, exceeds, exits, gives, hangs, leaves, prints, raises, returns, script
+from sandbox.testing.contract.files import CONTENT
 
 
 def _speak(lines: int) -> Answer:
@@ -42,12 +43,14 @@ def _kinds(a: int, b: int, c: int = 3, **rest: int) -> list[Any]:
 
 TWINS: dict[str, Answer] = {
     "add": lambda a, b: a + b,
+    "copy": script(leaves({"sub/left.bin": CONTENT}, refused={"link": "it is a symbolic link"}), returns(["data"])),
     "counts": lambda n: list(range(n)),
     "echo": returns,
     "fail": _fail,
     "fill": exceeds("disk"),
     "fork_on": exceeds("processes"),
     "grow": exceeds("file_size"),
+    "tool": lambda n: gives(*({"number": number} for number in range(n))),
     "hang_after": lambda text: script(prints(text + "\n"), hangs()),
     "hoard": exceeds("memory"),
     "hold_open": exceeds("open_files"),
@@ -55,6 +58,7 @@ TWINS: dict[str, Answer] = {
     "kinds": _kinds,
     "later": lambda n: n + 1,
     "leave": _leave,
+    "leave_and_hang": script(leaves({"part.txt": "so far"}), prints("written\n"), hangs()),
     "measure": lambda text: [len(text), text[-3:]],
     "nothing": None,
     "quit_at_once": lambda code: exits(code, silently=True),

@@ -9,6 +9,7 @@ import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import Distribution, PackagePath, distribution
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +49,25 @@ def publish(folder: Path, name: str, *versions: str, requires: tuple[str, ...] =
 def publish_files(folder: Path, name: str, files: Mapping[str, str], *, requires: tuple[str, ...] = ()) -> None:
     """A package of these files."""
     make_wheel(folder, name, "1.0", dict(files), requires=requires)
+
+
+def publish_installed(folder: Path, *names: str) -> None:
+    """The very packages that these tests run with, as wheels again; what only other platforms need of them is left."""
+    for name in names:
+        installed = distribution(name)
+        files = [each for each in installed.files or () if not str(each).startswith("..")]
+        kept = {str(each): each.read_binary() for each in files if _is_of_the_wheel(each)}
+        tag = next(line.removeprefix("Tag: ") for line in _text_of(installed, "WHEEL") if line.startswith("Tag: "))
+        requires = [each for each in installed.requires or () if ";" not in each]
+        make_wheel(folder, installed.name, installed.version, kept, requires=requires, tag=tag)
+
+
+def _is_of_the_wheel(file: PackagePath) -> bool:
+    return "__pycache__" not in file.parts and not file.parts[0].endswith(".dist-info")
+
+
+def _text_of(installed: Distribution, file: str) -> list[str]:
+    return (installed.read_text(file) or "").splitlines()
 
 
 def version_of(module: str, *requirements: str) -> str:

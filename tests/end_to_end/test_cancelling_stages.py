@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,3 +145,27 @@ def test_a_call_cancelled_while_its_environment_is_made_leaves_a_store_that_work
             assert wait_until(is_at_rest)
 
     asyncio.run(work())
+
+
+def test_an_engine_closed_while_an_environment_is_made_for_nobody_says_nothing_of_it(
+    index: LocalIndex, tmp_path: Path
+) -> None:
+    complaints: list[Any] = []
+
+    async def work() -> None:
+        reached = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, told: complaints.append(told))
+
+        def tell(event: BuildProgress) -> None:
+            if event.stage == "unpack":
+                loop.call_soon_threadsafe(reached.set)
+
+        async with AsyncSandbox(store=tmp_path, on_progress=tell) as engine:
+            task = asyncio.create_task(engine.run(version_of("wanted", "wanted")))
+            await reached.wait()
+            assert await _ends(task) is Status.CANCELLED
+        gc.collect()
+
+    asyncio.run(work())
+    assert complaints == []

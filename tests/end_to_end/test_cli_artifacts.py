@@ -67,6 +67,16 @@ def test_what_is_left_is_saved_below_a_folder(tool: Path, store: Path, tmp_path:
     assert "not saved: sub/plot.png" in again.stderr
 
 
+def test_a_file_called_like_what_is_kept_of_stdout_is_saved_beside_it(tmp_path: Path, store: Path) -> None:
+    path = tmp_path / "tool.py"
+    path.write_text("def tool():\n    open('outputs/stdout.txt', 'w').write('mine')\n    print('line\\n' * 9000)\n")
+    answer = sandbox("run", path, "--save-artifacts", tmp_path / "saved", "--artifacts", store)
+    assert "not saved" not in answer.stderr
+    saved = {each.name: each.read_text() for each in (tmp_path / "saved").iterdir()}
+    assert saved.pop("stdout.txt") == "mine"
+    assert [(name[:7], text.count("line")) for name, text in saved.items()] == [("stdout-", 9000)]
+
+
 def test_a_link_in_the_way_is_not_followed(tool: Path, store: Path, tmp_path: Path) -> None:
     folder, outside = tmp_path / "saved", tmp_path / "outside"
     folder.mkdir()

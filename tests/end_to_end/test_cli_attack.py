@@ -44,8 +44,9 @@ def test_a_policy_is_attacked_by_what_it_does_not_permit_itself() -> None:
         assert f"\n{theme}\n" in answer.stdout
         for attack in attacks:
             assert (attack.name in answer.stdout.split("Not tried")[0]) == attack.is_asked(load("trusted"))
-    assert "Not tried, because the policy permits it: services of the host, addresses outside." in " ".join(
-        answer.stdout.split()
+    assert (
+        "Not tried, because the policy permits it: services of the host, addresses outside, the way by a proxy."
+        in " ".join(answer.stdout.split())
     )
     assert max(map(len, answer.stdout.splitlines())) <= 90
     assert answer.returncode == (5 if "✗" in answer.stdout else 0)

@@ -71,7 +71,6 @@ CASES: dict[str, tuple[list[str], int, str]] = {
     "broken policy": (["run", "@/good.py", "--policy", "@/broken.toml"], 2, "limits: "),
     "no such backend": (["run", "@/good.py", "--backend", "moon"], 2, "there is no backend 'moon'"),
     "too strict": (["run", "@/good.py", "--policy", "strict"], 5, "accepts nothing weaker than a container"),
-    "no filter": (["run", "@/good.py", "--policy", "network"], 5, "public addresses only"),
     "show nothing": (["policy", "show", "lax"], 2, "no policy is called 'lax'"),
     "explain nothing": (["policy", "explain", "@/none.toml"], 2, "cannot be read"),
     "no doctor there": (["doctor", "--backend", "moon"], 2, "there is no backend 'moon'"),

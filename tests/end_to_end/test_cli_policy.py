@@ -69,9 +69,16 @@ def test_a_policy_that_is_refused_here_is_explained_all_the_same() -> None:
     answer = sandbox("policy", "explain", "strict")
     assert answer.returncode == 0
     assert "Refused on this host: policy 'strict' accepts nothing weaker than a container" in answer.stdout
+
+
+def test_the_explanation_of_a_network_names_the_engines_proxy() -> None:
     document = json.loads(sandbox("policy", "explain", "network", "--json").stdout)
-    assert document["runs"] is False
-    assert document["lines"]["network.mode"]["enforced_by"] == "nothing here"
+    assert document["runs"] is True
+    told = {key: line["enforced_by"] for key, line in document["lines"].items() if key.startswith("network.")}
+    assert told.pop("network.mode") == "network namespace: its own; interfaces: lo; the engine's proxy"
+    assert set(told.values()) == {"the engine's proxy"}
+    without = json.loads(sandbox("policy", "explain", "default", "--json").stdout)["lines"]
+    assert without["network.hosts"]["enforced_by"] == "nobody: it is for policies whose mode is public"
 
 
 def test_the_explanation_for_people_names_what_enforces() -> None:

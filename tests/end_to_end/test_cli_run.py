@@ -228,3 +228,27 @@ def test_help_needs_neither_the_engine_nor_anything_to_draw_with() -> None:
     )
     answer = subprocess.run([COMMAND[0], "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_output_is_shown_as_it_is_asked_for(tool: Tool) -> None:
+    path = tool("def f():\n    print('one two three ' * 400)\n    return list(range(900))\n")
+    words = ("--output", "stdout.characters=40", "--output", "value.characters=200", "--json")
+    outcome = Outcome.from_json(sandbox("run", path, *words).stdout)
+    assert (outcome.stdout.shown <= 40, outcome.shaped_value.shown <= 200) == (True, True)
+    answer = sandbox("run", path, "--tokens", "10", "--tokenizer", "builtins:str.split")
+    assert "more items" in answer.stdout
+    assert answer.stdout.count("one") <= 10
+    for wrong, told in (
+        (("--tokens", "10"), "--tokenizer"),
+        (("--tokens", "10", "--tokenizer", "builtins:nothing"), "nothing"),
+        (("--output", "stdout=5"), "stdout.characters=500"),
+        (("--output", "stdin.type=table"), "'value', 'stdout' or 'stderr'"),
+    ):
+        answer = sandbox("run", path, *wrong)
+        assert (answer.returncode, told in answer.stderr) == (2, True), answer.stderr
+
+
+def test_a_table_and_bytes_are_shown_for_eyes(tool: Tool) -> None:
+    table = {"$type": "table", "columns": [{"name": "n", "dtype": "int64"}], "rows": [[1], [2]], "row_count": 2}
+    assert sandbox("run", tool(f"def f():\n    return {table!r}")).stdout.splitlines()[1:] == ["n (int64)", "1", "2"]
+    assert sandbox("run", tool("def f():\n    return b'\\x00' * 9")).stdout.startswith("[binary value.bin: ")

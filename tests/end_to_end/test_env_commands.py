@@ -66,6 +66,12 @@ def test_requirements_are_locked_to_wheels_and_nothing_is_built(index: LocalInde
     assert _told("env", "list", "--store", tmp_path) == []
 
 
+def test_what_a_marker_leaves_out_is_told(index: LocalIndex, store: Path) -> None:
+    answer = sandbox("env", "lock", 'left; sys_platform == "win32"', "--store", store)
+    assert answer.returncode == 0, answer
+    assert 'left out here, as their markers say: left; sys_platform == "win32"' in answer.stdout
+
+
 def test_a_tools_own_requirements_are_locked_too(index: LocalIndex, store: Path, tmp_path: Path) -> None:
     (tmp_path / "tool.py").write_text(version_of("right", "right"))
     lock = _told("env", "lock", "left<2", "--file", tmp_path / "tool.py", "--store", store)
@@ -89,6 +95,7 @@ def test_a_build_is_told_stage_by_stage_and_once(index: LocalIndex, store: Path)
         "resolving left==2.0",
         "downloading wheels",
         "unpacking 1 package",
+        "compiling 1 module",
         "publishing 1 package",
     ]
     again = sandbox("env", "build", "left==2.0", "--store", store)

@@ -18,7 +18,7 @@ from tests.unprivileged import AS_NOBODY
 pytestmark = pytest.mark.slow
 
 _SCRIPT: Final = r"""
-import ctypes, json, os, sys
+import ctypes, json, os, sys, tempfile
 uid, gid = os.geteuid(), os.getegid()
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.unshare(0x10000000) == 0, os.strerror(ctypes.get_errno())
@@ -38,6 +38,9 @@ def tool(way: str) -> object:
     if way == "loop":
         while True:
             pass
+    if way == "folders":
+        for number in range(10**9):
+            os.mkdir(str(number))
     if way == "inet":
         return socket.socket(socket.AF_INET).fileno()
     if way == "orphan":
@@ -52,15 +55,17 @@ def tool(way: str) -> object:
     return [os.getcwd(), sorted(os.environ), os.path.exists("/etc/shadow") and os.access("/etc/shadow", os.R_OK)]
 '''
 found = {}
+before = os.listdir(tempfile.gettempdir())
 with Sandbox() as sandbox:
     try:
         sandbox.run(SOURCE, {"way": "tell"})
     except IsolationUnavailable as refusal:
         found["default"] = [list(refusal.missing), refusal.remedy]
     sandbox.prepare(SOURCE, policy=sys.argv[1])
-    for way in ("tell", "inet", "orphan", "loop"):
+    for way in ("tell", "inet", "orphan", "folders", "loop"):
         outcome = sandbox.run(SOURCE, {"way": way}, policy=sys.argv[1], limits={"wall": 2})
         found[way] = json.loads(outcome.to_json())
+found["left"] = sorted(set(os.listdir(tempfile.gettempdir())) - set(before))
 print(json.dumps(found))
 """
 _POLICY: Final = """
@@ -125,3 +130,15 @@ def test_without_a_network_of_its_own_it_has_no_network_sockets(found: dict[str,
 def test_time_runs_out_and_everything_is_killed(found: dict[str, Any]) -> None:
     assert (found["loop"]["status"], found["loop"]["stdout"]["text"]) == ("timeout", "printed\n")
     assert found["orphan"]["status"] == "ok", found["orphan"]
+
+
+def test_who_leaves_more_than_is_quickly_removed_is_ended_in_time_and_nothing_stays(found: dict[str, Any]) -> None:
+    folders = found["folders"]
+    assert (folders["status"], folders["stdout"]["text"]) == ("timeout", "printed\n"), folders
+    assert folders["evidence"]["signal"] == "SIGKILL"  # its guard told of it, and its box was not given up
+    assert found["left"] == []
+
+
+def test_the_receipt_says_that_nobody_limits_what_lies_on_the_hosts_disk(found: dict[str, Any]) -> None:
+    limits = found["tell"]["receipt"]["limits"]
+    assert all(limits[name]["enforced_by"].startswith("nobody") for name in ("disk", "inodes"))

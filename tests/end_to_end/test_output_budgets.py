@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sandbox import Outcome, Sandbox
+from sandbox import Outcome, Sandbox, SpecError
 from sandbox.outputs.notices import strip_notices
 from sandbox.policy import Output, load
 
@@ -52,3 +52,109 @@ def test_the_form_for_memory_is_shorter_and_holds_no_value(sandbox: Sandbox) -> 
     assert remembered.shaped_value.shown <= 12_000 < outcome.shaped_value.shown
     assert remembered.stdout == outcome.stdout
     assert (remembered.value, remembered.status, remembered.call_id) == (None, outcome.status, outcome.call_id)
+
+
+@pytest.mark.usefixtures("harmless")
+def test_a_call_says_of_each_output_what_it_is_and_how_much_is_shown(sandbox: Sandbox) -> None:
+    outputs = {"stdout": {"type": "file_content", "characters": 9_000}, "value": {"characters": 300}}
+    outcome = sandbox.run(LIMITED, outputs=outputs)
+    assert (outcome.stdout.type, outcome.shaped_value.type) == ("file_content", "json_data")
+    assert 8_000 < outcome.stdout.shown <= 9_000
+    assert outcome.shaped_value.shown <= 300
+    with pytest.raises(SpecError, match="'value', 'stdout' or 'stderr'"):
+        sandbox.run(LIMITED, outputs={"stdin": {"characters": 5}})
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("harmless")
+def test_budgets_are_of_tokens_where_there_is_a_tokenizer(sandbox: Sandbox) -> None:
+    with pytest.raises(SpecError, match="tokens"):
+        sandbox.run(LONG, tokens=50)
+    in_tokens = load("default").model_copy(update={"output": Output(tokens=(("execution_result", 70),))})
+    asking = LONG.replace("def tool", "# /// script\n# [tool.sandbox]\n# return_token_limit = 900\n# ///\ndef tool")
+    with Sandbox(tokenizer=str.split) as counting:
+        called, limited = counting.run(LONG, tokens=50), counting.run(asking, policy=in_tokens)
+    for shaped in (called.shaped_value, called.stdout):
+        assert 30 <= len(strip_notices(shaped.text).split()) <= 50
+        assert shaped.reason is not None
+        assert "50 tokens" in shaped.reason
+    assert 50 < len(strip_notices(limited.stdout.text).split()) <= 70
+    assert 800 < len(strip_notices(limited.shaped_value.text).split()) <= 900
+    assert len(strip_notices(limited.for_memory(tokens=20, tokenizer=str.split).stdout.text).split()) <= 20
+
+
+PAINTED = """
+import os
+def tool() -> str:
+    os.write(1, b"\\x1b[31mred\\x1b[0m and \\xff\\n")
+    os.write(2, b" 50%\\r100%\\n")
+    return "\\x1b[1mbold\\x1b[0m"
+"""
+
+
+@pytest.mark.usefixtures("harmless")
+def test_what_is_shown_otherwise_than_it_was_printed_is_kept_as_it_was(sandbox: Sandbox) -> None:
+    outcome = sandbox.run(PAINTED)
+    assert (outcome.stdout.text, outcome.stderr.text, outcome.shaped_value.text) == (
+        "red and \ufffd\n",
+        "100%\n",
+        "bold",
+    )
+    kept = [(each.artifact or "", each.truncated) for each in (outcome.stdout, outcome.stderr, outcome.shaped_value)]
+    assert [is_cut for _, is_cut in kept] == [False, False, False]
+    exact = [sandbox.artifacts.show(id).data for id, _ in kept]
+    assert exact == [b"\x1b[31mred\x1b[0m and \xff\n", b" 50%\r100%\n", b"\x1b[1mbold\x1b[0m"]
+
+
+@pytest.mark.usefixtures("harmless")
+def test_what_will_be_cut_in_memory_only_is_kept_as_well(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("def tool():\n    print('x' * 20_000)", outputs={"stdout": {"type": "file_content"}})
+    assert not outcome.stdout.truncated
+    remembered = outcome.for_memory().stdout
+    assert remembered.truncated
+    assert f"artifact {remembered.artifact}" in remembered.text
+    assert sandbox.artifacts.show(remembered.artifact or "").total == 20_001
+
+
+RESULT = """
+from sandbox import BaseTool, ToolResult
+class Probe(BaseTool):
+    name = "probe"
+    description = "Probes."
+    stdout_semantic_type = "file_content"
+    def execute(self, args: dict) -> ToolResult:
+        return ToolResult(args.get("ok", True), "out\\n" * 9_000, "err\\n" * 9_000, {"n": 1})
+"""
+
+
+@pytest.mark.usefixtures("harmless")
+def test_the_texts_of_a_result_are_shown_by_their_types(sandbox: Sandbox) -> None:
+    for ok in (True, False):
+        outcome = sandbox.run(RESULT, {"ok": ok})
+        fitted = json.loads(outcome.shaped_value.text)
+        assert (outcome.ok, fitted["ok"], fitted["meta"]) == (ok, ok, {"n": 1})
+        assert fitted["stdout"] == "out\n" * 9_000  # as a file has room for
+        assert 7_000 < len(strip_notices(fitted["stderr"])) <= 8_000
+        whole = sandbox.artifacts.show(outcome.shaped_value.artifact or "")
+        assert json.loads(whole.data) == outcome.value
+
+
+REFERRED = """
+import os
+def tool(name: str) -> str:
+    open("outputs/report.csv", "w").write("a,b\\n")
+    os.write(1, b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR\\0\\0\\0\\x05\\0\\0\\0\\x06" + bytes(90))
+    return name
+"""
+
+
+@pytest.mark.usefixtures("harmless")
+@pytest.mark.parametrize("name", ["report.csv", "outputs/report.csv", "/work/outputs/report.csv"])
+def test_a_file_that_is_the_output_is_told_of_by_what_it_is(name: str, sandbox: Sandbox) -> None:
+    outputs = {"value": {"type": "file"}, "stdout": {"type": "image"}}
+    outcome = sandbox.run(REFERRED, {"name": name}, outputs=outputs)
+    assert outcome.shaped_value.text.startswith("[file report.csv: text/")
+    assert outcome.stdout.text.startswith("[image stdout.txt: image/png, 5 × 6, ")  # noqa: RUF001
+    assert [each.name for each in outcome.artifacts] == ["report.csv", "stdout.txt"]
+    elsewhere = sandbox.run(REFERRED, {"name": "/etc/passwd"}, outputs=outputs).shaped_value
+    assert elsewhere.text.startswith("[file value.txt: text/plain, 11 bytes")

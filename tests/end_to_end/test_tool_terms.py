@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable
+
 import pytest
 
-from sandbox import Sandbox
+from sandbox import AsyncSandbox, Sandbox
 from sandbox.errors import IsolationUnavailable, PolicyError
 from sandbox.policy import load
-from sandbox.testing import FakeBackend
+from sandbox.testing import FakeBackend, hangs
+from tests import virtual_time
 
 BODY = "import time\n\ndef tool(s: float = 0.0) -> str:\n    time.sleep(s)\n    return 'done'\n"
 
 
 def asking(**settings: object) -> str:
     """A source that asks for these."""
-    lines = [f'# {name} = "{value}"' for name, value in settings.items()]
+    lines = [f"# {name} = {json.dumps(value)}" for name, value in settings.items()]
     return "\n".join(["# /// script", "# dependencies = []", "#", "# [tool.sandbox]", *lines, "# ///", "", BODY])
 
 
@@ -65,3 +70,46 @@ def test_a_source_leads_to_no_file_of_the_host(name: str) -> None:
         sandbox.run(asking(policy=name))
     assert "none of those that a source can name" in refusal.value.message
     assert "strict" in str(refusal.value.remedy)
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
+
+
+async def _begun_of_two(source: str, *, tenants: tuple[str, str]) -> tuple[int, int]:
+    """How many of two calls that hang are begun while both are wanted, and when the first was given up."""
+    backend = FakeBackend({"tool": hangs(), "other": "done"})
+    async with AsyncSandbox(backend=backend) as sandbox:
+        calls = [asyncio.create_task(sandbox.run(source, tenant=tenant)) for tenant in tenants]
+        await _until(lambda: backend.calls)
+        assert (await sandbox.run("def other(): ...\n")).value == "done"
+        begun = sum(call.name == "tool" for call in backend.calls)
+        calls[0].cancel()
+        await _until(lambda: calls[0].done() and sum(call.name == "tool" for call in backend.calls) == 2)
+        calls[1].cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    return begun, sum(call.name == "tool" for call in backend.calls)
+
+
+ALONE = asking(enable_parallel_execution=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "tenants", "begun"),
+    [
+        (ALONE, ("a", "a"), 1),
+        (BODY.replace("def tool", "@tool(enable_parallel_execution=False)\ndef tool"), ("a", "a"), 1),
+        (ALONE, ("a", "b"), 2),
+        (asking(enable_parallel_execution=True), ("a", "a"), 2),
+        (asking(), ("a", "a"), 2),
+    ],
+    ids=["said in the block", "said by the decorator", "of two tenants", "allowed", "not said"],
+)
+def test_calls_of_a_tool_that_is_not_to_run_beside_itself_go_one_after_another(
+    source: str, tenants: tuple[str, str], begun: int
+) -> None:
+    assert virtual_time.run(_begun_of_two(source, tenants=tenants)) == (begun, 2)

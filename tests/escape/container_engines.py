@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,8 +70,22 @@ class Besieged:
         return finding
 
 
-def besieged(variant: Variant, host: str) -> Iterator[Besieged]:
-    """One engine for all attacks of a module."""
+@contextmanager
+def sieges(host: str) -> Iterator[Callable[[Variant], Besieged]]:
+    """One engine of each variant for all attacks of a module, opened when it is first asked for."""
+    found: dict[str, Besieged] = {}
+    with ExitStack() as kept:
+
+        def open_once(variant: Variant) -> Besieged:
+            if str(variant) not in found:
+                found[str(variant)] = kept.enter_context(_besieged(variant, host))
+            return found[str(variant)]
+
+        yield open_once
+
+
+@contextmanager
+def _besieged(variant: Variant, host: str) -> Iterator[Besieged]:
     with asyncio.Runner() as loop:
         backend = ContainerBackend(host=host, runtime=variant.runtime)
         engine = AsyncSandbox(backend=backend, policy=variant.policy)
@@ -80,4 +95,4 @@ def besieged(variant: Variant, host: str) -> Iterator[Besieged]:
 
 def variants(*chosen: Variant) -> pytest.MarkDecorator:
     """Run a test for each of these, which its fixture `box` opens."""
-    return pytest.mark.parametrize("box", chosen or VARIANTS, ids=str, indirect=True, scope="module")
+    return pytest.mark.parametrize("box", chosen or VARIANTS, ids=str, indirect=True)

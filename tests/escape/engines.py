@@ -96,10 +96,16 @@ with Sandbox() as engine:
 @contextmanager
 def engine_without_root(python: Path) -> Iterator[Engine]:
     """An engine in a process of its own, as nobody."""
-    command = [str(python), "-I", "-c", _SCRIPT]
+    with engine_of(str(python), "-I", cwd="/", **AS_NOBODY) as (engine, _):
+        yield engine
+
+
+@contextmanager
+def engine_of(*python: str, **options: Any) -> Iterator[tuple[Engine, subprocess.Popen[str]]]:
+    """An engine in a process of its own, started by that command, and the process."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd="/", **pipes, **AS_NOBODY) as process:
-        yield _warm(Engine(lambda first, then: _ask(process, first, then)))
+    with subprocess.Popen([*python, "-c", _SCRIPT], **pipes, **options) as process:
+        yield _warm(Engine(lambda first, then: _ask(process, first, then))), process
 
 
 def _ask(process: subprocess.Popen[str], first: Call | None, then: Call) -> tuple[str, Outcome]:

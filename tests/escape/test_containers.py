@@ -1,12 +1,13 @@
 """The shipped attacks, and those that only containers are worth: kept ones, single-use ones, and gVisor's.
 
+The shipped ones are tried on containers that are kept from the command line, in `end_to_end/test_cli_containers.py`.
 That the attacks would notice a hole is shown on a container with all walls taken down.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from sandbox.attacks import ATTACKS, Attack
 from sandbox.attacks.stage import Stage
 from sandbox.images import BaseImage
 from tests.escape.attempts import ATTEMPT
-from tests.escape.container_engines import KEPT, SINGLE_USE, Besieged, besieged, variants
+from tests.escape.container_engines import IN_GVISOR, KEPT, SINGLE_USE, Besieged, Variant, sieges, variants
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -26,13 +27,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.root]
 
 
 @pytest.fixture(scope="module")
-def box(request: pytest.FixtureRequest, docker_daemon: str, base_image: BaseImage) -> Iterator[Besieged]:
+def opened(docker_daemon: str, base_image: BaseImage) -> Iterator[Callable[[Variant], Besieged]]:
+    with sieges(docker_daemon) as open_once:
+        yield open_once
+
+
+@pytest.fixture
+def box(request: pytest.FixtureRequest, opened: Callable[[Variant], Besieged]) -> Besieged:
     """One of the variants, with its engine."""
-    yield from besieged(request.param, docker_daemon)
+    return opened(request.param)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-@variants()
+@variants(SINGLE_USE, IN_GVISOR)
 def test_the_shipped_attacks_are_held(box: Besieged, attack: Attack) -> None:
     finding = box.attack(attack)
     assert finding.held, finding.how

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import psutil
@@ -18,7 +18,7 @@ from sandbox import Sandbox, Status
 from sandbox.images import BaseImage
 from tests.end_to_end.calls import zygotes
 from tests.escape.attempts import ATTEMPT
-from tests.escape.container_engines import KEPT, SERVE, Besieged, besieged, variants
+from tests.escape.container_engines import KEPT, SERVE, Besieged, Variant, sieges, variants
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 _MIB: Final = 1 << 20
@@ -26,9 +26,15 @@ _PATIENCE_S: Final = 10.0
 
 
 @pytest.fixture(scope="module")
-def box(request: pytest.FixtureRequest, docker_daemon: str, base_image: BaseImage) -> Iterator[Besieged]:
+def opened(docker_daemon: str, base_image: BaseImage) -> Iterator[Callable[[Variant], Besieged]]:
+    with sieges(docker_daemon) as open_once:
+        yield open_once
+
+
+@pytest.fixture
+def box(request: pytest.FixtureRequest, opened: Callable[[Variant], Besieged]) -> Besieged:
     """An engine with containers that are kept."""
-    yield from besieged(request.param, docker_daemon)
+    return opened(request.param)
 
 
 TAMPER: Final = f"""{ATTEMPT}
@@ -59,6 +65,27 @@ def tool() -> list:
 def test_no_call_changes_what_the_kernel_thinks_of_the_containers_other_processes(box: Besieged) -> None:
     """Such as who goes first when memory runs out: the container's init would, and every later call with it."""
     assert box.value(TAMPER) == []
+
+
+SEEN: Final = """
+import os
+
+def tool() -> dict:
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/" + pid + "/status") as file:
+                found[pid] = dict(line.split(":", 1) for line in file)["NSpid"].split()[1:]
+        except OSError:
+            continue
+    return found
+"""
+
+
+@variants(KEPT)
+def test_nothing_is_told_of_the_containers_processes_but_the_calls_own(box: Besieged) -> None:
+    box.serves()
+    assert sorted(box.value(SEEN).values()) == [["1"], ["2"]], "its guard, and itself"
 
 
 SIGNAL_GUARD: Final = f"""{ATTEMPT}

@@ -17,6 +17,7 @@ import pytest
 
 from sandbox import Sandbox, Status
 from sandbox.errors import BuildFailed, SandboxError
+from sandbox.policy import load
 from tests.end_to_end.calls import is_at_rest, serves, wait_until
 from tests.end_to_end.packages import machine_with, publish, publish_files, refusal_of, requiring, version_of
 from tests.indexes import make_wheel
@@ -24,6 +25,7 @@ from tests.indexes import make_wheel
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("harmless")]
 
 BOUND_S: Final = 60.0
+OPENING_S: Final = 10.0
 NOTHING: Final = "def tool() -> int:\n    return 1\n"
 
 
@@ -37,9 +39,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own."""
+    """One engine whose store is the module's own. Its boxes may take as long to open as a call may last."""
     settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
-    with machine_with(None, **settings), Sandbox(store=tmp_path_factory.mktemp("store")) as engine:
+    policy = load("default")
+    policy = policy.model_copy(update={"limits": policy.limits.model_copy(update={"wall": OPENING_S})})
+    with machine_with(None, **settings), Sandbox(store=tmp_path_factory.mktemp("store"), policy=policy) as engine:
         yield engine
 
 

@@ -114,6 +114,32 @@ def tool() -> int:
     return 1
 """
 
+PRETENDS: Final = """
+import ctypes, os, struct, time
+def tool(calls: int) -> int:
+    # that the engine wants its call to end, in every form in which a process can say so
+    open("outputs/good", "w").write("good")
+    libc = ctypes.CDLL(None)
+    parent = os.getppid()
+    for code in (0, -1, -6, 0x80):
+        told = struct.pack("iiiiii", 15, 0, code, 0, 0, 0).ljust(128, b"\\0")
+        libc.syscall(calls, parent, 15, told)
+        for _ in range(50):
+            try:
+                os.kill(parent, 15)
+            except OSError:
+                pass
+    print("went on", flush=True)
+    for _ in range(3):
+        if not os.fork():
+            while True:
+                try:
+                    os.kill(parent, 15)
+                except OSError:
+                    pass
+    time.sleep(60)
+"""
+
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[Engine]:
@@ -180,3 +206,10 @@ def test_processes_that_swap_names_while_it_ends_gain_nothing(engine: Engine) ->
 def test_a_tool_cannot_say_that_it_left_something(engine: Engine) -> None:
     outcome = engine.run(FORGES)
     assert (outcome.artifacts, outcome.refused) == ((), ())
+
+
+def test_a_tool_cannot_say_that_it_is_to_end_nor_that_it_is_not(engine: Engine) -> None:
+    calls = {"x86_64": 129, "aarch64": 138}[os.uname().machine]  # rt_sigqueueinfo
+    outcome = engine.run(PRETENDS, {"calls": calls}, limits={"wall": 3})
+    assert (outcome.status, outcome.stdout.text) == ("timeout", "went on\n"), outcome.error
+    assert engine.value("def tool(): return 1") == 1

@@ -13,8 +13,9 @@ from typing import Final
 
 import pytest
 
+from tests.__main__ import _shared
 from tests.checkout import ROOT
-from tests.leaks import Watch, descriptors, processes, temporary_directories
+from tests.leaks import Watch, descriptors, processes, shared_scope, temporary_directories
 
 ENDLESS: Final = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
 
@@ -54,6 +55,16 @@ def test_the_engines_temporary_files_go_where_the_run_looks() -> None:
     assert os.environ["TMPDIR"] == tempfile.gettempdir()
 
 
+def test_all_tests_are_shared_out_and_those_that_are_named_are_not() -> None:
+    assert [word for word in _shared(["-m", "not slow"]) if word.startswith("--numprocesses=")] != []
+    assert _shared([f"{__file__}::test_it"]) == []
+
+
+def test_a_test_that_shares_nothing_is_watched_by_itself(request: pytest.FixtureRequest) -> None:
+    """What holds for every test must not make each of them one that shares something."""
+    assert shared_scope(request.node) == "function"
+
+
 LEAKS: Final = {
     # It ends with the pipe, so it does not outlive the run that this test watches.
     "process": "import subprocess; globals()['kept'] = subprocess.Popen('cat', stdin=subprocess.PIPE)",
@@ -62,13 +73,56 @@ LEAKS: Final = {
 }
 
 
+ALONE: Final = ()
+SHARED: Final = ("-p", "xdist", "-p", "tests.workers", "--numprocesses=2", "--dist=loadfile")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", LEAKS)
-def test_a_run_that_leaves_something_behind_fails_and_names_it(kind: str, tmp_path: Path) -> None:
-    impatient = "import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n"
-    answer = _run_tests(tmp_path, f"{impatient}def test_that_leaks():\n    {LEAKS[kind]}\n")
+@pytest.mark.parametrize(("kind", "options"), [*((kind, ALONE) for kind in LEAKS), ("temporary", SHARED)])
+def test_a_run_that_leaves_something_behind_fails_and_names_it(
+    kind: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    answer = _run_tests(tmp_path, f"def test_that_leaks():\n    {LEAKS[kind]}\n", *options)
     assert answer.returncode == 1
     assert f"left behind:\n  {kind} " in answer.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.parametrize("options", [ALONE, SHARED], ids=["alone", "shared"])
+def test_a_control_group_of_an_engine_that_died_fails_the_run(options: tuple[str, ...], tmp_path: Path) -> None:
+    with _control_group() as folder:
+        leak = f"import os; os.mkdir({str(folder)!r} + f'/sandbox-{_dead()}-0-engine')"
+        answer = _run_tests(tmp_path, f"def test_that_leaks():\n    {leak}\n", *options)
+        assert answer.returncode == 1
+        assert f"cgroup {folder}/sandbox-" in answer.stdout
+
+
+@contextmanager
+def _control_group() -> Iterator[Path]:
+    """One that no engine looks into, and what is in it gone with it."""
+    hierarchy = next(path for path in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")) if path.is_dir())
+    folder = Path(tempfile.mkdtemp(prefix="tests-", dir=hierarchy))
+    try:
+        yield folder
+    finally:
+        for below in (*folder.glob("*/"), folder):
+            below.rmdir()
+
+
+def _dead() -> int:
+    with subprocess.Popen("true") as process:
+        return process.pid
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_what_a_process_of_a_shared_run_mounts_is_in_nobodys_way(tmp_path: Path) -> None:
+    mount = f"import subprocess; subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', {str(tmp_path)!r}], check=True)"
+    answer = _run_tests(tmp_path, f"def test_that_mounts():\n    {mount}\n", *SHARED)
+    assert answer.returncode == 1
+    assert f"left behind:\n  mount {tmp_path}" in answer.stdout
+    assert not tmp_path.is_mount()
 
 
 @pytest.mark.slow
@@ -93,7 +147,8 @@ def test_what_the_tests_orphan_is_named_and_ended(tmp_path: Path) -> None:
     assert not Path("/proc", orphan_id).exists()
 
 
-def _run_tests(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+def _run_tests(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text("import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n")
     (folder / "test_it.py").write_text(tests)
     command = [
         sys.executable,
@@ -109,7 +164,7 @@ def _run_tests(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
         "no:cacheprovider",
     ]
     return subprocess.run(
-        [*command, "-o", "filterwarnings=", "--rootdir", str(folder), str(folder)],
+        [*command, *options, "-o", "filterwarnings=", "--rootdir", str(folder), str(folder)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DEBUG_TEMPROOT": str(folder)},
         capture_output=True,

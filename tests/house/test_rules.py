@@ -77,6 +77,7 @@ def _description(file: Path) -> str:
     return str(tomllib.loads(file.read_text()).get("description", "")).strip()
 
 
+@pytest.mark.slow
 def test_the_public_names_are_those_listed() -> None:
     script = (
         "import sandbox; names = {name: getattr(sandbox, name) for name in sandbox.__all__};"

@@ -1,10 +1,16 @@
-"""System packages, where taking them is ours to decide: in CI, as root, on a machine that has apt-get."""
+"""System packages, where taking them is ours to decide: in CI, as root, on a machine that has apt-get.
+
+Only one of the processes that share a run asks apt-get at a time; it does not wait for another by itself.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from tests.provision import ProvisionError, is_in_ci
@@ -18,8 +24,16 @@ def install(*packages: str, instead: str) -> None:
     """Install the packages, or raise `ProvisionError` that tells the reader what to do instead."""
     if not can_install():
         raise ProvisionError(f"Missing on this machine: {', '.join(packages)}; {instead}.")
-    _refresh_index()
-    _apt_get("install", "--yes", "--no-install-recommends", *packages)
+    with _alone():
+        _refresh_index()
+        _apt_get("install", "--yes", "--no-install-recommends", *packages)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    with open(__file__) as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
 
 
 @cache

@@ -51,6 +51,7 @@ def test_what_was_looked_at_is_what_stays() -> None:
     assert injection.changed_state(1000) == ('{"lines":[1,2],"inner":{"n":1}}', [])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON))
 def test_a_state_that_is_only_read_is_not_changed(value: dict[str, Any]) -> None:
     state, injection = state_of(value)

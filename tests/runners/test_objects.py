@@ -294,14 +294,36 @@ def test_a_mapping_that_changes_while_it_is_read_is_shown() -> None:
 
 
 def test_a_table_gives_as_many_rows_as_there_is_room_for() -> None:
-    rows = ((number, "x" * 100) for number in range(10**9))
-    table = objects._table([{"name": "a", "dtype": "int"}, {"name": "b", "dtype": "str"}], rows, 10**9, 40_000)
+    def part(begin: int, end: int) -> Iterator[tuple[int, str]]:
+        return ((number, "x" * 100) for number in range(begin, end))
+
+    table = objects._table([{"name": "a", "dtype": "int"}, {"name": "b", "dtype": "str"}], part, 10**9, 40_000)
     walk = values._Walk(40_000)
     found = walk._table(table, 0)
     assert found["row_count"] == 10**9
     assert 100 < len(found["rows"]) < 400
     assert found["rows"][0] == [0, "x" * 100]
-    assert walk.warnings == [f"only the first {len(found['rows'])} of a table's 1000000000 rows are given"]
+    assert found["rows"][-1] == [10**9 - 1, "x" * 100]
+    first, last = found["first_rows"], len(found["rows"]) - found["first_rows"]
+    assert abs(first - last) < 20
+    assert walk.warnings == [f"only the first {first} and the last {last} of a table's 1000000000 rows are given"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 57, 58, 59, 60, 100])
+def test_a_table_that_has_room_has_all_of_its_rows(count: int) -> None:
+    table = objects._table([{"name": "a", "dtype": "int"}], lambda *part: ([n] for n in range(*part)), count, 460)
+    found = values._Walk(100_000)._table(table, 0)
+    if "first_rows" not in found:
+        assert found["rows"] == [[number] for number in range(count)]
+    assert ("first_rows" in found) == (count > 59)
+    assert found["row_count"] == count
+
+
+class _Rows:
+    """What a frame gives by place: parts of a million rows."""
+
+    def __getitem__(self, part: slice) -> types.SimpleNamespace:
+        return types.SimpleNamespace(itertuples=lambda **_: ((number,) for number in range(10**6)[part]))
 
 
 @pytest.mark.slow
@@ -311,7 +333,7 @@ def test_what_stands_beside_a_long_table_is_whole() -> None:
     kind.columns = kind.dtypes = ["a"]
     kind.index = type("RangeIndex", (), {})()
     kind.__len__ = lambda _: 10**6
-    kind.itertuples = lambda _, **_options: ((number,) for number in range(10**6))
+    kind.iloc = _Rows()
     found, warnings = plain({"frame": frame, "beside": [1, 2, 3]})
     assert found["beside"] == [1, 2, 3]
     assert found["frame"]["row_count"] == 10**6

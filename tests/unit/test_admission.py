@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.admission import Admission
+from sandbox.admission import Admission, SingleFiles
 from tests import virtual_time
 
 
@@ -170,3 +171,30 @@ def test_whatever_callers_do_the_limit_holds_and_no_turn_is_lost(limit: int, sch
             await caller.leave()
 
     virtual_time.run(live())
+
+
+def test_in_a_single_file_one_goes_after_the_other_and_an_empty_one_is_forgotten() -> None:
+    async def live() -> tuple[list[str], int]:
+        files = SingleFiles()
+        told: list[str] = []
+
+        async def pass_through(key: str, name: str) -> None:
+            async with files.turn(key):
+                told.append(f"{name} in")
+                await settle()
+                told.append(f"{name} out")
+
+        first, second, third = (asyncio.create_task(pass_through("a", name)) for name in "123")
+        other = asyncio.create_task(pass_through("b", "other"))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.gather(first, second, third, other, return_exceptions=True)
+        del first, second, third, other
+        await settle()
+        gc.collect()  # the one that gave up has left a traceback
+        return told, len(files)
+
+    told, left = virtual_time.run(live())
+    assert [each for each in told if "other" not in each] == ["1 in", "1 out", "3 in", "3 out"]
+    assert told.index("other in") < told.index("1 out")
+    assert left == 0

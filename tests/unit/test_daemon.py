@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -83,7 +84,7 @@ def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) ->
         closed.listen()
         (tmp_path / "closed.sock").chmod(0o600)
         for folder in [tmp_path, *list(tmp_path.parents)[:2]]:
-            folder.chmod(0o755)
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o055)  # it may be everybody's already
         os.seteuid(65534)
         try:
             with pytest.raises(BackendUnavailable, match=r"may not use.*group docker"):
@@ -116,10 +117,24 @@ def test_a_refusal_is_told_in_the_daemons_words_and_not_endlessly() -> None:
     assert len(str(raised.value)) < 1000
 
 
-@pytest.mark.parametrize("url", ["bogus", "ftp://127.0.0.1", "tcp://127.0.0.1:http", "unix://"])
+@pytest.mark.parametrize("url", ["bogus", "ftp://127.0.0.1", "tcp://127.0.0.1:http", "ssh://host/path"])
 def test_an_address_that_is_none_is_told(url: str) -> None:
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(BackendUnavailable, match=f"{url} is no address of a daemon.*write it like unix://"):
         connect(url)
+
+
+def test_what_ssh_complains_of_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho me@elsewhere: Permission denied >&2\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(BackendUnavailable, match=r"ssh://me@elsewhere is not reached: me@elsewhere: Perm.*password"):
+        connect("ssh://me@elsewhere")
+
+
+def test_without_ssh_it_is_told_that_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BackendUnavailable, match="is not reached: there is no program `ssh` here"):
+        connect("ssh://elsewhere")
 
 
 def test_certificates_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

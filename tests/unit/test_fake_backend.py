@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sandbox import AsyncSandbox, IsolationUnavailable, Outcome, Sandbox, Status
+from sandbox import AsyncSandbox, IsolationUnavailable, Outcome, Progress, Sandbox, Status
 from sandbox.policy import load
-from sandbox.testing import FakeBackend, crashes, exceeds, exits, hangs, prints, raises, returns, script, uses
+from sandbox.testing import (
+    FakeBackend,
+    crashes,
+    exceeds,
+    exits,
+    gives,
+    hangs,
+    leaves,
+    prints,
+    raises,
+    returns,
+    script,
+    uses,
+)
 from tests import virtual_time
 
 
@@ -176,6 +190,40 @@ def test_a_call_is_recorded_as_its_box_got_it() -> None:
     assert (call.name, call.arguments, call.limits) == ("tool", {"a": [1]}, {"open_files": 5})
     assert (call.environment["OWN"], call.environment["SANDBOX_CALL_ID"]) == ("x", "c1")
     assert "a fake runs nothing" in call.source
+
+
+def test_files_go_in_and_come_out_as_a_script_says(tmp_path: Path) -> None:
+    left = leaves({"a/b.txt": "text", "c.bin": b"\0" * 300_000}, refused={"link": "it is a symbolic link"})
+    backend = FakeBackend(
+        {"tool": script(left, returns(1)), "slow": script(left, hangs()), "crash": script(left, crashes())}
+    )
+    given = {"in.txt": b"x" * 200_000, "deep/er.txt": b""}
+    with Sandbox(backend=backend, artifact_store=tmp_path) as sandbox:
+        outcomes = [
+            sandbox.run(source("tool"), files=given),
+            sandbox.run(source("slow"), limits={"wall": 0.2}),
+            sandbox.run(source("crash")),
+        ]
+        for outcome in outcomes:
+            assert [each.name for each in outcome.artifacts] == ["a/b.txt", "c.bin"]
+            assert [(each.name, each.reason) for each in outcome.refused] == [("link", "it is a symbolic link")]
+        assert sandbox.artifacts.show(outcomes[0].artifacts[1].id).data == b"\0" * 300_000
+        few = sandbox.run(source("tool"), limits={"artifacts": 1})
+    assert [outcome.status for outcome in outcomes] == [Status.OK, Status.TIMEOUT, Status.CRASHED]
+    assert [call.files for call in backend.calls] == [given, {}, {}, {}]
+    assert [each.name for each in few.artifacts] == ["a/b.txt"]
+    assert [each.name for each in few.refused] == ["c.bin", "link"]
+
+
+def test_a_generator_gives_its_items_before_the_outcome() -> None:
+    backend = FakeBackend(
+        {"tool": script(gives(1, {"two": 2}), prints("x"), gives(3)), "other": script(gives(1), returns(0))}
+    )
+    with Sandbox(backend=backend) as sandbox:
+        events = list(sandbox.stream(source("tool")))
+        assert [event.value for event in events if isinstance(event, Progress)] == [1, {"two": 2}, 3]
+        assert sandbox.run(source("tool")).value == [1, {"two": 2}, 3]
+        assert sandbox.run(source("other")).value == 0
 
 
 def test_arguments_that_do_not_fit_never_reach_a_box() -> None:

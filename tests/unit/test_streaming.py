@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
@@ -11,13 +12,21 @@ from typing import Any
 
 import pytest
 
-from sandbox import AsyncSandbox, EngineClosed, Finished, Printed, Sandbox, SourceError, Status
+from sandbox import AsyncSandbox, EngineClosed, Finished, Printed, Progress, Sandbox, SourceError, Status
+from sandbox.policy import SlowReader, load
 from sandbox.streaming import Event, _Piece, _Untaken
-from sandbox.testing import FakeBackend, FakeBox, hangs, loses_box, prints, returns, script
+from sandbox.testing import FakeBackend, FakeBox, gives, hangs, loses_box, prints, returns, script
 from sandbox.wire.conversation import CREDIT
 from sandbox.wire.frames import FrameReader, Stream
 from tests import virtual_time
 
+DEFAULT = load("default")
+UNPACED = DEFAULT.model_copy(
+    update={
+        "output": DEFAULT.output.model_copy(update={"slow_reader": SlowReader.SKIP}),
+        "limits": DEFAULT.limits.model_copy(update={"output_rate": 1 << 40}),
+    }
+)
 TOOL = "def tool():\n    pass\n"
 
 
@@ -98,6 +107,24 @@ def _granted(box: FakeBox) -> list[int]:
     return amounts
 
 
+@streaming(script(prints("x" * (8 << 20)), *[prints("z" * (1 << 20))] * 2, returns("done")), policy=UNPACED)
+async def test_where_the_policy_says_so_a_call_goes_on_without_its_reader(
+    sandbox: AsyncSandbox, backend: FakeBackend
+) -> None:
+    async with aclosing(sandbox.stream(TOOL, limits={"wall": 5})) as events:
+        first = await anext(events)
+        assert isinstance(first, Printed)
+        await asyncio.sleep(20)
+        rest = [event async for event in events]
+    assert isinstance(rest[-1], Finished)
+    outcome = rest[-1].outcome
+    assert (outcome.status, outcome.stdout.characters) == (Status.OK, 10 << 20)
+    text = first.text + text_of(rest, "stdout")
+    passed_over = sum(int(found) for found in re.findall(r"\[… (\d+) bytes passed over", text))
+    assert passed_over > 5 << 20
+    assert passed_over + text.count("x") + text.count("z") == 10 << 20
+
+
 @streaming(script(*[prints("o", stderr="e")] * 5000, returns(None)))
 async def test_a_reader_that_comes_late_finds_what_waited_in_two_pieces(
     sandbox: AsyncSandbox, backend: FakeBackend
@@ -135,13 +162,43 @@ def test_an_item_is_taken_between_what_was_printed_before_and_after_it() -> None
         untaken = _Untaken()
         for text in (b"a", b"b"):
             untaken.put(Stream.STDOUT, text, lambda _: None)
-            untaken.put_item(text.upper())
+            untaken.put_item(text.upper(), lambda: None)
         untaken.put(Stream.STDOUT, b"c", lambda _: None)
         untaken.end()
         taken = [await untaken.take() for _ in range(6)]
-        return [bytes(each.data) if isinstance(each, _Piece) else each or b"" for each in taken]
+        return [bytes(each.data) if each is not None else b"" for each in taken]
 
     assert virtual_time.run(fill()) == [b"a", b"A", b"b", b"B", b"c", b""]
+
+
+GIVEN = [{"number": number, "text": "x" * 20_000} for number in range(300)]
+
+
+@streaming(gives(*GIVEN))
+async def test_items_wait_for_a_slow_reader_in_the_box(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
+    async with aclosing(sandbox.stream(TOOL)) as events:
+        first = await anext(events)
+        came = _bytes_said(backend.boxes[0])
+        await asyncio.sleep(20)
+        assert sum(came) < 2 * CREDIT
+        rest = [event async for event in events]
+    assert sum(came) > 5 * CREDIT
+    assert [event.value for event in (first, *rest) if isinstance(event, Progress)] == GIVEN
+    assert isinstance(rest[-1], Finished)
+    assert rest[-1].outcome.value == GIVEN
+
+
+def _bytes_said(box: FakeBox) -> list[int]:
+    """How much the box says from now on, piece by piece."""
+    sizes: list[int] = []
+    say = box.say
+
+    def saying(data: bytes) -> None:
+        sizes.append(len(data))
+        say(data)
+
+    box.say = saying  # type: ignore[method-assign]
+    return sizes
 
 
 @streaming(script(prints("here\n"), hangs()), concurrency=1)
@@ -158,7 +215,7 @@ async def test_a_runner_that_does_not_end_a_call_loses_its_box(sandbox: AsyncSan
     outcome = await sandbox.run(TOOL, limits={"wall": 1.0})
     assert outcome.status is Status.TIMEOUT
     assert outcome.stdout.text == "here\n"
-    assert 3.0 <= asyncio.get_running_loop().time() - begun < 4.0
+    assert 4.0 <= asyncio.get_running_loop().time() - begun < 5.0
     async with aclosing(sandbox.stream(TOOL)) as events:
         await anext(events)
     assert len(backend.boxes) == 2

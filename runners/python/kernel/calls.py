@@ -44,6 +44,7 @@ _EVERYWHERE = {
     "pidfd_open": 434,
     "clone3": 435,
     "close_range": 436,
+    "openat2": 437,
     "mount_setattr": 442,
     "landlock_create_ruleset": 444,
     "landlock_add_rule": 445,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import ssl
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +51,9 @@ class Address:
             return
         parts = urlsplit(self.url)
         if parts.scheme == "ssh":
-            await loop.create_connection(protocol, sock=_over_ssh(self.url))
+            from sandbox.ssh import dial
+
+            await loop.create_connection(protocol, sock=dial(self.url))
             return
         tls = self._tls()
         await loop.create_connection(protocol, self.name, parts.port or _PORTS[tls is not None], ssl=tls)
@@ -78,19 +78,3 @@ def find_address(host: str | None = None, *, variables: Mapping[str, str] = os.e
     if not url.startswith("tcp://") or not (verify or folder):
         return Address(url)
     return Address(url, Path(folder or Path.home() / ".docker"), is_verified=bool(verify))
-
-
-def _over_ssh(url: str) -> socket.socket:
-    """What the docker command itself does: its far end speaks to the daemon's socket there."""
-    parts = urlsplit(url)
-    port = ["-p", str(parts.port)] if parts.port else []
-    user = ["-l", parts.username] if parts.username else []
-    ours, theirs = socket.socketpair()
-    with theirs:
-        subprocess.Popen(
-            ("ssh", "-T", *user, *port, "--", parts.hostname or "", "docker", "system", "dial-stdio"),
-            stdin=theirs.fileno(),
-            stdout=theirs.fileno(),
-            start_new_session=True,
-        )
-    return ours

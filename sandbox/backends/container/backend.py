@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import JsonValue
 
-from sandbox.backends.base import Backend, BoxPlan, ImageGone
+from sandbox.backends.base import Backend, BoxPlan, ImageGone, Shown
 from sandbox.backends.container.attach import AttachStream, attach
 from sandbox.backends.container.box import ContainerBox, LastWords
 from sandbox.backends.container.daemon_link import DaemonLink, open_link
@@ -42,10 +42,15 @@ from sandbox.backends.container.proofs import Proof, Proofs
 from sandbox.backends.container.reaper import Reaper
 from sandbox.backends.container.seccomp import docker_profile
 from sandbox.backends.container.walls import Host, walls
+from sandbox.backends.remedies import REMEDIES
 from sandbox.configuration import Configuration, EnvironmentForm
+from sandbox.egress import SHOWN_AT
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode, Strength
 from sandbox.ports import BoxImage
+
+if TYPE_CHECKING:
+    from sandbox.egress.meeting import Meeting
 
 _GVISOR: Final = "runsc"
 _SWEEP_S: Final = 60.0
@@ -105,13 +110,17 @@ class ContainerBackend(Backend):
         if link.facts.is_podman:
             plan = replace(plan, policy=_with_calls_walled_again(plan.policy))
         runtime = _choose_runtime(self._runtime, plan.policy, link)
+        _refuse_public_network(plan.policy, link, runtime)
         host = Host(link.facts.machine, link.facts.cpus, runtime)
         user = draw_user(is_mapped=link.facts.maps_users)
-        wanted = document(self._container(plan, link, image=image, runtime=runtime, user=user), plan.policy)
         proving = self._begin_proof(link, image=image.id, runtime=runtime)
-        id = await _make(link, wanted, draw_name=self._owner.new_name)
         words = LastWords()
         async with AsyncExitStack() as half_open:
+            meeting = _meeting(plan.policy)
+            if meeting is not None:
+                half_open.push_async_callback(meeting.close)
+            container = self._container(plan, link, image=image, runtime=runtime, user=user, meeting=meeting)
+            id = await _make(link, document(container, plan.policy), draw_name=self._owner.new_name)
             half_open.push_async_callback(_discard, link, id)
             stream = await attach(link.address, id, on_stderr=words.add)
             half_open.callback(stream.close)
@@ -123,10 +132,17 @@ class ContainerBackend(Backend):
                 id,
                 stream,
                 protection=protection(said, policy=plan.policy, proof=proof, is_metered=meter is not None),
-                walls=walls(plan, user=user, is_metered=meter is not None, host=host),
+                walls=walls(
+                    plan,
+                    user=user,
+                    is_metered=meter is not None,
+                    host=host,
+                    egress=None if meeting is None else meeting.seen_at,
+                ),
                 meter=meter,
                 last_words=words,
                 link=link,
+                meeting=meeting,
             )
             half_open.pop_all()
         self._settle_soon(link)
@@ -157,7 +173,9 @@ class ContainerBackend(Backend):
             task.add_done_callback(_hear)
         return task
 
-    def _container(self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int) -> Container:
+    def _container(
+        self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int, meeting: Meeting | None
+    ) -> Container:
         profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)
         lasts = plan.policy.reuse.idle + plan.policy.limits.wall + _BEYOND_ITS_TIME_S
         return Container(
@@ -167,7 +185,10 @@ class ContainerBackend(Backend):
             labels=self._owner.labels(expires_at=time.time() + lasts),
             seccomp=link.profile_option(profile),
             runtime=runtime,
-            mounts=() if image.holds_environment else plan.places(),
+            mounts=(
+                *(() if image.holds_environment else plan.places()),
+                *([] if meeting is None else [Shown(meeting.folder, SHOWN_AT)]),
+            ),
             host_cpus=link.facts.cpus,
             is_podman=link.facts.is_podman,
         )
@@ -271,14 +292,35 @@ def _with_calls_walled_again(policy: Policy) -> Policy:
     return policy.model_copy(update={"isolation": isolation.model_copy(update={"require": required})})
 
 
+def _meeting(policy: Policy) -> Meeting | None:
+    """Where its runner finds who answers its calls' connections, if they have any."""
+    if policy.network.mode is not NetworkMode.PUBLIC:
+        return None
+    from sandbox.egress.meeting import Meeting
+
+    return Meeting(policy.network)
+
+
+def _refuse_public_network(policy: Policy, link: DaemonLink, runtime: str) -> None:
+    """What a call connects to is handed over from kernel to kernel, so it has to be the same."""
+    if policy.network.mode is NetworkMode.PUBLIC and (is_machine(runtime) or not link.is_on_this_machine):
+        place = f"under {runtime}" if is_machine(runtime) else "of a daemon elsewhere"
+        raise IsolationUnavailable(
+            f"policy '{policy.name}' lets tools reach public addresses only, and nothing here can filter what a "
+            f"container {place} reaches",
+            missing=("egress filter",),
+            remedy=REMEDIES["egress filter"],
+        )
+
+
 def _refuse_what_cannot_be(plan: BoxPlan) -> None:
     policy = plan.policy
-    if policy.network.mode in (NetworkMode.PUBLIC, NetworkMode.INDEX):
+    if policy.network.mode is NetworkMode.INDEX:
         raise IsolationUnavailable(
             f"policy '{policy.name}' lets tools reach {policy.network.mode.value} addresses only, "
             "and nothing here can filter what a container reaches",
             missing=("egress filter",),
-            remedy="use a policy with network.mode 'none', or 'host' for code you trust",
+            remedy=REMEDIES["index filter"],
         )
     if plan.gateway is not None or any(shown.is_writable for shown in plan.shown):
         raise BackendUnavailable("containers are shown nothing of the host that they could write to")

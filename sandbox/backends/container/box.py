@@ -6,16 +6,20 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import JsonValue
 
 from sandbox.backends.base import Box, Protection
 from sandbox.backends.container.attach import AttachStream
 from sandbox.backends.container.daemon_link import DaemonLink
-from sandbox.backends.container.meters import Facts, facts
+from sandbox.backends.container.meters import ContainerMeter, Facts, facts
+from sandbox.egress.ledger import Ledger
 from sandbox.errors import BackendUnavailable
 from sandbox.ports import Reading, Receiver, Slot
+
+if TYPE_CHECKING:
+    from sandbox.egress.meeting import Meeting
 
 _MAX_LAST_WORDS: Final = 8192
 _ABOUT: Final = 24 << 20
@@ -48,11 +52,13 @@ class ContainerBox(Box):
         *,
         protection: Protection,
         walls: Mapping[str, JsonValue],
-        meter: Slot | None,
+        meter: ContainerMeter | None,
         last_words: LastWords,
         link: DaemonLink,
+        meeting: Meeting | None = None,
     ) -> None:
         self.id = id
+        self._meeting = meeting
         self.protection = protection
         self._stream = stream
         self._walls = walls
@@ -86,6 +92,13 @@ class ContainerBox(Box):
         self._meter.renew()
         return (self._meter,)
 
+    def count_from_now(self) -> bool:
+        """What the runner does between calls, such as forking a child for the next, is used in the same group."""
+        return self._meter is not None and self._meter.leave_out_what_was_used()
+
+    def books(self, label: str) -> Ledger | None:
+        return None if self._meeting is None else self._meeting.books(label)
+
     def last_words(self) -> str:
         return str(self._last_words)
 
@@ -105,6 +118,8 @@ class ContainerBox(Box):
         self._is_closed = True
         if self._meter is not None and not self._is_metered:
             self._meter.close()
+        if self._meeting is not None:
+            await self._meeting.close()
         with suppress(BackendUnavailable):
             await asyncio.shield(self._link.remove_container(self.id))
         return str(self._last_words)

@@ -41,7 +41,6 @@ class DaemonFacts:
     default_runtime: str
     kernel: str
     maps_users: bool
-    has_apparmor: bool
     is_podman: bool
 
 
@@ -174,7 +173,6 @@ def _facts(said: Mapping[str, Any], *, is_podman: bool) -> DaemonFacts:
         default_runtime=str(said.get("DefaultRuntime") or "runc"),
         kernel=str(said.get("KernelVersion", "")),
         maps_users=any("name=userns" in option or "name=rootless" in option for option in options),
-        has_apparmor=any("name=apparmor" in option for option in options),
         is_podman=is_podman,
     )
 

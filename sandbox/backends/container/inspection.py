@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from sandbox.backends.base import Protection
 from sandbox.backends.container.hardening import RUNNER_MEMORY, is_machine, most_processes, profile_name, stands_alone
-from sandbox.backends.container.proofs import Proof
+from sandbox.backends.container.proofs import OF_CONTROL_GROUPS, Proof
+from sandbox.egress import NETWORK
 from sandbox.outcome import Isolation, LayerState, LimitState
-from sandbox.policy import Policy, format_bytes
+from sandbox.policy import NetworkMode, Policy, format_bytes
 
 _ITS_OWN: Final = "the container's own"
 _KERNEL_OF_ITS_OWN: Final = {
@@ -32,12 +33,25 @@ def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_mete
         isolation=Isolation.MACHINE if is_machine(runtime) else Isolation.CONTAINER,
         layers=_layers(said, runtime=runtime, policy=policy, proof=proof),
         limits=_limits(host, policy=policy, is_metered=is_metered),
-        network=str(host.get("NetworkMode")),
+        network=_network(host, policy),
         user=str(said["Config"].get("User", "")).partition(":")[0],
         runtime=runtime,
+        notes=_notes(proof),
         loose={name: proof.findings[name].evidence for name in proof.unenforced},
         details=_details(host, runtime=runtime, policy=policy),
     )
+
+
+def _notes(proof: Proof) -> tuple[str, ...]:
+    """What whoever looks at an outcome should see without looking for it."""
+    loose = [name for name in OF_CONTROL_GROUPS if name in proof.unenforced]
+    return (f"runtime {proof.runtime} was seen not to limit: {', '.join(loose)}",) if loose else ()
+
+
+def _network(host: Mapping[str, Any], policy: Policy) -> str:
+    """The container's own; where that is none, a policy may still have the engine answer its calls."""
+    found = str(host.get("NetworkMode"))
+    return NETWORK if (found, policy.network.mode) == ("none", NetworkMode.PUBLIC) else found
 
 
 def _layers(said: Mapping[str, Any], *, runtime: str, policy: Policy, proof: Proof) -> dict[str, LayerState]:

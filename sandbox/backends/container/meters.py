@@ -79,6 +79,12 @@ class ContainerMeter:
         self._before = replace(now, memory_peak_bytes=0) if is_reset and has_left_none else now
         return now.cpu_s is not None or now.memory_peak_bytes is not None
 
+    def leave_out_what_was_used(self) -> bool:
+        """Count processor time from this moment on; False when the container is gone."""
+        cpu_s = None if self._is_closed else self._counters.cpu_s()
+        self._before = replace(self._before, cpu_s=cpu_s)
+        return cpu_s is not None
+
     def close(self) -> None:
         """Let go of the files, for good, though the group, which is the daemon's, may be there a little longer."""
         self._is_closed = True

@@ -3,10 +3,11 @@
 The box's walls stand already when it starts, so it only gives up what it still has. A container for many calls has each
 of them walled again, in namespaces of its own with a private tmpfs. Two things differ there from a box of processes:
 
-- `/proc` cannot be mounted anew, because the container's has masked places. A call sees its runner's processes in it;
-  being another user namespace's, they can be neither traced nor read, and they have no numbers it could signal. The
-  container's init has the tool's user to the kernel, though, and is no program of ours that could close itself off: a
-  tool could see to it that it dies first when memory runs out in some later call. So it is covered.
+- `/proc` cannot be mounted anew, because the container's has masked places. The numbers of the container's other
+  processes are in it; being another user namespace's, they can be neither traced nor read, and they have no numbers
+  that it could signal. What everybody may read of a process (its name, its times) is covered for the runner; and all of
+  the container's init, which has the tool's user to the kernel and is no program of ours that could close itself off: a
+  tool could see to it that it dies first when memory runs out in some later call.
 - Places the container shares (`/tmp`, `/dev/shm`, message queues) are covered by the call's own.
 
 In a container for one call nobody may make namespaces: it is the wall, and its workplace the call's.
@@ -25,6 +26,7 @@ from sandbox.backends.base import BoxPlan
 from sandbox.backends.container.hardening import WORKPLACE, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
 from sandbox.backends.subprocess.walls import process_limits, system_call_filter, watch
+from sandbox.egress import PORT
 from sandbox.policy import Layer, NetworkMode, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
@@ -32,6 +34,7 @@ TOOL_USER: Final = (1000, 1000)
 _FROM_OUTSIDE: Final = (Layer.CGROUP, Layer.OWN_UID)
 _NAMESPACE_LAYERS: Final = frozenset(Layer(f"{kind}_namespace") for kind in NAMESPACES)
 _INIT: Final = "/proc/1"
+_RUNNER: Final = "/proc/{runner}"
 _DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 
 
@@ -44,12 +47,14 @@ class Host:
     runtime: str
 
 
-def walls(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str, JsonValue]:
-    """The runner's part of its first message."""
+def walls(plan: BoxPlan, *, user: int, is_metered: bool, host: Host, egress: str | None = None) -> dict[str, JsonValue]:
+    """The runner's part of its first message. `egress`: the path of the socket by which guards hand over what the
+    engine answers their calls' connections on."""
     prefix = plan.prefix
+    way: dict[str, JsonValue] = {} if egress is None else {"egress": {"path": egress, "port": PORT}}
     return {
         "box": {"stands": True, "filter": system_call_filter("runner", Sockets.INTERNET, host.machine)},
-        "call": _call(plan, user=user, is_metered=is_metered, host=host),
+        "call": _call(plan, user=user, is_metered=is_metered, host=host) | way,
         "slots": is_metered,
         "installed": None if prefix is None else [prefix, f"{prefix}/{plan.interpreter.site}"],
         "lines": False,
@@ -72,7 +77,7 @@ def _call(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str
             "size": limits.disk,
             "inodes": limits.inodes,
             "seen_at": {".tmp": "/tmp", ".shm": "/dev/shm"},
-            "covered": ["/dev/mqueue", _INIT],
+            "covered": ["/dev/mqueue", _INIT, _RUNNER],
         },
         "proc": False,
         "folder": WORKPLACE,

@@ -17,20 +17,25 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
 from sandbox.backends.base import Backend, BoxPlan, Protection
+from sandbox.backends.remedies import REMEDIES
 from sandbox.backends.subprocess import groups
-from sandbox.backends.subprocess.box import SubprocessBox, spawn
+from sandbox.backends.subprocess.box import Started, SubprocessBox, spawn
 from sandbox.backends.subprocess.groups import Group, Hierarchies
 from sandbox.backends.subprocess.tree import RUNNER, build_tree
 from sandbox.backends.subprocess.walls import Caller, box_user, box_walls, call_walls, current_caller
+from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
 from sandbox.policy import Layer, NetworkMode, Policy, Strength, format_bytes
 from sandbox.resources import folder
+
+if TYPE_CHECKING:
+    from sandbox.egress.porter import Porter
 
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
@@ -65,24 +70,28 @@ class SubprocessBackend(Backend):
         group = self._next_group(plan.policy)
         places = [str(place) for place in group.folders] if group else []
         try:
-            process, channel = spawn(python, runner_folder(), groups=places)
+            is_public = plan.policy.network.mode is NetworkMode.PUBLIC
+            started = spawn(python, runner_folder(), groups=places, reaches_public=is_public)
         except OSError as error:
             raise BackendUnavailable(f"the interpreter {python} does not start: {error}") from None
         zygote = group.below("zygote") if group else None
         doors = zygote.doors() if zygote else []
         again = (str(python), f"{RUNNER}/__main__.py") if is_ours else ()
         box = SubprocessBox(
-            process,
-            channel,
+            started,
             walls={
                 "box": box_walls(plan, tree, caller=caller, user=user, doors=doors, again=again),
-                "call": call_walls(plan, tree, caller=caller, user=user, is_metered=group is not None),
+                "call": call_walls(
+                    plan, tree, caller=caller, user=user, is_metered=group is not None, egress=started.egress
+                ),
                 "slots": group is not None,
                 "installed": _installed(plan),
                 "lines": True,
             },
             group=group,
             limits=plan.policy.limits,
+            is_plain=plan.is_plain,
+            porter=_porter(started, plan.policy),
         )
         try:
             if group is not None:
@@ -146,7 +155,7 @@ class SubprocessBackend(Backend):
                 ),
             },
             limits=_outer_limits(plan.policy, group),
-            network=plan.policy.network.mode.value,
+            network=NETWORK if plan.policy.network.mode is NetworkMode.PUBLIC else plan.policy.network.mode.value,
             user=str(user),
         )
 
@@ -155,6 +164,15 @@ class SubprocessBackend(Backend):
             return LayerState(in_force=False, detail=str(self._hierarchies))
         limits = f"memory {format_bytes(measured['memory'])}, {measured['processes']} processes"
         return LayerState(in_force=True, detail=f"version {self._hierarchies.version}; read back: {limits}")
+
+
+def _porter(started: Started, policy: Policy) -> Porter | None:
+    """Who answers the connections of a box's calls, if they have any."""
+    if started.porter is None:
+        return None
+    from sandbox.egress.porter import open_porter
+
+    return open_porter(started.porter, policy.network)
 
 
 def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:
@@ -198,13 +216,14 @@ def _refuse_what_cannot_be(plan: BoxPlan) -> None:
             missing=(policy.isolation.minimum.value,),
             remedy="use the container backend, or another policy",
         )
-    is_filtered = policy.network.mode is NetworkMode.INDEX and plan.gateway is not None and not plan.is_plain
-    if policy.network.mode in (NetworkMode.PUBLIC, NetworkMode.INDEX) and not is_filtered:
+    mode = policy.network.mode
+    has_gateway = mode is not NetworkMode.INDEX or plan.gateway is not None
+    if mode in (NetworkMode.PUBLIC, NetworkMode.INDEX) and (plan.is_plain or not has_gateway):
         raise IsolationUnavailable(
-            f"policy '{policy.name}' lets tools reach {policy.network.mode.value} addresses only, "
-            "and nothing on this host can filter them",
+            f"policy '{policy.name}' lets tools reach {mode.value} addresses only, "
+            "and nothing here can hold them to that",
             missing=("egress filter",),
-            remedy="use a policy with network.mode 'none', or 'host' for code you trust",
+            remedy=REMEDIES["egress filter" if has_gateway else "index filter"],
         )
 
 

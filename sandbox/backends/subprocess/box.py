@@ -9,8 +9,9 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import psutil
 from pydantic import JsonValue
@@ -20,13 +21,31 @@ from sandbox.backends.subprocess.groups import Group
 from sandbox.backends.subprocess.pipe_line import PipeLine
 from sandbox.backends.subprocess.slots import GroupSlot
 from sandbox.backends.subprocess.socket_channel import SocketChannel
+from sandbox.egress.ledger import Ledger
 from sandbox.policy import Limits
 from sandbox.ports import Receiver
 
+if TYPE_CHECKING:
+    from sandbox.egress.porter import Porter
+
 _CAPACITY: Final = 32
 _PATIENCE_S: Final = 2.0
+_TIDYING_S: Final = 60.0
+"""Where calls have folders of the host, the warden removes what is left of them, which may be a million files."""
 _MAX_LAST_WORDS: Final = 8192
 _WARDEN_ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A runner, not yet spoken to, and our ends of what leads to it."""
+
+    process: subprocess.Popen[bytes]
+    channel: SocketChannel
+    porter: socket.socket | None
+    """Where its guards hand over what their calls connect to, if anything answers there."""
+    egress: int | None
+    """The number at which the runner has the other end of that."""
 
 
 class SubprocessBox(Box):
@@ -36,15 +55,18 @@ class SubprocessBox(Box):
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
-        channel: SocketChannel,
+        started: Started,
         *,
         walls: Mapping[str, JsonValue],
         group: Group | None,
         limits: Limits,
+        is_plain: bool,
+        porter: Porter | None = None,
     ) -> None:
-        self._process = process
-        self._channel = channel
+        self._patience_s = _TIDYING_S if is_plain else _PATIENCE_S
+        self._process = started.process
+        self._channel = started.channel
+        self._porter = porter
         self._walls = walls
         self._group = group
         self._limits = limits
@@ -91,6 +113,9 @@ class SubprocessBox(Box):
         self._next_line += 1
         return line
 
+    def books(self, label: str) -> Ledger | None:
+        return None if self._porter is None else self._porter.books(label)
+
     def memory_bytes(self) -> int:
         """Shared pages count once in a control group; without one they count in each process."""
         if self._group is not None:
@@ -112,6 +137,8 @@ class SubprocessBox(Box):
         with suppress(OSError):
             self._process.stdin.close()
         await self._gone()
+        if self._porter is not None:
+            await self._porter.close()
         self._forget_stderr()
         if self._group is not None:
             await _until(self._group.remove, _PATIENCE_S)
@@ -119,7 +146,7 @@ class SubprocessBox(Box):
 
     async def _gone(self) -> None:
         """The warden ends by itself when its standard input closes; if not, it is killed, and the box with it."""
-        if not await _until(lambda: self._process.poll() is not None, _PATIENCE_S):
+        if not await _until(lambda: self._process.poll() is not None, self._patience_s):
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
             await _until(lambda: self._process.poll() is not None, _PATIENCE_S)
@@ -148,27 +175,33 @@ class SubprocessBox(Box):
         self._process.stderr.close()
 
 
-def spawn(python: Path, runner: Path, *, groups: Sequence[str]) -> tuple[subprocess.Popen[bytes], SocketChannel]:
-    """Start a runner, not yet spoken to. Must be called on the event loop's own thread, because
-    the kernel ties the warden's life to the thread that started it."""
+def spawn(python: Path, runner: Path, *, groups: Sequence[str], reaches_public: bool = False) -> Started:
+    """Start a runner. Must be called on the event loop's own thread, because the kernel ties the warden's life to the
+    thread that started it."""
     ours, theirs = socket.socketpair()
+    porter, egress = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if reaches_public else (None, None)
+    passed = [each.fileno() for each in (theirs, egress) if each is not None]
     try:
         process = subprocess.Popen(
             [python, "-I", "-S", "-B", runner / "__main__.py", str(theirs.fileno()), *groups],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            pass_fds=(theirs.fileno(),),
+            pass_fds=passed,
             env=_WARDEN_ENVIRONMENT,
             cwd="/",
             start_new_session=True,
         )
     except OSError:
         ours.close()
+        if porter is not None:
+            porter.close()
         raise
     finally:
         theirs.close()
-    return process, SocketChannel(ours)
+        if egress is not None:
+            egress.close()
+    return Started(process, SocketChannel(ours), porter, passed[1] if reaches_public else None)
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> bool:

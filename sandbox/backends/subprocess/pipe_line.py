@@ -64,6 +64,13 @@ class PipeLine:
             for descriptor in self._outputs:
                 self._await(descriptor)
 
+    def pause_reply(self) -> None:
+        self._forget(self._value)
+
+    def resume_reply(self) -> None:
+        if self.is_open:
+            self._await(self._value)
+
     def empty_outputs(self) -> None:
         for descriptor in self._outputs:
             self._empty(descriptor)

@@ -25,6 +25,7 @@ from sandbox.backends.base import BoxPlan
 from sandbox.backends.seccomp_profiles import Sockets, load_profile
 from sandbox.backends.subprocess.seccomp import ARCHITECTURES, compile_profile
 from sandbox.backends.subprocess.tree import TOOL_USER, WORKPLACE, Tree
+from sandbox.egress import PORT
 from sandbox.errors import IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy
 
@@ -85,8 +86,11 @@ def box_walls(
     }
 
 
-def call_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, is_metered: bool) -> dict[str, JsonValue]:
-    """The inner ring. Where there is no network namespace to be alone in, no socket can be made but local ones."""
+def call_walls(
+    plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, is_metered: bool, egress: int | None
+) -> dict[str, JsonValue]:
+    """The inner ring. Where there is no network namespace to be alone in, no socket can be made but local ones.
+    `egress`: the descriptor by which guards hand over what the engine answers their calls' connections on."""
     policy, limits = plan.policy, plan.policy.limits
     group = user if caller.is_root else caller.gid
     reaches_network = policy.network.mode is NetworkMode.HOST
@@ -104,6 +108,7 @@ def call_walls(plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, is_meter
         "limits": process_limits(policy, is_metered=is_metered),
         "cpus": [*choose_cpus(limits.cpus)],
         "watch": None if is_metered else watch(policy),
+        "egress": None if egress is None else {"descriptor": egress, "port": PORT},
     }
 
 

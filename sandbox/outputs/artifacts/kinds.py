@@ -43,7 +43,7 @@ _BEGINNINGS: Final = (
     (b"\0asm", "application/wasm"),
     (b"{\\rtf", "application/rtf"),
 )
-_CONTROLS: Final = bytes(each for each in range(32) if each not in b"\t\n\v\f\r\b\x1b")
+_CONTROLS: Final = bytes(each for each in range(32) if each not in b"\a\b\t\n\v\f\r\x1b")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ A table is a JSON value that says so, which is what a data frame becomes on its 
 
     {"$type": "table", "columns": [{"name": "id", "dtype": "int64"}, …], "rows": [[1, …], …], "row_count": 1000}
 
-It is read as text: how large it is, the columns with their types, then a line for each row. Over its budget, long cells
+Of a table that was too large to be sent, `first_rows` of the rows are its first, and the others its last. It is read as
+text: how large it is, the columns with their types, then a line for each row. Over its budget, long cells
 are cut first and then the columns in the middle left out, until a few rows have room; the notice says which rows are
 missing. Any other text called a table is taken as one whose first line names its columns.
 """
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sandbox.outcome import Json
@@ -41,6 +42,20 @@ class Table:
     columns: tuple[str, ...]
     rows: list[list[Json]]
     row_count: int
+    first: int
+    """So many rows come before those that nobody has sent."""
+
+    @property
+    def missing(self) -> int:
+        """How many those are."""
+        return self.row_count - len(self.rows)
+
+    @property
+    def entries(self) -> list[list[Json] | None]:
+        """The rows, with None in the place of those."""
+        if not self.missing:
+            return [*self.rows]
+        return [*self.rows[: self.first], None, *self.rows[self.first :]]
 
 
 def table(ends: Ends, budget: int, notice: Notice) -> Fit:
@@ -48,6 +63,7 @@ def table(ends: Ends, budget: int, notice: Notice) -> Fit:
     read = read_table(ends.parsed.value) if ends.parsed else None
     if read is not None:
         ends = _narrowed(read, budget)
+        notice = replace(notice, is_partial=read.missing > 0)
         if ends.is_whole and ends.characters <= budget:  # no row is missing, only parts of some
             return Fit(ends.head + notice.gap(shown=ends.characters), ends.characters)
     header = _header(ends)
@@ -71,12 +87,14 @@ def read_table(value: Json) -> Table | None:
     names = tuple(_column(each) for each in columns)
     if "" in names or not all(isinstance(row, list) for row in rows):
         return None
-    return Table(names, rows, max(count, len(rows)))  # type: ignore[arg-type]
+    first = value.get("first_rows")
+    is_known = isinstance(first, int) and 0 <= first <= len(rows)
+    return Table(names, rows, max(count, len(rows)), first if is_known else len(rows))  # type: ignore[arg-type]
 
 
 def written(table: Table) -> str:
     """All of it as text."""
-    return _heading(table, table.columns) + "".join(_line(row) for row in table.rows) + _unknown(table)
+    return _heading(table, table.columns) + "".join(_entry(each, table) for each in table.entries)
 
 
 def _column(column: Any) -> str:
@@ -92,10 +110,9 @@ def _heading(table: Table, columns: tuple[str, ...]) -> str:
     return f"{rows} × {width}\n{_BETWEEN.join(columns)}\n"  # noqa: RUF001
 
 
-def _unknown(table: Table) -> str:
-    """What is said of rows that nobody has sent."""
-    missing = table.row_count - len(table.rows)
-    return f"… {missing} more rows\n" if missing else ""
+def _entry(row: Sequence[Json] | None, table: Table, most: int | None = None) -> str:
+    """The line of a row, or what is said of those that nobody has sent."""
+    return f"… {table.missing} more rows\n" if row is None else _line(list(row), most)
 
 
 def _line(row: list[Json], most: int | None = None) -> str:
@@ -124,16 +141,19 @@ def _narrowed(table: Table, budget: int) -> Ends:
         gap = f"… {width - shown} more columns"
         heading = _heading(table, _without_middle(table.columns, shown, width, gap))
     most_rows = budget // len(_BETWEEN * (shown - 1) + "\n") + 1
-    first = [_without_middle(tuple(row), shown, width) for row in table.rows[:most_rows]]
-    last = [_without_middle(tuple(row), shown, width) for row in table.rows[-most_rows:]]
-    most = next(_fitting(first + last, room=(budget - len(heading)) // _FEW_ROWS), _CELLS[-1])
-    head = heading + "".join(_line(list(row), most) for row in first)
-    tail = "".join(_line(list(row), most) for row in last) + _unknown(table)
-    if len(first) == len(table.rows):
-        return Ends.whole(head + _unknown(table))
-    return Ends(
-        head=head, tail=tail, characters=len(head) + len(tail), newlines=2 + len(table.rows) + bool(_unknown(table))
+    first, last = (
+        [None if row is None else _without_middle(tuple(row), shown, width) for row in end]
+        for end in (table.entries[:most_rows], table.entries[-most_rows:])
     )
+    rows = [row for row in first + last if row is not None]
+    most = next(_fitting(rows, room=(budget - len(heading)) // _FEW_ROWS), _CELLS[-1])
+    head = heading + "".join(_entry(row, table, most) for row in first)
+    tail = "".join(_entry(row, table, most) for row in last)
+    if len(first) == len(table.entries):
+        return Ends.whole(head)
+    is_between = 0 < table.first < len(table.rows)
+    lines = table.row_count if is_between else len(table.entries)
+    return Ends(head=head, tail=tail, characters=len(head) + len(tail), newlines=2 + lines)
 
 
 def _fitting(rows: list[tuple[Json, ...]], *, room: int) -> Iterator[int | None]:

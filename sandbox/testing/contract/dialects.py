@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from typing import Any, Final
 
 from sandbox.outcome import Status
 from sandbox.streaming import Finished, Progress
@@ -55,6 +56,15 @@ async def tool(n: int):
     for number in range(n):
         yield {"number": number}
 """
+GIVES_MUCH: Final = """
+def give_much(n: int):
+    for number in range(n):
+        with open("outputs/given", "w") as given:
+            given.write(str(number))
+        yield "x" * 60_000
+"""
+_MOST_AHEAD: Final = 80
+"""Items that may be under way: what waits for its reader, and what pipes and sockets hold."""
 
 
 async def check_a_method_of_a_class_is_called(subject: Subject) -> None:
@@ -96,3 +106,17 @@ async def check_what_a_generator_gives_comes_as_progress(subject: Subject) -> No
     expect.same([event.value for event in events if isinstance(event, Progress)], wanted)
     last = events[-1]
     expect.that(isinstance(last, Finished) and last.outcome.value == wanted, f"the last event is {last!r:.2000}")
+
+
+async def check_what_nobody_takes_is_not_given(subject: Subject) -> None:
+    """A tool whose reader takes nothing for so long is out of time, with most of it still to be given."""
+    events = subject.sandbox.stream(GIVES_MUCH, {"n": 120}, limits={"wall": 2})
+    await anext(events)
+    await asyncio.sleep(3)
+    last = [event async for event in events][-1]
+    expect.that(isinstance(last, Finished), f"the last event is {last!r:.2000}")
+    if isinstance(last, Finished):
+        expect.ended(last.outcome, Status.TIMEOUT, limit_name="wall")
+        expect.same([each.name for each in last.outcome.artifacts], ["given"])
+        kept: Any = await subject.sandbox.artifacts.show(last.outcome.artifacts[0].id)
+        expect.that(int(kept.text) < _MOST_AHEAD, f"{kept.text} items were given")

@@ -71,8 +71,8 @@ async def check_a_single_use_box_that_was_lost_while_ready_costs_nobody_a_call(s
 
 async def check_many_calls_at_once_all_end_well(subject: Subject) -> None:
     async with subject.engine(concurrency=16) as engine:
-        outcomes = await engine.sandbox.map(ECHO, [{"value": n} for n in range(64)])
-    expect.same([expect.ok(outcome).value for outcome in outcomes], list(range(64)))
+        outcomes = await engine.sandbox.map(ECHO, [{"value": n} for n in range(subject.many)])
+    expect.same([expect.ok(outcome).value for outcome in outcomes], list(range(subject.many)))
 
 
 async def check_map_keeps_the_order_whoever_is_done_first(subject: Subject) -> None:

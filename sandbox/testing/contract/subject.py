@@ -64,6 +64,8 @@ class Subject:
     make_backend: Callable[[], Backend]
     losses: Sequence[Callable[[Box], None]] = ()
     policy: Policy = field(default_factory=lambda: load("default"))
+    many: int = 64
+    """How many calls are many; fewer may be enough where each opens a box of its own, and that takes long."""
     _shared: AsyncSandbox | None = None
     _artifacts: TemporaryDirectory[str] | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,23 @@ class Candidate:
     """Whether the source marks it as a tool; a plain public function is one only when nothing else is."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What it says of its own runs, in the words of `ToolSettings`."""
+
+
+def said_text(value: object) -> str | None:
+    """What is said, where it is text and not blank."""
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def call_values(call: ast.Call, value: Callable[[str, ast.expr], Any]) -> dict[str, Any]:
+    """The keyword arguments of a decorator, each as `value` reads it, with those of what it unpacks (`**COMMON`)."""
+    values: dict[str, Any] = {}
+    for each in call.keywords:
+        found = value(each.arg or "**", each.value)
+        if each.arg:
+            values[each.arg] = found
+        elif isinstance(found, dict):
+            values.update({name: inner for name, inner in found.items() if isinstance(name, str) and name})
+    return values
 
 
 def output_type(source: Source, node: ast.expr) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from sandbox.tools.dialects.candidate import Candidate, output_type
+from sandbox.tools.dialects.candidate import Candidate, output_type, said_text
 from sandbox.tools.dialects.method_class import methods_of
 from sandbox.tools.names import machine_name
 from sandbox.tools.names_in_source import last_name
@@ -38,20 +38,19 @@ def read_execute_classes(source: Source) -> list[Candidate]:
 
 
 def _candidate(source: Source, owner: ast.ClassDef, execute: Function) -> Candidate:
-    name, description = _said(source, owner, "name"), _said(source, owner, "description")
     nodes = [node for each in _SCHEMAS if (node := _attribute(source, owner, each)) is not None]
     model = next((node for node in nodes if isinstance(node, ast.Name) and node.id in source.classes), None)
     schemas = [source.literal(node, of=f"the schema of {owner.name}") for node in nodes if node is not model]
     return Candidate(
         entry=owner.name,
-        name=name if isinstance(name, str) and name else machine_name(owner.name),
+        name=said_text(_said(source, owner, "name")) or machine_name(owner.name),
         kind="execute",
         names=(owner.name,),
         node=owner,
         function=execute,
         is_bound=not any(last_name(each) == "staticmethod" for each in execute.decorator_list),
         owner=owner,
-        description=description if isinstance(description, str) and description.strip() else None,
+        description=said_text(_said(source, owner, "description")),
         schema=next((each for each in schemas if isinstance(each, dict)), None),
         arguments=model,
         settings=_settings(source, owner),

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from sandbox.tools.dialects.candidate import Candidate, output_type
+from sandbox.tools.dialects.candidate import Candidate, call_values, output_type, said_text
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.source import Function, Source
 
 _MARK: Final = "tool"
-_SETTINGS: Final = ("output_type", "return_char_limit", "enable_parallel_execution")
+_SETTINGS: Final = ("output_type", "return_char_limit", "return_token_limit", "enable_parallel_execution")
 
 
 def read_functions(source: Source) -> list[Candidate]:
@@ -25,15 +25,14 @@ def read_functions(source: Source) -> list[Candidate]:
 def _candidate(source: Source, function: Function) -> Candidate:
     mark = next((each for each in function.decorator_list if last_name(each) == _MARK), None)
     said = _said(source, mark) if mark is not None else {}
-    name, description = said.get("name"), said.get("description")
     return Candidate(
         entry=function.name,
-        name=name if isinstance(name, str) else function.name,
+        name=said_text(said.get("name")) or function.name,
         kind="function",
         names=(function.name,),
         node=function,
         function=function,
-        description=description if isinstance(description, str) else None,
+        description=said_text(said.get("description")),
         is_marked=mark is not None,
         settings={key: said[key] for key in _SETTINGS if said.get(key) is not None},
     )
@@ -43,7 +42,7 @@ def _said(source: Source, mark: ast.expr) -> dict[str, Any]:
     """The decorator's own arguments; the one without a name is the tool's name."""
     if not isinstance(mark, ast.Call):
         return {}
-    said = {each.arg: _value(source, each.arg, each.value) for each in mark.keywords if each.arg}
+    said = call_values(mark, lambda keyword, node: _value(source, keyword, node))
     if mark.args:
         said.setdefault("name", _value(source, "name", mark.args[0]))
     return said

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from sandbox.tools.dialects.candidate import Candidate
+from sandbox.tools.dialects.candidate import Candidate, call_values, said_text
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.source import Function, Source
 
@@ -51,7 +51,7 @@ def decorator_values(source: Source, node: ast.ClassDef | Function, name: str) -
         return None
     if not isinstance(mark, ast.Call):
         return {}
-    values = {each.arg: source.literal(each.value, of=f"@{name}'s {each.arg}") for each in mark.keywords if each.arg}
+    values = call_values(mark, lambda keyword, value: source.literal(value, of=f"@{name}'s {keyword}"))
     if mark.args:
         values[""] = source.literal(mark.args[0], of=f"@{name}'s argument")
     return values
@@ -59,25 +59,24 @@ def decorator_values(source: Source, node: ast.ClassDef | Function, name: str) -
 
 def _candidate(source: Source, owner: ast.ClassDef, method: Function) -> Candidate:
     said = _openapi(source, method)
-    name, description, parameters = said.get("name"), said.get("description"), said.get("parameters")
+    parameters = said.get("parameters")
     return Candidate(
         entry=f"{owner.name}.{method.name}",
-        name=name if isinstance(name, str) and name else method.name,
+        name=said_text(said.get("name")) or method.name,
         kind="method",
         names=(owner.name, method.name),
         node=method,
         function=method,
         is_bound=not any(last_name(each) == "staticmethod" for each in method.decorator_list),
         owner=owner,
-        description=description if isinstance(description, str) and description.strip() else None,
+        description=said_text(said.get("description")),
         schema=parameters if isinstance(parameters, dict) else None,
     )
 
 
 def openapi_description(source: Source, method: Function) -> str | None:
     """What `@openapi_schema` says that a method does."""
-    description = _openapi(source, method).get("description")
-    return description if isinstance(description, str) and description.strip() else None
+    return said_text(_openapi(source, method).get("description"))
 
 
 def _openapi(source: Source, method: Function) -> Mapping[str, Any]:

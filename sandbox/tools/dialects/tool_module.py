@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.tools.dialects.candidate import Candidate
+from sandbox.tools.dialects.candidate import Candidate, said_text
 from sandbox.tools.names_in_source import dotted_name
 from sandbox.tools.source import Source
 
@@ -42,12 +42,12 @@ def _own(source: Source) -> list[Candidate]:
     return [
         Candidate(
             entry="run",
-            name=name if isinstance(name, str) and name else "run",
+            name=said_text(name) or "run",
             kind="module",
             names=("run",),
             node=run,
             function=run,
-            description=description if isinstance(description, str) else None,
+            description=said_text(description),
             schema=None if schema is None else object_schema(schema),
         )
     ]
@@ -87,7 +87,7 @@ def _item(source: Source, index: int, node: ast.expr) -> Candidate | None:
         names=("TOOLS", str(index), handler),
         node=source.functions.get(handler, node),
         function=source.functions.get(handler),
-        description=told if isinstance(told, str) else None,
+        description=said_text(told),
         schema=None if schema is None else object_schema(schema),
     )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from sandbox.errors import SchemaRefused
 from sandbox.tools.excerpt import excerpt
+from sandbox.tools.pattern_effort import MOST_EFFORT, effort_of
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.schemas.effort import TooMuchEffort, can_be_costly, spend_at_most
 from sandbox.tools.schemas.findings import MOST_FINDINGS, ROOT, Finding, path_of
@@ -30,7 +31,8 @@ _MOST_COMPARISONS: Final = 2_000_000
 _MOST_EXPLAINED: Final = 50_000
 _MOST_PATTERNS: Final = 1_000
 _BACKTRACK_LIMIT: Final = 100_000
-_PATTERN_BYTES: Final = 256 * 1024
+_PATTERN_BYTES: Final = 10 * 1024 * 1024
+_MATCHING_BYTES: Final = 256 * 1024
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _TOO_LARGE: Final = Finding(ROOT, "is too large to compare with this schema")
 _UNEXPLAINED: Final = Finding(ROOT, "does not fit the schema, and is too large to say where")
@@ -95,17 +97,22 @@ def validator(schema: object) -> SchemaValidator:
 
 def _refuse_strange(schema: Schema) -> None:
     """Refuse what leaves the schema, which nothing ever follows, and more patterns than anybody needs."""
-    patterns = 0
+    patterns, effort = 0, 0
     outside: list[Finding] = []
     for path, node in walk(schema, ROOT):
         named = node.get("patternProperties")
-        patterns += ("pattern" in node) + (len(named) if isinstance(named, dict) else 0)
+        listed = [node["pattern"]] if "pattern" in node else []
+        listed += [*named] if isinstance(named, dict) else []
+        patterns += len(listed)
+        effort += sum(effort_of(each) for each in listed if isinstance(each, str))
         leaving = (keyword for keyword in _REFERENCES if keyword in node and not is_local(node[keyword]))
         outside += (
             Finding(path, f"`{keyword}` leads out of the schema, and nothing is fetched") for keyword in leaving
         )
     if patterns > _MOST_PATTERNS:
         outside.append(Finding(ROOT, f"has {patterns} patterns and may have {_MOST_PATTERNS}"))
+    if effort > MOST_EFFORT:
+        outside.append(Finding(ROOT, "has patterns that are too large together: let their parts repeat less often"))
     if outside:
         raise _refusal(*outside[:MOST_FINDINGS])
 
@@ -114,7 +121,7 @@ def _compiled(schema: Schema) -> Draft202012Validator:
     from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ReferencingError, ValidationError
 
     patterns = FancyRegexOptions(
-        backtrack_limit=_BACKTRACK_LIMIT, size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES
+        backtrack_limit=_BACKTRACK_LIMIT, size_limit=_PATTERN_BYTES, dfa_size_limit=_MATCHING_BYTES
     )
     try:
         return Draft202012Validator(schema, retriever=_never, pattern_options=patterns)

@@ -31,7 +31,7 @@ SEEN: Final = {
     bytes(257) + b"ustar": Kind("application/x-tar"),
     b"": Kind("text/plain"),
     b"plain text\n": Kind("text/plain"),
-    "ä漢\t\x1b[31m".encode(): Kind("text/plain"),
+    "ä漢\t\x1b[31m\x1b]0;title\a".encode(): Kind("text/plain"),
     b"a\0b": Kind("application/octet-stream"),
     b"\xff\xfe": Kind("application/octet-stream"),
     b'{"a": 1}': Kind("application/json"),

@@ -192,4 +192,4 @@ def test_a_quota_that_the_box_has_is_what_limits_its_processors() -> None:
 
 def test_a_box_without_a_workplace_claims_no_limit_of_disk() -> None:
     receipt = receipt_of(measured(workplace=None))
-    assert not {"disk", "inodes"} & set(receipt.limits)
+    assert all(receipt.limits[name].enforced_by.startswith("nobody: ") for name in ("disk", "inodes"))

@@ -10,6 +10,7 @@ import pytest
 from sandbox.calls.workshop import _excess
 from sandbox.environments import bare_environment
 from sandbox.environments.workshop import Job
+from sandbox.errors import StoreUnwritable
 from sandbox.policy import load
 
 MOST_FILES: Final = 10
@@ -35,8 +36,9 @@ def test_too_many_bytes_are_an_excess(job: Job, tmp_path: Path) -> None:
     assert "disk" in str(_excess(job, 0))
 
 
-def test_a_disk_that_runs_full_is_an_excess_whatever_is_seen_in_the_folder(job: Job) -> None:
-    assert "free" in str(_excess(job, 1 << 60))
+def test_a_disk_that_runs_full_is_told_as_such_whatever_is_seen_in_the_folder(job: Job) -> None:
+    with pytest.raises(StoreUnwritable, match="left on the disk"):
+        _excess(job, 1 << 60)
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch])

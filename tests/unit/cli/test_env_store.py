@@ -11,9 +11,10 @@ import pytest
 from sandbox.cli.env_build import build_environment
 from sandbox.cli.env_bundle import export_environment, import_environment
 from sandbox.cli.env_list import list_environments, show_environment
-from sandbox.cli.env_lock import counted, lock_environment
+from sandbox.cli.env_lock import counted, lock_environment, requirements_left_out
 from sandbox.cli.env_prune import prune_environments
 from sandbox.cli.env_verify import verify_environments
+from sandbox.environments.interpreters import own_interpreter
 from sandbox.environments.lock import Lock
 from sandbox.environments.store import Store
 from sandbox.errors import EnvironmentTampered, SpecError
@@ -167,6 +168,26 @@ def test_what_was_not_used_for_long_is_removed(store: Store, capfd: pytest.Captu
     assert capfd.readouterr().out.startswith("nothing to remove\n")
 
 
+def test_one_is_removed_by_the_beginning_of_its_key(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    publish_environment(store, key_of(2))
+    assert prune_environments([KEY[:8]], store=store.root, as_json=True) == 0
+    assert _document(capfd)["environments"] == [KEY]
+    assert [each.key for each in store.list()] == [key_of(2)]
+
+
+def test_a_key_that_is_not_there_removes_nothing(store: Store) -> None:
+    with pytest.raises(SpecError, match="no environment has a key like 'beef'"):
+        prune_environments([KEY, "beef"], store=store.root)
+    assert store.find(KEY)
+
+
+def test_what_is_named_is_not_chosen_by_age_or_size_too(store: Store) -> None:
+    for older_than, max_size in (("0s", None), (None, "1GiB")):
+        with pytest.raises(SpecError, match="--older-than or --max-size"):
+            prune_environments([KEY], older_than=older_than, max_size=max_size, store=store.root)
+    assert store.find(KEY)
+
+
 def test_what_is_in_use_stays_and_is_named(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     hold = store.use(KEY)
     assert hold is not None
@@ -255,6 +276,16 @@ def test_a_tool_that_did_not_come_along_cannot_be_written(store: Store, empty: P
 
 
 # What is asked for.
+
+
+def test_what_markers_leave_out_is_told() -> None:
+    asked = ('gadget; sys_platform == "win32"', "other")
+    assert requirements_left_out(_lock(asked, own_interpreter().tag)) == asked[:1]
+    assert requirements_left_out(_lock(("other",), own_interpreter().tag)) == ()
+
+
+def _lock(requirements: tuple[str, ...], interpreter: str) -> Lock:
+    return Lock(requirements=requirements, interpreter=interpreter, packages=())
 
 
 def test_something_has_to_be_required(empty: Path) -> None:

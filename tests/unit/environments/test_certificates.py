@@ -1,10 +1,12 @@
-"""An index that is reached by TLS is believed only if its certificate is one that this machine trusts."""
+"""An index that is reached by TLS is believed only if its certificate is one that this machine trusts, and is shown who
+we are if it asks."""
 
 from __future__ import annotations
 
 import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +15,7 @@ import pytest
 
 from sandbox.environments.answers import Fault
 from sandbox.environments.indexes import Index, IndexSettings
+from sandbox.environments.sessions import _context
 from sandbox.environments.upstream import Patience, Upstream
 
 ONCE: Final = Patience(attempts=1)
@@ -50,6 +53,17 @@ BAgwBocEfwAAATAKBggqhkjOPQQDAgNIADBFAiBvy/Up71e2vUI3Fdwn19HaYPNL
 fFq8sjzUb/c4IbjT8wIhAPqrfXO+IFuyqQmOFvd67/L40Fe9SQCZuELrpGwHlueO
 -----END CERTIFICATE-----
 """
+# A key that wants a passphrase.
+LOCKED: Final = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHrMFYGCSqGSIb3DQEFDTBJMCgGCSqGSIb3DQEFDDAbBAjiuYkCqVylJwIBATAM
+BggqhkiG9w0CCQUAMB0GCWCGSAFlAwQBAgQQV1LrqmnpY6OPZ79PipoKmQSBkAuF
+5O21jBzCxI0iHG1vrv1K0rI9YXIjvJiHaWbsZEftEYp2evYL0QVGHz3XC/ikj7m+
+349PrrTg7COgER04o60UGAYITUzqur5UMErO02UAWAIyo7LKaSE1EzpM+Sv5EGKh
+ozPMOoyGvf2i6n+ZOTB+8c15oJF2Whg4YojNcA7fJG1ElOcLd29bqPrQtJg1EQ==
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+FOUND: Final = ["child-1.0-py3-none-any.whl"] * 2
 
 
 class _Pages(BaseHTTPRequestHandler):
@@ -69,10 +83,30 @@ class _Pages(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    (tmp_path / "ours.pem").write_text(OURS)
-    (tmp_path / "theirs.pem").write_text(THEIRS)
+    """Where an index listens that is for everybody."""
+    with _serving(tmp_path) as port:
+        yield port
+
+
+@pytest.fixture
+def asking_port(tmp_path: Path) -> Iterator[int]:
+    """Where one listens that wants to see the certificate it has itself."""
+    with _serving(tmp_path, asks=True) as port:
+        yield port
+
+
+@contextmanager
+def _serving(
+    folder: Path, *, asks: bool = False, most: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
+) -> Iterator[int]:
+    for name, text in {"ours": OURS, "theirs": THEIRS, "locked": OURS.partition("-----BEGIN CERT")[0] + LOCKED}.items():
+        (folder / f"{name}.pem").write_text(text)
     identity = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    identity.load_cert_chain(tmp_path / "ours.pem")
+    identity.load_cert_chain(folder / "ours.pem")
+    identity.maximum_version = most
+    if asks:
+        identity.load_verify_locations(folder / "ours.pem")
+        identity.verify_mode = ssl.CERT_REQUIRED
     with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as server:
         server.socket = identity.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -82,9 +116,10 @@ def port(tmp_path: Path) -> Iterator[int]:
         thread.join()
 
 
-def _files(port: int, *, certificates: Path | None, host: str = "127.0.0.1") -> list[str]:
+def _files(port: int, *, certificates: Path | None, host: str = "127.0.0.1", **settings: Any) -> list[str]:
     index = Index(f"https://{host}:{port}/simple")
-    upstream = Upstream(IndexSettings(indexes=(index,), certificates=certificates, timeout_s=5), patience=ONCE)
+    told = IndexSettings(indexes=(index,), certificates=certificates, timeout_s=5, **settings)
+    upstream = Upstream(told, patience=ONCE)
     try:
         return [file.filename for _ in range(2) for file in upstream.page(index, "child")]
     finally:
@@ -92,7 +127,7 @@ def _files(port: int, *, certificates: Path | None, host: str = "127.0.0.1") -> 
 
 
 def test_an_index_whose_authority_is_trusted_is_believed(port: int, tmp_path: Path) -> None:
-    assert _files(port, certificates=tmp_path / "ours.pem") == ["child-1.0-py3-none-any.whl"] * 2
+    assert _files(port, certificates=tmp_path / "ours.pem") == FOUND
 
 
 @pytest.mark.parametrize("trusted", ["theirs.pem", None])
@@ -123,3 +158,59 @@ def test_a_file_that_holds_no_certificates_is_a_fault(port: int, tmp_path: Path)
     (tmp_path / "garbage.pem").write_text("nothing")
     with pytest.raises(Fault, match="cannot be asked"):
         _files(port, certificates=tmp_path / "garbage.pem")
+
+
+def test_where_none_is_named_the_systems_authorities_are_trusted(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ours.pem"))  # where OpenSSL looks for them
+    _context.cache_clear()
+    try:
+        assert _files(port, certificates=None) == FOUND
+        with pytest.raises(Fault, match="certificate is not trusted"):
+            _files(port, certificates=tmp_path / "theirs.pem")
+    finally:
+        _context.cache_clear()
+
+
+@pytest.mark.parametrize("unchecked", ["127.0.0.1", "127.0.0.1:{port}"])
+def test_a_host_that_is_not_to_be_checked_is_believed(unchecked: str, port: int, tmp_path: Path) -> None:
+    hosts = frozenset({unchecked.format(port=port)})
+    assert _files(port, certificates=tmp_path / "theirs.pem", unchecked_hosts=hosts) == FOUND
+
+
+@pytest.mark.parametrize("unchecked", ["localhost", "127.0.0.1:1", "0.0.1", "127.0.0.1.test"])
+def test_every_other_host_is_checked(unchecked: str, port: int, tmp_path: Path) -> None:
+    with pytest.raises(Fault, match="certificate is not trusted"):
+        _files(port, certificates=tmp_path / "theirs.pem", unchecked_hosts=frozenset({unchecked}))
+
+
+def test_an_index_that_asks_who_we_are_is_shown(asking_port: int, tmp_path: Path) -> None:
+    ours = tmp_path / "ours.pem"
+    assert _files(asking_port, certificates=ours, client_certificate=ours) == FOUND
+    hosts = frozenset({"127.0.0.1"})
+    assert _files(asking_port, certificates=None, client_certificate=ours, unchecked_hosts=hosts) == FOUND
+
+
+def test_an_index_that_asks_who_we_are_in_vain_is_a_fault(tmp_path: Path) -> None:
+    with (
+        _serving(tmp_path, asks=True, most=ssl.TLSVersion.TLSv1_2) as port,  # later ones do not say it at once
+        pytest.raises(Fault, match="wants to be shown a certificate"),
+    ):
+        _files(port, certificates=tmp_path / "ours.pem")
+
+
+@pytest.mark.parametrize(("shown", "said"), [("gone", "is not there"), ("theirs", "asked"), ("locked", "asked")])
+def test_a_certificate_that_cannot_be_shown_is_a_fault(shown: str, said: str, asking_port: int, tmp_path: Path) -> None:
+    with pytest.raises(Fault, match=said):
+        _files(asking_port, certificates=tmp_path / "ours.pem", client_certificate=tmp_path / f"{shown}.pem")
+
+
+def test_a_server_without_tls_is_not_called_untrusted(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        with pytest.raises(Fault, match="does not speak TLS"):
+            _files(server.server_port, certificates=None)
+        server.shutdown()
+        thread.join()

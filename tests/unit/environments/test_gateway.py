@@ -110,7 +110,8 @@ def test_a_file_of_this_machine_is_served_in_the_same_way(tmp_path: Path) -> Non
         assert box.get(address, part="bytes=-22")[:2] == (206, content[-22:])
         assert box.get(address, part=f"bytes={len(content)}-")[0] == 416
         assert box.status(f"{address}.metadata") == 404
-        assert gateway.origin(f"http://box:1{address}") == Origin(None, wheel.as_uri(), wheel.name, sha256_of(wheel))
+        found = Origin(None, wheel.as_uri(), wheel.name, sha256_of(wheel), len(content))
+        assert gateway.origin(f"http://box:1{address}") == found
 
 
 def test_an_index_of_plain_files_may_keep_its_wheels_elsewhere(index: LocalIndex, tmp_path: Path) -> None:
@@ -119,7 +120,8 @@ def test_an_index_of_plain_files_may_keep_its_wheels_elsewhere(index: LocalIndex
         (file,) = box.files("child")
         assert (file["size"], "upload-time" in file) == (wheel.stat().st_size, True)
         assert box.get(file["url"])[1] == wheel.read_bytes()
-        assert gateway.origin(file["url"]) == Origin(0, wheel.as_uri(), wheel.name, sha256_of(wheel))
+        found = Origin(0, wheel.as_uri(), wheel.name, sha256_of(wheel), wheel.stat().st_size)
+        assert gateway.origin(file["url"]) == found
         assert box.status("/0/simple/unknown/") == 404
         assert gateway.faults == []
 
@@ -291,6 +293,14 @@ def test_a_page_without_end_is_not_read_to_its_end(
     with _gateway(index.settings(), tmp_path) as (gateway, box):
         assert box.status("/0/simple/child/") == 502
         assert gateway.faults[0].reason == "its page has more than 100 bytes"
+
+
+@pytest.mark.slow
+def test_a_page_that_comes_byte_by_byte_is_not_waited_for_without_end(index: LocalIndex, tmp_path: Path) -> None:
+    index.drips = "/simple/"
+    with Gateway(index.settings(), tmp_path, patience=Patience(attempts=1, page_s=0.2)) as gateway:
+        assert Box(gateway).status("/0/simple/child/") == 502
+        assert gateway.faults == [IndexFault(index.url, "its page takes too long")]
 
 
 def test_a_file_that_breaks_off_breaks_off_for_the_box_and_can_be_asked_for_again(

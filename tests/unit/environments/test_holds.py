@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -119,7 +120,8 @@ def test_who_waits_is_told_for_whom(store: Store) -> None:
             assert told[0].pid == process_id
             assert abs(told[0].since - time.time()) < 60
             assert 0 <= told[0].since - told[0].started < 60
-            assert f"process {process_id} on " in str(told[0])
+            assert f"process {process_id} since " in str(told[0])
+            assert f"process {process_id} on elsewhere since " in str(replace(told[0], host="elsewhere"))
 
     with running(HOLDING, store.root) as other:
         assert heard(other) == "has it"
@@ -145,7 +147,7 @@ def test_a_dead_owners_lock_is_gone_with_it(store: Store) -> None:
 @pytest.mark.slow
 def test_patience_ends_with_the_name_of_who_has_it(store: Store) -> None:
     async def wait() -> None:
-        with pytest.raises(EnvironmentUnavailable, match=r"built by process \d+ on .* after 0\.05 s"):
+        with pytest.raises(EnvironmentUnavailable, match=r"built by process \d+ since .* after 0\.05 s"):
             await store.lock(key_of(1)).acquire(timeout_s=0.05)
 
     with running(HOLDING, store.root) as other:

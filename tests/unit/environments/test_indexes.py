@@ -172,6 +172,38 @@ def test_certificates_proxies_and_patience_are_the_machines(home: Path) -> None:
     assert _read(home, {"UV_OFFLINE": "true"}).offline
 
 
+def test_a_folder_of_authorities_is_the_machines_too(home: Path) -> None:
+    assert _read(home, {"SSL_CERT_DIR": "/folder", "CURL_CA_BUNDLE": "/last.pem"}).certificates == Path("/folder")
+    assert _read(home, {"SSL_CERT_DIR": "/folder", "SSL_CERT_FILE": "/file.pem"}).certificates == Path("/file.pem")
+
+
+def test_who_we_are_is_told_to_pip_or_uv(home: Path) -> None:
+    assert _read(home, {"PIP_CLIENT_CERT": "~/who.pem"}).client_certificate == home / "who.pem"
+    assert _read(home, {"SSL_CLIENT_CERT": "/who.pem"}).client_certificate == Path("/who.pem")
+    _write(home / ".config/pip/pip.conf", "[global]\nclient-cert = /pips.pem\n")
+    assert _read(home, {"SSL_CLIENT_CERT": "/who.pem"}).client_certificate == Path("/pips.pem")
+
+
+def test_hosts_that_pip_is_not_to_check_are_read_however_they_are_written(home: Path) -> None:
+    environ = {"PIP_TRUSTED_HOST": "Ours.test extra.test:8443\n[::1]:80"}
+    assert _read(home, environ).unchecked_hosts == {"ours.test", "extra.test:8443", "::1:80"}
+    _write(home / ".config/pip/pip.conf", "[global]\ntrusted-host =\n    one.test\n    two.test\n")
+    assert _read(home).unchecked_hosts == {"one.test", "two.test"}
+    assert settings_for([OURS], _read(home)).unchecked_hosts == {"one.test", "two.test"}
+
+
+def test_a_host_that_cannot_be_read_is_named_as_what_it_is(home: Path) -> None:
+    with pytest.raises(EnvironmentUnavailable, match="not to be checked cannot be read"):
+        _read(home, {"PIP_TRUSTED_HOST": "[::"})
+
+
+def test_what_uv_is_not_to_check_counts_where_uv_says_where_packages_are(home: Path) -> None:
+    _write(home / ".config/uv/uv.toml", 'allow-insecure-host = ["https://file.test:8443"]\n')
+    environ = {"UV_INSECURE_HOST": "variable.test", "PIP_TRUSTED_HOST": "pips.test"}
+    assert _read(home, environ).unchecked_hosts == {"pips.test"}
+    assert _read(home, {**environ, "UV_INDEX": OURS}).unchecked_hosts == {"variable.test", "file.test:8443"}
+
+
 def test_logins_are_taken_from_urls_variables_and_netrc(home: Path) -> None:
     _write(home / ".netrc", f"machine netrc.test login bob password {SECRET}\n")
     environ = {

@@ -69,6 +69,25 @@ def test_what_was_not_used_for_long_goes(store: Store) -> None:
     assert store.find(key_of(2)) is None
 
 
+def test_what_is_named_goes_and_nothing_else(store: Store) -> None:
+    for number in range(3):
+        publish_environment(store, key_of(number))
+    said = store.prune([key_of(1)], dry_run=True)
+    assert (said.environments, len(set(store.environment_keys()))) == ((key_of(1),), 3)
+    assert store.prune([key_of(1)]).environments == (key_of(1),)
+    assert set(store.environment_keys()) == {key_of(0), key_of(2)}
+
+
+def test_what_is_named_and_in_use_stays(store: Store) -> None:
+    publish_environment(store, KEY)
+    hold = store.use(KEY)
+    assert hold is not None
+    with hold:
+        report = store.prune([KEY])
+    assert (report.environments, report.in_use) == ((), (KEY,))
+    assert store.find(KEY)
+
+
 @pytest.mark.slow
 def test_with_the_last_environment_go_its_trees_and_wheels(store: Store, made: Made) -> None:
     tree = tree_in(store, made, TREE)

@@ -521,10 +521,13 @@ def test_a_store_of_somebody_else_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "store")
 
 
-def test_a_store_that_cannot_be_made_names_the_remedy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file/store", "file", "folder"])
+def test_a_store_that_cannot_be_made_names_the_remedy(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "wheels").write_text("")
     with pytest.raises(EnvironmentUnavailable, match="SANDBOX_STORE"):
-        Store(tmp_path / "file" / "store")
+        Store(tmp_path / place)
 
 
 def test_where_a_store_is_unless_told() -> None:

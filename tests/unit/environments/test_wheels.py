@@ -180,6 +180,14 @@ def test_a_download_that_always_breaks_off_is_an_index_that_is_down(index: Local
     assert (len(_files(index)), _leftovers(store)) == (3, [])
 
 
+@pytest.mark.slow
+def test_an_index_that_sends_byte_by_byte_is_not_waited_for_without_end(index: LocalIndex, store: Path) -> None:
+    index.drips = "/files/"
+    with pytest.raises(IndexUnavailable, match="it sends too slowly"):
+        _fetch(index.wheels("child")[0], index.settings(), store, within_s=0.2)
+    assert _leftovers(store) == []
+
+
 def test_an_index_that_is_busy_for_a_moment_is_asked_again(index: LocalIndex, store: Path) -> None:
     index.busy = 2
     wheel = index.wheels("child")[0]
@@ -304,7 +312,7 @@ def test_a_disk_that_is_full_is_said_and_nothing_is_left(index: LocalIndex, stor
     wheel = index.add("big", "1.0", {"big.bin": os.urandom(4 << 20)})
     with _start(index, wheel, store, most_bytes=1 << 20) as process:
         said, _ = process.communicate(timeout=60)
-    assert "BuildFailed there is no room left for wheels in" in said
+    assert "StoreUnwritable there is no room left for wheels in" in said
     assert (_leftovers(store), list(store.glob("*/*.whl"))) == ([], [])
 
 
@@ -317,7 +325,7 @@ def test_a_file_system_that_is_full_is_said_and_nothing_is_left(index: LocalInde
     arguments = [index.url, str(store), wheel.name, sha256_of(wheel), "0"]
     command = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", _FETCH, *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert answer.stdout.splitlines()[-1].startswith("BuildFailed there is no room left for wheels in")
+    assert answer.stdout.splitlines()[-1].startswith("StoreUnwritable there is no room left for wheels in")
 
 
 @pytest.mark.slow

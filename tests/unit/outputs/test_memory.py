@@ -77,3 +77,11 @@ def test_memory_is_within_its_budget_and_asked_twice_is_asked_once(text: str, ou
     second = for_memory(shape(text * factor, output_type=output_type, budget=30_000))
     assert len(strip_notices(second.text)) <= form_of(output_type).memory
     assert for_memory(second) == second
+
+
+def test_memory_may_be_limited_in_tokens_as_well() -> None:
+    shaped = shape("one two three\n" * 500, output_type="file_content", budget=60_000)
+    remembered = for_memory(shaped, tokens=90, tokenizer=str.split)
+    assert 60 <= len(strip_notices(remembered.text).split()) <= 90
+    assert remembered.characters == shaped.characters
+    assert for_memory(shaped, tokens=9_000, tokenizer=str.split) == shaped

@@ -13,7 +13,7 @@ from sandbox.outputs.notices import strip_notices
 from sandbox.outputs.shaping import shape, shape_value, value_type
 
 
-def table(rows: list[Json], *columns: str, count: int | None = None) -> Json:
+def table(rows: list[Json], *columns: str, count: int | None = None) -> dict[str, Json]:
     heads: list[Json] = [{"name": name, "dtype": "object"} for name in columns]
     return {"$type": "table", "columns": heads, "rows": rows, "row_count": len(rows) if count is None else count}
 
@@ -65,6 +65,21 @@ def test_where_only_cells_are_cut_no_row_is_missing() -> None:
 
 def test_rows_that_were_not_sent_are_counted() -> None:
     assert shape_value(table([[1]], "id", count=9), budget=99).text.endswith("\n1\n… 8 more rows\n")
+
+
+def test_rows_that_were_not_sent_are_missing_between_the_first_and_the_last() -> None:
+    rows: list[Json] = [[number] for number in (*range(500), *range(9_500, 10_000))]
+    sent = table(rows, "id", count=10_000) | {"first_rows": 500}
+    whole = shape_value(sent, budget=60_000).text
+    assert "\n499\n… 9000 more rows\n9500\n" in whole
+    assert not shape_value(sent, budget=60_000).truncated
+    text = shape_value(sent, budget=300, artifact="a1").text
+    assert text.startswith("10000 rows")
+    assert text.endswith("\n9999\n")
+    found = re.search(r"\(rows (\d+)\N{EN DASH}(\d+)\); kept output: artifact a1", text)
+    assert found is not None
+    above, below = text.split("[…")[0].splitlines()[-1], text.rsplit("…]")[-1].split("\n")[1]
+    assert (int(found[1]), int(found[2])) == (int(above) + 2, int(below))
 
 
 @pytest.mark.parametrize(

@@ -100,3 +100,10 @@ def test_a_sequence_longer_than_any_real_one_is_text() -> None:
 def test_a_progress_bar_of_many_updates_is_its_last() -> None:
     bar = "".join(f"\r{done:3}%|{'█' * (done // 10):10}| {done}/100" for done in range(101))
     assert as_seen(f"loading\n{bar}\nready\n") == f"loading\n100%|{'█' * 10}| 100/100\nready\n"
+
+
+@pytest.mark.parametrize("text", ["a\x1b", "a\x1b[3", "a\r", "\x1b]0;title"])
+def test_an_end_that_is_left_out_is_a_change(text: str) -> None:
+    terminal = Terminal()
+    terminal.feed(text)
+    assert terminal.has_changed

@@ -515,6 +515,7 @@ ANNOTATIONS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(annotation=ANNOTATIONS, value=VALUES)
 def test_any_value_for_any_type_is_plain_json_or_a_problem(annotation: str, value: object) -> None:
     binding = _bind(annotation, value)
@@ -523,6 +524,7 @@ def test_any_value_for_any_type_is_plain_json_or_a_problem(annotation: str, valu
     assert all(_is_bounded(problem) for problem in binding.problems)
 
 
+@pytest.mark.slow
 @given(annotation=ANNOTATIONS, value=VALUES)
 def test_arguments_that_were_taken_are_taken_again_unchanged(annotation: str, value: object) -> None:
     binding = _bind(annotation, value)

@@ -17,7 +17,7 @@ from sandbox.errors import SourceError
 from sandbox.tools import bind, read_tool
 from sandbox.tools.check import CheckReport, check_source
 
-MOST_SECONDS: Final = 1.0
+MOST_SECONDS: Final = 2.0
 LONGEST_REPORT: Final = 1 << 20
 STDLIB: Final = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 
@@ -34,6 +34,7 @@ def _lines(line: str, *, first: str = "", last: str = "") -> str:
 
 DOCUMENTED: Final = 'class A(BaseTool):\n  """Do.\n\n{}"""\n  def execute(self, a): ...'
 ALIASES: Final = "def f(a: {last}): ..."
+RANGE: Final = range(30)
 HOSTILE: Final = {
     "aliases_that_double": _doubling("A0 = tuple[int, str]", "{new} = tuple[{old}, {old}]", ALIASES),
     "unions_that_double": _doubling("A0 = int | str", "{new} = {old} | list[{old}]", ALIASES),
@@ -51,6 +52,38 @@ HOSTILE: Final = {
     "aliases_of_each_other": "A = B\nB = A\ndef f(a: A, b: 'A | None', c: list[B]): ...",
     "a_union_of_itself": "A = 'A | int'\ndef f(a: A): ...",
     "constants_of_each_other": "A = B\nB = A\nTOOL_NAME = A\ndef run(a: int = A): ...",
+    "classes_of_each_other": "\n".join(
+        [
+            *(
+                f"class C{n}(BaseModel):\n" + "\n".join(f"  m{m}: 'C{(n * m + 1) % 30}'" for m in range(30))
+                for n in RANGE
+            ),
+            "def f(a: C0): ...",
+        ]
+    ),
+    "functions_of_classes_of_each_other": "\n".join(
+        [
+            *(f"class C{n}(BaseModel):\n  a: list[int]\n  b: dict[str, 'C{(n + 1) % 30}']" for n in RANGE),
+            *(f"def f{n}(a: C{n % 30}, b: list[C{n * 7 % 30}]): ..." for n in range(100)),
+        ]
+    ),
+    "aliases_in_a_row": _lines("X{n} = 'X{n} | Y'\nX{n}_ = X{n}", last="def f(a: X2999_): ..."),
+    "tools_in_a_row": _doubling(
+        "class A0(BaseTool):\n  def execute(self, a): ...", "class {new}({old}):\n  name = 'x'", "", times=900
+    ),
+    "text_that_doubles_for_each": _doubling(
+        "A0 = 'x'",
+        "{new} = {old} + {old}",
+        "def f(" + ", ".join(f"a{n}: Annotated[str, {{last}}]" for n in range(200)) + "): ...",
+        times=20,
+    ),
+    "patterns_that_repeat": "def f("
+    + ", ".join(f"a{n}: Annotated[str, Field(pattern='(\\\\w{{1,1000}}){{1,{n + 900}}}')]" for n in range(100))
+    + "): ...",
+    "quotes_in_a_comment": "#" + "f'" * 2_500_000,
+    "a_docstring_of_5_mib": 'def f(a: int):\n  """Do.\n' + "a: b - c\n" * 500_000 + '"""',
+    "a_docstring_of_dashes": 'def f(a: int):\n  """Do.\n\n  Args:\n    a (' + "(" * 60_000 + ' - x\n  """',
+    "a_docstring_of_headers": 'def f(a: int):\n  """Do.\n\n' + "  Args:\n    a: A\n  x\n" * 2500 + '  """',
     "bases_of_each_other": "class A(B): x: int\nclass B(A, BaseModel): y: int\ndef f(a: A): ...",
     "tools_of_each_other": "class A(B):\n  def execute(self, args): ...\nclass B(A, BaseTool): ...",
     "an_enum_of_many": _lines("  A{n} = {n}", first="class E(Enum):", last="def f(a: list[E]): ..."),

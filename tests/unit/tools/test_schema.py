@@ -95,6 +95,27 @@ def test_both_sandboxes_give_reports_and_schemas_without_opening_a_box() -> None
             sandbox.check(SOURCE, colour="red")
 
 
+def _spoil(node: Any) -> None:
+    """Empty it, at every depth."""
+    for each in list(node.values() if isinstance(node, dict) else node):
+        if isinstance(each, dict | list):
+            _spoil(each)
+    node.clear()
+
+
+@pytest.mark.parametrize("shape", [None, "openai", "openai-responses", "anthropic", "mcp", "json"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_whoever_changes_a_schema_changes_it_for_nobody_else(shape: str | None, strict: bool) -> None:
+    with Sandbox(backend="no such backend") as sandbox:
+        expected = sandbox.schema(SOURCE, format=shape, strict=strict).document
+        before = json.dumps(expected)
+        _spoil(sandbox.schema(SOURCE, format=shape, strict=strict).document)
+        for each in sandbox.check(SOURCE).callables:
+            _spoil(each.schema_)
+        _spoil(tool_schema(SOURCE))
+        assert json.dumps(sandbox.schema(SOURCE, format=shape, strict=strict).document) == before
+
+
 def test_a_report_is_one_json_document() -> None:
     document = json.loads(check_source(SOURCE).to_json())
     assert document["schema"]["name"] == document["callables"][0]["schema"]["name"] == "f"
@@ -174,6 +195,12 @@ ANNOTATIONS: Final = [
     "Annotated[str, Field(min_length=2, pattern='^a')]", "Annotated[list[int], Field(max_length=3)]", "'list[int]'",
     "Annotated[float, Field(gt=0, multiple_of=0.5)]", "int = 3", "str = 'x'", "int = LIMIT", "list[int] = [1]",
     "Place | None = None", "Color = Color.RED", "dict[str, list[tuple[int, int]]]",
+    "list[Place] | None = None", "dict[str, Place]", "Place | Point", "list[Place | Movie]", "tuple[Place, int]",
+    "set[Color]", "Optional[list[Node]] = None", "Node | int", "list[list[Place | None]]", "Place | Place | int",
+    "dict[str, Place | list[Point]]", "list[Place] | list[Point] | list[int]", "Annotated[Place, Field(title='x')]",
+    "Annotated[list[Place], Field(min_length=1)]", "Annotated[Place | None, Field(description='x')] = None",
+    "tuple[Node, ...]", "Union[Place, list[Union[Point, str]], None] = None", "Sequence[Closed]",
+    "Annotated[dict[str, Place], Field(min_length=1)]", "list[Annotated[int, Field(ge=1)]]", "Level = Level.LOW",
 ]  # fmt: skip
 
 

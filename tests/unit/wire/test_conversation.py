@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -411,7 +412,9 @@ def item(data: bytes) -> bytes:
 @talking
 async def test_items_are_handed_over_as_they_become_whole_and_the_reply_is_what_is_left(talk: Talk) -> None:
     items: list[bytes] = []
-    call = talk.conversation.start(b"", limits={}, value_limit=100, take=lambda *_: 0, take_item=items.append)
+    call = talk.conversation.start(
+        b"", limits={}, value_limit=100, take=lambda *_: 0, take_item=lambda each, _: items.append(each)
+    )
     talk.hear(started())
     sent = item(b"1") + item(b"") + item(b'"abc"') + (2).to_bytes(4, "big") + b"{}"
     for number in range(len(sent)):
@@ -427,12 +430,38 @@ async def test_items_that_nobody_follows_are_dropped(talk: Talk) -> None:
     assert bytes(call.value) == b"\0\0\0\x01x"
 
 
+def _append(items: list[bytes], data: bytes, _: object) -> None:
+    items.append(data)
+
+
+@talking
+async def test_no_more_is_read_of_items_that_nobody_takes(talk: Talk) -> None:
+    """Also where they are small, and what they cost is more than their bytes."""
+    for id, data in enumerate((b"x" * 250_000, b""), 1):
+        grants: list[Callable[[], None]] = []
+        taken = partial(_append_grant, grants)
+        talk.conversation.start(b"", limits={}, value_limit=1 << 23, take=lambda *_: 0, take_item=taken)
+        talk.hear(started(id))
+        while not talk.wire.of("hold"):
+            talk.hear(chunk(item(data), Stream.VALUE, id=id))
+        assert talk.wire.of("hold") == [{"type": "hold", "id": id, "on": True}]
+        assert CREDIT <= len(grants) * (len(data) + 256) < CREDIT + 250_300
+        for grant in grants:
+            grant()
+        assert [said["on"] for said in talk.wire.of("hold")] == [True, False]
+        talk.wire.said.clear()
+
+
+def _append_grant(grants: list[Callable[[], None]], _: bytes, grant: Callable[[], None]) -> None:
+    grants.append(grant)
+
+
 @talking
 async def test_too_many_items_or_too_much_of_them_has_their_call_killed(talk: Talk) -> None:
     cases = [(item(b"x" * 30) * 10, 100, 2), (item(b"x" * 100), 100, 0), (item(b"") * 20_000, 1 << 20, 10_000)]
     for id, (data, limit, most) in enumerate(cases, 1):
         items: list[bytes] = []
-        take = items.append
+        take = partial(_append, items)
         call = talk.conversation.start(b"", limits={}, value_limit=limit, take=lambda *_: 0, take_item=take)
         talk.hear(started(id) + chunk(data, Stream.VALUE, id=id))
         assert (call.value_overflowed, len(items), len(talk.wire.of("kill"))) == (True, most, id)
@@ -444,7 +473,9 @@ def test_items_in_any_pieces_are_the_same(data: list[bytes], reply: bytes, sizes
     async def hear() -> tuple[list[bytes], bytes]:
         talk, items = Talk(), list[bytes]()
         await talk.open()
-        call = talk.conversation.start(b"", limits={}, value_limit=999, take=lambda *_: 0, take_item=items.append)
+        call = talk.conversation.start(
+            b"", limits={}, value_limit=999, take=lambda *_: 0, take_item=lambda each, _: items.append(each)
+        )
         talk.hear(started())
         sent = b"".join(map(item, data)) + len(reply).to_bytes(4, "big") + reply
         for size in [*sizes, len(sent)]:

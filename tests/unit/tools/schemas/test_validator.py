@@ -166,6 +166,19 @@ def test_a_text_is_compared_with_a_pattern_as_long_as_that_takes_no_time() -> No
     assert not validator({"patternProperties": {"a$": False}}).is_valid({"x" * 3_000_000: 1})
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"^.{1,500}$", r"^[^/]{1,255}$", r"^\p{L}{1,100}$", r"^(?=.{1,253}$)x?", r"^\w{1,255}$"]
+)
+def test_patterns_that_people_write_are_not_too_large(pattern: str) -> None:
+    assert validator({"type": "string", "pattern": pattern}).is_valid("x")
+
+
+def test_large_patterns_are_weighed_together() -> None:
+    large = {f"p{number}": {"pattern": f"^[^/]{{{number + 400}}}$"} for number in range(10)}
+    with pytest.raises(SchemaRefused, match="too large together"):
+        validator({"properties": large})
+
+
 def test_patterns_are_few() -> None:
     def with_patterns(count: int) -> Any:
         return {"properties": {f"p{number}": {"pattern": f"^{number}"} for number in range(count)}}

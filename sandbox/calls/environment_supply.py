@@ -1,0 +1,124 @@
+"""Where one engine's environments come from: what calls require, resolved, built, and fitted to its backend.
+
+The parts are elsewhere: `environments` resolves and builds, in boxes of this host (`workshop`), and `image_supply`
+makes of an environment what a container can be opened from. Here they meet. A backend of containers has a Python of its
+own, so what is asked for is narrowed to that one's version; and as its boxes are no place to build in, builds get boxes
+of this host beside it. Nothing of all this is made before the first tool requires anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox.backends import open_backend
+from sandbox.backends.base import Backend
+from sandbox.calls.image_supply import ImageSupply
+from sandbox.environments import Environment, bare_environment
+from sandbox.environments.lock import Lock
+from sandbox.environments.progress import OnProgress
+from sandbox.policy import Policy
+from sandbox.pool import Pool
+from sandbox.spec import CallSpec, EnvironmentSpec
+from sandbox.tools import Tool
+
+if TYPE_CHECKING:
+    from sandbox.environments.provider import Needs, Provider
+
+
+class EnvironmentSupply:
+    """Locks and environments for the boxes of one backend; `pool` is where its boxes are."""
+
+    def __init__(
+        self, backend: Backend, pool: Pool, *, store: Path | None, is_offline: bool, on_progress: OnProgress
+    ) -> None:
+        self._images = ImageSupply(backend) if backend.needs_images else None
+        self._pool = pool
+        self._store = store
+        self._is_offline = is_offline
+        self._on_progress = on_progress
+        self._made: Provider | None = None
+        self._builders: tuple[Pool, Backend] | None = None
+
+    async def lock(self, needs: Needs, *, refresh: bool) -> Lock:
+        """What the requirements come to; asked of the indexes again with `refresh`."""
+        return (await self._provider.lock(await self._for_boxes(needs), refresh=refresh)).lock
+
+    async def build(self, needs: Needs, *, lock: Lock | None) -> Environment:
+        """Have the environment in the store: of the requirements, or of a lock that they came to before."""
+        return await self._provider.provide(await self._for_boxes(needs), lock=lock)
+
+    async def for_call(self, needs: Needs | None) -> Environment:
+        """What meets these needs, or the bare interpreter where there are none, as boxes are opened with it."""
+        environment = bare_environment() if needs is None else await self._meeting(needs)
+        return environment if self._images is None else await self._images.furnished(environment)
+
+    def forget_images(self) -> None:
+        """One that boxes were to be made from turned out to be gone."""
+        if self._images is not None:
+            self._images.forget()
+
+    async def settle(self) -> None:
+        """Wait for what is still under way for nobody."""
+        if self._made is not None:
+            await self._made.settle()
+
+    async def close(self) -> None:
+        """Close every box that builds, and let go of the store."""
+        if self._builders is not None:
+            pool, backend = self._builders
+            await pool.close()
+            await backend.close()
+        if self._made is not None:
+            self._made.close()
+
+    async def _meeting(self, needs: Needs) -> Environment:
+        if self._images is not None and not needs.requirements:
+            await self._images.see_that_it_does(needs.requires_python)
+            return bare_environment()
+        needs = await self._for_boxes(needs)
+        return self._provider.known(needs) or await self._provider.provide(needs)
+
+    async def _for_boxes(self, needs: Needs) -> Needs:
+        """With the Python that the image of containers has."""
+        if self._images is None:
+            return needs
+        asked = [needs.requires_python] if needs.requires_python else []
+        return replace(needs, requires_python=",".join((*asked, await self._images.python_version())))
+
+    @property
+    def _provider(self) -> Provider:
+        if self._made is None:
+            from sandbox.calls.workshop import BoxWorkshop
+            from sandbox.environments.provider import Provider
+
+            self._made = Provider(
+                BoxWorkshop(self._pool_for_builds()),
+                store=self._store,
+                is_offline=self._is_offline,
+                on_progress=self._on_progress,
+            )
+        return self._made
+
+    def _pool_for_builds(self) -> Pool:
+        """In boxes of this host, also when calls run in containers."""
+        if self._images is None:
+            return self._pool
+        if self._builders is None:
+            backend = open_backend("subprocess")
+            self._builders = Pool(backend, most_memory=0), backend
+        return self._builders[0]
+
+
+def needs_of(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy) -> Needs:
+    """What a tool asks for, and what is asked for beside it."""
+    from sandbox.environments.provider import Needs
+
+    named = spec.requires_python if isinstance(spec, EnvironmentSpec) else None
+    return Needs(
+        requirements=(*(tool.requirements if tool else ()), *spec.requirements),
+        requires_python=named or (tool.requires_python if tool else None),
+        policy=policy,
+        tenant=spec.tenant,
+    )

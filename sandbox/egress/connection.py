@@ -1,0 +1,196 @@
+"""One connection of a call: its request is read, refused or reached, and its bytes are carried both ways.
+
+Whoever reads slowly slows down who writes: each way there is one piece under way, and what the two streams buffer. A
+connection over which nothing goes is closed, and so is one that takes too long to say what it wants. What is refused
+gets an answer that says why, also in its field `x-sandbox-egress`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Final
+
+from sandbox.egress.destinations import Destinations, Far, Refused
+from sandbox.egress.heads import END_OF_HEAD, Head, Length, Malformed, read_head
+from sandbox.egress.ledger import Exhausted, Ledger, Way
+
+_ASKING_S: Final = 10.0
+_LINGERING_S: Final = 1.0
+_PIECE: Final = 1 << 16
+_MOST_DROPPED: Final = 16
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
+_TUNNEL_IS_OPEN: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+class Connection:
+    """From its first byte to its last."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        ledger: Ledger,
+        destinations: Destinations,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._ledger = ledger
+        self._destinations = destinations
+        self._has_answered = False
+        self._idle = asyncio.timeout(None)
+
+    async def serve(self) -> None:
+        """All of it; nothing is open any more when this ends, however it does."""
+        asked = ""
+        try:
+            self._ledger.open_connection()
+            head = await self._read_head()
+            if head is None:
+                return
+            asked = head.host
+            await self._carry(head, await self._destinations.reach(head))
+        except Malformed as malformed:
+            await self._refuse(asked, Refused(400, "malformed", str(malformed)))
+        except Exhausted as exhausted:
+            await self._refuse(asked, Refused(429, "limit", str(exhausted)))
+        except Refused as refused:
+            await self._refuse(asked, refused)
+        except OSError:  # the tool hung up
+            return
+        finally:
+            self._writer.transport.abort()
+
+    async def _read_head(self) -> Head | None:
+        """None of a connection on which nothing was ever asked for."""
+        try:
+            async with asyncio.timeout(_ASKING_S):
+                return read_head(await self._reader.readuntil(END_OF_HEAD))
+        except asyncio.IncompleteReadError as error:
+            if not error.partial:
+                return None
+            raise Malformed("it ends before its head does") from None
+        except asyncio.LimitOverrunError:
+            raise Refused(431, "malformed", "its head is too long") from None
+        except TimeoutError:
+            raise Refused(408, "slow", "its head takes too long") from None
+
+    async def _carry(self, head: Head, far: Far) -> None:
+        """Both ways, until the one that ends it ends, a limit is met, or nothing moves. An answer that has begun can
+        only be broken off."""
+        failure: Refused | None = None
+        try:
+            async with asyncio.timeout(self._ledger.limits.idle) as self._idle, asyncio.TaskGroup() as ways:
+                if head.is_tunnel:
+                    self._has_answered = True
+                    self._writer.write(_TUNNEL_IS_OPEN)
+                    ways.create_task(self._pass_on(self._reader, far.writer, "sent"))
+                    ways.create_task(self._pass_on(far.reader, self._writer, "received"))
+                else:
+                    asking = ways.create_task(self._ask(head, far))
+                    await self._pass_on(far.reader, self._writer, "received")
+                    asking.cancel()
+        except* Malformed as found:
+            failure = Refused(400, "malformed", str(found.exceptions[0]))
+        except* Exhausted as found:
+            failure = Refused(429, "limit", str(found.exceptions[0]))
+        except* (OSError, asyncio.IncompleteReadError):
+            if not self._has_answered:
+                failure = Refused(502, "unreachable", f"{head.host} hung up, or said nothing for too long")
+        finally:
+            far.writer.transport.abort()
+        if failure is not None:
+            raise failure
+        await self._see_off()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
+        while data := await reader.read(_PIECE):
+            self._has_answered = self._has_answered or way == "received"
+            await self._send(writer, data, way)
+        writer.write_eof()
+        self._moved()
+
+    async def _ask(self, head: Head, far: Far) -> None:
+        await self._send(far.writer, far.head, "sent")
+        async for piece in _body(self._reader, head.length):
+            await self._send(far.writer, piece, "sent")
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes, way: Way) -> None:
+        self._ledger.count(way, len(data))
+        writer.write(data)
+        await writer.drain()
+        self._moved()
+
+    def _moved(self) -> None:
+        self._idle.reschedule(asyncio.get_running_loop().time() + self._ledger.limits.idle)
+
+    async def _refuse(self, host: str, refused: Refused) -> None:
+        self._ledger.refuse(host, refused.reason)
+        if self._has_answered:
+            return
+        body = f"sandbox: {refused.message}\n".encode("utf-8", "replace")
+        fields = {
+            "x-sandbox-egress": refused.reason,
+            "content-type": "text/plain; charset=utf-8",
+            "content-length": str(len(body)),
+            "connection": "close",
+        }
+        lines = [f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}"]
+        lines += [f"{name}: {text}" for name, text in fields.items()]
+        self._writer.write("\r\n".join((*lines, "", "")).encode() + body)
+        await self._see_off()
+
+    async def _see_off(self) -> None:
+        """Let the tool read what was sent: to close on bytes of its that nobody has read would take that away."""
+        try:
+            async with asyncio.timeout(_LINGERING_S):
+                await self._writer.drain()
+                self._writer.write_eof()
+                for _ in range(_MOST_DROPPED):
+                    if not await self._reader.read(_PIECE):
+                        return
+        except (OSError, TimeoutError, RuntimeError):
+            return
+
+
+async def _body(reader: asyncio.StreamReader, length: Length) -> AsyncIterator[bytes]:
+    """The body of a request and not one byte more."""
+    if length != "chunked":
+        async for piece in _exactly(reader, length):
+            yield piece
+        return
+    while size := await _chunk_size(reader):
+        yield b"%x\r\n" % size
+        async for piece in _exactly(reader, size):
+            yield piece
+        await _line_end(reader)
+        yield b"\r\n"
+    await _line_end(reader)
+    yield b"0\r\n\r\n"
+
+
+async def _exactly(reader: asyncio.StreamReader, size: int) -> AsyncIterator[bytes]:
+    while size:
+        data = await reader.read(min(size, _PIECE))
+        if not data:
+            raise Malformed("its body is shorter than it said")
+        size -= len(data)
+        yield data
+
+
+async def _chunk_size(reader: asyncio.StreamReader) -> int:
+    try:
+        found = _CHUNK_SIZE.fullmatch(await reader.readuntil(b"\r\n"))
+    except asyncio.LimitOverrunError:
+        found = None
+    if found is None:
+        raise Malformed("its body is not chunked as it said")
+    return int(found[1], 16)
+
+
+async def _line_end(reader: asyncio.StreamReader) -> None:
+    if await reader.readexactly(2) != b"\r\n":
+        raise Malformed("its body is not chunked as it said")

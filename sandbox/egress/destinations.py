@@ -1,0 +1,132 @@
+"""From a name and a port to a connection: what may be reached at all, and reached at the address that was looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from sandbox.egress.addresses import Address, why_not_public
+from sandbox.egress.heads import END_OF_HEAD, MOST_HEAD_BYTES, Head
+from sandbox.egress.host_proxies import HostProxies, HostProxy, UnknownProxy
+from sandbox.egress.names import Names
+from sandbox.policy import Network
+from sandbox.policy.hosts import WEB_PORTS, admits
+
+_LOOKING_UP_S: Final = 10.0
+_CONNECTING_S: Final = 10.0
+_MOST_ADDRESSES: Final = 4
+_ACCEPTED: Final = re.compile(rb"HTTP/1\.[01] 200(?: .*)?")
+
+
+class Refused(Exception):
+    """The proxy does not do it: the status to answer, the reason as one word, and what there is to say."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """An open connection to what was asked for."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    head: bytes
+    """What is to be sent first; empty in a tunnel."""
+
+
+class Destinations:
+    """What calls under a policy reach."""
+
+    def __init__(self, network: Network, *, names: Names, proxies: HostProxies) -> None:
+        self._network = network
+        self._names = names
+        self._proxies = proxies
+
+    async def reach(self, head: Head) -> Far:
+        """Connect to what a request is for; `Refused`."""
+        self._refuse_unless_admitted(head)
+        proxy = self._way_to(head)
+        addresses = await self._public_addresses(head, is_known_elsewhere=proxy is not None)
+        if proxy is not None:
+            return await _through(proxy, head)
+        reader, writer = await _connect(addresses, head)
+        return Far(reader, writer, head.onward)
+
+    def _refuse_unless_admitted(self, head: Head) -> None:
+        named = self._network.hosts
+        if named and not any(admits(each, head.host, head.port) for each in named):
+            raise Refused(403, "host", f"the policy does not name {head.host} at port {head.port}")
+        if not named and head.port not in WEB_PORTS:
+            raise Refused(403, "port", f"port {head.port} is none of {', '.join(map(str, WEB_PORTS))}")
+
+    def _way_to(self, head: Head) -> HostProxy | None:
+        try:
+            return self._proxies.way_to(head.host, head.port, is_tunnel=head.is_tunnel)
+        except UnknownProxy as unknown:
+            raise Refused(502, "proxy", str(unknown)) from None
+
+    async def _public_addresses(self, head: Head, *, is_known_elsewhere: bool) -> list[Address]:
+        """Those of its addresses that are public; with another proxy on the way, perhaps none are known here."""
+        try:
+            async with asyncio.timeout(_LOOKING_UP_S):
+                found, ours = await self._names.look_up(head.host), await self._names.own_addresses()
+        except (OSError, UnicodeError, TimeoutError):
+            if is_known_elsewhere and self._network.hosts:
+                return []
+            raise Refused(502, "name", f"no address of {head.host} is known") from None
+        reasons = {address: why_not_public(address, ours=ours) for address in found}
+        public = [address for address, why in reasons.items() if why is None]
+        if not public:
+            told = next((str(why) for why in reasons.values()), "unknown")
+            raise Refused(403, "address", f"{head.host} is no public address: {told}")
+        return public[:_MOST_ADDRESSES]
+
+
+async def _connect(addresses: list[Address], head: Head) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """To the first that answers. They are given as numbers, so nothing is looked up again."""
+    try:
+        async with asyncio.timeout(_CONNECTING_S):
+            for address in addresses:
+                try:
+                    return await asyncio.open_connection(str(address), head.port, limit=MOST_HEAD_BYTES)
+                except OSError:
+                    continue
+    except TimeoutError:
+        pass
+    raise Refused(502, "unreachable", f"{head.host} does not answer at port {head.port}")
+
+
+async def _through(proxy: HostProxy, head: Head) -> Far:
+    """By way of this machine's own proxy."""
+    try:
+        async with asyncio.timeout(_CONNECTING_S):
+            reader, writer = await asyncio.open_connection(proxy.host, proxy.port, limit=MOST_HEAD_BYTES)
+            if not head.is_tunnel:
+                first, _, rest = head.absolute.partition(b"\r\n")
+                return Far(reader, writer, first + b"\r\n" + proxy.authorization + rest)
+            try:
+                await _ask_for_tunnel(reader, writer, proxy, head)
+            except BaseException:
+                writer.transport.abort()
+                raise
+            return Far(reader, writer, b"")
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        raise Refused(502, "proxy", "this machine's own proxy does not answer") from None
+
+
+async def _ask_for_tunnel(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: HostProxy, head: Head
+) -> None:
+    host = f"[{head.host}]" if ":" in head.host else head.host
+    place = f"{host}:{head.port}".encode()
+    writer.write(b"CONNECT " + place + b" HTTP/1.1\r\nHost: " + place + b"\r\n" + proxy.authorization + b"\r\n")
+    await writer.drain()
+    answer = await reader.readuntil(END_OF_HEAD)
+    if not _ACCEPTED.fullmatch(answer.partition(b"\r\n")[0]):
+        raise Refused(502, "proxy", f"this machine's own proxy does not let us through to {head.host}")

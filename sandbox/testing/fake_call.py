@@ -1,0 +1,67 @@
+"""One call in a fake box: as scripts see it, and as its runner keeps it while it is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sandbox.testing.left_files import LeftFiles
+
+_SIZE_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FakeCall:
+    """One call as its box got it."""
+
+    name: str
+    arguments: dict[str, Any]
+    source: str
+    environment: dict[str, str]
+    limits: dict[str, int]
+    """Those that the call lowered below its box's."""
+    files: dict[str, bytes]
+    """What it was given, by the name below `inputs`."""
+
+
+@dataclass(slots=True, eq=False)
+class CallUnderWay:
+    """What came of it and what is said of it, until it has ended."""
+
+    id: int
+    credit: int
+    limits: dict[str, int]
+    request: bytearray = field(default_factory=bytearray)
+    told: dict[str, Any] | None = None
+    left: LeftFiles = field(default_factory=LeftFiles)
+    files_credit: int = 0
+    given: list[Any] = field(default_factory=list)
+    slot: int | None = None
+    task: asyncio.Task[None] | None = None
+    granted: asyncio.Event = field(default_factory=asyncio.Event)
+    is_held: bool = False
+    is_stubborn: bool = False
+    all_given: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the files that follow its request have come."""
+
+    def take(self, data: bytes) -> bool:
+        """More of its request came, or of the files that follow it; whether the call can start with that."""
+        was_told = self.told is not None
+        self.request += data
+        end = _SIZE_BYTES + int.from_bytes(self.request[:_SIZE_BYTES], "big")
+        if self.told is None and len(self.request) >= max(end, _SIZE_BYTES):
+            self.told = json.loads(self.request[_SIZE_BYTES:end])
+            del self.request[:end]
+        if self.told is not None and len(self.request) >= sum(each["bytes"] for each in self.told.get("files", ())):
+            self.all_given.set()
+        return self.told is not None and not was_told
+
+    def files(self) -> dict[str, bytes]:
+        """What it was given."""
+        found, at = dict[str, bytes](), 0
+        for each in (self.told or {}).get("files", ()):
+            found[each["path"]] = bytes(self.request[at : at + each["bytes"]])
+            at += each["bytes"]
+        return found

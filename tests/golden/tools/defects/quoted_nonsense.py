@@ -1,0 +1,2 @@
+def f(a: "any number", b: [int]) -> None:
+    """Do it."""

@@ -1,0 +1,4 @@
+class Lint(BaseTool):
+    name = "lint"
+
+    def run(self, args): ...

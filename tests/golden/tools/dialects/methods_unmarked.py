@@ -1,0 +1,5 @@
+import os
+
+
+class FilesTool(Tool):
+    def read(self, path: str): ...

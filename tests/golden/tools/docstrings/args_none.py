@@ -1,0 +1,9 @@
+def f() -> int:
+    """Do it.
+
+    Args:
+        None
+
+    Returns:
+        The value.
+    """
