@@ -1,7 +1,8 @@
 """The floor of a build: `uv venv` and `uv pip install`, as anybody would run them, with the indexes of this machine.
 
-uv's cache is beside the environments, so that it links into them as the engine does into its own. Given a lock, uv
-neither resolves nor looks for what a package requires: no installer that is asked for the same could do less.
+It asks all of them where pip of this machine would, as the engine does. Its cache is beside the environments, so that
+it links into them as the engine does into its own. Given a lock, uv neither resolves nor looks for what a package
+requires: no installer that is asked for the same could do less.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ def _index_variables() -> dict[str, str]:
         "UV_DEFAULT_INDEX": default,
         "UV_INDEX": " ".join(extra),
         "UV_FIND_LINKS": ",".join(settings.find_links),
+        "UV_INDEX_STRATEGY": "unsafe-first-match" if settings.goes_on else "",
         "SSL_CERT_FILE": str(settings.certificates or ""),
     }
     return {name: value for name, value in variables.items() if value}

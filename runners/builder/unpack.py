@@ -35,6 +35,9 @@ for file, shown in zip(paths, paths):
 """
 _EACH = 1000
 """What a file costs whatever its size, in bytes that could be compiled instead."""
+_LEFT_OUT = "tests"
+"""Packages' own tests are more than half of what numpy and pandas ship, and tools do not import them. A tool that does
+all the same has them compiled at that moment, as without any bytecode."""
 
 
 def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -> dict[str, object]:
@@ -77,7 +80,8 @@ def _tell(word: str, what: object) -> None:
 def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
     """What it costs to compile each module, where it is, and where a box that uses it will see it."""
     found = []
-    for path, _, names in os.walk(package):
+    for path, folders, names in os.walk(package):
+        folders[:] = [name for name in folders if name != _LEFT_OUT]
         if path == os.path.join(package, "bin"):
             continue
         for name in names:

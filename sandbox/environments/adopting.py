@@ -50,6 +50,8 @@ from sandbox.errors import BuildFailed, StoreUnwritable
 _REMEDY: Final = "build it again; if that does not help, pin another version of the package"
 _RAISES_PRIVILEGES: Final = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 _INSTALLERS_LOCK: Final = ".lock"
+# What no UTF-8 stands for came as lone surrogates.
+_NOT_PLAIN: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\\\ud800-\udfff]")
 _IMPORTABLE: Final = re.compile(r"^[^\W\d]\w*$")
 _BYTECODE: Final = re.compile(r"(?P<module>.+?)\.[^.]+(\.opt-\w+)?\.pyc")
 _LIBRARY: Final = re.compile(r"\.(so|so\.[0-9.]+)$")
@@ -113,7 +115,7 @@ def _problem(entry: Entry, caps: TreeCaps) -> str | None:
     mode = entry.status.st_mode
     if len(entry.path) > caps.path_length or entry.path.count("/") >= caps.depth:
         return "which is too deep"
-    if not _is_plain(entry.path):
+    if _NOT_PLAIN.search(entry.path):
         return "whose name is not plain text"
     if stat.S_ISDIR(mode):
         return None
@@ -122,14 +124,6 @@ def _problem(entry: Entry, caps: TreeCaps) -> str | None:
     if entry.status.st_nlink != 1:
         return "which is also linked from elsewhere"
     return "which raises privileges" if mode & _RAISES_PRIVILEGES else None
-
-
-def _is_plain(path: str) -> bool:
-    try:
-        path.encode()  # what is no UTF-8 came as lone surrogates
-    except UnicodeEncodeError:
-        return False
-    return not any(ord(character) < 32 or character in "\x7f\x85\u2028\u2029\\" for character in path)
 
 
 def _what(mode: int) -> str:

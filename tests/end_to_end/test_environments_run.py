@@ -149,6 +149,14 @@ def test_what_is_in_the_store_is_there_offline_too(sandbox: Sandbox, index: Loca
     assert len(index.asked) == asked
 
 
+def test_a_packages_own_tests_can_be_imported_and_are_not_compiled_ahead(sandbox: Sandbox, wheels: Path) -> None:
+    publish_files(wheels, "tested", {"tested/__init__.py": "", "tested/tests/__init__.py": "VERSION = 'of tests'\n"})
+    assert _value(sandbox.run(version_of("tested.tests", "tested"))) == "of tests"
+    folder = sandbox.build(requirements=["tested"]).installed
+    assert folder is not None
+    assert [path.parent.parent.name for path in folder.rglob("*.pyc")] == ["tested"]
+
+
 def test_packages_that_bring_different_files_of_one_name_are_refused(sandbox: Sandbox, wheels: Path) -> None:
     for name in ("alpha", "omega"):
         publish_files(wheels, name, {"both.py": f"VERSION = {name!r}\n", f"{name}.py": ""})
