@@ -1,4 +1,5 @@
-"""The call that is measured: the most trivial tool, timed around all that its caller waits for."""
+"""The call that is measured: the most trivial tool, timed around all that its caller waits for. Once it stands among as
+much else as the tools that people write."""
 
 from __future__ import annotations
 
@@ -11,6 +12,20 @@ from sandbox import AsyncSandbox, Outcome, Policy, Sandbox, Status
 from sandbox.policy import load
 
 SOURCE: Final = "def add(a: int, b: int) -> int:\n    return a + b\n"
+_BESIDE: Final = """
+
+class Part{number}:
+    def __init__(self, name: str, *, price: float = 0.0) -> None:
+        self.name = name.strip().lower()
+        self.price = round(price, 2)
+
+    def line(self, *, width: int = 40) -> str:
+        if len(self.name) > width:
+            return f"{{self.name[: width - 1]}}…"
+        return f"{{self.name:<{{width}}}} {{self.price:>10.2f}}"
+"""
+LONG_SOURCE: Final = SOURCE + "".join(_BESIDE.format(number=number) for number in range(18))
+"""Some two hundred lines."""
 ARGUMENTS: Final = {"a": 2, "b": 3}
 
 
@@ -48,10 +63,10 @@ def on_demand_policy() -> Policy:
     return policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"ahead": 0})})
 
 
-async def call(sandbox: AsyncSandbox) -> TimedCall:
+async def call(sandbox: AsyncSandbox, source: str = SOURCE) -> TimedCall:
     """One call."""
     begun = perf_counter()
-    outcome = await sandbox.run(SOURCE, ARGUMENTS)
+    outcome = await sandbox.run(source, ARGUMENTS)
     return _timed(outcome, perf_counter() - begun)
 
 

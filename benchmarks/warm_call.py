@@ -1,8 +1,9 @@
 """A call in a box that is warm already, set against a bare fork and a fresh interpreter.
 
-Three ways: the child was forked *ahead* of the call (async, and through the facade without an event loop), or it is
-forked *on demand*, with every wall of the default policy in both. A pause before every measurement keeps the load below
-saturation, so that the zygote has refilled; only calls that found a child count as ahead, and their share is noted.
+The child was forked *ahead* of the call (async, through the facade without an event loop, and for a tool as long as
+those that people write), or it is forked *on demand*, with every wall of the default policy in all of them. A pause
+before every measurement keeps the load below saturation, so that the zygote has refilled; only calls that found a child
+count as ahead, and their share is noted.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from benchmarks.alone import run_alone
-from benchmarks.calls import AheadOnly, TimedCall, call, call_and_wait, on_demand_policy
+from benchmarks.calls import LONG_SOURCE, AheadOnly, TimedCall, call, call_and_wait, on_demand_policy
 from benchmarks.floors import BARE_FORK, FRESH_PYTHON, open_floor
 from benchmarks.report import Report, at_most, build_report, ratio, spread
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox, Sandbox
 
 _AHEAD: Final = "forked ahead"
+_AHEAD_LONG: Final = "forked ahead, a tool of 200 lines"
 _AHEAD_SYNC: Final = "forked ahead, without an event loop"
 _ON_DEMAND: Final = "forked on demand"
 _PAUSE_S: Final = 0.02
@@ -35,11 +37,15 @@ async def _measure(*, rounds: int) -> Report:
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
         facade = stack.enter_context(Sandbox())
-        ahead, ahead_sync = AheadOnly(lambda: call(warm)), AheadOnly(lambda: _blocking(facade))
-        cases = {_AHEAD: ahead.measure, _AHEAD_SYNC: ahead_sync.measure, _ON_DEMAND: lambda: _forked_now(unforked)}
+        ahead = {
+            _AHEAD: AheadOnly(lambda: call(warm)),
+            _AHEAD_LONG: AheadOnly(lambda: call(warm, LONG_SOURCE)),
+            _AHEAD_SYNC: AheadOnly(lambda: _blocking(facade)),
+        }
+        cases = {name: case.measure for name, case in ahead.items()} | {_ON_DEMAND: lambda: _forked_now(unforked)}
         floors = {BARE_FORK: fork.measure_in_turn, FRESH_PYTHON: spawn.measure_in_turn}
         found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_PAUSE_S)
-    shares = {_AHEAD: ahead.share, _AHEAD_SYNC: ahead_sync.share}
+    shares = {name: case.share for name, case in ahead.items()}
     return _report({name: found[name] for name in cases}, {name: found[name] for name in floors}, shares)
 
 

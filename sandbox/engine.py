@@ -304,6 +304,7 @@ class Engine:
                     loan.warm.is_retired = True
             if is_clean:
                 loan.warm.preload(call.recipe.preload)
+                loan.warm.note_run(call.recipe.tool.text, filename=call.recipe.tool.filename)
             return outcome
 
     async def _run_in(

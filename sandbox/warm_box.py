@@ -14,6 +14,10 @@ from sandbox.wire.messages import Hello
 from sandbox.wire.running_call import RunningCall
 
 _SPARE_SLOTS: Final = 2
+_WORTH_COMPILING: Final = range(1 << 9, 1 << 17)
+"""How long a tool is that is compiled once for all its calls: below, it costs nothing; above, the box's runner would
+be busy for too long."""
+_MOST_SOURCES: Final = 64
 
 LoanPath: TypeAlias = Literal["cold", "pooled", "warm"]
 
@@ -35,6 +39,8 @@ class WarmBox:
     is_retired: bool = False
     is_closing: bool = False
     imported: set[str] = field(default_factory=set)
+    sources: dict[tuple[str, str], bool] = field(default_factory=dict)
+    """The tools that ran here last, by file and text, and whether the runner was told to compile them."""
     receipts: dict[tuple[bytes, str, str], Receipt] = field(default_factory=dict)
     """Nearly every call of a box is walled the same, and told the same: receipts made so far."""
     spare_slots: int = field(init=False)
@@ -76,6 +82,17 @@ class WarmBox:
         if new and not self.is_retired:
             self.imported.update(new)
             self.conversation.preload(new)
+
+    def note_run(self, source: str, *, filename: str) -> None:
+        """A call of that tool ended well. One that comes again is worth compiling; many are written to run once."""
+        if len(source) not in _WORTH_COMPILING or self.is_retired:
+            return
+        is_told = self.sources.get((filename, source))
+        if is_told is None and len(self.sources) >= _MOST_SOURCES:
+            del self.sources[next(iter(self.sources))]
+        elif is_told is False:
+            self.conversation.compile(source, filename=filename)
+        self.sources[filename, source] = is_told is not None
 
     def _add_slots(self, count: int) -> None:
         """A box that dies takes its slots along, perhaps before the end of its channel is heard here."""

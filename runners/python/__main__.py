@@ -6,7 +6,8 @@ is a control group's folder that goes when the box goes. Standard library only, 
 
     engine → runner   open                        once, first: the walls, what to preload, what is installed, the kit
                       call, CHUNK request…        one call; kill, grant (more output wanted)
-                      slots, release, preload     control groups to put calls into; modules worth importing ahead
+                      slots, release              control groups to put calls into
+                      preload, compile            modules worth importing ahead; a tool worth compiling ahead
                       lines                       pipes of the engine's own, each for one child forked ahead
     runner → engine   hello | fault               the box is up and this is what it is, or which wall failed
                       started, CHUNK walls        a child has the call; the walls as measured around it

@@ -30,6 +30,7 @@ import sys
 
 import call_pipes as pipes
 import collecting
+import compiled
 import dialects
 import drawing
 import failure
@@ -217,9 +218,8 @@ def _load(source: str, path: str) -> ModuleType:
     """The tool as a module of its own file, which tracebacks and `inspect` find even when the tool removes it."""
     import types
 
-    data = source.encode("utf-8", "surrogatepass")
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.write(file, data)
+    os.write(file, source.encode("utf-8", "surrogatepass"))
     os.close(file)
     name = _module_name(path)
     if "linecache" in sys.modules:
@@ -227,7 +227,7 @@ def _load(source: str, path: str) -> ModuleType:
     module = types.ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module
-    exec(compile(data, path, "exec", dont_inherit=True), module.__dict__)
+    exec(compiled.code_of(source, path), module.__dict__)
     return module
 
 

@@ -21,6 +21,7 @@ import time
 
 import call_pipes as pipes
 import child as children
+import compiled
 import frames
 import guard
 import measure
@@ -31,7 +32,7 @@ from call import open_streams
 from lines import FAR_ENDS, Line, Lines
 from loop import Loop
 from outlet import Outlet
-from preloading import preload, rehearse
+from preloading import keep_as_is, preload, rehearse
 from relay import Relay
 from slots import Slots
 from spares import QUIET_S, Spares
@@ -79,6 +80,7 @@ class Zygote:
             "lines": self._take_lines,
             "kill": self._take_kill,
             "preload": self._take_preload,
+            "compile": self._take_source,
             "slots": self._take_slots,
             "release": self._take_release,
         }
@@ -192,6 +194,14 @@ class Zygote:
         self._plan["call"]["held"] = measure.data_bytes()
         for child in self._spares.give_up() if new else ():
             self._discard(child)
+
+    def _take_source(self, said: dict[str, Any]) -> None:
+        """Only where all calls have their file at one place: it is part of what is compiled."""
+        place = self._plan["call"]["workplace"]
+        if place:
+            compiled.keep(said["source"], os.path.join(place["path"], said["filename"]))
+            keep_as_is()
+            self._plan["call"]["held"] = measure.data_bytes()
 
     def _take_slots(self, said: dict[str, Any]) -> None:
         """Descriptors come with the first byte of a message, which may come long before its last."""

@@ -134,6 +134,11 @@ class FakeBox(Box):
         """The modules its runner was told to import ahead."""
         return tuple(self._runner.preloaded)
 
+    @property
+    def compiled(self) -> Sequence[tuple[str, str]]:
+        """The tools its runner was told to compile, each as its file and its text."""
+        return tuple(self._runner.compiled)
+
     def listen(self, receiver: Receiver) -> None:
         self._receiver = receiver
 

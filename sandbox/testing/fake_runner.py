@@ -54,6 +54,7 @@ class FakeRunner:
         self._free: deque[int] = deque()
         self._taken: dict[str, int] | None = None
         self.preloaded: list[str] = []
+        self.compiled: list[tuple[str, str]] = []
 
     @property
     def tasks(self) -> Sequence[asyncio.Task[None]]:
@@ -71,6 +72,7 @@ class FakeRunner:
             "slots": self._take_slots,
             "release": self._release,
             "preload": self._preload,
+            "compile": self._compile,
         }
         for frame in self._reader.feed(data):
             if isinstance(frame, Chunk):
@@ -94,6 +96,9 @@ class FakeRunner:
 
     def _preload(self, *, modules: list[str]) -> None:
         self.preloaded += modules
+
+    def _compile(self, *, source: str, filename: str) -> None:
+        self.compiled.append((filename, source))
 
     def _take_slots(self, *, slots: list[list[int]]) -> None:
         self._free.extend(slot for slot, _ in slots)

@@ -156,6 +156,10 @@ class Conversation:
         """Have the runner import these when it is idle; later calls find them imported."""
         self._voice.say({"type": "preload", "modules": list(modules)})
 
+    def compile(self, source: str, *, filename: str) -> None:
+        """Have the runner compile a tool when it is idle; later calls have only to run it."""
+        self._voice.say({"type": "compile", "source": source, "filename": filename})
+
     def lend_slots(self, slots: Sequence[Slot]) -> None:
         """Give the runner places to put calls into."""
         said, doors = self._slots.lend(slots)

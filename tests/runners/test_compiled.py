@@ -1,0 +1,70 @@
+"""What is compiled ahead is what a call would have compiled, and what a call would have been told is left to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import compiled
+
+SOURCE = "def tool() -> int:\n    return 41 + 1\n"
+PATH = "/work/tool.py"
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    compiled._known.clear()
+    yield
+    compiled._known.clear()
+
+
+def _result(source: str, path: str = PATH) -> object:
+    names: dict[str, object] = {}
+    exec(compiled.code_of(source, path), names)
+    tool = names["tool"]
+    assert callable(tool)
+    return tool()
+
+
+def test_what_was_kept_is_not_compiled_again() -> None:
+    assert compiled.code_of(SOURCE, PATH) is not compiled.code_of(SOURCE, PATH)
+    compiled.keep(SOURCE, PATH)
+    assert compiled.code_of(SOURCE, PATH) is compiled.code_of(SOURCE, PATH)
+    assert _result(SOURCE) == 42
+
+
+def test_another_text_or_another_file_is_another_tool() -> None:
+    compiled.keep(SOURCE, PATH)
+    assert _result(SOURCE.replace("41", "1")) == 2
+    assert compiled.code_of(SOURCE, "/work/other.py").co_filename == "/work/other.py"
+
+
+def test_it_is_the_same_code_as_without() -> None:
+    without = compiled.code_of(SOURCE, PATH)
+    compiled.keep(SOURCE, PATH)
+    assert compiled.code_of(SOURCE, PATH) == without
+
+
+@pytest.mark.parametrize("source", ["def tool(:\n", "x = '\0'\n", "(" * 3000])
+def test_what_does_not_compile_is_not_kept_and_raises_where_it_is_wanted(source: str) -> None:
+    compiled.keep(source, PATH)
+    assert not compiled._known
+    with pytest.raises((SyntaxError, ValueError, MemoryError, RecursionError)):
+        compiled.code_of(source, PATH)
+
+
+def test_what_the_compiler_warns_of_is_left_to_the_calls() -> None:
+    source = "def tool() -> bool:\n    return 1 is 1\n"
+    compiled.keep(source, PATH)
+    assert not compiled._known
+    with pytest.warns(SyntaxWarning):
+        compiled.code_of(source, PATH)
+
+
+def test_the_oldest_make_room() -> None:
+    for number in range(compiled._MOST + 3):
+        compiled.keep(f"number = {number}\n", PATH)
+    assert len(compiled._known) == compiled._MOST
+    assert (PATH, "number = 2\n") not in compiled._known
+    assert (PATH, f"number = {compiled._MOST + 2}\n") in compiled._known
