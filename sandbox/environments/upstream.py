@@ -67,9 +67,12 @@ class Upstream:
         self._patience = patience or Patience()
         self._session: requests.Session | None = None
         self._opening = threading.Lock()
+        self._is_closed = False
 
     def close(self) -> None:
+        """Hang up. Who is still waiting for an answer hangs up when it has come, and asks for nothing more."""
         with self._opening:
+            self._is_closed = True
             if self._session is not None:
                 self._session.close()
 
@@ -107,7 +110,7 @@ class Upstream:
                 kept.pop("Content-Length", None)
             yield Reply(response.status_code, kept, _pieces(response))
         finally:
-            response.close()
+            self._end(response)
 
     def _remote_page(self, url: str, *, accept: str) -> tuple[ListedFile, ...]:
         """A page that breaks off is asked for again."""
@@ -119,7 +122,7 @@ class Upstream:
             body = _body(response, deadline=time.monotonic() + self._patience.page_s)
             content_type, address = response.headers.get("Content-Type", ""), response.url
         finally:
-            response.close()
+            self._end(response)
         try:
             files = parse_page(body, content_type=content_type, address=address)
         except MalformedPage as problem:
@@ -161,12 +164,21 @@ class Upstream:
             )
         problem = _problem_of(response.status_code)
         if problem is not None:
-            _let_go(response)
+            _read_the_rest(response)
+            self._end(response)
             raise problem
         return response
 
+    def _end(self, response: requests.Response) -> None:
+        """Its connection serves the next request; but a session that was closed meanwhile would keep it for good."""
+        response.close()
+        if self._is_closed:
+            self.close()
+
     def _asking(self) -> requests.Session:
         with self._opening:
+            if self._is_closed:
+                raise Fault("nobody waits for its answer any more")
             if self._session is None:
                 self._session = open_session(self._settings)
             return self._session
@@ -237,13 +249,12 @@ def _problem_of(status: int) -> Exception | None:
     return Fault(f"it answers {status}" + (f": {_REFUSED[status]}" if status in _REFUSED else ""))
 
 
-def _let_go(response: requests.Response) -> None:
-    """Reads what little is left, so that the connection serves the next request; otherwise hangs up."""
+def _read_the_rest(response: requests.Response) -> None:
+    """Reads what little is left, so that the connection serves the next request."""
     length = response.headers.get("Content-Length", "")
     with contextlib.suppress(OSError):
         if length.isdigit() and int(length) <= PIECE_BYTES:
             _ = response.content
-    response.close()
 
 
 def _pieces(response: requests.Response) -> Iterator[bytes]:
