@@ -211,5 +211,6 @@ threading.Thread(target=serve_names, daemon=True).start()
 tell("up")
 for question in sys.stdin:
     told = heard if re.fullmatch("heard\n", question) else names
-    tell(json.dumps(told))
-    del told[:]
+    since = told[:]
+    del told[: len(since)]  # more may have come by now
+    tell(json.dumps(since))
