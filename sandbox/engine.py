@@ -304,7 +304,9 @@ class Engine:
                     loan.warm.is_retired = True
             if is_clean:
                 loan.warm.preload(call.recipe.preload)
-                loan.warm.note_run(call.recipe.tool.text, filename=call.recipe.tool.filename)
+                tool, usage = call.recipe.tool, outcome.usage
+                took = usage.wall_s if usage.cpu_s is None else usage.cpu_s
+                loan.warm.note_run(tool.text, filename=tool.filename, took_s=took)
             return outcome
 
     async def _run_in(

@@ -1,17 +1,21 @@
 """Tools that were compiled ahead: a call that brings the same source for the same file has only to run it.
 
 Nothing of a source runs when it is compiled, but that takes some 20 microseconds a line, in each call anew. So the
-engine names a source that comes again, whose calls ended well within their limits, and the zygote compiles it for all
-of its later forks. What the compiler has anything to say of is left to the calls, in whose outcome it belongs.
+engine names a source that comes again, whose calls were quick, and the zygote compiles it for all of its later forks.
+What the compiler has anything to say of is left to the calls, in whose outcome it belongs; and so is what becomes much
+larger than it was, for a few lines can be written to.
 """
 
 from __future__ import annotations
+
+import marshal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
 
 _MOST = 64
+_LARGEST = 1 << 19
 _known: dict[tuple[str, str], CodeType] = {}
 
 
@@ -24,6 +28,8 @@ def keep(source: str, path: str) -> None:
             warnings.simplefilter("error")
             code = _compile(source, path)
     except BaseException:  # what is wrong with it, or too much in it, its call says
+        return
+    if len(marshal.dumps(code)) > _LARGEST:
         return
     while len(_known) >= _MOST:
         del _known[next(iter(_known))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sandbox.cli.run import AsJson
-from sandbox.cli.terminal import show_document, tell
+from sandbox.cli.terminal import show_document, stages
 
 if TYPE_CHECKING:
     from sandbox.cli.tables import Page
@@ -36,21 +36,13 @@ def bootstrap_image(
     from sandbox.images import bootstrap
 
     with closing(connect(docker_host)) as client:
-        done = bootstrap(client, name=name, fresh=fresh, on_stage=_silent if as_json else _told)
+        done = bootstrap(client, name=name, fresh=fresh, on_stage=stages(is_silent=as_json))
     if as_json:
         document = {**asdict(done.image), "way": done.way, "seconds": round(done.seconds, 3)}
         show_document(json.dumps(document, indent=2))
     else:
         _page(done).show()
     return 0
-
-
-def _told(stage: str) -> None:
-    tell(f"{stage}\n")
-
-
-def _silent(_: str) -> None:
-    """Whoever reads JSON waits for it."""
 
 
 def _page(done: Bootstrapped) -> Page:

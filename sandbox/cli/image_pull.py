@@ -11,7 +11,7 @@ import typer
 
 from sandbox.cli.image_bootstrap import DockerHost
 from sandbox.cli.run import AsJson
-from sandbox.cli.terminal import show_document, tell
+from sandbox.cli.terminal import show_document, stages
 
 
 def pull_image(
@@ -28,7 +28,7 @@ def pull_image(
     from sandbox.images import pull
 
     with closing(connect(docker_host)) as client:
-        image = pull(client, reference, on_stage=_silent if as_json else _told)
+        image = pull(client, reference, on_stage=stages(is_silent=as_json))
     if as_json:
         show_document(json.dumps(asdict(image), indent=2))
     else:
@@ -36,11 +36,3 @@ def pull_image(
         page.facts({"image": image.tag, "id": image.id, "size": rounded_bytes(image.bytes)})
         page.show()
     return 0
-
-
-def _told(stage: str) -> None:
-    tell(f"{stage}\n")
-
-
-def _silent(_: str) -> None:
-    """Whoever reads JSON waits for it."""

@@ -11,7 +11,7 @@ import typer
 
 from sandbox.cli.image_bootstrap import DockerHost
 from sandbox.cli.run import AsJson
-from sandbox.cli.terminal import show_document, tell
+from sandbox.cli.terminal import show_document, stages
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -35,7 +35,7 @@ def push_image(
     from sandbox.images import push
 
     with closing(connect(docker_host)) as client:
-        pushed = push(client, _named(client, image), repository, on_stage=_silent if as_json else _told)
+        pushed = push(client, _named(client, image), repository, on_stage=stages(is_silent=as_json))
     if as_json:
         show_document(json.dumps(asdict(pushed), indent=2))
     else:
@@ -59,11 +59,3 @@ def _named(client: DockerClient, name: str) -> EnvironmentImage | BaseImage:
         raise SpecError(f"no image of ours is named {name[:80]!r}", remedy="`sandbox image list` names them")
     tags = ", ".join(each.tag for each in found[:5])
     raise SpecError(f"{len(found)} images are named like {name[:80]!r}: {tags}", remedy="give its tag")
-
-
-def _told(stage: str) -> None:
-    tell(f"{stage}\n")
-
-
-def _silent(_: str) -> None:
-    """Whoever reads JSON waits for it."""

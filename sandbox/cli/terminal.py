@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal, TextIO
 
@@ -60,6 +61,11 @@ def tell(text: str) -> None:
     """Write to stderr, after what was shown before."""
     with suppress(OSError, ValueError):
         _write_all(sys.stderr, text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
+
+
+def stages(*, is_silent: bool) -> Callable[[str], None]:
+    """Tells how something long goes, line by line; whoever reads JSON just waits for it."""
+    return (lambda _: None) if is_silent else (lambda stage: tell(f"{stage}\n"))
 
 
 def _show(data: bytes) -> None:

@@ -62,6 +62,15 @@ def test_what_the_compiler_warns_of_is_left_to_the_calls() -> None:
         compiled.code_of(source, PATH)
 
 
+def test_what_becomes_much_larger_than_its_text_is_left_to_the_calls() -> None:
+    """Each `finally` stands in what is compiled more than once, with all those inside of it."""
+    lines = [f"{' ' * level}try: pass\n{' ' * level}finally:" for level in range(15)]
+    source = "\n".join([*lines, f"{' ' * 15}x = 1", ""])
+    compiled.keep(source, PATH)
+    assert not compiled._known
+    assert compiled.code_of(source, PATH).co_filename == PATH
+
+
 def test_the_oldest_make_room() -> None:
     for number in range(compiled._MOST + 3):
         compiled.keep(f"number = {number}\n", PATH)

@@ -102,16 +102,25 @@ async def test_a_tool_that_comes_again_is_compiled_once_for_all_its_calls(world:
     long, other = "x = 1\n" * 200, "y = 1\n" * 200
     async with world.lend() as loan:
         for source in (long, other, long, long):
-            loan.warm.note_run(source, filename="tool.py")
+            loan.warm.note_run(source, filename="tool.py", took_s=0.01)
     await settle()
     assert world.box().compiled == (("tool.py", long),)
+
+
+@pooled()
+async def test_a_tool_that_takes_long_is_left_to_its_calls(world: World) -> None:
+    async with world.lend() as loan:
+        for _ in range(3):
+            loan.warm.note_run("x = 1\n" * 200, filename="tool.py", took_s=2.0)
+    await settle()
+    assert world.box().compiled == ()
 
 
 @pooled()
 async def test_tools_too_short_or_too_long_to_be_worth_it_are_left_to_their_calls(world: World) -> None:
     async with world.lend() as loan:
         for source in ("x = 1\n", "x = 1\n" * 50_000) * 3:
-            loan.warm.note_run(source, filename="tool.py")
+            loan.warm.note_run(source, filename="tool.py", took_s=0.01)
     await settle()
     assert world.box().compiled == ()
 
@@ -120,7 +129,7 @@ async def test_tools_too_short_or_too_long_to_be_worth_it_are_left_to_their_call
 async def test_tools_that_run_once_each_take_a_bounded_room(world: World) -> None:
     async with world.lend() as loan:
         for number in range(1000):
-            loan.warm.note_run(f"x = {number}\n" * 100, filename="tool.py")
+            loan.warm.note_run(f"x = {number}\n" * 100, filename="tool.py", took_s=0.01)
         assert len(loan.warm.sources) == 64
     await settle()
     assert world.box().compiled == ()
