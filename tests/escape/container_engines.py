@@ -13,6 +13,7 @@ import pytest
 from sandbox import AsyncSandbox, Outcome, Status
 from sandbox.attacks import Attack, Finding, attack_all
 from sandbox.backends.container.backend import ContainerBackend
+from sandbox.images import BaseImage
 from sandbox.policy import Policy, load
 
 SERVE: Final = "def serve() -> str:\n    return 'served'\n"
@@ -70,9 +71,21 @@ class Besieged:
         return finding
 
 
-@contextmanager
-def sieges(host: str) -> Iterator[Callable[[Variant], Besieged]]:
+@pytest.fixture(scope="module")
+def opened(docker_daemon: str, base_image: BaseImage) -> Iterator[Callable[[Variant], Besieged]]:
     """One engine of each variant for all attacks of a module, opened when it is first asked for."""
+    with _sieges(docker_daemon) as open_once:
+        yield open_once
+
+
+@pytest.fixture
+def box(request: pytest.FixtureRequest, opened: Callable[[Variant], Besieged]) -> Besieged:
+    """One of the variants that a test is for, with its engine."""
+    return opened(request.param)
+
+
+@contextmanager
+def _sieges(host: str) -> Iterator[Callable[[Variant], Besieged]]:
     found: dict[str, Besieged] = {}
     with ExitStack() as kept:
 

@@ -7,7 +7,7 @@ That the attacks would notice a hole is shown on a container with all walls take
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,24 +18,14 @@ from sandbox.attacks import ATTACKS, Attack
 from sandbox.attacks.stage import Stage
 from sandbox.images import BaseImage
 from tests.escape.attempts import ATTEMPT
-from tests.escape.container_engines import IN_GVISOR, KEPT, SINGLE_USE, Besieged, Variant, sieges, variants
+from tests.escape.container_engines import IN_GVISOR, KEPT, SINGLE_USE, Besieged, box, opened, variants
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+__all__ = ["box", "opened"]
+
 pytestmark = [pytest.mark.slow, pytest.mark.root]
-
-
-@pytest.fixture(scope="module")
-def opened(docker_daemon: str, base_image: BaseImage) -> Iterator[Callable[[Variant], Besieged]]:
-    with sieges(docker_daemon) as open_once:
-        yield open_once
-
-
-@pytest.fixture
-def box(request: pytest.FixtureRequest, opened: Callable[[Variant], Besieged]) -> Besieged:
-    """One of the variants, with its engine."""
-    return opened(request.param)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)

@@ -8,33 +8,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import psutil
 import pytest
 
 from sandbox import Sandbox, Status
-from sandbox.images import BaseImage
 from tests.end_to_end.calls import zygotes
 from tests.escape.attempts import ATTEMPT
-from tests.escape.container_engines import KEPT, SERVE, Besieged, Variant, sieges, variants
+from tests.escape.container_engines import KEPT, SERVE, Besieged, box, opened, variants
+
+__all__ = ["box", "opened"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 _MIB: Final = 1 << 20
 _PATIENCE_S: Final = 10.0
-
-
-@pytest.fixture(scope="module")
-def opened(docker_daemon: str, base_image: BaseImage) -> Iterator[Callable[[Variant], Besieged]]:
-    with sieges(docker_daemon) as open_once:
-        yield open_once
-
-
-@pytest.fixture
-def box(request: pytest.FixtureRequest, opened: Callable[[Variant], Besieged]) -> Besieged:
-    """An engine with containers that are kept."""
-    return opened(request.param)
 
 
 TAMPER: Final = f"""{ATTEMPT}
