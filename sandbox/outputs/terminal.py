@@ -99,6 +99,8 @@ class Terminal:
         return text[:end]
 
     def _feed_lines(self, text: str) -> str:
+        if "\n" not in text:
+            return self._write(text)
         *lines, last = text.split("\n")
         settled = [self._end_line(line) for line in lines]
         settled.append(self._write(last))
@@ -135,7 +137,7 @@ class Terminal:
 
     def _visible(self, texts: list[str]) -> list[str]:
         """Without those before the last of the longest, which hides them; blanks may have hidden more than that."""
-        lengths = [len(text) for text in texts]
+        lengths = list(map(len, texts))
         longest = max(lengths)
         last = len(texts) - 1 - lengths[::-1].index(longest)
         if longest > LONGEST_LINE or (longest < len(self._before) and not all(map(str.strip, texts[:last]))):
