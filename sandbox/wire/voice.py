@@ -15,7 +15,7 @@ from typing import Final
 from sandbox.ports import Carrier
 from sandbox.wire.frames import pack_message
 
-_LATER_S: Final = 0.002
+_LATER_S: Final = 0.004
 
 
 class Voice:
