@@ -82,10 +82,7 @@ def run(request: dict[str, Any], descriptor: int, *, gives_way: bool) -> NoRetur
     a process down occupies the kernel as long as a short call takes, and is not interrupted for anybody."""
     own = os.getpid()
     streams: list[Any] = [sys.stdout, sys.stderr]
-    _enter_environment(request["environment"])
-    _reseed()
-    home = os.getcwd()
-    objects.leave_images_in(home)
+    home = _enter(request["environment"])
     reply = _outcome(request, home, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
@@ -113,10 +110,8 @@ def rehearse_failure() -> None:
 def _rehearse(rehearsal: dict[str, Any]) -> None:
     _, request = pipes.rehearse(rehearsal)
     os.getpid()
-    _enter_environment(request["environment"])
-    _reseed()
     name = _module_name(request["filename"])
-    home = os.getcwd()
+    home = _enter(request["environment"])
     _encoded(_outcome(request, home, _FIRST_OF_TOOL))
     collecting.is_left(home)
     _flush(sys.stdout, sys.stderr)
@@ -147,11 +142,15 @@ def count_processors() -> None:
         os.cpu_count = lambda: int(count)
 
 
-def _enter_environment(environment: dict[str, str]) -> None:
-    """Add this call's variables to those that every call of the box has, which the zygote set. One by one: `update`
-    asks first what kind of thing it was given, at length."""
+def _enter(environment: dict[str, str]) -> str:
+    """Make this process the call's own; the folder that it is in. Its variables are added to those that every call of
+    the box has, which the zygote set: one by one, because `update` asks first what kind of thing it was given."""
     for name, value in environment.items():
         os.environ[name] = value
+    _reseed()
+    home = os.getcwd()
+    objects.leave_images_in(home)
+    return home
 
 
 def _reseed() -> None:

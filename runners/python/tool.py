@@ -41,6 +41,7 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     value = _move_up(pipes.VALUE)
     received = None
     if ahead:
+        walls.own_its_files(from_now_on=False)
         call.rehearse()
     else:
         received = pipes.receive()
