@@ -19,6 +19,8 @@ from typing import Final
 from sandbox.ports import OnOutput, OutputName
 
 _READ_SIZE: Final = 1 << 16
+_OPENED_BY_NAME: Final = 0o622
+"""Who has an output may open it as /dev/stderr, say, to write there, whichever user that is."""
 _MOST_HELD: Final = 1 << 20
 """What a pipe holds when a tool makes it as large as it may."""
 
@@ -154,6 +156,8 @@ def _open_pipes() -> tuple[list[int], list[int]]:
             os.set_blocking(near[-1], False)
             if is_request:
                 near.append(os.open(f"/proc/self/fd/{reading}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        for output in near[2:4]:
+            os.fchmod(output, _OPENED_BY_NAME)
     except OSError:
         for descriptor in (*near, *far):
             os.close(descriptor)
