@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import sys
 
@@ -32,6 +31,7 @@ import call_pipes as pipes
 import collecting
 import compiled
 import dialects
+import documents
 import drawing
 import failure
 import injected
@@ -70,7 +70,7 @@ def rehearse(text: str, count: int) -> dict:
     "returns": {"schema": {"type": "object", "minProperties": 1}, "is_strict": True},
 }
 _PLAIN_VALUE: dict[str, Any] = {"kind": "value", "warnings": []}
-_WRITTEN_PLAIN_VALUE = json.dumps(_PLAIN_VALUE).encode("ascii")
+_WRITTEN_PLAIN_VALUE = documents.write(_PLAIN_VALUE).encode("ascii")
 _FAILING_REHEARSAL = dict(_REHEARSAL, entry="missing")
 
 
@@ -285,7 +285,7 @@ def _send(reply: dict[str, Any], descriptor: int) -> None:
 def _encoded(reply: dict[str, Any]) -> bytes:
     """Length and reply; what is JSON already is put in as it is, not encoded twice."""
     written = {name: reply.pop(key) for key, name in (("text", "value"), ("state", "state")) if key in reply}
-    data = json.dumps(reply).encode("ascii") if reply != _PLAIN_VALUE else _WRITTEN_PLAIN_VALUE
+    data = documents.write(reply).encode("ascii") if reply != _PLAIN_VALUE else _WRITTEN_PLAIN_VALUE
     for name, text in written.items():
         data = b'%s, "%s": %s}' % (data[:-1], name.encode("ascii"), text.encode("ascii"))
     return len(data).to_bytes(_HEAD, "big") + data

@@ -15,16 +15,16 @@ up its user id and its privileges. No byte of foreign code has run until then.
 from __future__ import annotations
 
 import binascii
-import json
 import os
 import select
-import signal
 
+import documents
 import ending
 import walls
 import workplace
 from kernel import calls, capabilities, clone, mounts, seccomp
 from leftovers import remove_groups
+from signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +45,11 @@ class BoxFault(Exception):
         self.reason = reason
 
 
-def open_box(whole: dict[str, Any], *, channel: int, groups: Sequence[str]) -> dict[str, str]:
-    """Return, in the zygote only, what the box's own walls turned out to be; the warden never returns."""
+def open_box(
+    whole: dict[str, Any], *, channel: int, groups: Sequence[str], load: Callable[[], object]
+) -> dict[str, str]:
+    """Return, in the zygote only, what the box's own walls turned out to be; the warden never returns. What the zygote
+    needs is loaded in it alone, before the runner's folder is out of sight."""
     plan = whole["box"]
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
@@ -69,6 +72,8 @@ def open_box(whole: dict[str, Any], *, channel: int, groups: Sequence[str]) -> d
         for descriptor in (wake_read, wake_write, 0):
             os.close(descriptor)
         os.open(os.devnull, os.O_RDONLY)
+        if not plan["again"]:  # that loads it in a new interpreter
+            load()
         return _move_in(whole, namespaces, refused, channel)
     os.close(channel)
     if whole["call"].get("egress"):
@@ -139,7 +144,7 @@ def _start_again(whole: dict[str, Any], layers: dict[str, str], channel: int) ->
     """Where the box's user owns the interpreter's file, /proc/self/exe must not lead to it by way of the host's own
     mount, where nothing stands before a change of its mode: run it anew from the box's read-only tree."""
     told = os.memfd_create("plan", 0)
-    os.write(told, json.dumps({"plan": whole, "refused": layers}).encode())
+    os.write(told, documents.write({"plan": whole, "refused": layers}).encode())
     os.set_inheritable(channel, True)
     python, runner = whole["box"]["again"]
     arguments = [python, "-I", "-S", "-B", runner, str(channel), RESUMED + str(told)]
@@ -154,7 +159,7 @@ def resume(told: str) -> tuple[dict[str, Any], dict[str, str]]:
     descriptor = int(told[len(RESUMED) :])
     with open(descriptor, "rb") as file:
         file.seek(0)
-        content = json.loads(file.read())
+        content = documents.read(file.read().decode("ascii"))
     settle_in(content["plan"]["box"])
     return content["plan"], content["refused"]
 
