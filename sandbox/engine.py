@@ -60,6 +60,8 @@ _REPLY_OVERHEAD: Final = 1 << 16
 _HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
 _AT_ONCE: Final = nullcontext()
+_NEEDED_AFTER: Final = {Status.EXCEPTION: ("traceback",)}
+"""What a box's later calls may need as well; what never fails does without."""
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
 
@@ -303,7 +305,7 @@ class Engine:
                 if not is_clean:
                     loan.warm.is_retired = True
             if is_clean:
-                loan.warm.preload(call.recipe.preload)
+                loan.warm.preload((*call.recipe.preload, *_NEEDED_AFTER.get(outcome.status, ())))
                 tool, usage = call.recipe.tool, outcome.usage
                 took = usage.wall_s if usage.cpu_s is None else usage.cpu_s
                 loan.warm.note_run(tool.text, filename=tool.filename, took_s=took)

@@ -71,7 +71,6 @@ def rehearse(text: str, count: int) -> dict:
 }
 _PLAIN_VALUE: dict[str, Any] = {"kind": "value", "warnings": []}
 _WRITTEN_PLAIN_VALUE = documents.write(_PLAIN_VALUE).encode("ascii")
-_FAILING_REHEARSAL = dict(_REHEARSAL, entry="missing")
 
 
 def run(request: dict[str, Any], descriptor: int) -> NoReturn:
@@ -94,16 +93,7 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
 
 def rehearse() -> None:
     """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then."""
-    _rehearse(_REHEARSAL)
-
-
-def rehearse_failure() -> None:
-    """The same for a call that raises."""
-    _rehearse(_FAILING_REHEARSAL)
-
-
-def _rehearse(rehearsal: dict[str, Any]) -> None:
-    _, request = pipes.rehearse(rehearsal)
+    _, request = pipes.rehearse(_REHEARSAL)
     os.getpid()
     _enter_environment(request["environment"])
     _reseed()
