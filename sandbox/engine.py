@@ -60,7 +60,7 @@ _REPLY_OVERHEAD: Final = 1 << 16
 _HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
 _AT_ONCE: Final = nullcontext()
-_NEEDED_AFTER: Final = {Status.EXCEPTION: ("traceback",)}
+_NEEDED_AFTER: Final = {Status.EXCEPTION: ("ast", "traceback")}
 """What a box's later calls may need as well; what never fails does without."""
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
