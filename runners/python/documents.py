@@ -7,15 +7,17 @@ parts in C do. Where an interpreter lacks these, the public module is used.
 
 from __future__ import annotations
 
-try:
-    import _json
-except ImportError:
-    _json = None  # type: ignore[assignment]
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+try:
+    import _json
+
+    _parts: Any = _json
+except ImportError:
+    _parts = None
 
 _CONSTANTS = {"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float("nan")}
 
@@ -29,7 +31,7 @@ class _AsUsual:
     parse_constant = _CONSTANTS.__getitem__
 
 
-_scan: Any = _json and _json.make_scanner(_AsUsual)
+_scan = _parts and _parts.make_scanner(_AsUsual)
 
 
 def read(text: str) -> Any:
@@ -49,10 +51,10 @@ def read(text: str) -> Any:
 def write(content: Any, *, default: Callable[[Any], Any] | None = None, allow_nan: bool = True) -> str:
     """The content in ASCII and without blanks. What it does not know goes to `default`; TypeError where there is none,
     ValueError for what contains itself."""
-    if not _json:
+    if not _parts:
         import json
 
         return json.dumps(content, default=default, allow_nan=allow_nan, separators=(",", ":"))
-    ascii_text = _json.encode_basestring_ascii
-    encode: Any = _json.make_encoder({}, default, ascii_text, None, ":", ",", False, False, allow_nan)
+    ascii_text = _parts.encode_basestring_ascii
+    encode = _parts.make_encoder({}, default, ascii_text, None, ":", ",", False, False, allow_nan)
     return "".join(encode(content, 0))

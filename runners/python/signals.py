@@ -1,6 +1,6 @@
 """Signals by their numbers: what is behind the public module, which makes enumerations of them.
 
-Those take longer to make than all else that stays outside of a box takes to load, and are a third of its memory.
+Those take longer to make than all else that stays outside of a box takes to load, and would be a fifth of its memory.
 """
 
 from __future__ import annotations
