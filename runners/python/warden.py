@@ -15,6 +15,7 @@ up its user id and its privileges. No byte of foreign code has run until then.
 from __future__ import annotations
 
 import binascii
+import gc
 import os
 import select
 
@@ -60,12 +61,14 @@ def open_box(
     signal.set_wakeup_fd(wake_write)
     if "pid" not in plan["namespaces"]:
         walls.adopt_orphans()
+    gc.freeze()  # a collection in the zygote writes to no page that the two still share
     try:
         pid, namespaces, refused = _fork(plan["namespaces"])
     except OSError:
         remove_groups(groups)
         raise
     if pid == 0:
+        calls.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # loading takes a while; changes of its user undo this
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
