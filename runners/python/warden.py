@@ -75,7 +75,7 @@ def open_box(
         for descriptor in (wake_read, wake_write, 0):
             os.close(descriptor)
         os.open(os.devnull, os.O_RDONLY)
-        if not plan["again"]:  # that loads it in a new interpreter
+        if not _starts_again(plan, namespaces):  # which loads it in a new interpreter
             load()
         return _move_in(whole, namespaces, refused, channel)
     os.close(channel)
@@ -137,10 +137,14 @@ def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, st
         _attempt("mount_namespace", _build_tree, plan)
     if plan["identity"] != user and "user" not in namespaces:
         _attempt("own_uid", _become, user)
-    if plan["again"] and "mount" in namespaces:
+    if _starts_again(plan, namespaces):
         _start_again(whole, layers, channel)
     settle_in(plan)
     return layers
+
+
+def _starts_again(plan: dict[str, Any], namespaces: Sequence[str]) -> bool:
+    return bool(plan["again"]) and "mount" in namespaces
 
 
 def _start_again(whole: dict[str, Any], layers: dict[str, str], channel: int) -> NoReturn:
