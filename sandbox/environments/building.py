@@ -120,7 +120,7 @@ async def _make_trees(
     unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
     end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)
-    tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
+    tell(Progress("verify", _counted(missing), len(missing), len(missing)))
     return await asyncio.to_thread(_adopt, plan, missing, unpacked, wheels, store)
 
 

@@ -37,7 +37,7 @@ def tool(text: str):
     yield text
 """
 CALL: Final[dict[str, Any]] = {"args": {"text": "x" * (2 * MIB)}, "files": GIVEN}
-STAGES: Final = ("resolve", "download", "unpack", "publish")
+STAGES: Final = ("resolve", "download", "unpack", "verify", "publish")
 
 
 async def _serves(engine: AsyncSandbox) -> bool:
