@@ -83,17 +83,17 @@ async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgres
     with store.new_building_folder() as building:
         trees = await asyncio.to_thread(_known_trees, plan, store)
         missing = [package for package in plan.packages if package.name not in trees]
-        await asyncio.to_thread(_make_skeleton, plan, building, store)
+        await _to_its_end(partial(_make_skeleton, plan, building, store))
         if missing:
             trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
         tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
         return await _to_its_end(partial(_assemble, plan, trees, building, store))
 
 
-async def _to_its_end(publish: Callable[[], Result]) -> Result:
-    """In a thread. That goes on when nobody waits for it any more, and what it is about to publish must not be removed
-    under its hands meanwhile: who is cancelled waits for its end."""
-    work = asyncio.ensure_future(asyncio.to_thread(publish))
+async def _to_its_end(keep: Callable[[], Result]) -> Result:
+    """In a thread. That goes on when nobody waits for it any more, and what it is about to give a name in the store
+    must not be removed under its hands meanwhile: who is cancelled waits for its end."""
+    work = asyncio.ensure_future(asyncio.to_thread(keep))
     try:
         return await asyncio.shield(work)
     finally:
@@ -193,7 +193,7 @@ def _job(
         program="unpack",
         entry="unpack",
         arguments={
-            "packages": [[package.name, f"{package.name}=={package.version}"] for package in missing],
+            "packages": [[package.name, f"{package.name}=={package.version}"] for package in _smallest_first(missing)],
             "folder": BUILD,
             "seen_at": f"{ENVIRONMENT}/{site}",
             "workers": plan.policy.limits.cpus,
@@ -206,6 +206,10 @@ def _job(
         tenant=plan.tenant,
         on_line=_Meter(len(missing), tell),
     )
+
+
+def _smallest_first(packages: Iterable[LockedPackage]) -> list[LockedPackage]:
+    return sorted(packages, key=lambda package: package.size or 0)
 
 
 class _Meter:
