@@ -48,6 +48,11 @@ class AttachStream(asyncio.Protocol):
         async with asyncio.timeout(_PATIENCE_S):
             await self._is_switched
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether either side has hung up."""
+        return self._is_closed
+
     def listen(self, receiver: Receiver) -> None:
         """Hand everything on, from now on."""
         self._receiver = receiver

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _MAX_LAST_WORDS: Final = 8192
 _ABOUT: Final = 24 << 20
 """What a waiting container holds, where nobody can look."""
+_PATIENCE_S: Final = 2.0
+_PAUSE_S: Final = 0.05
 
 
 class LastWords:
@@ -106,11 +109,15 @@ class ContainerBox(Box):
         return _ABOUT
 
     async def last_reading(self) -> Reading:
-        try:
-            known = await self._link.ask("inspecting a container", self._facts)
-        except BackendUnavailable:
-            return Reading()
-        return Reading(out_of_memory_kills=int(known.out_of_memory))
+        """A container whose streams have ended is ending: the daemon knows why only when it knows that."""
+        deadline = time.monotonic() + _PATIENCE_S
+        with suppress(BackendUnavailable):
+            known = await self._ask_for_facts()
+            while self._stream.is_closed and known.status == "running" and time.monotonic() < deadline:
+                await asyncio.sleep(_PAUSE_S)
+                known = await self._ask_for_facts()
+            return Reading(out_of_memory_kills=int(known.out_of_memory))
+        return Reading()
 
     async def close(self) -> str:
         """A daemon that is gone removes nothing: its containers ended with the stream, and go once it is back."""
@@ -124,6 +131,6 @@ class ContainerBox(Box):
             await asyncio.shield(self._link.remove_container(self.id))
         return str(self._last_words)
 
-    def _facts(self, client: Any) -> Facts:
+    async def _ask_for_facts(self) -> Facts:
         """With the counters comes the daemon's own time, without which it tells nothing of a container that runs."""
-        return facts(client, self.id)
+        return await self._link.ask("inspecting a container", lambda client: facts(client, self.id))

@@ -27,8 +27,10 @@ or hangs, and the refusal is not counted. There, processes are to be limited ins
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
 
 _OWN_KERNELS: Final = (b"runsc-sandbox",)
 """What the main process of a container is called whose processes the host's kernel does not know."""
+
+
+_KILLED: Final = 137
+_LATE_WORD_S: Final = 1.0
+"""How long after a container's end the daemon may still hear why it was killed, by its own clock."""
 
 
 class ContainerMeter:
@@ -194,24 +201,35 @@ def are_its_own(stats: Mapping[str, Any], *, inspected: Mapping[str, Any]) -> bo
 def _kills(client: DockerClient, inspected: Mapping[str, Any], *, until: str) -> int:
     """How often the kernel killed in it for memory, among the last events that the daemon remembers.
 
-    `OOMKilled` is only told of a container that ended. Without a time from the daemon's own clock it would wait for
-    more to happen.
+    `OOMKilled` is only told of a container that ended, and missing when the daemon heard of the kill after the end.
     """
     state = inspected["State"]
-    ended = until if state["Running"] else str(state.get("FinishedAt") or "")
-    since, before = _unix_time(str(state.get("StartedAt") or "")), _unix_time(ended)
-    if not since or not before:
-        return int(bool(state.get("OOMKilled")))
-    times: dict[str, Any] = {"since": since, "until": before}
-    its_own = {"container": inspected["Id"], "event": "oom"}
-    killed = sum(1 for _ in client.api.events(**times, filters=its_own, decode=True))
-    return max(killed, int(bool(state.get("OOMKilled"))))
+    told = int(bool(state.get("OOMKilled")))
+    began = _unix_time(str(state.get("StartedAt") or ""))
+    if state["Running"]:
+        return _kills_between(client, inspected["Id"], began, _unix_time(until))
+    ended = _unix_time(str(state.get("FinishedAt") or ""))
+    if told or state["ExitCode"] != _KILLED or ended is None:
+        return told
+    return _kills_between(client, inspected["Id"], began, ended + _LATE_WORD_S, most=1)
 
 
-def _unix_time(text: str) -> str:
-    """A daemon's RFC 3339 time as it takes it in questions, in seconds; nothing for "never"."""
+def _kills_between(
+    client: DockerClient, id: str, since: float | None, until: float | None, *, most: int | None = None
+) -> int:
+    """Those of that container, `most` at most. A time to come is waited for; without any it would be for ever."""
+    if since is None or until is None:
+        return 0
+    times: dict[str, Any] = {"since": f"{since:.6f}", "until": f"{until:.6f}"}
+    events = client.api.events(**times, filters={"container": id, "event": "oom"}, decode=True)
+    with closing(events):
+        return sum(1 for _ in islice(events, most))
+
+
+def _unix_time(text: str) -> float | None:
+    """A daemon's RFC 3339 time in seconds; None for "never"."""
     try:
         seconds = datetime.fromisoformat(text).timestamp()
     except ValueError:
-        return ""
-    return f"{seconds:.6f}" if seconds > 0 else ""
+        return None
+    return seconds if seconds > 0 else None
