@@ -30,7 +30,7 @@ from sandbox.calls.given_files import GivenFile
 from sandbox.calls.inputs import Inputs, read_inputs
 from sandbox.calls.prepared import Clock, Prepared, Recipe, box_policy
 from sandbox.calls.request import complete_request
-from sandbox.calls.telling import invalid_outcome, outcome_of, rehearse_telling
+from sandbox.calls.telling import invalid_outcome, outcome_of
 from sandbox.calls.tool_terms import limits_for, policy_for
 from sandbox.calls.verdict import Ending
 from sandbox.calls.watching import Watcher
@@ -319,7 +319,6 @@ class Engine:
             watcher = Watcher(loan.warm, policy=policy, budgets=call.budgets, reader=reader, keeping=keeping)
             value_limit = policy.limits.value + _REPLY_OVERHEAD
             loan.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit, files=files)
-            rehearse_telling(loan, call, watcher)
             ending = await watcher.watch()
             call.clock.mark("ended")
             _refuse_without_start(loan, call, watcher, ending)

@@ -14,9 +14,8 @@ from sandbox.wire.messages import Hello
 from sandbox.wire.running_call import RunningCall
 
 _SPARE_SLOTS: Final = 2
-_WORTH_COMPILING: Final = range(1 << 9, 1 << 17)
-"""How long a tool is that is compiled once for all its calls: below, it costs nothing; above, the box's runner would
-be busy for too long."""
+_LONGEST_COMPILED: Final = 1 << 17
+"""A tool that is longer keeps the box's runner busy for too long to be compiled once for all its calls."""
 _QUICK_S: Final = 0.25
 """Of a call that takes longer compiling is a small part; or it is what takes so long, as some sources are made to."""
 _MOST_SOURCES: Final = 64
@@ -87,7 +86,7 @@ class WarmBox:
 
     def note_run(self, source: str, *, filename: str, took_s: float) -> None:
         """A call of that tool ended well. One that comes again is worth compiling; many are written to run once."""
-        if took_s > _QUICK_S or len(source) not in _WORTH_COMPILING or self.is_retired:
+        if took_s > _QUICK_S or len(source) > _LONGEST_COMPILED or self.is_retired:
             return
         is_told = self.sources.get((filename, source))
         if is_told is None and len(self.sources) >= _MOST_SOURCES:

@@ -27,6 +27,7 @@ import io
 import json
 import os
 import sys
+import time
 
 import call_pipes as pipes
 import collecting
@@ -54,6 +55,8 @@ _ENOUGH_FRAMES = 4000
 _MAX_EXIT_CODE = 1 << 31
 _HEAD = 4
 _FIRST_OF_TOOL = 3
+_GIVES_WAY_S = 0.001
+_sleep = time.sleep  # a tool may have put something else in its place
 _REHEARSAL: dict[str, Any] = {
     "source": """
 def rehearse(text: str, count: int) -> dict:
@@ -74,14 +77,12 @@ _WRITTEN_PLAIN_VALUE = json.dumps(_PLAIN_VALUE).encode("ascii")
 _FAILING_REHEARSAL = dict(_REHEARSAL, entry="missing")
 
 
-def run(request: dict[str, Any], descriptor: int) -> NoReturn:
-    """Run the call and end the process."""
+def run(request: dict[str, Any], descriptor: int, *, gives_way: bool) -> NoReturn:
+    """Run the call and end the process. Where nobody waits for its end, whoever waits for its value goes first: taking
+    a process down occupies the kernel as long as a short call takes, and is not interrupted for anybody."""
     own = os.getpid()
     streams: list[Any] = [sys.stdout, sys.stderr]
-    _enter_environment(request["environment"])
-    _reseed()
-    home = os.getcwd()
-    objects.leave_images_in(home)
+    home = _enter(request["environment"])
     reply = _outcome(request, home, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
@@ -89,7 +90,11 @@ def run(request: dict[str, Any], descriptor: int) -> NoReturn:
     if collecting.is_left(home):
         reply["files"] = True
     _send(reply, descriptor)
-    os._exit(1 if reply.get("kind") == "exited" else 0)
+    try:
+        if gives_way and reply["kind"] == "value" and "files" not in reply:
+            _sleep(_GIVES_WAY_S)
+    finally:
+        os._exit(1 if reply["kind"] == "exited" else 0)
 
 
 def rehearse() -> None:
@@ -105,10 +110,8 @@ def rehearse_failure() -> None:
 def _rehearse(rehearsal: dict[str, Any]) -> None:
     _, request = pipes.rehearse(rehearsal)
     os.getpid()
-    _enter_environment(request["environment"])
-    _reseed()
     name = _module_name(request["filename"])
-    home = os.getcwd()
+    home = _enter(request["environment"])
     _encoded(_outcome(request, home, _FIRST_OF_TOOL))
     collecting.is_left(home)
     _flush(sys.stdout, sys.stderr)
@@ -139,11 +142,15 @@ def count_processors() -> None:
         os.cpu_count = lambda: int(count)
 
 
-def _enter_environment(environment: dict[str, str]) -> None:
-    """Add this call's variables to those that every call of the box has, which the zygote set. One by one: `update`
-    asks first what kind of thing it was given, at length."""
+def _enter(environment: dict[str, str]) -> str:
+    """Make this process the call's own; the folder that it is in. Its variables are added to those that every call of
+    the box has, which the zygote set: one by one, because `update` asks first what kind of thing it was given."""
     for name, value in environment.items():
         os.environ[name] = value
+    _reseed()
+    home = os.getcwd()
+    objects.leave_images_in(home)
+    return home
 
 
 def _reseed() -> None:

@@ -94,14 +94,14 @@ def assignment(limits: dict[str, int]) -> bytes:
     return _ASSIGNMENT.pack(len(text)) + text
 
 
-def receive() -> tuple[dict[str, int], dict[str, Any]]:
+def receive(descriptor: int = REQUEST) -> tuple[dict[str, int], dict[str, Any]]:
     """The call's own limits and its request; nothing more will come but the files that the request tells of. What was
     read of them with it is put into it, as `files_begun`."""
-    limits, request, rest = _read_call(REQUEST)
+    limits, request, rest = _read_call(descriptor)
     if "files" in request:
         request["files_begun"] = rest
     else:
-        os.close(REQUEST)
+        os.close(descriptor)
     return limits, request
 
 
@@ -119,9 +119,8 @@ def rehearse(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
     try:
         text = json.dumps(request).encode()
         os.write(writing, assignment({}) + _ASSIGNMENT.pack(len(text)) + text)
-        return _read_call(reading)[:2]
+        return receive(reading)
     finally:
-        os.close(reading)
         os.close(writing)
 
 

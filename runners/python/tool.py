@@ -41,6 +41,7 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     value = _move_up(pipes.VALUE)
     received = None
     if ahead:
+        walls.own_its_files(from_now_on=False)
         call.rehearse()
     else:
         received = pipes.receive()
@@ -53,7 +54,7 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
         limits.lower(limits.lowered({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
     if plan["home"] and not plan["workplace"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
-    call.run(request, value)
+    call.run(request, value, gives_way=plan["is_counted"])
 
 
 def _move_up(descriptor: int) -> int:

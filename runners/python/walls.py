@@ -64,10 +64,10 @@ def die_with_parent(number: int) -> None:
         calls.prctl(_PR_SET_PDEATHSIG, number)
 
 
-def own_its_files() -> None:
-    """Give this process its own entries in /proc back, which the guard's were not its to have."""
+def own_its_files(*, from_now_on: bool = True) -> None:
+    """Give this process its own entries in /proc back, which the guard's were not its to have; or leave it at that."""
     if IS_LINUX:
-        calls.prctl(_PR_SET_DUMPABLE, 1)
+        calls.prctl(_PR_SET_DUMPABLE, int(from_now_on))
 
 
 def close_from(first: int) -> None:

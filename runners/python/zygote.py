@@ -59,6 +59,7 @@ class Zygote:
         self._plan = plan
         plan["call"]["around"] = measure.namespaces()
         plan["call"]["held"] = measure.data_bytes()
+        plan["call"]["is_counted"] = plan["slots"]
         self._reader = frames.Reader(shelter.region(frames.BUFFER))
         self._outlet = Outlet(channel)
         self._descriptors: list[int] = []

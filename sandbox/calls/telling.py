@@ -9,7 +9,7 @@ from typing import Any, Final
 from sandbox.backends.remedies import missing_walls
 from sandbox.calls.prepared import Prepared
 from sandbox.calls.receipts import build_receipt, egress_label, is_at_least, read_walls
-from sandbox.calls.replies import aside_when_large, read_answer
+from sandbox.calls.replies import aside_when_large
 from sandbox.calls.shaped_outputs import (
     ShapedOutputs,
     has_more,
@@ -26,10 +26,8 @@ from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, 
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
 from sandbox.unchecked import unchecked
-from sandbox.wire.messages import NO_END
 
 _MOST_RECEIPTS: Final = 64
-_REHEARSAL: Final = b'\0\0\0\x34{"kind": "value", "warnings": [], "value": [1, "a"]}'
 
 
 def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
@@ -95,32 +93,6 @@ def _told(
         "trace_id": call.spec.trace_id and printable(call.spec.trace_id),
     }
     return unchecked(Outcome, fields)
-
-
-def rehearse_telling(loan: Loan, call: Prepared, watcher: Watcher) -> None:
-    """Tell, while the tool runs, of a reply of our own, where all but the reply is there already.
-
-    A processor that did other things since the last call has to find again all that telling takes, and that is most of
-    what it takes: 0.1 ms of a call in a warm box that nobody waits for if it is done now. What is opened to read the
-    call's slot stays open until its end, too. Where other calls run, there was nothing else to do. Nothing is kept."""
-    policy, walls = call.recipe.policy, bytes(watcher.call.walls)
-    if (walls, policy.name, policy.digest) not in loan.warm.receipts or loan.warm.conversation.running > 1:
-        return
-    if call.budgets.tokenizer is not None:  # it may take its time
-        return
-    call.clock.mark("ended")
-    ending = Ending(
-        ended=NO_END,
-        value=_REHEARSAL,
-        limits=policy.limits,
-        reading=watcher.read_slot(),
-        wall_s=0.0,
-        answer=read_answer(_REHEARSAL),
-    )
-    verdict = judge(ending)
-    shaped = shape_outputs(watcher, shape_verdict(verdict, call.budgets))
-    has_more(shaped, watcher, verdict.value)
-    _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
 
 
 def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:

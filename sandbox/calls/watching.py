@@ -21,7 +21,6 @@ from typing import Final
 
 from sandbox.calls.following import Output, Reader, unpaced
 from sandbox.calls.given_files import GivenFile
-from sandbox.calls.looking import look_for_a_reply
 from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
 from sandbox.calls.verdict import Ending, Stop
 from sandbox.outcome import Shaped
@@ -138,14 +137,9 @@ class Watcher:
         is_left_out = self._counts_from_start and started is not None and started.ahead
         return 0.0 if returned is None or is_left_out else returned.cpu_before
 
-    def read_slot(self) -> Reading:
-        """What the call has used so far."""
-        return Reading() if self.call.slot is None else self.call.slot.read()
-
     async def watch(self) -> Ending:
         """See the call to its end; a cancelled caller's call is killed first."""
         try:
-            await look_for_a_reply(self._warm.conversation, self.call)
             await self.call.told
             if not self.call.ended.done():
                 self._after(_LINGER_S, self._end_lingering)

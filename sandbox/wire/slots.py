@@ -36,11 +36,14 @@ class Slots:
         return said, doors
 
     def take(self, id: int) -> Slot:
-        """A call is in that one now."""
+        """A call is in that one now, or the child that waits for one. What is opened to read it is open from here on:
+        later, somebody waits for that."""
         if id not in self._lent or id in self._taken:
             raise ProtocolError(f"a box put a call into slot {id}, which is not free")
         self._taken.add(id)
-        return self._lent[id]
+        slot = self._lent[id]
+        slot.read()
+        return slot
 
     def leave(self, slot: Slot) -> None:
         """No call is in it any more."""

@@ -15,7 +15,7 @@ from typing import Final
 from sandbox.ports import Carrier
 from sandbox.wire.frames import pack_message
 
-_LATER_S: Final = 0.002
+_LATER_S: Final = 0.004
 
 
 class Voice:
@@ -23,7 +23,7 @@ class Voice:
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
-        self._unsaid = b""
+        self._unsaid: list[Mapping[str, object]] = []
         self._is_silent = False
 
     def say(self, message: Mapping[str, object], *, chunks: bytes = b"", descriptors: Sequence[int] = ()) -> None:
@@ -38,7 +38,7 @@ class Voice:
         """Send it with what is said next, or else in a moment; `then` is done in a moment in any case."""
         if not self._unsaid:
             asyncio.get_running_loop().call_later(_LATER_S, self._catch_up, then)
-        self._unsaid += pack_message(message)
+        self._unsaid.append(message)
 
     def fall_silent(self) -> None:
         """There is nobody to hear anything more."""
@@ -50,9 +50,9 @@ class Voice:
         then()
 
     def _send(self, data: bytes, descriptors: Sequence[int]) -> None:
-        unsaid, self._unsaid = self._unsaid, b""
+        unsaid, self._unsaid = self._unsaid, []
         if not self._is_silent:
-            self._carrier.send(unsaid + data, descriptors)
+            self._carrier.send(b"".join(map(pack_message, unsaid)) + data, descriptors)
             return
         for descriptor in descriptors:  # they were given away: nobody else closes them
             os.close(descriptor)

@@ -4,7 +4,8 @@ A slot serves many calls, because making a group costs more than entering one. C
 and after; a peak has to be set back. What cannot be set back (the highest number of processes once it was more than a
 guard and its tool, any peak of version 2) makes the slot be replaced after the call that moved it.
 
-The counters' files stay open from the first time they are read until the call is over; an idle slot holds none.
+The counters' files stay open from the first time they are read, which is when a child is put into the slot, until the
+call is over; an idle slot holds none.
 """
 
 from __future__ import annotations
