@@ -7,7 +7,6 @@ channel by it, and the pipes are only what they were beside that: when they clos
 from __future__ import annotations
 
 import _socket as socket  # half a millisecond in place of three: the public module is for programs that do more
-import array
 import os
 import struct
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_PARTS = 1000
 _MAX_DESCRIPTORS = 250
+_NUMBER_SIZE = struct.calcsize("i")
 _OFFER = struct.Struct(">IQ")
 _TAKEN = b"1"
 
@@ -106,9 +106,7 @@ def _receive(end: socket.socket, room: memoryview) -> tuple[int, list[int]]:
     descriptors: list[int] = []
     for level, kind, content in attached:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            numbers = array.array("i")
-            numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
-            descriptors += numbers
+            descriptors += struct.unpack_from("%di" % (len(content) // _NUMBER_SIZE), content)
     for number in descriptors:
         os.set_inheritable(number, False)
     return count, descriptors
