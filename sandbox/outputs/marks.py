@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -18,22 +19,14 @@ from sandbox.outputs.terminal import LONGEST_LINE
 
 _MOST_ERRORS: Final = 32
 _LONGEST_ERROR: Final = 300
-_ERRORS: Final = (
-    "error",
-    "Error",
-    "ERROR",
-    "exception",
-    "Exception",
-    "fail",
-    "Fail",
-    "FAIL",
-    "fatal",
-    "Fatal",
-    "FATAL",
-)
-_ROOTS: Final = (b"exception", b"error", b"fa")
-"""A text that has none of these, whatever its capitals, has none of the others; and it is searched in a third of the
-time, from behind, which takes half the time of the other way."""
+_ERRORS: Final[Mapping[bytes, tuple[str, ...]]] = {
+    b"error": ("error", "Error", "ERROR"),
+    b"exception": ("exception", "Exception"),
+    b"fail": ("fail", "Fail", "FAIL"),
+    b"fatal": ("fatal", "Fatal", "FATAL"),
+}
+"""A text that has none of the words, whatever its capitals, has none of their spellings; and it is searched in a third
+of the time, from behind, which takes half the time of the other way."""
 _MOST_FRAMES: Final = 3
 _LONGEST_FRAME: Final = 600
 _FRAME: Final = '  File "'
@@ -70,7 +63,7 @@ class ErrorMarks:
 
     def feed(self, text: str, *, newlines: int) -> None:
         """The next piece; a piece in which nothing looks like an error is only searched."""
-        spellings = [each for each in _ERRORS if text.rfind(each) >= 0] if _may_hold_errors(text) else []
+        spellings = _spellings(text) if newlines else []  # a line that is not complete is no mark yet
         if spellings:
             self._take(Lines(text, whole_from=self._place.whole_from(text)), spellings)
         self._place.move(text, newlines=newlines)
@@ -151,9 +144,11 @@ class FailureMarks:
         return tuple(sorted([*frames, *errors], key=lambda mark: mark.at))
 
 
-def _may_hold_errors(text: str) -> bool:
-    small = text.encode("utf-8", "surrogatepass").lower()
-    return any(small.rfind(root) >= 0 for root in _ROOTS)
+def _spellings(text: str) -> list[str]:
+    """Those that are in it."""
+    small = text.encode("ascii", "ignore").lower()
+    found = [spelling for word, spellings in _ERRORS.items() if small.rfind(word) >= 0 for spelling in spellings]
+    return [spelling for spelling in found if text.rfind(spelling) >= 0]
 
 
 def _end_of_frames(text: str) -> int:

@@ -30,11 +30,15 @@ MOST_MOVES: Final = 200_000
 
 _STRING: Final = r"[\]PX^_][^\x07\x1b\r\n]{0,2048}"
 _CSI: Final = r"\[[0-?]{0,64}[ -/]{0,8}"
-_SEQUENCE: Final = re.compile(rf"\x1b(?:{_CSI}[@-~]|{_STRING}(?:\x07|\x1b\\)|[ -/]{{1,4}}[0-~]|[0-~])?")
+_MOVING: Final = r"\[([0-9]{0,4})([CDGK])"
+_OTHER: Final = rf"{_CSI}[@-~]|{_STRING}(?:\x07|\x1b\\)|[ -/]{{1,4}}[0-~]|[0-~]|"
+_COLOUR: Final = r"\[[0-9;]{0,64}m"
+_WITHOUT_EFFECT: Final = re.compile(rf"\x1b(?:{_COLOUR}|(?!{_MOVING})(?:{_OTHER}))")
+"""Most are colours, and where they are tried first, a text full of them is read in half of the time."""
 _UNFINISHED: Final = re.compile(rf"\x1b(?:{_CSI}|{_STRING}\x1b?|[ -/]{{1,4}})?\Z")
 _LONGEST_SEQUENCE: Final = 2100
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-_MOVE: Final = re.compile(r"\x1b\[([0-9]{0,4})([CDGK])")
+_MOVE: Final = re.compile(rf"\x1b{_MOVING}")
+_RETURN: Final = re.compile(r"\r(?!\n)")
 _STEP: Final = re.compile(r"\r|\x08+|\x1b\[[0-9]{0,4}[CDGK]|[^\x1b\r\x08]+")
 
 
@@ -78,14 +82,11 @@ class Terminal:
         return self._line + self._before[len(self._line) :]
 
     def _without_sequences(self, text: str) -> str:
-        """Without those that have no effect on the line, where they are easily told from those that have."""
-        if "\x1b" not in text or "\r\x1b" in text:
+        """Without those that have no effect on the line, but where a carriage return would become part of a break."""
+        if "\x1b" not in text or ("\r" in text and "\r\x1b" in text):
             return text
         self._has_changed = True
-        plain = _COLOUR.sub("", text)
-        if "\x1b" not in plain:
-            return plain
-        return text if _MOVE.search(text) else _SEQUENCE.sub("", text)
+        return _WITHOUT_EFFECT.sub("", text)
 
     def _append(self, text: str) -> str:
         """Text that moves nowhere; returned is what is complete of it and of the line before."""
@@ -98,29 +99,50 @@ class Terminal:
         return text[:end]
 
     def _feed_lines(self, text: str) -> str:
+        if "\n" not in text:
+            return self._write(text)
         *lines, last = text.split("\n")
-        settled = []
-        for line in lines:
-            is_pair = line.endswith("\r")
-            settled += [self._write(line[:-1] if is_pair else line), self.rest(), "\r\n" if is_pair else "\n"]
-            self._line = self._before = ""
+        settled = [self._end_line(line) for line in lines]
         settled.append(self._write(last))
         return "".join(settled)
+
+    def _end_line(self, text: str) -> str:
+        """The rest of one line and its break."""
+        if not (self._line or self._before or "\x1b" in text or "\b" in text or "\r" in text[:-1]):
+            return f"{text}\n"
+        is_pair = text.endswith("\r")
+        seen = self._write(text[:-1] if is_pair else text) + self.rest()
+        self._line = self._before = ""
+        return seen + ("\r\n" if is_pair else "\n")
 
     def _write(self, text: str) -> str:
         """A part of one line; returned is the beginning of the line, if it became too long."""
         if "\x1b" in text:
-            text = _SEQUENCE.sub(lambda found: found[0] if _MOVE.fullmatch(found[0]) else "", text)
+            text = _WITHOUT_EFFECT.sub("", text)
         if "\x1b" in text or "\b" in text:
             if self._moves_left:
                 return "".join(self._step(step[0]) for step in _STEP.finditer(text))
             text = _MOVE.sub("", text).replace("\b", "")
-        first, *others = text.split("\r")
+        return self._append(text) if "\r" not in text else self._overwrite(text.split("\r"))
+
+    def _overwrite(self, texts: list[str]) -> str:
+        """The first goes on with the line, each of the others begins it again."""
+        first, *others = texts
         settled = self._append(first)
-        for other in others:
+        self._return()
+        for other in self._visible(others):
             self._return()
             settled += self._append(other)
         return settled
+
+    def _visible(self, texts: list[str]) -> list[str]:
+        """Without those before the last of the longest, which hides them; blanks may have hidden more than that."""
+        lengths = list(map(len, texts))
+        longest = max(lengths)
+        last = len(texts) - 1 - lengths[::-1].index(longest)
+        if longest > LONGEST_LINE or (longest < len(self._before) and not all(map(str.strip, texts[:last]))):
+            return texts
+        return texts[last:]
 
     def _step(self, step: str) -> str:
         if step[0] not in "\x1b\r\b":
@@ -166,11 +188,11 @@ def _end_of_whole(text: str) -> int:
     """Where what may only be read with what follows it begins."""
     if text.endswith("\r"):
         return len(text) - 1
-    begin = max(len(text) - _LONGEST_SEQUENCE, 0)
-    unfinished = _UNFINISHED.search(text, begin) if text.find("\x1b", begin) >= 0 else None
+    last = text.rfind("\x1b", 0, -1)  # that which is the very last character may be the end of a string
+    unfinished = _UNFINISHED.search(text, max(last, len(text) - _LONGEST_SEQUENCE, 0))
     return unfinished.start() if unfinished else len(text)
 
 
 def _moves(text: str) -> bool:
     """Whether anything in it is to be written elsewhere than at the end of a line."""
-    return "\x1b" in text or "\b" in text or text.count("\r") != text.count("\r\n")
+    return "\x1b" in text or "\b" in text or _RETURN.search(text) is not None

@@ -14,6 +14,9 @@ LINE = st.sampled_from(
     ["fine\n", "\n", "an Error\n", "FAILED 3\n", OWN, LIBRARY, "    code()\n", "    ^^^^\n", "X: no\n"]
 )
 LINES = st.lists(LINE, max_size=120)
+SPELLED = ["error", "Error", "ERROR", "exception", "Exception", "fail", "Fail", "FAIL", "fatal", "Fatal", "FATAL"]
+WORD = st.sampled_from([*SPELLED, "eRRor", "faIl", "EXCEPTION", "surface", "default", "errâor", "漢", "fa", " ", "x"])
+WORDS = st.lists(st.lists(WORD, max_size=3).map("".join), max_size=200)
 
 
 def feed(marks: Marks, pieces: list[str]) -> None:
@@ -30,6 +33,14 @@ def test_marks_are_the_same_whatever_pieces_of_whole_lines_they_are_found_in(lin
         in_pieces.feed("end\n" * 9, newlines=9)
         at_once.feed("end\n" * 9, newlines=9)
         assert at_once.found() == in_pieces.found()
+
+
+@given(lines=WORDS, size=st.integers(1, 9))
+def test_the_lines_marked_as_errors_are_those_that_looking_at_each_finds(lines: list[str], size: int) -> None:
+    marks = ErrorMarks()
+    feed(marks, ["".join(f"{line}\n" for line in lines[at : at + size]) for at in range(0, len(lines), size)])
+    found = [number for number, line in enumerate(lines, 1) if any(each in line for each in SPELLED)]
+    assert [mark.line for mark in marks.found()] == sorted({*found[:32], *found[-32:]})
 
 
 @given(lines=LINES)

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from sandbox.outputs import terminal as terminal_module
 from sandbox.outputs.terminal import LONGEST_LINE, Terminal, as_seen
+from tests.unit.outputs.slow_terminal import read_slowly
 
 CONTROLS = ["\x1b", "\x1b[", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[3C", "\x1b[2D", "\x1b[G", "\x1b[31m", "\x1b]0;a\x07"]
 PLAIN = ["a", "bc", "漢", "\u0301", "\u200d", "\n", "\r\n", " ", "[", "1", "K", "m", "\\", "]"]
 TEXT = st.lists(st.sampled_from([*PLAIN, *CONTROLS, "\r", "\b", "\b\b"]), max_size=40).map("".join)
+REWRITTEN = st.lists(st.sampled_from(["\r", "\r", "a", "bc", "def", " ", "   ", "\t", "\n", "\x1b[1m"]), max_size=40)
 STEPS = st.lists(st.integers(1, 7), min_size=1, max_size=8)
 
 
@@ -54,12 +56,17 @@ def test_the_last_state_of_a_line_is_what_is_seen(text: str, seen: str) -> None:
     assert as_seen(text) == seen
 
 
+@given(text=TEXT | REWRITTEN.map("".join), steps=STEPS)
+def test_what_is_seen_is_what_reading_one_character_after_the_other_gives(text: str, steps: list[int]) -> None:
+    assert as_seen(text) == in_pieces(text, steps=steps) == read_slowly(text)
+
+
 @given(text=TEXT, steps=STEPS)
 def test_the_pieces_that_a_text_comes_in_do_not_matter(text: str, steps: list[int]) -> None:
     assert in_pieces(text, steps=steps) == as_seen(text)
 
 
-@given(text=TEXT, steps=STEPS, longest=st.integers(1, 9), moves=st.integers(0, 9))
+@given(text=TEXT | REWRITTEN.map("".join), steps=STEPS, longest=st.integers(1, 9), moves=st.integers(0, 9))
 def test_nor_do_they_where_lines_are_too_long_and_moves_too_many(
     text: str, steps: list[int], longest: int, moves: int
 ) -> None:
@@ -95,6 +102,20 @@ def test_what_is_held_of_one_endless_line_is_bounded() -> None:
 
 def test_a_sequence_longer_than_any_real_one_is_text() -> None:
     assert as_seen("\x1b]" + "x" * 5000 + "\x07") == "x" * 5000 + "\x07"
+
+
+@pytest.mark.parametrize("piece", [1, 50, 10_000])
+@pytest.mark.parametrize("after", ["", "\x1b(B"])
+def test_a_colour_with_more_parameters_than_any_real_one_is_text_in_any_company(after: str, piece: int) -> None:
+    text = "\x1b[" + "1" * 65 + "mred" + after
+    assert in_pieces(text, steps=[piece]) == "1" * 65 + "mred"
+
+
+@pytest.mark.parametrize("before", ["", "a line that is longer than all of the bar\r"])
+@pytest.mark.parametrize("blank", ["", "      \r"])
+def test_what_is_written_over_is_left_where_nothing_later_reaches(before: str, blank: str) -> None:
+    text = f"{before}a bar \r{blank}bar 2\rbar\r"
+    assert as_seen(text) == read_slowly(text)
 
 
 def test_a_progress_bar_of_many_updates_is_its_last() -> None:
