@@ -60,6 +60,9 @@ _REPLY_OVERHEAD: Final = 1 << 16
 _HEAVIEST_RECIPES: Final = 32 << 20
 _ATTEMPTS: Final = 2
 _AT_ONCE: Final = nullcontext()
+_NEEDED_AFTER: Final = {Status.EXCEPTION: ("ast", "traceback")}
+"""What other calls of a box will need as well, to show the lines of what they raise. Boxes whose calls never fail do
+without: it is a quarter of their memory."""
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
 
@@ -303,7 +306,7 @@ class Engine:
                 if not is_clean:
                     loan.warm.is_retired = True
             if is_clean:
-                loan.warm.preload(call.recipe.preload)
+                loan.warm.preload((*call.recipe.preload, *_NEEDED_AFTER.get(outcome.status, ())))
                 tool, usage = call.recipe.tool, outcome.usage
                 took = usage.wall_s if usage.cpu_s is None else usage.cpu_s
                 loan.warm.note_run(tool.text, filename=tool.filename, took_s=took)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import sys
 import time
@@ -33,6 +32,7 @@ import call_pipes as pipes
 import collecting
 import compiled
 import dialects
+import documents
 import drawing
 import failure
 import injected
@@ -73,8 +73,7 @@ def rehearse(text: str, count: int) -> dict:
     "returns": {"schema": {"type": "object", "minProperties": 1}, "is_strict": True},
 }
 _PLAIN_VALUE: dict[str, Any] = {"kind": "value", "warnings": []}
-_WRITTEN_PLAIN_VALUE = json.dumps(_PLAIN_VALUE).encode("ascii")
-_FAILING_REHEARSAL = dict(_REHEARSAL, entry="missing")
+_WRITTEN_PLAIN_VALUE = documents.write(_PLAIN_VALUE).encode("ascii")
 
 
 def run(request: dict[str, Any], descriptor: int, *, gives_way: bool) -> NoReturn:
@@ -99,16 +98,7 @@ def run(request: dict[str, Any], descriptor: int, *, gives_way: bool) -> NoRetur
 
 def rehearse() -> None:
     """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then."""
-    _rehearse(_REHEARSAL)
-
-
-def rehearse_failure() -> None:
-    """The same for a call that raises."""
-    _rehearse(_FAILING_REHEARSAL)
-
-
-def _rehearse(rehearsal: dict[str, Any]) -> None:
-    _, request = pipes.rehearse(rehearsal)
+    _, request = pipes.rehearse(_REHEARSAL)
     os.getpid()
     name = _module_name(request["filename"])
     home = _enter(request["environment"])
@@ -292,7 +282,7 @@ def _send(reply: dict[str, Any], descriptor: int) -> None:
 def _encoded(reply: dict[str, Any]) -> bytes:
     """Length and reply; what is JSON already is put in as it is, not encoded twice."""
     written = {name: reply.pop(key) for key, name in (("text", "value"), ("state", "state")) if key in reply}
-    data = json.dumps(reply).encode("ascii") if reply != _PLAIN_VALUE else _WRITTEN_PLAIN_VALUE
+    data = documents.write(reply).encode("ascii") if reply != _PLAIN_VALUE else _WRITTEN_PLAIN_VALUE
     for name, text in written.items():
         data = b'%s, "%s": %s}' % (data[:-1], name.encode("ascii"), text.encode("ascii"))
     return len(data).to_bytes(_HEAD, "big") + data

@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import struct
 
+import documents
 import walls
 
 TYPE_CHECKING = False
@@ -31,13 +31,6 @@ _RECORD = struct.Struct(">I")
 _ASSIGNMENT = struct.Struct(">Q")
 _NO_LIMITS = b"{}"
 _AT_ONCE = 1 << 12
-_JSON: Any = json.encoder
-# The encoder that `json.dumps` makes for every document, made once where there is one.
-_encode = (
-    _JSON.c_make_encoder(None, None, _JSON.c_encode_basestring_ascii, None, ": ", ", ", False, False, False)
-    if _JSON.c_make_encoder
-    else lambda content, _: [json.dumps(content)]
-)
 
 
 def reserve() -> list[int]:
@@ -90,7 +83,7 @@ def keep_numbers_free() -> None:
 
 def assignment(limits: dict[str, int]) -> bytes:
     """What the zygote writes ahead of the request: the limits that one call may lower."""
-    text = json.dumps(limits).encode()
+    text = documents.write(limits).encode()
     return _ASSIGNMENT.pack(len(text)) + text
 
 
@@ -117,7 +110,7 @@ def rehearse(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
     """The same for a small request of our own."""
     reading, writing = os.pipe()
     try:
-        text = json.dumps(request).encode()
+        text = documents.write(request).encode()
         os.write(writing, assignment({}) + _ASSIGNMENT.pack(len(text)) + text)
         return receive(reading)
     finally:
@@ -131,7 +124,7 @@ def tell(record: bytes) -> None:
 
 def as_record(content: dict[str, Any]) -> bytes:
     """What is told, as the zygote reads it."""
-    return "".join(_encode(content, 0)).encode("ascii")
+    return documents.write(content).encode("ascii")
 
 
 def split_records(data: bytearray) -> list[bytes]:
@@ -151,7 +144,7 @@ def _read_call(descriptor: int) -> tuple[dict[str, int], dict[str, Any], bytes]:
     """Nearly always all of it is there at once, and the call lowers no limits. What was read past it comes last."""
     limits, rest = _part(descriptor, os.read(descriptor, _AT_ONCE))
     request, rest = _part(descriptor, rest)
-    return {} if limits == _NO_LIMITS else json.loads(limits), json.loads(request.decode()), rest
+    return {} if limits == _NO_LIMITS else documents.read(limits.decode()), documents.read(request.decode()), rest
 
 
 def _part(descriptor: int, data: bytes) -> tuple[bytes, bytes]:

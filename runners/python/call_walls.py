@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import struct
 
 import call_pipes as pipes
 import limits
 import workplace
+from signals import signal
 from walls import IS_LINUX, WallFault
 
 if IS_LINUX:

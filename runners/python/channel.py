@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import _socket as socket  # half a millisecond in place of three: the public module is for programs that do more
-import array
 import os
+import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MOST_PARTS = 1000
 _MAX_DESCRIPTORS = 250
+_NUMBER_SIZE = struct.calcsize("i")
 
 
 def open_channel(argument: str) -> Channel:
@@ -44,9 +45,7 @@ class SocketChannel:
         descriptors: list[int] = []
         for level, kind, content in attached:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                numbers = array.array("i")
-                numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
-                descriptors += numbers
+                descriptors += struct.unpack_from("%di" % (len(content) // _NUMBER_SIZE), content)
         for number in descriptors:
             os.set_inheritable(number, False)
         return count, descriptors

@@ -20,11 +20,11 @@ Nothing at all is sent of a call that left nothing. The pipe is read at the engi
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import struct
 
+import documents
 from kernel.beneath import open_beneath
 
 TYPE_CHECKING = False
@@ -204,7 +204,7 @@ class _Collection:
         self._tell(END, refused=None if is_same else "it changed while it was collected")
 
     def _tell(self, kind: int, **fields: Any) -> None:
-        self._send(kind, json.dumps(fields).encode("ascii"))
+        self._send(kind, documents.write(fields).encode("ascii"))
 
     def _send(self, kind: int, payload: bytes) -> None:
         self._has_sent = True

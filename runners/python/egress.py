@@ -11,8 +11,8 @@ foreign code is there; nobody listens to that any more then.
 from __future__ import annotations
 
 import _socket as socket
-import array
 import os
+import struct
 
 from walls import IS_LINUX, WallFault
 
@@ -42,7 +42,7 @@ def hand_over(descriptor: int, port: int) -> str:
     try:
         listener = _listener(port)
         own = calls.syscall("pidfd_open", os.getpid(), 0)
-        attached = array.array("i", [listener.fileno(), own])
+        attached = struct.pack("2i", listener.fileno(), own)
         porter = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
         porter.sendmsg([label.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, attached)])
     except OSError as error:

@@ -8,10 +8,10 @@ in, only the tool's session is.
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 import watch
+from signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

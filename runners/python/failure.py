@@ -1,4 +1,9 @@
-"""What a tool's exception says to its author: the type, the message, and the frames of the tool's own file."""
+"""What a tool's exception says to its author: the type, the message, and the frames of the tool's own file.
+
+What writes tracebacks is, with all that it needs, a fifth of a runner's memory, and takes longer to load than most
+calls. So it is not there before a call of the box has failed; the engine has it preloaded then. A call that fails first
+loads it by itself, and one that cannot, for want of memory or descriptors, tells the places alone.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from values import type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 
@@ -17,7 +22,7 @@ def describe(error: BaseException, path: str, source: str, *, max_message: int, 
         "error": {
             "type": type_name(type(error)),
             "message": _cut(_guarded(lambda: str(error)), max_message),
-            "traceback": _cut(_guarded(lambda: _text(error, path, source)), max_traceback),
+            "traceback": _cut(_guarded(lambda: _traceback(error, path, source)), max_traceback),
         },
         "memory": issubclass(type(error), MemoryError),
         "errno": _errno(error),
@@ -29,10 +34,28 @@ def _errno(error: BaseException) -> int | None:
     return number if type(number) is int and 0 <= number < 4096 else None
 
 
+def _traceback(error: BaseException, path: str, source: str) -> str:
+    try:
+        return _text(error, path, source)
+    except BaseException:
+        return "".join(_places(error, path))
+
+
+def _places(error: BaseException, path: str) -> Iterator[str]:
+    """Where it passed through the tool's own file."""
+    yield "Traceback (most recent call last):\n"
+    step: Any = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == path:
+            yield '  File "%s", line %d, in %s\n' % (path, step.tb_lineno, step.tb_frame.f_code.co_name)
+        step = step.tb_next
+    yield type_name(type(error))
+
+
 def _text(error: BaseException, path: str, source: str) -> str:
     """The traceback without our frames above the tool's own, which are all there are of a syntax error."""
     import linecache
-    import traceback  # with all that it needs it takes longer to load than most calls
+    import traceback
 
     # What is shown of the file, whatever the tool made of it, or if no file can be opened any more.
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)

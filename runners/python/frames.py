@@ -10,8 +10,9 @@ The engine has its own reader of the same format and trusts nothing; both are he
 
 from __future__ import annotations
 
-import json
 import struct
+
+import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class FrameError(Exception):
 def message(kind: str, **fields: Any) -> bytes:
     """One message as the bytes of its frame."""
     fields["type"] = kind
-    payload = json.dumps(fields, separators=(",", ":")).encode("ascii")
+    payload = documents.write(fields).encode("ascii")
     return _HEAD.pack(len(payload) + 1, MESSAGE) + payload
 
 
@@ -102,7 +103,7 @@ def _exactly(receive: Callable[[int], bytes], size: int) -> bytes:
 
 def _payload(kind: int, payload: bytes | memoryview) -> Any:
     if kind == MESSAGE:
-        return json.loads(bytes(payload))
+        return documents.read(str(payload, "utf-8", "surrogatepass"))
     if kind == CHUNK and len(payload) >= _CHUNK.size:
         return (*_CHUNK.unpack_from(payload), payload[_CHUNK.size :])
     raise FrameError("a frame of unknown kind %d" % kind)

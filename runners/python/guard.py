@@ -19,15 +19,13 @@ kernel, to whom nobody outside of the namespace has a number there.
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import signal
-import sys
 
 import call_pipes as pipes
 import call_walls
 import collecting
+import documents
 import egress
 import ending
 import measure
@@ -35,6 +33,7 @@ import tool
 import walls
 import workplace
 from gate import Gate
+from signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,9 +43,7 @@ if TYPE_CHECKING:
 _BROKEN, _FAULT = 70, 69
 _TIDYING_S = 0.5
 """So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
-# `signal` itself, without the names that the public module gives to numbers, which take longest.
-_signal = sys.modules["_signal"]
-_HEARD = (_signal.SIGCHLD, _signal.SIGTERM)
+_HEARD = (signal.SIGCHLD, signal.SIGTERM)
 _NOBODY_HERE = 0
 
 
@@ -96,13 +93,13 @@ def stop(pid: int) -> None:
 
 def read_end(record: bytes) -> dict[str, Any]:
     """The guard's last record as fields of the `ended` message; those of no end for a wall that failed."""
-    fields: dict[str, Any] = json.loads(record)
+    fields: dict[str, Any] = documents.read(record.decode("ascii"))
     return fields
 
 
 def read_spent(record: bytes) -> float:
     """The processor time a child had used before it got its call."""
-    return float(json.loads(record)["cpu_s"])
+    return float(documents.read(record.decode("ascii"))["cpu_s"])
 
 
 def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict[str, Any]:
@@ -127,7 +124,7 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
         _refuse(plan, fault)
     gate = Gate()
     if is_first(plan):
-        _signal.pthread_sigmask(_signal.SIG_BLOCK, _HEARD)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     pid = os.fork()
     if pid == 0:
         tool.run(plan, gate, ahead=ahead)
@@ -156,7 +153,7 @@ def _stop_listening() -> None:
     """Signals are for the zygote's loop; here they do what they do in any process."""
     signal.set_wakeup_fd(-1)
     for number in _HEARD:
-        _signal.signal(number, _signal.SIG_DFL)
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _refuse(plan: dict[str, Any], fault: walls.WallFault) -> NoReturn:
@@ -206,8 +203,8 @@ def _wait(pid: int) -> tuple[int, resource.struct_rusage]:
 def _wait_or_be_told(pid: int) -> tuple[int, resource.struct_rusage]:
     """The same, and kill the tool's process when the zygote says so."""
     while True:
-        heard = _signal.sigwaitinfo(_HEARD)
-        if heard.si_signo == _signal.SIGTERM:
+        heard = signal.sigwaitinfo(_HEARD)
+        if heard.si_signo == signal.SIGTERM:
             if (heard.si_pid, heard.si_code) == (_NOBODY_HERE, 0):  # sent by kill(2), from outside
                 ending.end_process(pid)
             continue

@@ -8,8 +8,7 @@ The tool has a copy. What it made of it is sent back only where that is somethin
 
 from __future__ import annotations
 
-import json
-
+import documents
 import values
 
 TYPE_CHECKING = False
@@ -96,4 +95,4 @@ def _has_default(function: Any, name: str) -> bool:
 
 
 def _written(state: Any) -> str:
-    return json.dumps(state, separators=(",", ":"))
+    return documents.write(state)

@@ -11,7 +11,6 @@ what is preloaded.
 
 from __future__ import annotations
 
-import re
 import sys
 
 TYPE_CHECKING = False
@@ -50,7 +49,11 @@ class Kit:
 
     def warnings(self, source: str) -> list[str]:
         """What a call of a tool with that source has to be told."""
-        if self._hidden is None or not re.search(_IMPORT, source, re.MULTILINE):
+        if self._hidden is None:
+            return []
+        import re  # not for those who do not need it: it is a good part of a runner's memory
+
+        if not re.search(_IMPORT, source, re.MULTILINE):
             return []
         text = "in a box the module sandbox is the engine's authoring kit; the one in %s is hidden by it"
         return [text % self._hidden]

@@ -9,8 +9,6 @@ watches, kills, reaps, and reports the end.
 
 from __future__ import annotations
 
-import collections
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from child import Child
@@ -33,7 +31,7 @@ class Lines:
 
     def __init__(self, *, are_used: bool) -> None:
         self.are_used = are_used
-        self._stock: collections.deque[Line] = collections.deque()
+        self._stock: list[Line] = []
         self._children: dict[int, Child] = {}
 
     @property
@@ -52,7 +50,7 @@ class Lines:
 
     def take(self) -> Line | None:
         """A line for a new child; only while there is room."""
-        return self._stock.popleft() if self.are_used else None
+        return self._stock.pop(0) if self.are_used else None
 
     def put_on(self, child: Child) -> None:
         """A child was forked for its line, if it has one."""

@@ -55,7 +55,6 @@ def rehearse(plan: dict[str, Any]) -> Iterator[bool]:
     """Do what every child does, so that none has to make, or to make its own, what can be shared. More than once,
     because the interpreter rewrites code that runs again and again. It gives False after each part, for a call that
     comes meanwhile not to wait for the rest."""
-    call.rehearse_failure()
     for _ in range(_REHEARSALS):
         yield False
         call.rehearse()

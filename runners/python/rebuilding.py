@@ -13,9 +13,9 @@ JSON and never come here, and those that do have imported most of it themselves.
 
 from __future__ import annotations
 
-import json
 import sys
 
+import documents
 import scalars
 from hints import admits_none, arguments_of, bare, hints_of, is_literal, is_union, kind_of
 
@@ -256,7 +256,7 @@ def _enum(_: _Rebuilder, value: Any, hint: Any, __: int) -> Any:
 def _as_json(value: Any) -> Any:
     """The value as it came here: through JSON."""
     try:
-        return json.loads(json.dumps(value, default=str))
+        return documents.read(documents.write(value, default=str))
     except ValueError:
         return str(value)
 
@@ -291,7 +291,7 @@ def _with_nulls(value: Any, misfit: Misfit) -> Any:
     missing = [path for path, message in misfit.problems if message.lower() == _MISSING and path]
     if not missing:
         return None
-    filled: Any = json.loads(json.dumps(value))
+    filled: Any = documents.read(documents.write(value))
     for *outer, name in missing:
         place = filled
         for step in outer:
@@ -307,7 +307,7 @@ def _with_nulls(value: Any, misfit: Misfit) -> Any:
 
 def _validated(value: Any, hint: Any) -> Any:
     """In either of pydantic's generations."""
-    text = json.dumps(value)
+    text = documents.write(value)
     if hasattr(hint, "model_validate_json"):
         return _made(lambda: hint.model_validate_json(text))
     pydantic: Any = sys.modules["pydantic"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import select
 import time
-from functools import partial
 
 import frames
 
@@ -82,11 +81,11 @@ class Relay:
 
     def empty(self, child: Child, call: int) -> None:
         """Pass on what the pipes of a call still hold; everything of it is dead."""
-        self._drain(child.files, partial(self._outlet.carry, call, frames.FILES), most_s=_DRAIN_FILES_S)
+        self._drain(child.files, self._to(call, frames.FILES), most_s=_DRAIN_FILES_S)
         for descriptor, stream in child.outputs:
-            self._drain(descriptor, partial(self._outlet.carry, call, stream))
+            self._drain(descriptor, self._to(call, stream))
         if child.value is not None:
-            self._drain(child.value, partial(self._pass_reply_on, child, call))
+            self._drain(child.value, lambda data: self._pass_reply_on(child, call, data))
 
     def _resume(self, child: Child) -> None:
         for descriptor, stream in child.outputs:
@@ -124,7 +123,7 @@ class Relay:
         self._outlet.carry(call, frames.VALUE, data)
         if is_whole:
             for descriptor, stream in child.outputs:
-                self._drain(descriptor, partial(self._outlet.carry, call, stream))
+                self._drain(descriptor, self._to(call, stream))
             self._outlet.say(frames.message("returned", id=call, cpu_before=child.spent or 0.0))
 
     def _pass_files_on(self, child: Child, call: int, data: memoryview) -> None:
@@ -132,6 +131,9 @@ class Relay:
         child.files_credit -= len(data)
         if child.files_credit <= 0:
             self._loop.forget(child.files)
+
+    def _to(self, call: int, stream: int) -> Callable[[memoryview], None]:
+        return lambda data: self._outlet.carry(call, stream, data)
 
     def _drain(self, descriptor: int, carry: Callable[[memoryview], None], *, most_s: float = _DRAIN_S) -> None:
         """What a pipe holds; a process that goes on, or that escaped, could write for ever."""

@@ -7,8 +7,6 @@ into the form that it does read.
 
 from __future__ import annotations
 
-import re
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +86,8 @@ def _duration(value: Any, kind: Any) -> Any:
 
 
 def _matched(pattern: str, value: Any) -> dict[str, Any]:
+    import re  # with `typing`, where annotations ask for any of these
+
     match = re.fullmatch(pattern, value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ValueError("is not written as ISO 8601 says")

@@ -6,7 +6,6 @@ order: its last process is reaped, and the engine has read what the group counte
 
 from __future__ import annotations
 
-import collections
 import os
 
 TYPE_CHECKING = False
@@ -20,7 +19,7 @@ class Slots:
     def __init__(self, *, are_needed: bool) -> None:
         self._are_needed = are_needed
         self._doors: dict[int, list[int]] = {}
-        self._free: collections.deque[int] = collections.deque()
+        self._free: list[int] = []
         self._occupied: set[int] = set()
         self._unread: set[int] = set()
 
@@ -38,7 +37,7 @@ class Slots:
         """A slot for a new child; only while there is room."""
         if not self._are_needed:
             return None
-        slot = self._free.popleft()
+        slot = self._free.pop(0)
         self._occupied.add(slot)
         return slot
 

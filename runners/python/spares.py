@@ -8,7 +8,6 @@ child will say what it is.
 
 from __future__ import annotations
 
-import collections
 import time
 
 TYPE_CHECKING = False
@@ -31,7 +30,7 @@ class Spares:
         self._wanted = min(1, most)
         self._lost = 0
         self._last_change = time.monotonic()
-        self._children: collections.deque[Child] = collections.deque()
+        self._children: list[Child] = []
 
     def __bool__(self) -> bool:
         return bool(self._children)
@@ -60,7 +59,7 @@ class Spares:
         if not self._children:
             return self.miss()
         self._has_been_called = True
-        return self._children.popleft()
+        return self._children.pop(0)
 
     def miss(self) -> Child | None:
         """A call found none, and gets none."""
@@ -100,5 +99,5 @@ class Spares:
 
     def give_up(self) -> list[Child]:
         """All of them; not ours any more."""
-        children, self._children = list(self._children), collections.deque()
+        children, self._children = self._children, []
         return children

@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
-import signal
-import sys
 import time
 
 import call
@@ -14,6 +12,7 @@ import call_pipes as pipes
 import limits
 import walls
 import workplace
+from signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from gate import Gate
 
 _HIGH, _BELOW_THE_LIMIT = 1024, 4
-_signal = sys.modules["_signal"]
 
 
 def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
@@ -32,7 +30,7 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
     """
     os.setsid()
     if "pid" in plan["namespaces"]:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if not plan["namespaces"]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])

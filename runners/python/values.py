@@ -11,9 +11,8 @@ A value's class may lie about anything, so what it inherits from a builtin is as
 from __future__ import annotations
 
 import itertools
-import json
-import re
 
+import documents
 import objects
 
 TYPE_CHECKING = False
@@ -28,29 +27,28 @@ _MAX_TYPE_NAME = 100
 _MAX_DIGITS = 4200  # what every Python since 3.8 still reads as a number
 _TOO_LONG = 10**_MAX_DIGITS
 _NAME = type.__dict__["__name__"]
-_LONG_NUMBER = re.compile(r"\d(?<!\d\d)\d{%d}" % _MAX_DIGITS)  # looked for where digits begin, not at each of them
-_NO_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+')
-_LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_DIGITS_AS_ONE = dict.fromkeys(map(ord, "123456789"), "0")
+_NO_BRACKETS = bytes(set(range(256)).difference(b"[]{}"))
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _PLAIN = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
-_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_SURROGATE = "\\ud"
 
 
 def serialise(value: object, limit: int, check: Callable[[Any], list[str]] | None = None) -> tuple[str, list[str]]:
     """``(json text, warnings)``; the text may be longer than `limit`, but then not by much. What `check` says of the
     plain value comes first among the warnings."""
     try:
-        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        text = documents.write(value, allow_nan=False)
         if len(text) > limit:
             return text, []
-        if not _is_deep(text) and not _has_lone_surrogate(text) and not _LONG_NUMBER.search(text):
-            return text, check(value if type(value) in _SCALARS else json.loads(text)) if check else []
+        if not _is_deep(text) and not _has_lone_surrogate(text) and not _has_long_number(text):
+            return text, check(value if type(value) in _SCALARS else documents.read(text)) if check else []
     except BaseException:  # a dict's own `items` may raise anything
         pass
     walk = _Walk(limit)
     plain = walk.plain(value, 0)
-    text = json.dumps(plain, allow_nan=False, separators=(",", ":"))
+    text = documents.write(plain, allow_nan=False)
     told = check(plain) if check and not walk.left_out else []
     return text + " " * min(walk.left_out, limit + 1), told + walk.warnings
 
@@ -65,13 +63,38 @@ def _is_deep(text: str) -> bool:
     """Whether the text nests deeper than we allow."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
-    brackets = _NO_BRACKETS.sub("", text)
+    outside = "".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])  # of strings
+    brackets = outside.encode("ascii").translate(None, _NO_BRACKETS)
     return max(itertools.accumulate(map(_STEPS.__getitem__, brackets))) > MAX_DEPTH
 
 
 def _has_lone_surrogate(text: str) -> bool:
-    """The pattern is slow, and most texts have nothing that it could match."""
-    return "\\ud" in text and bool(_LONE_SURROGATE.search(text))
+    """Whether the text has half of a pair: a first without a second behind it, or a second without a first."""
+    at = text.find(_SURROGATE)
+    while at >= 0:
+        is_first = text[at + 3] in "89ab"
+        if not is_first and text[at + 3] in "cdef":
+            return True
+        at += 6
+        if is_first:
+            if not (text.startswith(_SURROGATE, at) and text[at + 3] in "cdef"):
+                return True
+            at += 6
+        at = text.find(_SURROGATE, at)
+    return False
+
+
+def _has_long_number(text: str) -> bool:
+    """Whether so many digits stand in a row, if only in a string."""
+    return len(text) > _MAX_DIGITS and "0" * (_MAX_DIGITS + 1) in text.translate(_DIGITS_AS_ONE)
+
+
+def _has_half_pair(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 class _Walk:
@@ -103,7 +126,7 @@ class _Walk:
     def _text(self, value: str) -> str:
         text = str.__str__(value)
         self._room -= len(text)
-        if text.isascii() or not _SURROGATE.search(text):
+        if text.isascii() or not _has_half_pair(text):
             return text
         self._warn("half a surrogate pair is given as U+FFFD")
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -183,7 +206,7 @@ class _Walk:
             if share < 0:
                 break
             taken.append(self.plain(row, depth + 2))
-            share -= len(json.dumps(taken[-1]))
+            share -= len(documents.write(taken[-1]))
         return taken
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
@@ -210,7 +233,7 @@ class _Walk:
             return float.__repr__(key)
         if key is None or issubclass(kind, int):
             plain = self.plain(key, 0)
-            return plain if isinstance(plain, str) else json.dumps(plain)
+            return plain if isinstance(plain, str) else documents.write(plain)
         return self._key_of(key)
 
     def _key_of(self, key: Any) -> str:

@@ -15,16 +15,17 @@ up its user id and its privileges. No byte of foreign code has run until then.
 from __future__ import annotations
 
 import binascii
-import json
+import gc
 import os
 import select
-import signal
 
+import documents
 import ending
 import walls
 import workplace
 from kernel import calls, capabilities, clone, mounts, seccomp
 from leftovers import remove_groups
+from signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ class BoxFault(Exception):
         self.reason = reason
 
 
-def open_box(whole: dict[str, Any], *, channel: int, groups: Sequence[str]) -> dict[str, str]:
-    """Return, in the zygote only, what the box's own walls turned out to be; the warden never returns."""
+def open_box(
+    whole: dict[str, Any], *, channel: int, groups: Sequence[str], load: Callable[[], object]
+) -> dict[str, str]:
+    """Return, in the zygote only, what the box's own walls turned out to be; the warden never returns. What the zygote
+    needs is loaded in it alone, before the runner's folder is out of sight."""
     plan = whole["box"]
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
@@ -57,18 +61,22 @@ def open_box(whole: dict[str, Any], *, channel: int, groups: Sequence[str]) -> d
     signal.set_wakeup_fd(wake_write)
     if "pid" not in plan["namespaces"]:
         walls.adopt_orphans()
+    gc.freeze()  # a collection in the zygote writes to no page that the two still share
     try:
         pid, namespaces, refused = _fork(plan["namespaces"])
     except OSError:
         remove_groups(groups)
         raise
     if pid == 0:
+        calls.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # loading takes a while; changes of its user undo this
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         for descriptor in (wake_read, wake_write, 0):
             os.close(descriptor)
         os.open(os.devnull, os.O_RDONLY)
+        if not _starts_again(plan, namespaces):  # which loads it in a new interpreter
+            load()
         return _move_in(whole, namespaces, refused, channel)
     os.close(channel)
     if whole["call"].get("egress"):
@@ -129,17 +137,21 @@ def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, st
         _attempt("mount_namespace", _build_tree, plan)
     if plan["identity"] != user and "user" not in namespaces:
         _attempt("own_uid", _become, user)
-    if plan["again"] and "mount" in namespaces:
+    if _starts_again(plan, namespaces):
         _start_again(whole, layers, channel)
     settle_in(plan)
     return layers
+
+
+def _starts_again(plan: dict[str, Any], namespaces: Sequence[str]) -> bool:
+    return bool(plan["again"]) and "mount" in namespaces
 
 
 def _start_again(whole: dict[str, Any], layers: dict[str, str], channel: int) -> NoReturn:
     """Where the box's user owns the interpreter's file, /proc/self/exe must not lead to it by way of the host's own
     mount, where nothing stands before a change of its mode: run it anew from the box's read-only tree."""
     told = os.memfd_create("plan", 0)
-    os.write(told, json.dumps({"plan": whole, "refused": layers}).encode())
+    os.write(told, documents.write({"plan": whole, "refused": layers}).encode())
     os.set_inheritable(channel, True)
     python, runner = whole["box"]["again"]
     arguments = [python, "-I", "-S", "-B", runner, str(channel), RESUMED + str(told)]
@@ -154,7 +166,7 @@ def resume(told: str) -> tuple[dict[str, Any], dict[str, str]]:
     descriptor = int(told[len(RESUMED) :])
     with open(descriptor, "rb") as file:
         file.seek(0)
-        content = json.loads(file.read())
+        content = documents.read(file.read().decode("ascii"))
     settle_in(content["plan"]["box"])
     return content["plan"], content["refused"]
 

@@ -16,7 +16,6 @@ slow reader and nothing grows. Writing to the channel blocks: the engine always 
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 import call_pipes as pipes
@@ -34,6 +33,7 @@ from loop import Loop
 from outlet import Outlet
 from preloading import keep_as_is, preload, rehearse
 from relay import Relay
+from signals import signal
 from slots import Slots
 from spares import QUIET_S, Spares
 from waiting import Waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -184,3 +185,10 @@ def test_notes_are_shown_and_may_be_anything() -> None:
     assert "and more" in described(error).error.traceback
     error.__notes__ = [_Unprintable(), 5]  # type: ignore[list-item]
     assert "ValueError: said" in described(error).error.traceback
+
+
+def test_where_no_traceback_can_be_written_the_places_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "traceback", None)
+    error = described(raised_by("def f():\n    1 / 0\nf()\n")).error
+    place = f'  File "{PATH}", line '
+    assert error.traceback.splitlines()[1:] == [place + "3, in <module>", place + "2, in f", "ZeroDivisionError"]

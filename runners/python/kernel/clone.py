@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 
 from kernel import calls
+from signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
