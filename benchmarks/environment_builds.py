@@ -6,7 +6,7 @@ same wheels with an empty cache. *Cold*: an empty store against an empty cache, 
 
 uv neither compiles nor verifies what it unpacked, so those two are told apart and not counted in what is held to the
 goals. A build's box first unpacks everything and then compiles it, and says how long that took; all else that the box
-costs counts as unpacking.
+costs counts as unpacking. Verifying is all that is done to what the box left, until it is in the store as trees.
 """
 
 from __future__ import annotations

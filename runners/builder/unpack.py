@@ -42,11 +42,16 @@ all the same has them compiled at that moment, as without any bytecode."""
 
 def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -> dict[str, object]:
     """`packages` are pairs of a folder's name and a requirement; why what could not be made was not, and how long
-    unpacking all of them and compiling all of them took."""
+    unpacking all of them and compiling all of them took. The first is unpacked alone: what uv finds out for it about
+    the interpreter, which takes longer than a small wheel, it finds in its cache for all others."""
     begun = time.monotonic()
     cache = os.path.join(folder, ".cache")
+
+    def unpack_one(each: list[str]) -> str:
+        return _unpack(*each, folder=folder, cache=cache)
+
     with ThreadPoolExecutor(workers) as pool:
-        said = list(pool.map(lambda each: _unpack(*each, folder=folder, cache=cache), packages))
+        said = [unpack_one(packages[0]), *pool.map(unpack_one, packages[1:])]
         shutil.rmtree(cache, ignore_errors=True)
         unpacked = time.monotonic()
         failed = {name: text for (name, _), text in zip(packages, said) if text}

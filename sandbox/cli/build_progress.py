@@ -35,6 +35,7 @@ _DOING: Final[dict[Stage, str]] = {
     "download": "downloading",
     "unpack": "unpacking",
     "compile": "compiling",
+    "verify": "verifying",
     "publish": "publishing",
 }
 _DONE: Final[dict[Stage, str]] = {
@@ -43,6 +44,7 @@ _DONE: Final[dict[Stage, str]] = {
     "download": "downloaded",
     "unpack": "unpacked",
     "compile": "compiled",
+    "verify": "verified",
     "publish": "published",
 }
 _MEASURED: Final[tuple[Stage, ...]] = ("download", "unpack", "compile")

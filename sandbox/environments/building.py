@@ -15,12 +15,14 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from sandbox.environments.building_folder import BuildingFolder
 from sandbox.environments.indexes import IndexSettings
@@ -41,6 +43,7 @@ from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_fol
 from sandbox.errors import BuildFailed, StoreUnwritable
 from sandbox.policy import Policy
 
+Result = TypeVar("Result")
 ENVIRONMENT: Final = "/environment"
 """Where a box sees an environment; bytecode and scripts name it."""
 _MOST_SAID: Final = 2000
@@ -80,11 +83,23 @@ async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgres
     with store.new_building_folder() as building:
         trees = await asyncio.to_thread(_known_trees, plan, store)
         missing = [package for package in plan.packages if package.name not in trees]
-        await asyncio.to_thread(_make_skeleton, plan, building, store)
+        await _to_its_end(partial(_make_skeleton, plan, building, store))
         if missing:
             trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
         tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
-        return await asyncio.to_thread(_assemble, plan, trees, building, store)
+        return await _to_its_end(partial(_assemble, plan, trees, building, store))
+
+
+async def _to_its_end(keep: Callable[[], Result]) -> Result:
+    """In a thread. That goes on when nobody waits for it any more, and what it is about to give a name in the store
+    must not be removed under its hands meanwhile: who is cancelled waits for its end."""
+    work = asyncio.ensure_future(asyncio.to_thread(keep))
+    try:
+        return await asyncio.shield(work)
+    finally:
+        while not work.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({work})
 
 
 def _counted(packages: Sequence[LockedPackage]) -> str:
@@ -120,8 +135,8 @@ async def _make_trees(
     unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
     end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)
-    tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
-    return await asyncio.to_thread(_adopt, plan, missing, unpacked, wheels, store)
+    tell(Progress("verify", _counted(missing), len(missing), len(missing)))
+    return await _to_its_end(partial(_adopt, plan, missing, unpacked, wheels, store))
 
 
 class _Abandoned(Exception):
@@ -178,7 +193,7 @@ def _job(
         program="unpack",
         entry="unpack",
         arguments={
-            "packages": [[package.name, f"{package.name}=={package.version}"] for package in missing],
+            "packages": [[package.name, f"{package.name}=={package.version}"] for package in _smallest_first(missing)],
             "folder": BUILD,
             "seen_at": f"{ENVIRONMENT}/{site}",
             "workers": plan.policy.limits.cpus,
@@ -191,6 +206,10 @@ def _job(
         tenant=plan.tenant,
         on_line=_Meter(len(missing), tell),
     )
+
+
+def _smallest_first(packages: Iterable[LockedPackage]) -> list[LockedPackage]:
+    return sorted(packages, key=lambda package: package.size or 0)
 
 
 class _Meter:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["wait", "resolve", "download", "unpack", "compile", "publish", "ready"]
+Stage = Literal["wait", "resolve", "download", "unpack", "compile", "verify", "publish", "ready"]
 """The last one says that there is nothing to wait for any more."""
 
 

@@ -178,8 +178,10 @@ class Provider:
 
     @asynccontextmanager
     async def _preparing(self, interpreter: HostInterpreter) -> AsyncIterator[None]:
-        """What a build begins with is made while indexes are waited for."""
-        making = asyncio.ensure_future(asyncio.to_thread(self._keep_skeleton, interpreter))
+        """What a build begins with is made while indexes are waited for, once for all that resolve."""
+        making = asyncio.ensure_future(
+            self._once(("skeleton", interpreter.digest), lambda: asyncio.to_thread(self._keep_skeleton, interpreter))
+        )
         try:
             yield
         finally:
@@ -187,10 +189,13 @@ class Provider:
 
     def _keep_skeleton(self, interpreter: HostInterpreter) -> None:
         """Make the one that is kept, if it is not there yet; whatever prevents it is for the build to say."""
-        from sandbox.environments.skeleton import make_skeleton
+        from sandbox.environments.skeleton import is_kept, make_skeleton
 
+        place = self.store.root / "skeletons"
+        if is_kept(interpreter, kept_in=place):
+            return
         with suppress(EnvironmentUnavailable, OSError), self.store.new_building_folder() as building:
-            make_skeleton(interpreter, kept_in=self.store.root / "skeletons", folder=building.folder / CONTENT)
+            make_skeleton(interpreter, kept_in=place, folder=building.folder / CONTENT)
 
     def _question(self, needs: Needs, interpreter: HostInterpreter) -> Question:
         supply = needs.policy.supply

@@ -27,12 +27,21 @@ def site_folder(interpreter: HostInterpreter) -> str:
 
 def make_skeleton(interpreter: HostInterpreter, *, kept_in: Path, folder: Path) -> None:
     """Make `folder` a virtual environment with nothing installed; a copy of the one kept for this interpreter."""
-    kept = kept_in / interpreter.digest[:32]
+    kept = _place(interpreter, kept_in)
     if not kept.is_dir():
         _make(interpreter, folder)
         _keep(folder, kept)
         return
     shutil.copytree(kept, folder, symlinks=True, dirs_exist_ok=True)
+
+
+def is_kept(interpreter: HostInterpreter, *, kept_in: Path) -> bool:
+    """Whether there is one for this interpreter."""
+    return _place(interpreter, kept_in).is_dir()
+
+
+def _place(interpreter: HostInterpreter, kept_in: Path) -> Path:
+    return kept_in / interpreter.digest[:32]
 
 
 def _make(interpreter: HostInterpreter, folder: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from sandbox import AsyncSandbox, Outcome, Progress, Status
 from sandbox.environments.progress import Progress as BuildProgress
+from sandbox.environments.store import Store
 from sandbox.outputs.artifacts.store import ArtifactStore
 from tests.end_to_end.calls import PATIENCE_S, TRIVIAL, is_at_rest, wait_until
 from tests.end_to_end.packages import machine_with, publish_files, version_of
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.slow
 
 MIB: Final = 1 << 20
 MOMENTS: Final = 20
+CRUMBS: Final = 400
+A_MOMENT_S: Final = 0.01
 GIVEN: Final = {f"{number}.bin": os.urandom(MIB) for number in range(4)}
 EVERYTHING: Final = """
 import os
@@ -37,7 +40,7 @@ def tool(text: str):
     yield text
 """
 CALL: Final[dict[str, Any]] = {"args": {"text": "x" * (2 * MIB)}, "files": GIVEN}
-STAGES: Final = ("resolve", "download", "unpack", "publish")
+STAGES: Final = ("resolve", "download", "unpack", "verify", "publish")
 
 
 async def _serves(engine: AsyncSandbox) -> bool:
@@ -117,6 +120,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalIndex]:
     folder = tmp_path_factory.mktemp("wheels")
     files = {"wanted/__init__.py": "VERSION = '1.0'\n", "wanted/noise.txt": os.urandom(MIB).hex()}
     publish_files(folder, "wanted", files)
+    publish_files(folder, "crumbs", {f"crumbs/{number}/{number}.txt": "crumb" for number in range(CRUMBS)})
     with LocalIndex(folder) as index, machine_with(index.url):
         yield index
 
@@ -145,6 +149,31 @@ def test_a_call_cancelled_while_its_environment_is_made_leaves_a_store_that_work
             assert wait_until(is_at_rest)
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("stage", ["verify", "publish"])
+def test_what_is_about_to_be_published_when_a_build_is_cancelled_is_whole_or_not_there(
+    stage: str, index: LocalIndex, tmp_path: Path
+) -> None:
+    async def cancelled(store: Path, *, moment: int) -> None:
+        reached = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell(event: BuildProgress) -> None:
+            if event.stage == stage:
+                loop.call_soon_threadsafe(reached.set)
+
+        async with AsyncSandbox(store=store, on_progress=tell) as engine:
+            task = asyncio.create_task(engine.build(requirements=["crumbs"]))
+            await reached.wait()
+            await asyncio.wait([task], timeout=moment * A_MOMENT_S)
+            task.cancel()
+            await asyncio.wait([task])
+            environment = await engine.build(requirements=["crumbs"])
+            assert Store(store).verify(environment.key).is_intact
+
+    for moment in range(4):
+        asyncio.run(cancelled(tmp_path / str(moment), moment=moment))
 
 
 def test_an_engine_closed_while_an_environment_is_made_for_nobody_says_nothing_of_it(

@@ -96,6 +96,7 @@ def test_a_build_is_told_stage_by_stage_and_once(index: LocalIndex, store: Path)
         "downloading wheels",
         "unpacking 1 package",
         "compiling 1 module",
+        "verifying 1 package",
         "publishing 1 package",
     ]
     again = sandbox("env", "build", "left==2.0", "--store", store)

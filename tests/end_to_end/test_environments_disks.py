@@ -110,7 +110,7 @@ def test_a_store_may_be_on_another_disk_than_temporary_files(index: LocalIndex, 
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("stage", ["resolve", "download", "unpack", "compile", "publish"])
+@pytest.mark.parametrize("stage", ["resolve", "download", "unpack", "compile", "verify", "publish"])
 def test_a_disk_that_fills_up_at_any_stage_is_said_to_be_full(stage: str, index: LocalIndex, tmp_path: Path) -> None:
     failed, again = _on_a_disk(tmp_path, "size=100m", _call("noisy", fill_at=stage), _call("noisy"))
     assert failed[0] in ("StoreUnwritable", "ResolutionFailed", "EnvironmentUnavailable"), failed

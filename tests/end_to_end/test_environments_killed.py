@@ -29,7 +29,7 @@ from tests.indexes import LocalIndex
 
 pytestmark = pytest.mark.slow
 
-STAGES: Final = ("resolve", "download", "unpack", "compile", "publish")
+STAGES: Final = ("resolve", "download", "unpack", "compile", "verify", "publish")
 MOMENTS: Final = 6
 LONGEST_S: Final = 2.0
 LARGE: Final = 4 << 20

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,6 +21,7 @@ import pytest
 
 from sandbox import Outcome, Sandbox, Status
 from sandbox.errors import BoxLost, BuildFailed, EnvironmentTampered, EnvironmentUnavailable, SandboxError
+from tests.checkout import ROOT
 from tests.end_to_end.calls import under_way
 from tests.end_to_end.command_line import sandbox as command
 from tests.end_to_end.packages import NOTHING, contains, machine_with, publish, publish_files, requiring, version_of
@@ -28,6 +31,24 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("harmless")]
 
 CALLERS: Final = 50
 SECRET: Final = "hunter2-of-the-index"
+_AT_ONCE: Final = """
+import asyncio, json, sys
+from sandbox import AsyncSandbox
+
+skeletons = []
+
+def note(event, arguments):
+    if event == "subprocess.Popen" and "virtualenv" in map(str, arguments[1]):
+        skeletons.append(arguments)
+
+async def build(store, *requirements):
+    async with AsyncSandbox(store=store) as engine:
+        return await asyncio.gather(*(engine.build(requirements=[each]) for each in requirements))
+
+sys.addaudithook(note)
+built = asyncio.run(build(*sys.argv[1:]))
+print(json.dumps({"environments": len({each.key for each in built}), "skeletons": len(skeletons)}))
+"""
 LAZY: Final = """
 import time
 def tool(seconds: float) -> str:
@@ -176,6 +197,14 @@ def test_many_callers_of_one_new_environment_build_it_once(wheels: Path, tmp_pat
         fetched = [asked for asked in index.asked if asked.endswith(".whl")]
         assert sorted(fetched) == ["GET /files/crowd-1.0-py3-none-any.whl", "GET /files/left-2.0-py3-none-any.whl"]
         assert len(list((tmp_path / "store").glob("envs/*/*"))) == 1
+
+
+def test_different_environments_that_are_new_at_once_share_what_they_begin_with(wheels: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _AT_ONCE, str(tmp_path / "store"), "left==1.0", "left==2.0", "crowd"]
+    with LocalIndex(wheels) as index, machine_with(index.url):
+        answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == {"environments": 3, "skeletons": 1}
 
 
 def test_a_second_engine_finds_the_environment_without_asking_anyone(

@@ -27,6 +27,7 @@ BUILD: Final = (
     Progress("download", "widget", 1000, 4000),
     Progress("unpack", "2 packages", 0, 2),
     Progress("unpack", "gadget", 1, 2),
+    Progress("verify", "2 packages", 2, 2),
     Progress("publish", "2 packages", 2, 2),
     Progress("ready", "0123"),
 )
@@ -59,6 +60,7 @@ def test_a_file_gets_one_line_for_each_stage(capfd: pytest.CaptureFixture[str]) 
         "resolving gadget, widget\n"
         "downloading wheels\n"
         "unpacking 2 packages\n"
+        "verifying 2 packages\n"
         "publishing 2 packages\n",
     )
 
