@@ -124,7 +124,7 @@ async def check_leaving_a_stream_ends_its_call(subject: Subject) -> None:
 
 
 async def check_partial_output_comes_back_after_a_timeout(subject: Subject) -> None:
-    outcome = await subject.sandbox.run(HANG, {"text": "so far"}, limits={"wall": 0.7})
+    outcome = await subject.sandbox.run(HANG, {"text": "so far"}, limits={"wall": 1.5})
     expect.ended(outcome, Status.TIMEOUT, limit_name="wall")
     expect.same(outcome.stdout.text, "so far\n")
     expect.same(outcome.value, None, what="the value")
