@@ -16,8 +16,7 @@ from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.box import ContainerBox
 from sandbox.daemon import connect, is_podman
 from sandbox.images import bootstrap
-from sandbox.testing.contract import Check, Subject, lifecycle, limits, run_check
-from tests.container.main_checks import MAIN_CHECKS
+from sandbox.testing.contract import CHECKS, Check, Subject, limits, run_check
 from tests.container.test_faults import containers
 from tests.end_to_end.packages import machine_with, publish, version_of
 from tests.indexes import LocalIndex
@@ -27,10 +26,6 @@ from tests.provision.absent import not_tested
 pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(300, func_only=True)]
 
 LONGEST_S: Final = 200.0
-LOSSES: Final[tuple[Check, ...]] = (
-    lifecycle.check_a_lost_box_is_told_and_the_next_call_works,
-    lifecycle.check_a_box_that_was_lost_while_idle_costs_nobody_a_call,
-)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +61,7 @@ def try_check(podman_service: str) -> Iterator[Callable[[Check], None]]:
         assert containers(client) == set()
 
 
-@pytest.mark.parametrize("check", [*MAIN_CHECKS, *LOSSES], ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_containers_of_podman(check: Check, try_check: Callable[[Check], None]) -> None:
     try_check(check)
 

@@ -24,8 +24,7 @@ from sandbox.backends.container.backend import ContainerBackend
 from sandbox.daemon import connect
 from sandbox.errors import BackendUnavailable
 from sandbox.images import bootstrap, list_environment_images
-from sandbox.testing.contract import Check, Subject, run_check
-from tests.container.main_checks import MAIN_CHECKS
+from sandbox.testing.contract import CHECKS, Check, Subject, run_check
 from tests.container.test_faults import containers
 from tests.end_to_end.calls import ENDLESS, TRIVIAL, serves, under_way
 from tests.end_to_end.packages import machine_with, publish, version_of
@@ -135,7 +134,7 @@ def try_check(remote: Remote) -> Iterator[Callable[[Check], None]]:
             assert containers(client) == set()
 
 
-@pytest.mark.parametrize("check", MAIN_CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_containers_of_a_remote_daemon(check: Check, try_check: Callable[[Check], None]) -> None:
     try_check(check)
 
