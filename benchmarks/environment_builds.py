@@ -135,7 +135,7 @@ class _Builds:
 
 def measure(*, is_quick: bool) -> Report:
     """Run it."""
-    quick, full = _Extent(("numpy",), 2, 1), _Extent(("numpy", "pandas", "tabulate"), 20, 5)
+    quick, full = _Extent(("jinja2",), 2, 1), _Extent(("numpy", "pandas", "tabulate"), 20, 5)
     return asyncio.run(_measure(quick if is_quick else full))
 
 

@@ -29,18 +29,14 @@ from sandbox import AsyncSandbox, Outcome, Status
 from sandbox.environments.model import Environment
 
 _SMALL: Final = ("six",)
-_LARGE: Final = ("numpy", "pandas")
 _BARE: Final = "no requirement"
-_MANY: Final = 1000
-_STORES: Final = {f"{count} stored": count for count in (1, _MANY)}
 _WARM: Final = "warm call"
 _NEW_ENGINE: Final = "new engine's first call"
 _NEW_PROCESS: Final = "new process's first call"
 _ENVIRONMENT_MS: Final = "environment_ms"
-_FRESH_IMPORTS: Final = "fresh python importing numpy, pandas"
 _AHEAD: Final = "warm call importing them, forked ahead"
 _ON_DEMAND: Final = "warm call importing them, forked on demand"
-_IMPORTING: Final = "import numpy, pandas\n\ndef add(a: int, b: int) -> int:\n    return int(numpy.add(a, b))\n"
+_ADDING: Final = "import {}\n\ndef add(a: int, b: int) -> int:\n    return int(numpy.add(a, b))\n"
 _PAUSE_S: Final = 0.02
 _PROGRAM: Final = """
 import json, sys
@@ -73,23 +69,28 @@ def measure(*, is_quick: bool) -> Report:
 
 
 async def _measure(*, is_quick: bool) -> Report:
-    return merge("environment_calls", [await _found(2 if is_quick else 40), await _imports(3 if is_quick else 40)])
+    if is_quick:
+        parts = [await _found(2, many=20), await _imports(3, packages=("numpy",))]
+    else:
+        parts = [await _found(40, many=1000), await _imports(40, packages=("numpy", "pandas"))]
+    return merge("environment_calls", parts)
 
 
-async def _found(rounds: int) -> Report:
+async def _found(rounds: int, *, many: int) -> Report:
+    stores = {f"{count} stored": count for count in (1, many)}
     with temporary_folder() as folder:
-        for name, count in _STORES.items():
+        for name, count in stores.items():
             await build(folder / name, _SMALL)
             fill(folder / name, count)
         async with AsyncExitStack() as stack:
             warm = {
-                name: await stack.enter_async_context(AsyncSandbox(store=folder / name)) for name in (_BARE, *_STORES)
+                name: await stack.enter_async_context(AsyncSandbox(store=folder / name)) for name in (_BARE, *stores)
             }
             warmed = {name: _Caller(_warm_call(warm[name], _asks(name)), is_ahead=True) for name in warm}
             found_warm = await take_turns(_cases(warmed), rounds=2 * rounds, pause_s=_PAUSE_S)
-        fresh = {name: _Caller(_first_call(folder / name, _asks(name))) for name in (_BARE, *_STORES)}
+        fresh = {name: _Caller(_first_call(folder / name, _asks(name))) for name in (_BARE, *stores)}
         found_fresh = await take_turns(_cases(fresh), rounds=rounds)
-        processes = {name: _new_process(folder / name, _asks(name)) for name in (_BARE, *_STORES)}
+        processes = {name: _new_process(folder / name, _asks(name)) for name in (_BARE, *stores)}
         found_new = await take_turns(processes, rounds=max(rounds // 4, 1), warm_up_rounds=1)
     added = [_added(_WARM, found_warm, warmed, 2 * rounds), _added(_NEW_ENGINE, found_fresh, fresh, rounds)]
     times = {f"{_NEW_PROCESS}, {name}: {_ENVIRONMENT_MS}": spread(values) for name, values in found_new.items()}
@@ -156,7 +157,8 @@ def _added(what: str, found: Mapping[str, list[float]], callers: Mapping[str, _C
     part = {name: spread(caller.environment_ms[-rounds:]) for name, caller in callers.items()}
     goals = [
         goal
-        for name in _STORES
+        for name in whole
+        if name != _BARE
         for goal in (
             _added_at_most(f"{what}, {name}: milliseconds added to {_ENVIRONMENT_MS}", part[name], part[_BARE]),
             _added_at_most(f"{what}, {name}: milliseconds added end to end", whole[name], whole[_BARE]),
@@ -172,30 +174,32 @@ def _added_at_most(name: str, case: Spread, bare: Spread) -> Goal:
     return at_most(name, round((case.p50 or 0) - (bare.p50 or 0), 4) if is_known else None, 2.0)
 
 
-async def _imports(rounds: int) -> Report:
+async def _imports(rounds: int, *, packages: Sequence[str]) -> Report:
+    names = ", ".join(packages)
+    fresh = f"fresh python importing {names}"
     with temporary_folder() as folder:
-        environment = await build(folder, _LARGE)
+        environment = await build(folder, packages)
         async with (
             AsyncSandbox(store=folder) as warm,
             AsyncSandbox(store=folder, policy=on_demand_policy()) as unforked,
         ):
-            fields = {"requirements": [*_LARGE]}
+            fields, source = {"requirements": [*packages]}, _ADDING.format(names)
             callers = {
-                _AHEAD: _Caller(_warm_call(warm, fields, source=_IMPORTING), is_ahead=True),
-                _ON_DEMAND: _Caller(_warm_call(unforked, fields, source=_IMPORTING), is_ahead=False),
+                _AHEAD: _Caller(_warm_call(warm, fields, source=source), is_ahead=True),
+                _ON_DEMAND: _Caller(_warm_call(unforked, fields, source=source), is_ahead=False),
             }
-            cases = {**_cases(callers), _FRESH_IMPORTS: _fresh_python(environment)}
+            cases = {**_cases(callers), fresh: _fresh_python(environment, f"import {names}")}
             found = await take_turns(cases, rounds=rounds, pause_s=_PAUSE_S)
-    floor = spread(found.pop(_FRESH_IMPORTS))
+    floor = spread(found.pop(fresh))
     cases_found = {name: spread(values) for name, values in found.items()}
-    goals = [at_most(f"{name} / {_FRESH_IMPORTS}", ratio(case, floor), 0.05) for name, case in cases_found.items()]
-    return build_report("imports", cases=cases_found, floors={_FRESH_IMPORTS: floor}, goals=goals)
+    goals = [at_most(f"{name} / {fresh}", ratio(case, floor), 0.05) for name, case in cases_found.items()]
+    return build_report("imports", cases=cases_found, floors={fresh: floor}, goals=goals)
 
 
-def _fresh_python(environment: Environment) -> Case:
+def _fresh_python(environment: Environment, statement: str) -> Case:
     """The environment's own interpreter, with the bytecode that boxes use."""
     assert environment.installed is not None
-    command = [str(environment.installed / "bin" / "python"), "-I", "-B", "-c", "import numpy, pandas"]
+    command = [str(environment.installed / "bin" / "python"), "-I", "-B", "-c", statement]
 
     async def measured() -> float:
         return _milliseconds_of(command)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -38,67 +39,77 @@ _EXTRAS: Final = (
     "colorama",
 )
 _DIFFERENT: Final = ("attrs", "click", "docutils", "jinja2", "networkx", "pygments", "requests", "rich")
-_ENGINES: Final = 5
-_CALLERS: Final = 50
 _ONE: Final = "one environment with numpy"
-_TEN: Final = f"{len(_EXTRAS)} environments with numpy"
 _ALONE: Final = "one build alone"
-_AT_ONCE: Final = f"one of {len(_DIFFERENT)} builds at once"
-_ALL_AT_ONCE: Final = f"all {len(_DIFFERENT)} builds, at once"
-_IN_TURN: Final = f"all {len(_DIFFERENT)} builds, one after the other"
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How many of each."""
+
+    extras: Sequence[str]
+    engines: int
+    callers: int
+    different: Sequence[str]
+    rounds: int
 
 
 def measure(*, is_quick: bool) -> Report:
     """Run it."""
-    return asyncio.run(_measure(rounds=1 if is_quick else 5))
+    quick, full = _Extent(_EXTRAS[:2], 2, 8, _DIFFERENT[:2], 1), _Extent(_EXTRAS, 5, 50, _DIFFERENT, 5)
+    return asyncio.run(_measure(quick if is_quick else full))
 
 
-async def _measure(*, rounds: int) -> Report:
-    return merge("environment_crowds", [await _disk(), await _one_for_all(), await _different(rounds)])
+async def _measure(extent: _Extent) -> Report:
+    parts = [
+        await _disk(extent.extras),
+        await _one_for_all(extent.engines, extent.callers),
+        await _different(extent.different, extent.rounds),
+    ]
+    return merge("environment_crowds", parts)
 
 
-async def _disk() -> Report:
+async def _disk(extras: Sequence[str]) -> Report:
+    many = f"{len(extras)} environments with numpy"
     with temporary_folder() as folder:
         store = Store(folder)
         sizes = []
-        for extra in _EXTRAS:
+        for extra in extras:
             await build(folder, ("numpy", extra))
             sizes.append(disk(store.environments, store.packages))
         with_wheels = disk(folder)
-    one, ten = (spread([size], unit="MiB") for size in (sizes[0], sizes[-1]))
+    one, all_ = (spread([size], unit="MiB") for size in (sizes[0], sizes[-1]))
     return build_report(
         "disk",
-        cases={_TEN: ten},
+        cases={many: all_},
         floors={_ONE: one},
-        goals=[at_most(f"{_TEN} / {_ONE}, disk", ratio(ten, one), 1.15)],
+        goals=[at_most(f"{many} / {_ONE}, disk", ratio(all_, one), 1.15)],
         notes={"store_with_wheels_mib": round(with_wheels, 1)},
     )
 
 
-async def _one_for_all() -> Report:
+async def _one_for_all(engines: int, callers: int) -> Report:
     told: list[Progress] = []
     with temporary_folder() as folder:
         async with AsyncExitStack() as stack:
-            engines = [
+            opened = [
                 await stack.enter_async_context(AsyncSandbox(store=folder, on_progress=told.append))
-                for _ in range(_ENGINES)
+                for _ in range(engines)
             ]
-            calls = [
-                engines[number % _ENGINES].run(SOURCE, ARGUMENTS, requirements=["six"]) for number in range(_CALLERS)
-            ]
+            calls = [opened[number % engines].run(SOURCE, ARGUMENTS, requirements=["six"]) for number in range(callers)]
             begun = perf_counter()
             outcomes = await asyncio.gather(*calls)
             seconds = perf_counter() - begun
     builds = sum(progress.stage == "publish" for progress in told)
     return build_report(
         "one_for_all",
-        cases={f"{_CALLERS} callers of one new environment": spread([seconds * 1000])},
+        cases={f"{callers} callers of one new environment": spread([seconds * 1000])},
         floors={},
         goals=[
-            at_most(f"builds, when {_CALLERS} callers want the same", builds or None, 1),
-            at_least("of those, calls with the right answer", sum(map(_is_right, outcomes)), _CALLERS),
+            at_most(f"builds, when {callers} callers want the same", builds or None, 1),
+            at_least("of those, calls with the right answer", sum(map(_is_right, outcomes)), callers),
         ],
-        notes={"engines": _ENGINES, "environments": len({_key(outcome) for outcome in outcomes})},
+        notes={"engines": engines, "environments": len({_key(outcome) for outcome in outcomes})},
     )
 
 
@@ -110,28 +121,29 @@ def _key(outcome: Outcome) -> str | None:
     return outcome.environment.key if outcome.environment else None
 
 
-async def _different(rounds: int) -> Report:
-    alone: dict[str, list[float]] = {name: [] for name in _DIFFERENT}
-    at_once: dict[str, list[float]] = {name: [] for name in _DIFFERENT}
+async def _different(different: Sequence[str], rounds: int) -> Report:
+    all_ = f"{len(different)} builds"
+    alone: dict[str, list[float]] = {name: [] for name in different}
+    at_once: dict[str, list[float]] = {name: [] for name in different}
     damaged = 0
     with temporary_folder() as folder:
         stores = (folder / str(number) for number in count())
         for _ in range(rounds):
-            for names, found in [*(([name], alone) for name in _DIFFERENT), (_DIFFERENT, at_once)]:
+            for names, found in [*(([name], alone) for name in different), (different, at_once)]:
                 times, bad = await _built(next(stores), names)
                 damaged += bad
                 for name, milliseconds in zip(names, times, strict=True):
                     found[name].append(milliseconds)
-    ratios = {name: ratio(spread(at_once[name]), spread(alone[name])) for name in _DIFFERENT}
+    ratios = {name: ratio(spread(at_once[name]), spread(alone[name])) for name in different}
     in_turn = spread([sum(values) for values in zip(*alone.values(), strict=True)])
-    all_at_once = spread([max(values) for values in zip(*at_once.values(), strict=True)])
+    together = spread([max(values) for values in zip(*at_once.values(), strict=True)])
     return build_report(
         "different",
-        cases={_AT_ONCE: _of_all(at_once), _ALL_AT_ONCE: all_at_once},
-        floors={_ALONE: _of_all(alone), _IN_TURN: in_turn},
+        cases={f"one of {all_} at once": _of_all(at_once), f"all {all_}, at once": together},
+        floors={_ALONE: _of_all(alone), f"all {all_}, one after the other": in_turn},
         ratios={f"{name}: at once / alone": value for name, value in ratios.items()},
         goals=[
-            at_most(f"slowest of {len(_DIFFERENT)} builds at once / alone", _slowest(ratios.values()), 2.5),
+            at_most(f"slowest of {all_} at once / alone", _slowest(ratios.values()), 2.5),
             at_most("of those, environments that are not as published", damaged, 0),
         ],
     )

@@ -32,7 +32,7 @@ print(json.dumps([(perf_counter() - begun) * 1000, sorted({name.partition(".")[0
 
 def measure(*, is_quick: bool) -> Report:
     """Run it."""
-    found = asyncio.run(take_turns({each: _case(each) for each in _STATEMENTS}, rounds=2 if is_quick else 20))
+    found = asyncio.run(take_turns({each: _case(each) for each in _STATEMENTS}, rounds=1 if is_quick else 20))
     cases = {name: spread(values) for name, values in found.items()}
     unwanted = [name for name in _UNWANTED if name in _imported(_FROM_IMPORT)[1]]
     return build_report(

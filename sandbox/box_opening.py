@@ -76,6 +76,7 @@ class BoxOpener:
                     ahead=ahead,
                     outputs={"files": plan.policy.limits.artifacts, "bytes": plan.policy.limits.artifact_bytes},
                     is_single_use=is_single_use,
+                    is_one_at_a_time=box.capacity == 1,
                 )
             if not plan.is_plain:
                 _refuse_without_walls(hello, policy=plan.policy)

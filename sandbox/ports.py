@@ -46,6 +46,9 @@ class Line(Protocol):
     def call(self, request: bytes, *, on_output: OnOutput, on_reply: Callable[[bytes], None]) -> bool:
         """Send the request, and hand over what comes, on the event loop; False when nobody is there."""
 
+    async def feed(self, data: bytes) -> None:
+        """Send more of what the process reads; waits until it is sent, or the line is hung up."""
+
     def pause(self) -> None:
         """Leave what is printed where it is."""
 
@@ -65,7 +68,8 @@ class Line(Protocol):
         """Hand over now all that the pipes still hold; the same is the bound."""
 
     def take_back(self) -> bool:
-        """Whether the process did not get its whole request, and never will: then it has not started."""
+        """Whether the process did not get its whole request, and never will: then it has not started. What was fed to
+        it after that does not count."""
 
     def hang_up(self) -> None:
         """Close it. A process that waits for its call ends."""

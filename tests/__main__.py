@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-_FEWEST, _MOST = 2, 4
+_MOST = 4
 
 
 def main(arguments: list[str]) -> int:
@@ -29,6 +29,8 @@ def main(arguments: list[str]) -> int:
     except ProvisionError as error:
         print(f"The tests could not be prepared. {error}", file=sys.stderr)
         return 2
+    # The command line alone is started hundreds of times: compiling it is for the first time only.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     ending = offspring.run([str(python), "-m", "pytest", *_shared(arguments), *arguments])
     for name in ending.left_running:
         print(f"Left running by the tests, and killed: {name}", file=sys.stderr)
@@ -36,10 +38,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _shared(arguments: list[str]) -> list[str]:
-    """Pytest's options for a run that is worth it. Many tests wait: even one processor has time for two."""
+    """Pytest's options for a run that is worth it. Many tests wait: there is time for one more than processors."""
     if any(os.path.exists(argument.partition("::")[0]) for argument in arguments):
         return []
-    processes = min(max(os.cpu_count() or 1, _FEWEST), _MOST)
+    processes = min((os.cpu_count() or 1) + 1, _MOST)
     return ["--dist=loadfile", "--no-loadscope-reorder", "--numprocesses={}".format(processes)]  # noqa: UP032
 
 

@@ -39,7 +39,13 @@ Scope = Literal["function", "module", "session"]
 
 PATIENCE_SECONDS = 5.0
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-_KEEP_NOTHING_OPEN: Final = {__name__, "tests.conftest", "tests.unprivileged", "tests.packaging.builds"}
+_KEEP_NOTHING_OPEN: Final = {
+    __name__,
+    "tests.conftest",
+    "tests.workers",
+    "tests.unprivileged",
+    "tests.packaging.builds",
+}
 _OUTCOME: Final = pytest.StashKey[bool]()
 _NAMED: Final = pytest.StashKey[set[str]]()
 _SCOPES: Final = pytest.StashKey[defaultdict[Path, set[Scope]]]()

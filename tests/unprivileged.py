@@ -7,19 +7,15 @@ A test of the engine without root therefore starts a subprocess::
     def test_a_box_without_root_has_all_its_namespaces(unprivileged_python: Path) -> None:
         answer = subprocess.run([unprivileged_python, "-I", "-c", SCRIPT], **AS_NOBODY, capture_output=True)
 
-The copy is the wheel, installed once per run when the first test asks for it, and removed at the end.
-`tmp_path` is closed to other users; `tempfile` is open to them.
+The copy is the wheel, installed once per run when the first test asks for it, in whichever of its processes, and
+removed at the end. `tmp_path` is closed to other users; `tempfile` is open to them.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +24,7 @@ import pytest
 from tests.packaging.builds import Built, install, run
 from tests.provision import ProvisionError, debian
 from tests.provision.absent import not_tested
+from tests.workers import made_once
 
 NOBODY: Final = 65534
 AS_NOBODY: Final[dict[str, Any]] = (
@@ -38,14 +35,14 @@ _IS_NEW_ENOUGH: Final = "import sys, venv; sys.exit(sys.version_info < (3, 11))"
 
 
 @pytest.fixture(scope="session")
-def unprivileged_python(built: Built) -> Iterator[Path]:
+def unprivileged_python(built: Built, folder_of_the_run: Path) -> Path:
     """The path of a Python that any user can run and that has `sandbox` installed; see the module."""
-    base = _readable_python()
-    with _open_to_all() as folder:
-        python = folder / "bin" / "python"
-        run(base, "-I", "-m", "venv", "--without-pip", str(folder))
-        install(python, str(built.wheel))
-        yield python
+
+    def make(folder: Path) -> None:
+        run(_readable_python(), "-I", "-m", "venv", "--without-pip", str(folder))
+        install(folder / "bin" / "python", str(built.wheel))
+
+    return made_once(folder_of_the_run / "unprivileged", make) / "bin" / "python"
 
 
 def _readable_python() -> str:
@@ -69,13 +66,3 @@ def _is_runnable_by_all(base: str) -> bool:
         return subprocess.run(command, cwd="/", check=False, capture_output=True, **AS_NOBODY).returncode == 0
     except OSError:
         return False
-
-
-@contextmanager
-def _open_to_all() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="sandbox-unprivileged-"))
-    try:
-        folder.chmod(0o755)
-        yield folder
-    finally:
-        shutil.rmtree(folder)

@@ -1,22 +1,29 @@
 """Several processes share a run, each with whole modules of tests: most tests wait rather than compute.
 
 pytest-xdist hands the modules out. Whatever tests share lives in one process: its engines, its Docker daemon, its
-temporary directory, and, so that a file system mounted for one test is in no other's way, its mounts.
+temporary directory, and, so that a file system mounted for one test is in no other's way, its mounts. What takes long
+to make and is only read, they have together, in `folder_of_the_run`: the first who wants it makes it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import sys
+import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from filelock import FileLock
 
 _CLONE_NEWNS: Final = 0x20000
 _MS_REC_SLAVE: Final = 0x4000 | 0x80000
+_FOLDER: Final = "folder of the run"
+_KEPT_FOLDER: Final = pytest.StashKey[Path]()
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -41,6 +48,52 @@ def _take_mounts_apart() -> None:
     libc = ctypes.CDLL(None)
     if libc.unshare(_CLONE_NEWNS) == 0:
         libc.mount(b"none", b"/", None, _MS_REC_SLAVE, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Each process is told of the same folder, which is made with the first of them."""
+    kept = node.config.stash
+    if _KEPT_FOLDER not in kept:
+        kept[_KEPT_FOLDER] = _make_folder()
+    node.workerinput[_FOLDER] = str(kept[_KEPT_FOLDER])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if folder := config.stash.get(_KEPT_FOLDER, None):
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def folder_of_the_run(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """One for all processes that share the run, for every user to read; gone with the run."""
+    if is_worker(request.config):
+        yield Path(request.config.workerinput[_FOLDER])  # type: ignore[attr-defined]
+        return
+    folder = _make_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _make_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="sandbox-tests-run-"))
+    folder.chmod(0o755)
+    return folder
+
+
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """That folder with what is made in it by the first who wants it, while the others wait."""
+    is_made = Path(f"{folder}.made")
+    with FileLock(f"{folder}.lock"):
+        if not is_made.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # who made it before failed
+            folder.mkdir()
+            folder.chmod(0o755)
+            make(folder)
+            is_made.touch()
+    return folder
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,8 +1,9 @@
 """The runner: the program that runs inside a box, in somebody else's interpreter.
 
 Started as ``python -I -S -B <this file> CHANNEL [GROUP…]``; naming the folder works too, but Python then loads first
-what runs folders. CHANNEL is the number of an inherited unix socket, or ``-`` for standard input and output; each GROUP
-is a control group's folder that goes when the box goes. Standard library only, for Python 3.8 and later.
+what runs folders. CHANNEL is the number of an inherited unix socket, or ``-`` for standard input and output, or ``+``
+for the same with the offer of a socket (see channel.py); each GROUP is a control group's folder that goes when the box
+goes. Standard library only, for Python 3.8 and later.
 
     engine → runner   open                        once, first: the walls, what to preload, what is installed, the kit
                       call, CHUNK request…        one call; kill, grant (more output wanted)

@@ -1,4 +1,8 @@
-"""The way to the engine: a connected socket, which can also hand over descriptors, or a pair of pipes."""
+"""The way to the engine: a connected socket, which can also hand over descriptors, or a pair of pipes.
+
+A runner that is started with pipes may be told to offer a socket on them. An engine that can take it sends its own
+channel by it, and the pipes are only what they were beside that: when they close, everything here dies.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +20,36 @@ if TYPE_CHECKING:
 _MOST_PARTS = 1000
 _MAX_DESCRIPTORS = 250
 _NUMBER_SIZE = struct.calcsize("i")
+_OFFER = struct.Struct(">IQ")
+_TAKEN = b"1"
 
 
 def open_channel(argument: str) -> Channel:
-    """The channel a runner is started with: the number of a socket, or ``-``."""
+    """The channel a runner is started with: the number of a socket; ``-``, or ``+`` to offer one."""
+    if argument == "+":
+        return _offer_socket(PipeChannel())
     return PipeChannel() if argument == "-" else SocketChannel(int(argument))
+
+
+def _offer_socket(pipes: PipeChannel) -> Channel:
+    """The engine's own channel, sent by way of a socket that it takes from this process; the pipes where it cannot."""
+    near, far = socket.socketpair()
+    try:
+        pipes.send([_OFFER.pack(far.fileno(), os.fstat(far.fileno()).st_ino)])
+        if pipes.read(1) != _TAKEN:
+            return pipes
+        _, (received,) = _receive(near, memoryview(bytearray(1)))
+        return SocketChannel(received, lifeline=pipes.fileno())
+    finally:
+        near.close()
+        far.close()
 
 
 class SocketChannel:
     """A unix stream socket, inherited from the engine."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, lifeline: int | None = None) -> None:
+        self.lifeline = lifeline
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)
         os.set_inheritable(descriptor, False)
         self._socket.setblocking(True)
@@ -41,14 +64,7 @@ class SocketChannel:
 
     def receive(self, room: memoryview) -> tuple[int, list[int]]:
         """Put what is there into `room`: how many bytes, and the descriptors that came with them."""
-        count, attached, _, _ = self._socket.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
-        descriptors: list[int] = []
-        for level, kind, content in attached:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                descriptors += struct.unpack_from("%di" % (len(content) // _NUMBER_SIZE), content)
-        for number in descriptors:
-            os.set_inheritable(number, False)
-        return count, descriptors
+        return _receive(self._socket, room)
 
     def send(self, parts: Sequence[bytes | memoryview]) -> None:
         """All of it; waits for a slow reader."""
@@ -57,6 +73,8 @@ class SocketChannel:
 
 class PipeChannel:
     """Standard input and output, moved away from 0 and 1 so that nothing printed can reach the frames."""
+
+    lifeline = None
 
     def __init__(self) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
@@ -80,6 +98,18 @@ class PipeChannel:
     def send(self, parts: Sequence[bytes | memoryview]) -> None:
         """All of it; waits for a slow reader."""
         _send_all(lambda rest: os.writev(self._out, rest), parts)
+
+
+def _receive(end: socket.socket, room: memoryview) -> tuple[int, list[int]]:
+    """What is there, into `room`: how many bytes, and the descriptors that came with them."""
+    count, attached, _, _ = end.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
+    descriptors: list[int] = []
+    for level, kind, content in attached:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors += struct.unpack_from("%di" % (len(content) // _NUMBER_SIZE), content)
+    for number in descriptors:
+        os.set_inheritable(number, False)
+    return count, descriptors
 
 
 def _send_all(write: Callable[[Sequence[bytes | memoryview]], int], parts: Sequence[bytes | memoryview]) -> None:

@@ -98,6 +98,8 @@ class Zygote:
             walls.adopt_orphans()
         self._loop.on_readable(wake, lambda: self._wake_up(wake))
         self._loop.on_readable(self._channel.fileno(), self._hear)
+        if self._channel.lifeline is not None:
+            self._loop.on_readable(self._channel.lifeline, self._leave)
         while True:
             is_idle = not self._loop.turn(self._patience())
             if is_idle or self._outlet.is_urgent:

@@ -121,7 +121,6 @@ class Watcher:
             take=self._take,
             take_item=self._on_item if self._on_item is None or self._waits_for_reader else self._take_item,
             take_files=len if self.keeping is None else self._take_files,
-            is_whole=not files,
         )
         if files:
             self._feeding = asyncio.create_task(self._feed(files))

@@ -11,7 +11,8 @@ Slots (see `backends.base`) are lent to the runner ahead of need and come back, 
 
 Where the box has lines (see `wire.lines`), a call whose child is there already is sent straight to it, and its bytes
 come straight back. The runner is told, because it watches over the child and reports its end; `started` and `returned`
-are then what is seen here.
+are then what is seen here. In a box with a place for one call at a time, the child on its way is in that place: a call
+waits a moment for it, rather than to have it ended for another.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from sandbox.wire.slots import Slots
 from sandbox.wire.voice import Voice
 
 _NO_LIMITS = b"{}"
+_COMING_S = 0.25
 
 
 class Conversation:
@@ -65,6 +67,9 @@ class Conversation:
         self.intake = Intake(self._voice, kill=self.kill)
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
+        self._held: dict[int, tuple[bytes, Mapping[str, int]]] = {}
+        """The requests and limits of calls that wait for a child which is being forked."""
+        self._is_one_at_a_time = False
         self._next_id = 1
         self.loss: BoxLost | None = None
         self.fault: WallFault | None = None
@@ -85,6 +90,7 @@ class Conversation:
         ahead: int = 0,
         outputs: Mapping[str, int] | None = None,
         is_single_use: bool = False,
+        is_one_at_a_time: bool = False,
     ) -> Hello:
         """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot. `outputs`: how much is
         taken of what calls leave as files."""
@@ -93,6 +99,7 @@ class Conversation:
         children = {"ahead": ahead, "single_use": is_single_use, "outputs": None if outputs is None else dict(outputs)}
         self._voice.say({"type": "open", "protocol": frames.PROTOCOL, **told, **children, **walls})
         self._lines.want(ahead, are_for_one_call=is_single_use)
+        self._is_one_at_a_time = is_one_at_a_time
         return await self._hello
 
     def start(
@@ -104,9 +111,8 @@ class Conversation:
         take: Callable[[Stream, bytes], int],
         take_item: TakeItem | None = None,
         take_files: Callable[[bytes], int] = len,
-        is_whole: bool = True,
     ) -> RunningCall:
-        """Send one call. One that is not whole is sent to a child by way of the runner, and `feed` sends the rest."""
+        """Send one call; of one that is not whole, `feed` sends the rest."""
         if self.loss is not None:
             raise self.loss
         loop = asyncio.get_running_loop()
@@ -114,17 +120,36 @@ class Conversation:
         call = RunningCall(self._next_id, take, take_item, take_files, value_limit, ended=ended, told=told)
         self._next_id += 1
         self._calls[call.id] = call
-        said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
         self._lines.note_call()
-        if is_whole and self._call_on_a_line(call, request, limits=limits):
-            self._voice.say_soon(said | {"line": call.line and call.line.id}, then=self.supply_lines)
+        if self._call_on_a_line(call, request, limits=limits, is_ahead=True):
             return call
-        self._voice.say(said, chunks=frames.pack_request(call.id, frames.pack_sized(request)))
-        loop.call_soon(self.supply_lines)
+        if self._is_one_at_a_time and self._lines.are_coming:
+            self._held[call.id] = (request, limits)
+            loop.call_later(_COMING_S, self._hold_no_longer, call)
+        else:
+            self._call_by_the_runner(call, request, limits=limits)
         return call
 
-    def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> bool:
-        """Send the call to a child that waits for it; False when none does."""
+    def _call_by_the_runner(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> None:
+        """Send the call for the runner to hand on."""
+        said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
+        self._voice.say(said, chunks=frames.pack_request(call.id, frames.pack_sized(request)))
+        asyncio.get_running_loop().call_soon(self.supply_lines)
+
+    def _hold_no_longer(self, call: RunningCall) -> None:
+        """The child has not come in time, or is gone."""
+        held = self._held.pop(call.id, None)
+        if held is not None:
+            self._call_by_the_runner(call, held[0], limits=held[1])
+
+    def _take_ready(self, said: Ready) -> None:
+        self._lines.take_ready(said, None if said.slot is None else self._slots.take(said.slot))
+        for id, (request, limits) in list(self._held.items())[:1]:
+            if self._call_on_a_line(self._calls[id], request, limits=limits, is_ahead=False):
+                del self._held[id]
+
+    def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int], is_ahead: bool) -> bool:
+        """Send the call to a child that is there; False when none is."""
         assignment = json.dumps(dict(limits)).encode() if limits else _NO_LIMITS
         parts = frames.pack_sized(assignment) + frames.pack_sized(request)
         hear_output, hear_reply = partial(self.intake.hear_output, call), partial(self.intake.hear_reply, call)
@@ -135,13 +160,18 @@ class Conversation:
         call.line, call.slot, call.cpu_before = child.line, child.slot, child.cpu_before
         call.walls += child.walls
         slot = None if child.slot is None else child.slot.id
-        call.started = unchecked(Started, {"type": "started", "id": call.id, "slot": slot, "ahead": True})
+        call.started = unchecked(Started, {"type": "started", "id": call.id, "slot": slot, "ahead": is_ahead})
+        call.begun.set()
+        said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits), "line": child.line.id}
+        self._voice.say_soon(said, then=self.supply_lines)
         return True
 
     async def feed(self, call: RunningCall, data: bytes) -> None:
         """Send more of what a call's process reads, once there is one; no more than a little is ever queued here."""
         await call.begun.wait()
-        if call.id in self._calls:
+        if call.line is not None:
+            await call.line.feed(data)
+        elif call.id in self._calls:
             self._voice.go_on(frames.pack_request(call.id, data))
             await self._carrier.all_sent()
 
@@ -149,6 +179,9 @@ class Conversation:
         """Kill the call's whole tree; its `ended` follows. What it has left comes before, if it is wanted: that takes a
         moment, and a second kill cuts it short."""
         call.was_killed = True
+        if self._held.pop(call.id, None) is not None:
+            self._note_end(call, NO_END.model_copy(update={"id": call.id, "killed_by": "engine"}))
+            return
         said = {"type": "kill", "id": call.id}
         self._voice.say(said | {"files": True} if wants_files else said)
 
@@ -215,7 +248,7 @@ class Conversation:
         elif isinstance(said, Ended):
             self._take_ended(said)
         elif isinstance(said, Ready):
-            self._lines.take_ready(said, None if said.slot is None else self._slots.take(said.slot))
+            self._take_ready(said)
         elif isinstance(said, Surplus):
             self._lines.dismiss(said.line)
             self.supply_lines()
@@ -256,6 +289,8 @@ class Conversation:
             self._slots.leave(slot)
             self._voice.say({"type": "release", "slot": slot.id, "retire": False})
         self.supply_lines()
+        for id in [*self._held]:
+            self._hold_no_longer(self._calls[id])
 
     def _take_ended(self, said: Ended) -> None:
         call = self._calls.get(said.id)
@@ -296,6 +331,7 @@ class Conversation:
             self._hello.exception()  # it may be that nobody waits for it yet
         self._voice.fall_silent()
         self._lines.close()
+        self._held.clear()
         for call in list(self._calls.values()):
             self._leave_line(call)
             call.was_lost = True

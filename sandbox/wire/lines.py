@@ -35,6 +35,7 @@ class Lines:
         self._most = 0
         self._wanted = 0
         self._are_for_one_call = False
+        self._has_had_one = False
         self._waiting: dict[int, Line] = {}
         self._ready: dict[int, ReadyChild] = {}
 
@@ -61,8 +62,14 @@ class Lines:
         line = self._waiting.pop(said.line, None)
         if line is None:
             raise ProtocolError(f"a box said that a child waits on line {said.line}, which is not waiting for one")
+        self._has_had_one = True
         self._ready[line.id] = ReadyChild(line, slot, said.cpu_before, said.walls.encode())
         line.attend()
+
+    @property
+    def are_coming(self) -> bool:
+        """Whether a child can be expected soon, though there is none; a runner that has not had one yet is busy."""
+        return self._has_had_one and bool(self._waiting)
 
     def note_call(self) -> None:
         """A call comes, on a line or by way of the runner; where that is the only one, no more are needed."""

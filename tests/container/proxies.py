@@ -14,11 +14,12 @@ _ATTACHING: Final = b"/attach?"
 
 
 class Proxy:
-    """Carries every connection; knows which of them are attached to containers."""
+    """Carries every connection; knows which of them are attached to containers, and how much those carried."""
 
     def __init__(self, path: Path, *, to: Path) -> None:
         self.url = f"unix://{path}"
         self._to = to
+        self.carried_attached = 0
         self._attached: list[socket.socket] = []
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -59,6 +60,7 @@ class Proxy:
             while piece := source.recv(_PIECE):
                 if _ATTACHING in piece[:500]:
                     self._attached.append(source)
+                self.carried_attached += len(piece) if {source, target} & {*self._attached} else 0
                 target.sendall(piece)
         with suppress(OSError):
             target.shutdown(socket.SHUT_WR)

@@ -41,6 +41,7 @@ ONLY_WHEN_RUN: Final[tuple[Check, ...]] = (
     dialects.check_arguments_come_as_they_are_annotated,
     dialects.check_a_changed_state_comes_back,
     dialects.check_what_nobody_takes_is_not_given,
+    output.check_outputs_can_be_opened_by_their_names,
     endings.check_an_exception_is_told_with_the_lines_of_the_author,
     endings.check_endless_recursion_is_an_exception,
     endings.check_threads_and_exit_handlers_that_hang_hold_nothing_up,

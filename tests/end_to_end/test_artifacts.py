@@ -13,7 +13,7 @@ import pytest
 
 from sandbox import Sandbox, SpecError, Status
 from sandbox.outputs.artifacts.store import ArtifactStore
-from tests.end_to_end.calls import serves
+from tests.end_to_end.calls import serves, wait_until
 from tests.end_to_end.file_checks import CHECKS, MIB, READ, WRITE, Check
 
 pytestmark = pytest.mark.slow
@@ -74,6 +74,12 @@ def test_tenants_do_not_see_each_others_artifacts(sandbox: Sandbox, store: Artif
 def test_a_stream_ends_with_the_artifacts(sandbox: Sandbox) -> None:
     *_, last = sandbox.stream(WRITE, {"sizes": {"a": MIB}})
     assert [each.bytes for each in last.outcome.artifacts] == [MIB]  # type: ignore[union-attr]
+
+
+def test_a_call_that_is_given_files_finds_the_process_that_waits(sandbox: Sandbox) -> None:
+    """Small files are in its pipe before it reads them, large ones are not."""
+    assert wait_until(lambda: sandbox.run(READ, files={"a": b"small"}).timing.ahead)
+    assert wait_until(lambda: sandbox.run(READ, files={"a": bytes(MIB)}).timing.ahead)
 
 
 def test_files_that_do_not_fit_are_a_limit(sandbox: Sandbox) -> None:

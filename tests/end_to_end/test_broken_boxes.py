@@ -24,7 +24,7 @@ from tests.end_to_end.calls import ENDLESS, PATIENCE_S, all_of_boxes, groups_of,
 
 pytestmark = pytest.mark.slow
 
-GONE_WITHIN_S: Final = 2.0
+GONE_WITHIN_S: Final = 10.0
 STUBBORN: Final = """
 import os, signal, time
 def tool() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +61,7 @@ def test_what_nothing_here_can_enforce_is_refused(checkup: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_page_for_people_says_the_same(checkup: dict[str, Any], width: int) -> None:
-    begun = time.monotonic()
     shown = sandbox("doctor", env={"COLUMNS": str(width)}).stdout
-    assert time.monotonic() - begun < 20
     assert max(map(len, shown.splitlines())) <= width
     for name, layer in checkup["layers"].items():
         assert f" {'✓' if layer['in_force'] else '✗'}   {name}" in shown

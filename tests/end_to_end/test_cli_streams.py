@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 READER_GONE = 141
 CANCELLED = 130
+ENDS_WITHIN_S = 15  # sooner than the call's own time is up
 
 
 @pytest.fixture
@@ -43,9 +44,7 @@ def test_a_signal_kills_the_call_and_ends_quickly(endless: Path, number: signal.
         assert process.stdout is not None
         assert "ready" in process.stdout.readline()
         process.send_signal(number)
-        begun = time.monotonic()
-        out, err = process.communicate(timeout=30)
-    assert time.monotonic() - begun < 5
+        out, err = process.communicate(timeout=ENDS_WITHIN_S)
     assert process.returncode == CANCELLED
     if "--json" in way:
         assert json.loads(out.splitlines()[-1])["error"]["type"] == "Cancelled"
@@ -57,7 +56,7 @@ def test_a_call_that_is_not_streamed_is_cancelled_too(endless: Path) -> None:
     with start("run", endless, "--timeout", "20s") as process:
         _wait_until_it_has_a_box(process)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=ENDS_WITHIN_S)
     assert process.returncode == CANCELLED
     assert err == "error: cancelled: the call was killed and its box closed\n"
 
@@ -149,6 +148,6 @@ def test_the_warden_is_no_child_that_a_signal_to_the_group_reaches(endless: Path
         ours = [int(child) for file in children for child in file.read_text().split()]
         groups = {os.getpgid(child) for child in ours}
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=ENDS_WITHIN_S)
     assert ours
     assert os.getpgid(0) not in groups

@@ -39,7 +39,7 @@ def tool() -> dict:
         }},
     }}
 """
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 _CALLS: Final = 6
 
 

@@ -22,7 +22,7 @@ __all__ = ["box", "opened"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 _MIB: Final = 1 << 20
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 
 
 TAMPER: Final = f"""{ATTEMPT}

@@ -42,7 +42,7 @@ HINT: Final = "a hint: affinity, which a tool can change"
 def test_processor_time_of_short_lived_processes_counts_or_the_receipt_says_it_does_not(
     unseen: bool, unprivileged_python: Path
 ) -> None:
-    args = {"seconds": 4.0, "unseen": unseen}
+    args = {"seconds": 4.0 if unseen else 20.0, "unseen": unseen}  # where it counts, it ends as soon as it is used
     outcome = run_without_root(unprivileged_python, SHORT_LIVED, args, limits={"cpu": 1.0})
     keeper = outcome["receipt"]["limits"]["cpu"]["enforced_by"]
     is_told = unseen and keeper == WATCHED

@@ -84,7 +84,7 @@ def tool() -> str:
     return str(bytearray(1 << 20)[:1])
 """
 _BITES_AFTER_S: Final = 0.7
-_IN_TIME_S: Final = 3.0
+_IN_TIME_S: Final = 6.0
 
 
 @pytest.mark.slow

@@ -147,6 +147,28 @@ def test_what_the_tests_orphan_is_named_and_ended(tmp_path: Path) -> None:
     assert not Path("/proc", orphan_id).exists()
 
 
+SHARING: Final = """
+import os
+from pathlib import Path
+from tests.workers import folder_of_the_run, made_once
+
+def test_it(folder_of_the_run):
+    made = made_once(folder_of_the_run / "made", lambda folder: (folder / str(os.getpid())).touch())
+    Path(__file__).with_suffix(".seen").write_text(f"{os.getpid()} {made} {os.listdir(made)}")
+"""
+
+
+@pytest.mark.slow
+def test_what_the_processes_of_a_run_share_is_made_by_one_of_them_and_gone_with_the_run(tmp_path: Path) -> None:
+    (tmp_path / "test_again.py").write_text(SHARING)
+    answer = _run_tests(tmp_path, SHARING, *SHARED)
+    assert answer.returncode == 0, answer.stdout
+    seen = [file.read_text().split(maxsplit=2) for file in tmp_path.glob("*.seen")]
+    processes, folders, makers = (set(each) for each in zip(*seen, strict=True))
+    assert (len(processes), len(folders), len(makers)) == (2, 1, 1)
+    assert not Path(folders.pop()).parent.exists()
+
+
 def _run_tests(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text("import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n")
     (folder / "test_it.py").write_text(tests)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkout import ROOT
+from tests.workers import made_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,14 @@ class Built:
 
 
 @pytest.fixture(scope="session")
-def built() -> Iterator[Built]:
+def built(folder_of_the_run: Path) -> Built:
     """The sdist and the wheel."""
-    with tempfile.TemporaryDirectory(prefix="sandbox-built-") as folder:
-        run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ".")
-        yield Built(sdist=next(Path(folder).glob("*.tar.gz")), wheel=next(Path(folder).glob("*.whl")))
+    folder = made_once(folder_of_the_run / "built", _build)
+    return Built(sdist=next(folder.glob("*.tar.gz")), wheel=next(folder.glob("*.whl")))
+
+
+def _build(folder: Path) -> None:
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), ".")
 
 
 @pytest.fixture(scope="session")

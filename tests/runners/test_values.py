@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import values
 from sandbox.wire.messages import ValueReply, parse_reply
+from tests.processor_time import within
 
 LIMIT: Final = 1 << 20
 
@@ -107,6 +108,14 @@ def test_an_integer_too_long_to_be_read_is_text(digits: int) -> None:
     else:
         assert [int(text, 16) for text in found] == [number, -number]
         assert warnings == [f"an integer of {number.bit_length()} bits is given as hexadecimal text"]
+
+
+@pytest.mark.slow
+def test_many_long_numbers_are_looked_through_once() -> None:
+    numbers = [10**400] * 20_000
+    with within(2):
+        text, _ = values.serialise(numbers, 16 * LIMIT)
+    assert json.loads(text) == numbers
 
 
 def test_long_runs_of_digits_in_text_stay_text() -> None:

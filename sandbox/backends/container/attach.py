@@ -1,4 +1,4 @@
-"""The channel to a container: the daemon's attach stream, taken over as it is.
+"""The way to a container that every daemon has: its attach stream, taken over as it is.
 
 `POST /containers/<id>/attach` turns its connection into the container's standard streams. What is sent goes to
 standard input as it is; what comes back is cut into pieces, each behind eight bytes that say which stream it is of, and
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from sandbox.backends.container.address import Address
@@ -37,6 +38,7 @@ class AttachStream(asyncio.Protocol):
         self._head = b""
         self._is_switched = asyncio.get_running_loop().create_future()
         self._early = bytearray()
+        self._came = asyncio.Event()
         self._partial_header = b""
         self._kind, self._left = 0, 0
         self._is_closed = False
@@ -47,6 +49,17 @@ class AttachStream(asyncio.Protocol):
         """Wait until the daemon has handed the streams over."""
         async with asyncio.timeout(_PATIENCE_S):
             await self._is_switched
+
+    async def first(self, size: int) -> bytes:
+        """The first bytes of stdout, which nobody else gets then; fewer, when it ends or nothing comes for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                while len(self._early) < size and not self._is_closed:
+                    self._came.clear()
+                    await self._came.wait()
+        taken = bytes(self._early[:size])
+        del self._early[:size]
+        return taken
 
     @property
     def is_closed(self) -> bool:
@@ -104,6 +117,7 @@ class AttachStream(asyncio.Protocol):
             self._is_switched.set_exception(BackendUnavailable("the daemon hung up before the container was attached"))
         was_closed, self._is_closed = self._is_closed, True
         self._takes_more.set()
+        self._came.set()
         if self._receiver is not None and not was_closed:
             self._receiver.closed()
 
@@ -149,6 +163,7 @@ class AttachStream(asyncio.Protocol):
             self._on_stderr(data)
         elif self._receiver is None:
             self._early += data
+            self._came.set()
         else:
             self._receiver.received(data)
 

@@ -1,13 +1,15 @@
 """The container backend: boxes of containers, opened by a Docker daemon or one that speaks like it.
 
     engine ══ attach stream ══ daemon ── container: init ── zygote ── guard ── tool
-                                              (PID 1)     (the runner)
+       ║                                      (PID 1)     (the runner)
+       ╚═ past the daemon, where it is on this machine ═════╝
 
 Containers of a policy that lets boxes be used again stay open, and the runner in them forks a child for each call, in
 namespaces of that call's own. For a policy that does not, a container is opened for one call and is itself the wall.
 
 Opening one takes the daemon a tenth of a second or two; the pool opens them ahead. Whatever happens to the engine, a
-container ends by itself when the attach stream does, and what is left of it then the next engine's reaper removes.
+container ends by itself when the attach stream does, also where its runner is spoken to past the daemon (see way.py),
+and what is left of it then the next engine's reaper removes.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from sandbox.backends.container.proofs import Proof, Proofs
 from sandbox.backends.container.reaper import Reaper
 from sandbox.backends.container.seccomp import docker_profile
 from sandbox.backends.container.walls import Host, walls
+from sandbox.backends.container.way import Way, open_way
 from sandbox.backends.remedies import REMEDIES
 from sandbox.configuration import Configuration, EnvironmentForm
 from sandbox.egress import SHOWN_AT
@@ -127,16 +130,19 @@ class ContainerBackend(Backend):
             said, meter = await _start(link, id, stream, first=package(image.magic))
             if meter is not None:
                 half_open.callback(meter.close)
+            way = await open_way(stream, init=int(said["State"]["Pid"])) if container.is_near else Way(stream)
+            half_open.callback(way.close)
             proof = await _proof(proving, runtime)
             box = ContainerBox(
                 id,
-                stream,
+                way,
                 protection=protection(said, policy=plan.policy, proof=proof, is_metered=meter is not None),
                 walls=walls(
                     plan,
                     user=user,
                     is_metered=meter is not None,
                     host=host,
+                    has_lines=way.is_short,
                     egress=None if meeting is None else meeting.seen_at,
                 ),
                 meter=meter,
@@ -177,10 +183,11 @@ class ContainerBackend(Backend):
         self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int, meeting: Meeting | None
     ) -> Container:
         profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)
+        is_near = link.is_on_this_machine and not is_machine(runtime)
         lasts = plan.policy.reuse.idle + plan.policy.limits.wall + _BEYOND_ITS_TIME_S
         return Container(
             image=image.id,
-            command=command(),
+            command=command(is_near=is_near),
             user=user,
             labels=self._owner.labels(expires_at=time.time() + lasts),
             seccomp=link.profile_option(profile),
@@ -191,6 +198,7 @@ class ContainerBackend(Backend):
             ),
             host_cpus=link.facts.cpus,
             is_podman=link.facts.is_podman,
+            is_near=is_near,
         )
 
 

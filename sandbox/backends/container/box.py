@@ -1,9 +1,8 @@
-"""One container as a box: its channel is the attached stream, its end is the container's removal."""
+"""One container as a box: its channel is the way to its runner, its end is the container's removal."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Box, Protection
-from sandbox.backends.container.attach import AttachStream
 from sandbox.backends.container.daemon_link import DaemonLink
 from sandbox.backends.container.meters import ContainerMeter, Facts, facts
+from sandbox.backends.container.way import Way
+from sandbox.backends.subprocess.pipe_line import PipeLine
 from sandbox.egress.ledger import Ledger
 from sandbox.errors import BackendUnavailable
 from sandbox.ports import Reading, Receiver, Slot
@@ -51,7 +51,7 @@ class ContainerBox(Box):
     def __init__(
         self,
         id: str,
-        stream: AttachStream,
+        way: Way,
         *,
         protection: Protection,
         walls: Mapping[str, JsonValue],
@@ -63,7 +63,7 @@ class ContainerBox(Box):
         self.id = id
         self._meeting = meeting
         self.protection = protection
-        self._stream = stream
+        self._way = way
         self._walls = walls
         self._meter = meter
         self._is_metered = False
@@ -76,15 +76,16 @@ class ContainerBox(Box):
         return self._walls
 
     def listen(self, receiver: Receiver) -> None:
-        self._stream.listen(receiver)
+        self._way.listen(receiver)
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
-        for descriptor in descriptors:  # a stream carries none
-            os.close(descriptor)
-        self._stream.send(data)
+        self._way.send(data, descriptors)
 
     async def all_sent(self) -> None:
-        await self._stream.all_sent()
+        await self._way.all_sent()
+
+    def open_line(self) -> PipeLine | None:
+        return self._way.open_line()
 
     def add_slots(self, count: int) -> Sequence[Slot]:
         """One for good: the container's control group counts for the one call that runs in it. What the runner took to
@@ -113,7 +114,7 @@ class ContainerBox(Box):
         deadline = time.monotonic() + _PATIENCE_S
         with suppress(BackendUnavailable):
             known = await self._ask_for_facts()
-            while self._stream.is_closed and known.status == "running" and time.monotonic() < deadline:
+            while self._way.is_closed and known.status == "running" and time.monotonic() < deadline:
                 await asyncio.sleep(_PAUSE_S)
                 known = await self._ask_for_facts()
             return Reading(out_of_memory_kills=int(known.out_of_memory))
@@ -121,7 +122,7 @@ class ContainerBox(Box):
 
     async def close(self) -> str:
         """A daemon that is gone removes nothing: its containers ended with the stream, and go once it is back."""
-        self._stream.close()
+        self._way.close()
         self._is_closed = True
         if self._meter is not None and not self._is_metered:
             self._meter.close()

@@ -20,6 +20,7 @@ from sandbox.resources import folder
 
 _PYTHON: Final = "/usr/bin/python3"
 _LENGTH: Final = 8
+_STREAM, _STREAM_AND_OFFER = "-", "+"
 _MARSHAL_FORMAT: Final = 2
 """Every Python since 3.4 reads it."""
 _PLACE: Final = "/runner"
@@ -58,13 +59,13 @@ sys.dont_write_bytecode = True
 delivered = Delivered(marshal.loads(take(int.from_bytes(take({_LENGTH}), "big"))))
 sys.meta_path.insert(0, delivered)
 import runner
-sys.exit(runner.main("-"))
+sys.exit(runner.main(sys.argv[1]))
 """
 
 
-def command() -> list[str]:
-    """What a container is started with."""
-    return [_PYTHON, "-I", "-S", "-B", "-c", _LOADER]
+def command(*, is_near: bool) -> list[str]:
+    """What a container is started with; a runner that is near is to offer a shorter way than the stream."""
+    return [_PYTHON, "-I", "-S", "-B", "-c", _LOADER, _STREAM_AND_OFFER if is_near else _STREAM]
 
 
 @cache

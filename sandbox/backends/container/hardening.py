@@ -54,6 +54,8 @@ class Container:
     mounts: tuple[Shown, ...] = ()
     host_cpus: int = 1
     is_podman: bool = False
+    is_near: bool = False
+    """Whether its processes are among those of this machine."""
 
 
 def draw_user(*, is_mapped: bool) -> int:

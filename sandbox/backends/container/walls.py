@@ -47,7 +47,9 @@ class Host:
     runtime: str
 
 
-def walls(plan: BoxPlan, *, user: int, is_metered: bool, host: Host, egress: str | None = None) -> dict[str, JsonValue]:
+def walls(
+    plan: BoxPlan, *, user: int, is_metered: bool, host: Host, has_lines: bool = False, egress: str | None = None
+) -> dict[str, JsonValue]:
     """The runner's part of its first message. `egress`: the path of the socket by which guards hand over what the
     engine answers their calls' connections on."""
     prefix = plan.prefix
@@ -57,7 +59,7 @@ def walls(plan: BoxPlan, *, user: int, is_metered: bool, host: Host, egress: str
         "call": _call(plan, user=user, is_metered=is_metered, host=host) | way,
         "slots": is_metered,
         "installed": None if prefix is None else [prefix, f"{prefix}/{plan.interpreter.site}"],
-        "lines": False,
+        "lines": has_lines,
     }
 
 

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import Box
 from sandbox.backends.subprocess.groups import Group
-from sandbox.backends.subprocess.pipe_line import PipeLine
+from sandbox.backends.subprocess.pipe_line import PipeLine, open_pipe_line
 from sandbox.backends.subprocess.slots import GroupSlot
 from sandbox.backends.subprocess.socket_channel import SocketChannel
 from sandbox.egress.ledger import Ledger
@@ -106,12 +106,8 @@ class SubprocessBox(Box):
         return GroupSlot(self._next_slot - 1, group)
 
     def open_line(self) -> PipeLine | None:
-        try:
-            line = PipeLine(self._next_line)
-        except OSError:  # no descriptors left: calls go through the runner then
-            return None
         self._next_line += 1
-        return line
+        return open_pipe_line(self._next_line)
 
     def books(self, label: str) -> Ledger | None:
         return None if self._porter is None else self._porter.books(label)

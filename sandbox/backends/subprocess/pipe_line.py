@@ -19,6 +19,8 @@ from typing import Final
 from sandbox.ports import OnOutput, OutputName
 
 _READ_SIZE: Final = 1 << 16
+_OPENED_BY_NAME: Final = 0o622
+"""Who has an output may open it as /dev/stderr, say, to write there, whichever user that is."""
 _MOST_HELD: Final = 1 << 20
 """What a pipe holds when a tool makes it as large as it may."""
 
@@ -37,6 +39,8 @@ class PipeLine:
         self._on_output: OnOutput | None = None
         self._on_reply: Callable[[bytes], None] | None = None
         self._unsent = memoryview(b"")
+        self._size = self._sent = 0
+        self._takes_more = asyncio.Event()
 
     def far_ends(self) -> list[int]:
         far, self._far = self._far, []
@@ -48,12 +52,13 @@ class PipeLine:
 
     def call(self, request: bytes, *, on_output: OnOutput, on_reply: Callable[[bytes], None]) -> bool:
         self._on_output, self._on_reply = on_output, on_reply
-        self._unsent = memoryview(request)
-        if not self.is_open or not self._send():
-            return False
-        if self._unsent:
-            self._loop.add_writer(self._request, self._send_on)
-        return True
+        self._size = len(request)
+        return self._begin(request)
+
+    async def feed(self, data: bytes) -> None:
+        await self._takes_more.wait()
+        self._begin(data)
+        await self._takes_more.wait()
 
     def pause(self) -> None:
         for descriptor in self._outputs:
@@ -80,7 +85,11 @@ class PipeLine:
         self._empty(self._value)
 
     def take_back(self) -> bool:
-        return self.is_open and (bool(self._unsent) or bool(_read(self._unread)))
+        if not self.is_open:
+            return False
+        while unread := _read(self._unread):
+            self._sent -= len(unread)
+        return self._sent < self._size
 
     def hang_up(self) -> None:
         if not self.is_open:
@@ -89,6 +98,7 @@ class PipeLine:
         for descriptor in (self._value, *self._outputs):
             self._forget(descriptor)
         self._loop.remove_writer(self._request)
+        self._takes_more.set()
         for descriptor in (self._request, self._unread, self._value, *self._outputs, *self.far_ends()):
             os.close(descriptor)
 
@@ -124,10 +134,24 @@ class PipeLine:
             size = self._hear(descriptor)
             room = room - size if size else 0
 
+    def _begin(self, data: bytes) -> bool:
+        """Send all of it, as the pipe takes it; False when nobody is there."""
+        self._unsent = memoryview(data)
+        if not self.is_open or not self._send():
+            return False
+        if self._unsent:
+            self._takes_more.clear()
+            self._loop.add_writer(self._request, self._send_on)
+        else:
+            self._takes_more.set()
+        return True
+
     def _send(self) -> bool:
         """What the pipe takes now; False when nobody is there."""
         try:
-            self._unsent = self._unsent[os.write(self._request, self._unsent) :]
+            written = os.write(self._request, self._unsent)
+            self._sent += written
+            self._unsent = self._unsent[written:]
         except BlockingIOError:
             pass
         except OSError:
@@ -138,7 +162,16 @@ class PipeLine:
         """A process that goes before it has the whole request is reported by its box."""
         if not self._send() or not self._unsent:
             self._unsent = memoryview(b"")
+            self._takes_more.set()
             self._loop.remove_writer(self._request)
+
+
+def open_pipe_line(id: int) -> PipeLine | None:
+    """None where there are no descriptors left; calls go through the runner then."""
+    try:
+        return PipeLine(id)
+    except OSError:
+        return None
 
 
 def _open_pipes() -> tuple[list[int], list[int]]:
@@ -154,6 +187,8 @@ def _open_pipes() -> tuple[list[int], list[int]]:
             os.set_blocking(near[-1], False)
             if is_request:
                 near.append(os.open(f"/proc/self/fd/{reading}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        for output in near[2:4]:
+            os.fchmod(output, _OPENED_BY_NAME)
     except OSError:
         for descriptor in (*near, *far):
             os.close(descriptor)

@@ -27,6 +27,11 @@ class SocketChannel:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether either side has hung up."""
+        return not self._is_open
+
     def listen(self, receiver: Receiver) -> None:
         """Start handing over what comes."""
         self._receiver = receiver

@@ -56,6 +56,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     output.check_each_stream_keeps_its_order,
     output.check_bytes_that_are_no_text_are_shown_as_far_as_they_can_be,
     output.check_frames_on_stdout_are_text,
+    output.check_outputs_can_be_opened_by_their_names,
     output.check_more_output_than_is_shown_is_cut_and_says_so,
     output.check_output_past_its_limit_is_counted_and_dropped,
     output.check_output_past_its_limit_ends_the_call_where_the_policy_says_so,

@@ -110,9 +110,10 @@ async def check_what_a_generator_gives_comes_as_progress(subject: Subject) -> No
 
 async def check_what_nobody_takes_is_not_given(subject: Subject) -> None:
     """A tool whose reader takes nothing for so long is out of time, with most of it still to be given."""
-    events = subject.sandbox.stream(GIVES_MUCH, {"n": 120}, limits={"wall": 2})
+    wall = 2.0
+    events = subject.sandbox.stream(GIVES_MUCH, {"n": 120}, limits={"wall": wall})
     await anext(events)
-    await asyncio.sleep(3)
+    await asyncio.sleep(wall + 0.2)
     last = [event async for event in events][-1]
     expect.that(isinstance(last, Finished), f"the last event is {last!r:.2000}")
     if isinstance(last, Finished):

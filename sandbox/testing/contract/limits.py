@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from sandbox.outcome import Status
@@ -70,14 +71,13 @@ def cope() -> str:
         return "coped"
 """
 WORK: Final = """
-import time
-
-def work() -> int:
+def work(count: int) -> int:
     kept = bytearray(b"x" * (48 << 20))
-    while time.process_time() < 0.3:
+    for _ in range(count):
         pass
     return len(kept)
 """
+_COUNT: Final = 10_000_000
 
 
 async def _meets(subject: Subject, source: str, limit_name: str, **limits: float) -> None:
@@ -89,7 +89,7 @@ async def _meets(subject: Subject, source: str, limit_name: str, **limits: float
 async def check_the_time_on_the_clock(subject: Subject) -> None:
     outcome = await subject.sandbox.run(SLEEP, limits={"wall": 0.4})
     expect.ended(outcome, Status.TIMEOUT, limit_name="wall")
-    expect.that(0.4 <= outcome.usage.wall_s < 3, f"it took {outcome.usage.wall_s} s")
+    expect.that(0.4 <= outcome.usage.wall_s < 20, f"it took {outcome.usage.wall_s} s")
 
 
 async def check_the_processor_time(subject: Subject) -> None:
@@ -148,7 +148,16 @@ async def check_a_tool_is_told_how_many_processors_it_has(subject: Subject) -> N
 
 
 async def check_what_a_call_used_is_measured(subject: Subject) -> None:
-    usage = expect.ok(await subject.sandbox.run(WORK)).usage
-    expect.that(usage.cpu_s is not None and 0.2 < usage.cpu_s < 2, f"processor time: {usage.cpu_s}")
+    here = _seconds_of_counting()
+    usage = expect.ok(await subject.sandbox.run(WORK, {"count": _COUNT})).usage
+    expect.that(here / 4 < (usage.cpu_s or 0) < 4 * here + 1, f"processor time: {usage.cpu_s}, and {here} here")
     expect.that((usage.memory_peak_bytes or 0) > 48 * _MIB, f"memory: {usage.memory_peak_bytes}")
-    expect.that(0.1 < usage.wall_s < 20, f"time: {usage.wall_s}")
+    expect.that(0.01 < usage.wall_s < 60, f"time: {usage.wall_s}")
+
+
+def _seconds_of_counting() -> float:
+    """What the tool's work takes this thread: a box's own clock is not what it is to be measured by."""
+    begun = time.thread_time()
+    for _ in range(_COUNT):
+        pass
+    return time.thread_time() - begun

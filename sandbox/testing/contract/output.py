@@ -28,6 +28,14 @@ def write(text: str, times: int) -> str:
         os.write(1, text.encode("latin-1"))
     return "written"
 """
+OPEN: Final = """
+import subprocess
+
+def open_by_name(text: str) -> int:
+    with open("/dev/stdout", "w") as stdout:
+        stdout.write(text)
+    return subprocess.run(["sh", "-c", f"echo {text} > /dev/stderr"]).returncode
+"""
 HANG: Final = """
 def hang_after(text: str) -> None:
     print(text)
@@ -55,6 +63,14 @@ async def check_frames_on_stdout_are_text(subject: Subject) -> None:
     outcome = expect.ok(await subject.sandbox.run(WRITE, {"text": forged.decode("latin-1"), "times": 3}))
     expect.same(outcome.value, "written")
     expect.same(outcome.stdout.text, (forged * 3).decode("utf-8", "replace"))
+
+
+async def check_outputs_can_be_opened_by_their_names(subject: Subject) -> None:
+    """In a call whose process was there before it as well as in one that had none."""
+    for number in range(6):
+        outcome = expect.ok(await subject.sandbox.run(OPEN, {"text": f"call {number}"}))
+        expect.same((outcome.value, outcome.stdout.text), (0, f"call {number}"))
+        expect.same(outcome.stderr.text, f"call {number}\n")
 
 
 async def check_more_output_than_is_shown_is_cut_and_says_so(subject: Subject) -> None:
@@ -108,7 +124,7 @@ async def check_leaving_a_stream_ends_its_call(subject: Subject) -> None:
 
 
 async def check_partial_output_comes_back_after_a_timeout(subject: Subject) -> None:
-    outcome = await subject.sandbox.run(HANG, {"text": "so far"}, limits={"wall": 0.7})
+    outcome = await subject.sandbox.run(HANG, {"text": "so far"}, limits={"wall": 1.5})
     expect.ended(outcome, Status.TIMEOUT, limit_name="wall")
     expect.same(outcome.stdout.text, "so far\n")
     expect.same(outcome.value, None, what="the value")

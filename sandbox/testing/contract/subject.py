@@ -17,7 +17,7 @@ from sandbox.policy import Policy, load
 from sandbox.streaming import Event, Printed
 from sandbox.testing.contract import expect
 
-_PATIENCE_S: Final = 5.0
+_PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.01
 
 

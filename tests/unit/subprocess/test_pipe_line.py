@@ -84,21 +84,39 @@ async def test_a_call_gets_its_request_and_gives_its_output_and_reply(talk: Talk
 
 
 @talking
-async def test_a_large_request_goes_as_it_is_read(talk: Talk) -> None:
-    request = os.urandom(5 * PIPE_HOLDS)
+async def test_a_large_request_and_what_follows_go_as_they_are_read(talk: Talk) -> None:
+    request, more = os.urandom(5 * PIPE_HOLDS), [os.urandom(3 * PIPE_HOLDS), b"the last"]
     assert talk.call(request)
+
+    async def feed() -> None:
+        for data in more:
+            await talk.line.feed(data)
+
+    feeding = asyncio.create_task(feed())
     os.set_blocking(talk.request, False)
-    read = bytearray()
+    sent, read = b"".join((request, *more)), bytearray()
 
     def has_all() -> bool:
         try:
             read.extend(os.read(talk.request, PIPE_HOLDS))
         except BlockingIOError:
             return False
-        return len(read) == len(request)
+        return len(read) == len(sent)
 
     await until(has_all)
-    assert bytes(read) == request
+    await feeding
+    assert bytes(read) == sent
+
+
+@talking
+async def test_who_feeds_a_line_that_is_hung_up_is_not_held_up(talk: Talk) -> None:
+    assert talk.call(b"ask")
+    feeding = asyncio.create_task(talk.line.feed(bytes(5 * PIPE_HOLDS)))
+    await asyncio.sleep(0)
+    talk.line.hang_up()
+    async with asyncio.timeout(PATIENCE_S):
+        await feeding
+        await talk.line.feed(b"more")
 
 
 @talking
@@ -118,6 +136,22 @@ def test_only_a_process_that_read_all_of_its_request_can_have_started(size: int,
         os.read(talk.request, read)
         talk.leave()
         assert talk.line.take_back() is is_back
+
+    reading()
+
+
+@pytest.mark.parametrize(("read", "is_back"), [(2, True), (3, False), (4, False)])
+def test_who_read_all_of_its_request_can_have_started_whatever_follows(read: int, is_back: bool) -> None:
+    @talking
+    async def reading(talk: Talk) -> None:
+        assert talk.call(b"ask")
+        feeding = asyncio.create_task(talk.line.feed(bytes(5 * PIPE_HOLDS)))
+        await asyncio.sleep(0)
+        os.read(talk.request, read)
+        talk.leave()
+        assert talk.line.take_back() is is_back
+        talk.line.hang_up()
+        await feeding
 
     reading()
 

@@ -586,10 +586,8 @@ def test_whatever_a_box_says_nothing_is_raised_and_every_call_ends(said: list[by
     hear_it()
 
 
-def _started_with_files(talk: Talk, take: Callable[[bytes], int], *, is_whole: bool = True) -> RunningCall:
-    call = talk.conversation.start(
-        b"{}", limits={}, value_limit=100, take=lambda *_: 0, take_files=take, is_whole=is_whole
-    )
+def _started_with_files(talk: Talk, take: Callable[[bytes], int]) -> RunningCall:
+    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0, take_files=take)
     talk.hear(started(call.id))
     return call
 
@@ -620,7 +618,7 @@ async def test_files_that_nobody_asked_for_end_the_box(talk: Talk) -> None:
 
 @talking
 async def test_what_a_call_reads_follows_once_a_child_has_it(talk: Talk) -> None:
-    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0, is_whole=False)
+    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0)
     feeding = asyncio.create_task(talk.conversation.feed(call, b"content"))
     await asyncio.sleep(0)
     assert b"content" not in talk.wire.requests
@@ -631,7 +629,7 @@ async def test_what_a_call_reads_follows_once_a_child_has_it(talk: Talk) -> None
 
 @talking
 async def test_nothing_follows_for_a_call_that_is_over(talk: Talk) -> None:
-    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0, is_whole=False)
+    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0)
     feeding = asyncio.create_task(talk.conversation.feed(call, b"content"))
     talk.conversation.abandon("test")
     await feeding

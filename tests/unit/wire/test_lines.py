@@ -81,8 +81,10 @@ class Talk:
         self.output: list[tuple[Stream, bytes]] = []
         self.taken_at_once = True
 
-    async def open(self, *, ahead: int = 2, is_single_use: bool = False) -> None:
-        opening = asyncio.create_task(self.conversation.open({}, ahead=ahead, is_single_use=is_single_use))
+    async def open(self, *, ahead: int = 2, is_single_use: bool = False, is_one_at_a_time: bool = False) -> None:
+        opening = asyncio.create_task(
+            self.conversation.open({}, ahead=ahead, is_single_use=is_single_use, is_one_at_a_time=is_one_at_a_time)
+        )
         await asyncio.sleep(0)
         self.hear(**HELLO)
         await opening
@@ -100,10 +102,8 @@ class Talk:
     def ended(self, id: int = 1, **fields: object) -> None:
         self.hear(type="ended", id=id, **(NOTHING | fields))
 
-    def start(self, *, is_whole: bool = True) -> RunningCall:
-        return self.conversation.start(
-            b"request", limits={"cpu": 5}, value_limit=1000, take=self._take, is_whole=is_whole
-        )
+    def start(self) -> RunningCall:
+        return self.conversation.start(b"request", limits={"cpu": 5}, value_limit=1000, take=self._take)
 
     def _take(self, stream: Stream, data: bytes) -> int:
         self.output.append((stream, data))
@@ -344,8 +344,9 @@ def test_a_box_for_one_call_gets_no_other_line_for_a_call_that_uses_none() -> No
         talk = Talk()
         await talk.open(ahead=1, is_single_use=True)
         talk.ready()
-        talk.start(is_whole=False)
-        talk.hear(type="surplus", line=0)
+        talk.wire.leave(0)
+        await until(lambda: not any(child.line.is_open for child in talk.conversation._lines._ready.values()))
+        talk.start()
         talk.gone()
         await asyncio.sleep(0)
         talk.conversation.supply_lines()
@@ -354,6 +355,84 @@ def test_a_box_for_one_call_gets_no_other_line_for_a_call_that_uses_none() -> No
         talk.close()
 
     asyncio.run(run())
+
+
+@talking
+async def test_what_a_call_reads_beside_its_request_follows_on_its_line(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    await talk.conversation.feed(call, b"content")
+    assert os.read(talk.wire.ends[0][REQUEST], 999).endswith(b"requestcontent")
+    assert talk.wire.requests == b""
+
+
+async def _call_before_its_child(talk: Talk) -> RunningCall:
+    """Of a box for one call at a time, whose second child is on its way."""
+    await talk.open(ahead=1, is_one_at_a_time=True)
+    talk.ready()
+    talk.start()
+    await until(lambda: len(talk.wire.of("lines")) == 2)
+    talk.ended()
+    call = talk.start()
+    assert call.started is None
+    assert [message["id"] for message in talk.wire.of("call")] == [1]
+    return call
+
+
+def waiting_for_a_child(test: Callable[[Talk, RunningCall], Awaitable[None]]) -> Callable[[], None]:
+    async def run() -> None:
+        talk = Talk()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await test(talk, await _call_before_its_child(talk))
+        finally:
+            talk.close()
+
+    def wait() -> None:
+        asyncio.run(run())
+
+    wait.__name__ = getattr(test, "__name__", "test")
+    wait.__module__ = test.__module__
+    return wait
+
+
+@waiting_for_a_child
+async def test_where_calls_come_one_at_a_time_one_waits_for_its_child(talk: Talk, call: RunningCall) -> None:
+    talk.ready(1)
+    assert os.read(talk.wire.ends[1][REQUEST], 999).endswith(b"request")
+    assert call.started is not None
+    assert not call.started.ahead
+    await until(lambda: [message["line"] for message in talk.wire.of("call")] == [0, 1])
+
+
+@waiting_for_a_child
+async def test_a_child_that_does_not_come_is_not_waited_for_long(talk: Talk, call: RunningCall) -> None:
+    await until(lambda: len(talk.wire.of("call")) == 2)
+    talk.ready(1)
+    assert "line" not in talk.wire.of("call")[1]
+    assert (call.line, talk.wire.requests.count(b"request")) == (None, 1)
+
+
+@waiting_for_a_child
+async def test_a_child_that_is_gone_is_not_waited_for(talk: Talk, call: RunningCall) -> None:
+    talk.gone(1)
+    assert [message.get("line") for message in talk.wire.of("call")] == [0, None]
+    assert call.line is None
+
+
+@waiting_for_a_child
+async def test_a_call_killed_while_it_waits_for_its_child_never_runs(talk: Talk, call: RunningCall) -> None:
+    talk.conversation.kill(call)
+    assert (await call.ended).killed_by == "engine"
+    talk.ready(1)
+    assert (call.started, len(talk.wire.of("call")), talk.wire.of("kill")) == (None, 1, [])
+
+
+@waiting_for_a_child
+async def test_a_call_lost_while_it_waits_for_its_child_never_ran(talk: Talk, call: RunningCall) -> None:
+    talk.conversation.abandon("test")
+    await call.ended
+    assert (call.started, call.was_lost) == (None, True)
 
 
 @talking

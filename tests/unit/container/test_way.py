@@ -1,0 +1,235 @@
+"""The way past the daemon: taken where a runner offers it, never by a lie, and the stream is what there is without it.
+
+The daemon is this test's own, and carries between one connection and a process that stands for a container's init.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+
+from sandbox.backends.container.address import Address
+from sandbox.backends.container.attach import AttachStream, attach
+from sandbox.backends.container.way import Way, open_way
+from sandbox.wire.frames import pack_message
+from tests.runners.plain_runner import RUNNER, plain_plan
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_S: Final = 60.0
+OFFER_BYTES: Final = 12
+INIT: Final = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-I', '-S', '-B', *sys.argv[1:]]))"
+LIAR: Final = """
+import os, socket, struct
+near, far = socket.socketpair()
+number, inode = far.fileno(), os.fstat(far.fileno()).st_ino
+{lie}
+os.write(1, struct.pack(">IQ", number, inode))
+os.write(1, b"answered " + os.read(0, 1))
+os.read(0, 1)
+"""
+FILL: Final = """
+far.setblocking(False)
+try:
+    while far.send(bytes(9)):
+        pass
+except OSError:
+    pass
+"""
+OTHER_KIND: Final = """
+far = socket.socket()
+number, inode = far.fileno(), os.fstat(far.fileno()).st_ino
+"""
+LAST_WORDS: Final = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import channel
+near = channel.open_channel("+")
+near.send([b"first, "])
+assert os.read(near.lifeline, 1) == b""
+near.send([b"last words"])
+"""
+LIES: Final = {
+    "no descriptor": "number = 999",
+    "no number that there can be": "number = 0xffffffff",
+    "a file": "number = os.open('/dev/null', 0); inode = os.fstat(number).st_ino",
+    "another socket": "number = near.fileno()",
+    "a socket that takes nothing": FILL,
+    "a socket that goes nowhere": "near.close()",
+    "a socket of another kind": OTHER_KIND,
+}
+
+
+@dataclass
+class Heard:
+    """What came by a way."""
+
+    data: bytes = b""
+    ends: int = 0
+
+    def received(self, data: bytes) -> None:
+        self.data += data
+
+    def closed(self) -> None:
+        self.ends += 1
+
+
+@dataclass
+class Attached:
+    """A daemon with one container, whose init it attaches to."""
+
+    init: asyncio.subprocess.Process
+    carried: int = 0
+    cut: Callable[[], None] = field(default=lambda: None)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self.init.stdout is not None
+        assert self.init.stdin is not None
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 UPGRADED\r\n\r\n")
+        self.cut = writer.close
+        taking = asyncio.create_task(self._take(reader))
+        with suppress(ConnectionError):
+            while data := await self.init.stdout.read(1 << 16):
+                self.carried += len(data)
+                writer.write(struct.pack(">BxxxI", 1, len(data)) + data)
+                await writer.drain()
+        writer.close()
+        await taking
+
+    async def _take(self, reader: asyncio.StreamReader) -> None:
+        assert self.init.stdin is not None
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                self.init.stdin.write(data)
+        self.init.stdin.close()
+
+
+@asynccontextmanager
+async def attached(folder: Path, *command: str) -> AsyncIterator[tuple[Attached, AttachStream]]:
+    """A process of that command below its init, and the stream to it; both are gone afterwards."""
+    pipe = asyncio.subprocess.PIPE
+    init = await asyncio.create_subprocess_exec(sys.executable, "-c", INIT, *command, stdin=pipe, stdout=pipe)
+    daemon = Attached(init)
+    server = await asyncio.start_unix_server(daemon.serve, folder / "daemon.sock")
+    stream = await attach(Address(f"unix://{folder}/daemon.sock"), "some", on_stderr=lambda _: None)
+    try:
+        yield daemon, stream
+    finally:
+        stream.close()
+        await asyncio.wait_for(init.wait(), PATIENCE_S)
+        server.close()
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def near_runner(folder: Path) -> AsyncIterator[tuple[Attached, Way, Heard]]:
+    """A runner that is spoken to by the short way, and has said its first word by it."""
+    async with attached(folder, str(RUNNER), "+") as (daemon, stream):
+        way, heard = await open_way(stream, init=daemon.init.pid), Heard()
+        assert way.is_short
+        way.listen(heard)
+        way.send(pack_message(plain_plan(folder)), ())
+        await until(lambda: b'"hello"' in heard.data)
+        yield daemon, way, heard
+        way.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 (nobody sets an event: what is waited for comes through a pipe)
+            await asyncio.sleep(0.01)
+
+
+def test_a_runner_that_is_near_is_spoken_to_past_the_daemon(tmp_path: Path) -> None:
+    async def speak() -> None:
+        async with near_runner(tmp_path) as (daemon, way, heard):
+            line = way.open_line()
+            assert line is not None
+            line.hang_up()
+            assert (daemon.carried, heard.ends) == (OFFER_BYTES, 0)
+
+    asyncio.run(speak())
+
+
+@pytest.mark.parametrize("ending", ["the stream is cut", "the engine hangs up", "the runner is killed"])
+def test_a_runner_ends_with_either_way_and_its_end_is_heard_once(ending: str, tmp_path: Path) -> None:
+    async def end() -> None:
+        async with near_runner(tmp_path) as (daemon, way, heard):
+            (runner,) = psutil.Process(daemon.init.pid).children()
+            if ending == "the engine hangs up":
+                way.close()
+            elif ending == "the stream is cut":
+                daemon.cut()
+            else:
+                runner.kill()
+            await asyncio.wait_for(daemon.init.wait(), PATIENCE_S)
+            await until(lambda: heard.ends == (ending != "the engine hangs up"))
+
+    asyncio.run(end())
+
+
+def test_what_was_said_last_is_heard_though_the_stream_ends_first(tmp_path: Path) -> None:
+    async def end() -> None:
+        async with attached(tmp_path, "-c", LAST_WORDS, str(RUNNER)) as (daemon, stream):
+            way, heard = await open_way(stream, init=daemon.init.pid), Heard()
+            way.listen(heard)
+            await until(lambda: heard.data == b"first, ")
+            daemon.cut()
+            await until(lambda: heard.ends == 1)
+            assert heard.data == b"first, last words"
+            way.close()
+
+    asyncio.run(end())
+
+
+def test_where_it_may_not_be_taken_the_stream_stays_the_channel(tmp_path: Path) -> None:
+    """Who is not let, or does not find what it looks for, looks like who looks for it in another process."""
+
+    async def speak() -> None:
+        async with attached(tmp_path, str(RUNNER), "+") as (daemon, stream):
+            way, heard = await open_way(stream, init=os.getpid()), Heard()
+            assert (way.is_short, way.open_line()) == (False, None)
+            way.listen(heard)
+            reading, writing = os.pipe()
+            way.send(pack_message(plain_plan(tmp_path)), [writing])
+            assert os.read(reading, 1) == b"", "nobody has the other end any more"
+            os.close(reading)
+            await until(lambda: b'"hello"' in heard.data)
+            assert daemon.carried == OFFER_BYTES + len(heard.data)
+
+    asyncio.run(speak())
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_nothing_but_the_socket_that_was_said_is_taken(lie: str, tmp_path: Path) -> None:
+    async def look() -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        async with attached(tmp_path, "-c", LIAR.format(lie=LIES[lie])) as (daemon, stream):
+            way, heard = await open_way(stream, init=daemon.init.pid), Heard()
+            assert not way.is_short
+            way.listen(heard)
+            await until(lambda: heard.data == b"answered 0")
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    asyncio.run(look())
+
+
+def test_a_container_that_says_nothing_and_ends_is_heard_to_end(tmp_path: Path) -> None:
+    async def look() -> None:
+        async with attached(tmp_path, "-c", "import os; os.write(1, b'few')") as (daemon, stream):
+            way, heard = await open_way(stream, init=daemon.init.pid), Heard()
+            way.listen(heard)
+            await until(lambda: heard.ends == 1)
+
+    asyncio.run(look())
