@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import traceback
 from types import FrameType
 from typing import Any, Final
@@ -26,33 +27,43 @@ CANCELLED: Final = 130
 READER_GONE: Final = 141
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ONCE_MORE_S: Final = 0.02
 
 
-class _Interrupts:
+class Interrupts:
     """Raises `KeyboardInterrupt` for each signal that asks us to end, and remembers that one came: what is torn down
-    because of it may raise something else on the way out."""
+    because of it may raise something else on the way out. One that came while an object was removed has nowhere to go:
+    Python drops it, and it is raised once more."""
 
     def __init__(self) -> None:
         self.came = False
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and background jobs set it
                 signal.signal(number, self._interrupt)
+        signal.signal(signal.SIGALRM, self._interrupt)
+        self._dropped, sys.unraisablehook = sys.unraisablehook, self._take_dropped
 
     def stop(self) -> None:
         """We are ending already: what is left is one line to write."""
-        for number in _SIGNALS:
+        for number in (*_SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         self.came = True
         raise KeyboardInterrupt
 
+    def _take_dropped(self, dropped: sys.UnraisableHookArgs) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _ONCE_MORE_S)
+        else:
+            self._dropped(dropped)
+
 
 def exit_code_of(words: list[str]) -> int:
     """Run one command line; what went wrong has been told when this returns."""
     prepare_streams()
     as_json = "--json" in words
-    interrupts = _Interrupts()
+    interrupts = Interrupts()
     problem: BaseException | None = None
     code = 0
     try:
