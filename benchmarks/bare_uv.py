@@ -16,8 +16,8 @@ from time import perf_counter
 from typing import Final
 from urllib.parse import quote
 
-from sandbox.environments.indexes import Index, read_index_settings
-from sandbox.environments.interpreters import own_interpreter
+from sandbox.environments.indexes.settings import Index, read_index_settings
+from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock
 from sandbox.environments.provider import uv_program
 

@@ -24,7 +24,7 @@ from benchmarks.environment_stores import build, disk, temporary_folder
 from benchmarks.report import Report, Spread, at_least, at_most, build_report, merge, ratio, spread
 from sandbox import AsyncSandbox, Outcome, Status
 from sandbox.environments.progress import Progress
-from sandbox.environments.store import Store
+from sandbox.environments.store.store import Store
 
 _EXTRAS: Final = (
     "six",

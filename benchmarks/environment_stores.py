@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox import AsyncSandbox
-from sandbox.environments.manifest import Manifest
+from sandbox.environments.disk.places import remove
+from sandbox.environments.disk.stock import list_digest, take_stock
 from sandbox.environments.model import Environment
-from sandbox.environments.places import remove
-from sandbox.environments.stock import list_digest, take_stock
-from sandbox.environments.store import CONTENT, Store
+from sandbox.environments.store.manifest import Manifest
+from sandbox.environments.store.store import CONTENT, Store
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from sandbox.environments.indexes import Index, IndexSettings
+from sandbox.environments.indexes.settings import Index, IndexSettings
 
 Form = Literal["json", "html", "garbage", "half", "silent"]
 Files = Mapping[str, str | bytes]

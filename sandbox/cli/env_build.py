@@ -74,7 +74,7 @@ def _read_lock(path: Path, requirements: list[str] | None) -> Lock:
 
 
 def _facts(environment: Environment, store: Path | None, *, seconds: float) -> dict[str, Any]:
-    from sandbox.environments.store import Store
+    from sandbox.environments.store.store import Store
 
     facts: dict[str, Any] = {
         "key": environment.key,

@@ -13,7 +13,7 @@ from sandbox.cli.run import AsJson, StorePlace
 from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
-    from sandbox.environments.bundle_import import ImportReport
+    from sandbox.environments.bundles.importing import ImportReport
 
 _MOST_TOOL: Final = 6 << 20
 _LONGEST_SECRET: Final = 4096
@@ -36,8 +36,8 @@ def export_environment(
     It holds the lock and its wheels: everything that the environment is made of again where it is imported.
     """
     from sandbox.cli.named_files import read_file
-    from sandbox.environments.bundle_export import export_bundle
-    from sandbox.environments.store import Store
+    from sandbox.environments.bundles.exporting import export_bundle
+    from sandbox.environments.store.store import Store
 
     source = None if tool is None else read_file(tool, what="the tool", most=_MOST_TOOL)
     report = export_bundle(Store(store), key, target, tool=source, secret=_secret(secret))
@@ -71,8 +71,8 @@ def import_environment(
     What it was exported for, the same requirements on the same kind of interpreter, then works without a network.
     """
     from sandbox.cli.named_files import write_file
-    from sandbox.environments.bundle_import import import_bundle
-    from sandbox.environments.store import Store
+    from sandbox.environments.bundles.importing import import_bundle
+    from sandbox.environments.store.store import Store
     from sandbox.errors import SpecError
 
     report = import_bundle(Store(store), file, secret=_secret(secret))
@@ -98,7 +98,7 @@ def import_environment(
 
 def _told(report: ImportReport, tool: Path | None) -> dict[str, str]:
     """What is said in words for people."""
-    from sandbox.environments.interpreters import own_interpreter
+    from sandbox.environments.interpreters.host import own_interpreter
 
     own = own_interpreter().tag
     kept = f"written to {tool}" if tool else "came along; --tool FILE writes it"
@@ -117,7 +117,7 @@ def _told(report: ImportReport, tool: Path | None) -> dict[str, str]:
 def _secret(path: Path | None) -> bytes | None:
     """The secret in that file; line breaks at its end do not count."""
     from sandbox.cli.named_files import read_file
-    from sandbox.environments.bundle import SHORTEST_SECRET
+    from sandbox.environments.bundles.format import SHORTEST_SECRET
     from sandbox.errors import SpecError
 
     if path is None:

@@ -15,7 +15,7 @@ from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
     from sandbox.cli.tables import Page
-    from sandbox.environments.store import StoredEnvironment
+    from sandbox.environments.store.store import StoredEnvironment
 
 KeyStart = Annotated[str, typer.Argument(metavar="KEY", help="An environment's key, or the beginning of one.")]
 SHOWN_OF_A_KEY: Final = 12
@@ -24,7 +24,7 @@ _LONGEST_LIST: Final = 60
 
 def list_environments(store: StorePlace = None, as_json: AsJson = False) -> int:
     """List the environments in the store, the last used first."""
-    from sandbox.environments.store import Store
+    from sandbox.environments.store.store import Store
 
     there = Store(store)
     found = there.list()
@@ -37,7 +37,7 @@ def list_environments(store: StorePlace = None, as_json: AsJson = False) -> int:
 
 def show_environment(key: KeyStart, store: StorePlace = None, as_json: AsJson = False) -> int:
     """Show what an environment was made from, and by what."""
-    from sandbox.environments.store import Store
+    from sandbox.environments.store.store import Store
 
     environment = Store(store).show(key)
     if as_json:

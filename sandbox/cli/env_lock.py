@@ -103,8 +103,8 @@ def _tell_left_out(page: Page, requirements: tuple[str, ...]) -> None:
 
 def requirements_left_out(lock: Lock) -> tuple[str, ...]:
     """What of the requirements asks for nothing on the interpreter that the lock is for."""
-    from sandbox.environments.interpreters import interpreter_tagged
-    from sandbox.environments.requirements import excluded_by_marker
+    from sandbox.environments.interpreters.host import interpreter_tagged
+    from sandbox.environments.resolution.requirements import excluded_by_marker
 
     if not any(";" in requirement for requirement in lock.requirements):
         return ()

@@ -14,7 +14,7 @@ from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
     from sandbox.cli.tables import Page
-    from sandbox.environments.store import PruneReport
+    from sandbox.environments.store.store import PruneReport
 
 Quantity = TypeVar("Quantity")
 
@@ -42,7 +42,7 @@ def prune_environments(
     Those that are named go, or those that their age and the size of all say, and with them whatever no environment
     needs. What is in use stays.
     """
-    from sandbox.environments.store import Store
+    from sandbox.environments.store.store import Store
     from sandbox.errors import SpecError
     from sandbox.policy.quantities import parse_bytes, parse_seconds_or_zero
 

@@ -13,7 +13,7 @@ from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
     from sandbox.cli.tables import Page
-    from sandbox.environments.store import VerifyReport
+    from sandbox.environments.store.store import VerifyReport
 
 _TAMPERED: Final = 4
 _MOST_NAMED: Final = 50
@@ -27,7 +27,7 @@ def verify_environments(
     as_json: AsJson = False,
 ) -> int:
     """Read every file of environments again. Exits with 4 if anything differs from what was built."""
-    from sandbox.environments.store import Store
+    from sandbox.environments.store.store import Store
 
     there = Store(store)
     chosen = keys or [environment.key for environment in there.list()]

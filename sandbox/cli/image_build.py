@@ -64,7 +64,7 @@ def build_image(  # noqa: PLR0913  (each option is a parameter)
 def _stored(key: str, store: Path | None) -> Iterator[Environment]:
     """The environment of that key, kept from being pruned."""
     from sandbox.environments.model import Environment
-    from sandbox.environments.store import Store
+    from sandbox.environments.store.store import Store
     from sandbox.errors import EnvironmentUnavailable
 
     there = Store(store)

@@ -10,7 +10,7 @@ import hashlib
 from functools import cache
 from typing import Final
 
-from sandbox.environments.interpreters import own_interpreter
+from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.model import Environment
 
 _FORMAT: Final = "2"

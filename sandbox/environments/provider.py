@@ -23,25 +23,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.environments.bare import bare_environment
-from sandbox.environments.failures import means_digest
-from sandbox.environments.holds import InUse, Owner
-from sandbox.environments.indexes import IndexSettings, read_index_settings, settings_for
-from sandbox.environments.interpreters import HostInterpreter, own_interpreter, pick_interpreter
+from sandbox.environments.disk.holds import InUse, Owner
+from sandbox.environments.indexes.settings import IndexSettings, read_index_settings, settings_for
+from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter, pick_interpreter
+from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.key import environment_key
 from sandbox.environments.lock import Lock
 from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
-from sandbox.environments.questions import Question, Resolution, remembered
-from sandbox.environments.requirements import SupplyRules, read_requirements
-from sandbox.environments.skeleton import site_folder
-from sandbox.environments.store import CONTENT, Store, StoredEnvironment
+from sandbox.environments.resolution.questions import Question, Resolution, remembered
+from sandbox.environments.resolution.requirements import SupplyRules, read_requirements
+from sandbox.environments.store.failures import means_digest
+from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.workshop import Workshop
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable
 from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
 from sandbox.resources import folder
 
 if TYPE_CHECKING:
-    from sandbox.environments.building import Plan
+    from sandbox.environments.builds.building import Plan
 
 Result = TypeVar("Result")
 _PATIENCE_S: Final = 3600.0
@@ -160,7 +160,7 @@ class Provider:
         found = None if refresh else remembered(self.store, question)
         if found is not None:
             return found
-        from sandbox.environments.resolving import resolve
+        from sandbox.environments.resolution.resolving import resolve
 
         means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
         if not refresh:
@@ -189,7 +189,7 @@ class Provider:
 
     def _keep_skeleton(self, interpreter: HostInterpreter) -> None:
         """Make the one that is kept, if it is not there yet; whatever prevents it is for the build to say."""
-        from sandbox.environments.skeleton import is_kept, make_skeleton
+        from sandbox.environments.interpreters.skeleton import is_kept, make_skeleton
 
         place = self.store.root / "skeletons"
         if is_kept(interpreter, kept_in=place):
@@ -216,7 +216,7 @@ class Provider:
         return replace(settings, offline=settings.offline or self._is_offline or policy.supply.offline)
 
     def _plan(self, key: str, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Plan:
-        from sandbox.environments.building import Plan
+        from sandbox.environments.builds.building import Plan
 
         return Plan(
             key=key,
@@ -247,7 +247,7 @@ class Provider:
         return found
 
     async def _build(self, plan: Plan, means: str) -> None:
-        from sandbox.environments.building import build
+        from sandbox.environments.builds.building import build
 
         async with self._builds, self._remembering(plan.key, means):
             await build(plan, store=self.store, workshop=self._workshop, tell=self._tell)

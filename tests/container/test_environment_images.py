@@ -22,7 +22,7 @@ import pytest
 from sandbox import Sandbox
 from sandbox.daemon import connect
 from sandbox.environments.model import Environment
-from sandbox.environments.store import Store
+from sandbox.environments.store.store import Store
 from sandbox.errors import BackendUnavailable, EnvironmentTampered, EnvironmentUnavailable, SpecError
 from sandbox.images import (
     BaseImage,

@@ -13,7 +13,7 @@ import pytest
 
 from sandbox import AsyncSandbox, Outcome, Progress, Status
 from sandbox.environments.progress import Progress as BuildProgress
-from sandbox.environments.store import Store
+from sandbox.environments.store.store import Store
 from sandbox.outputs.artifacts.store import ArtifactStore
 from tests.end_to_end.calls import PATIENCE_S, TRIVIAL, is_at_rest, wait_until
 from tests.end_to_end.packages import machine_with, publish_files, version_of

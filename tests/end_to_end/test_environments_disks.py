@@ -29,7 +29,7 @@ _ENGINE: Final = """
 import errno, json, os, sys
 from pathlib import Path
 from sandbox import Sandbox
-from sandbox.environments.store import Store
+from sandbox.environments.store.store import Store
 from sandbox.errors import SandboxError
 
 folder, steps = Path(sys.argv[1]), json.loads(sys.argv[2])

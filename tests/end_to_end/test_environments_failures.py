@@ -16,7 +16,7 @@ import pytest
 
 from sandbox import AsyncSandbox, Sandbox
 from sandbox.environments.progress import Progress, Stage
-from sandbox.environments.store import Store
+from sandbox.environments.store.store import Store
 from sandbox.errors import BuildFailed
 from tests.checkout import ROOT
 from tests.end_to_end.command_line import COMMAND, environment

@@ -21,7 +21,7 @@ import pytest
 
 from sandbox import Sandbox
 from sandbox.environments.progress import Progress
-from sandbox.environments.store import Store
+from sandbox.environments.store.store import Store
 from tests.checkout import ROOT
 from tests.end_to_end.calls import groups_of, wait_until
 from tests.end_to_end.packages import machine_with, publish_files, version_of

@@ -14,9 +14,9 @@ from sandbox.cli.env_list import list_environments, show_environment
 from sandbox.cli.env_lock import counted, lock_environment, requirements_left_out
 from sandbox.cli.env_prune import prune_environments
 from sandbox.cli.env_verify import verify_environments
-from sandbox.environments.interpreters import own_interpreter
+from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock
-from sandbox.environments.store import Store
+from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentTampered, SpecError
 from tests.unit.environments.made_wheels import key_of, make_wheel, publish_environment
 

@@ -18,13 +18,14 @@ from typing import Final
 from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
-from sandbox.environments.linking import link_tree
+from sandbox.environments.builds.adopting import adopt_tree
+from sandbox.environments.builds.linking import link_tree
+from sandbox.environments.disk.stock import list_digest, take_stock
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.manifest import Manifest
-from sandbox.environments.stock import list_digest, take_stock
-from sandbox.environments.store import Store, StoredEnvironment
-from sandbox.environments.tree_report import TreeReport
-from sandbox.environments.trees import adopt_tree, publish_tree
+from sandbox.environments.store.manifest import Manifest
+from sandbox.environments.store.store import Store, StoredEnvironment
+from sandbox.environments.store.tree_report import TreeReport
+from sandbox.environments.store.trees import publish_tree
 
 SITE: Final = "lib/python3.11/site-packages"
 INTERPRETER: Final = "cp311-linux_x86_64-glibc2.36"

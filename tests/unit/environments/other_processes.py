@@ -13,7 +13,7 @@ from tests.checkout import ROOT
 _BEGINNING = """
 import sys
 from pathlib import Path
-from sandbox.environments.store import Store
+from sandbox.environments.store.store import Store
 from tests.unit.environments.made_wheels import key_of, publish_environment
 store = Store(Path(sys.argv[1]))
 def tell(what):

@@ -16,16 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sandbox.environments.bundle import Contents, Member, header, padding
-from sandbox.environments.bundle_export import export_bundle
-from sandbox.environments.bundle_import import import_bundle
-from sandbox.environments.indexes import Index, IndexSettings
-from sandbox.environments.interpreters import own_interpreter
+from sandbox.environments.bundles.exporting import export_bundle
+from sandbox.environments.bundles.format import Contents, Member, header, padding
+from sandbox.environments.bundles.importing import import_bundle
+from sandbox.environments.disk.stock import list_digest
+from sandbox.environments.indexes.settings import Index, IndexSettings
+from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.manifest import Manifest
-from sandbox.environments.questions import Question, remembered
-from sandbox.environments.stock import list_digest
-from sandbox.environments.store import Store
+from sandbox.environments.resolution.questions import Question, remembered
+from sandbox.environments.store.manifest import Manifest
+from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, ResolutionFailed, SpecError
 from sandbox.policy import Supply
 

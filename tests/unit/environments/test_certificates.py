@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.environments.answers import Fault
-from sandbox.environments.indexes import Index, IndexSettings
-from sandbox.environments.sessions import _context
-from sandbox.environments.upstream import Patience, Upstream
+from sandbox.environments.indexes.answers import Fault
+from sandbox.environments.indexes.sessions import _context
+from sandbox.environments.indexes.settings import Index, IndexSettings
+from sandbox.environments.indexes.upstream import Patience, Upstream
 
 ONCE: Final = Patience(attempts=1)
 

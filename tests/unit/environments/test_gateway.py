@@ -19,10 +19,10 @@ from typing import Any, Final
 import pytest
 import uv
 
-from sandbox.environments import gateway as gateway_module
-from sandbox.environments.gateway import Gateway, IndexFault, Origin
-from sandbox.environments.indexes import Index, IndexSettings, read_index_settings
-from sandbox.environments.upstream import Patience
+from sandbox.environments.indexes import gateway as gateway_module
+from sandbox.environments.indexes.gateway import Gateway, IndexFault, Origin
+from sandbox.environments.indexes.settings import Index, IndexSettings, read_index_settings
+from sandbox.environments.indexes.upstream import Patience
 from tests.indexes import LocalIndex, make_wheel, sha256_of
 
 SECRET: Final = "hunter2"
@@ -289,7 +289,7 @@ def test_an_index_that_does_not_do_its_part_is_a_fault_and_says_how(
 def test_a_page_without_end_is_not_read_to_its_end(
     index: LocalIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox.environments.upstream.MOST_PAGE_BYTES", 100)
+    monkeypatch.setattr("sandbox.environments.indexes.upstream.MOST_PAGE_BYTES", 100)
     with _gateway(index.settings(), tmp_path) as (gateway, box):
         assert box.status("/0/simple/child/") == 502
         assert gateway.faults[0].reason == "its page has more than 100 bytes"

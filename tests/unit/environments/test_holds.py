@@ -12,8 +12,8 @@ from threading import Thread
 
 import pytest
 
-from sandbox.environments.holds import KeyLock, Owner, UseCounts, lock_file, locked_file
-from sandbox.environments.store import Store
+from sandbox.environments.disk.holds import KeyLock, Owner, UseCounts, lock_file, locked_file
+from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentUnavailable
 from tests.unit.environments.made_wheels import key_of
 from tests.unit.environments.other_processes import heard, nudge, running

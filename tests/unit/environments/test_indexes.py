@@ -11,14 +11,14 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.indexes import (
+from sandbox.environments.indexes.public_index import public_index
+from sandbox.environments.indexes.settings import (
     Index,
     IndexSettings,
     read_index_settings,
     redacted,
     settings_for,
 )
-from sandbox.environments.public_index import public_index
 from sandbox.errors import EnvironmentUnavailable
 
 SECRET: Final = "hunter2"

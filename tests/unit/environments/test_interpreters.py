@@ -20,9 +20,9 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.tags import sys_tags
 
-from sandbox.environments import bare_environment, interpreter_facts
-from sandbox.environments.interpreter_search import Facts, Mute, ask, candidates, run, why_not_to_run
-from sandbox.environments.interpreters import (
+from sandbox.environments import bare_environment
+from sandbox.environments.interpreters import facts as interpreter_facts
+from sandbox.environments.interpreters.host import (
     OLDEST,
     HostInterpreter,
     _interpreter,
@@ -34,6 +34,7 @@ from sandbox.environments.interpreters import (
     own_interpreter,
     pick_interpreter,
 )
+from sandbox.environments.interpreters.search import Facts, Mute, ask, candidates, run, why_not_to_run
 from sandbox.environments.lock import Lock
 from sandbox.errors import EnvironmentUnavailable, RequirementRefused
 
@@ -320,11 +321,11 @@ def test_a_broken_one_on_the_path_is_named_and_breaks_nothing(tmp_path: Path, mo
 @pytest.mark.slow
 def test_one_that_hangs_on_the_path_costs_a_moment_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = interpreter_that_starts_with(tmp_path, "while True: pass")
-    monkeypatch.setattr("sandbox.environments.interpreter_search.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("sandbox.environments.interpreters.search.PATIENCE_SECONDS", 0.5)
     monkeypatch.setenv("PATH", str(hanging.parent))
     with pytest.raises(EnvironmentUnavailable, match="did not answer in time"):
         pick_interpreter(FAR_FUTURE)
-    monkeypatch.setattr("sandbox.environments.interpreter_search.PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr("sandbox.environments.interpreters.search.PATIENCE_SECONDS", 60.0)
     with pytest.raises(EnvironmentUnavailable, match="did not answer in time"):
         pick_interpreter(FAR_FUTURE)
     assert not is_running(str(hanging))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.environments.answers import Fault
-from sandbox.environments.indexes import IndexSettings, read_index_settings
-from sandbox.environments.keyring_logins import _password
-from sandbox.environments.upstream import Patience, Upstream
+from sandbox.environments.indexes.answers import Fault
+from sandbox.environments.indexes.keyring_logins import _password
+from sandbox.environments.indexes.settings import IndexSettings, read_index_settings
+from sandbox.environments.indexes.upstream import Patience, Upstream
 from tests.indexes import LocalIndex
 
 SECRET = "hunter2"

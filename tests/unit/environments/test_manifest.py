@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from sandbox.environments.key import environment_key, tree_key
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.manifest import Manifest
+from sandbox.environments.store.manifest import Manifest
 from tests.unit.environments.made_wheels import INTERPRETER, key_of, manifest_of
 
 PACKAGE = LockedPackage(name="gadget", version="1.0", wheel="gadget-1.0-py3-none-any.whl", sha256="a" * 64)

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.pages import ListedFile, parse_html
+from sandbox.environments.indexes.pages import ListedFile, parse_html
 
 ADDRESS: Final = "https://one.test/simple/gadget/"
 PLAIN: Final = f"""<!DOCTYPE html>

@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.pruning import Sweep
-from sandbox.environments.store import Store
-from sandbox.environments.trees import load_tree
+from sandbox.environments.store.pruning import Sweep
+from sandbox.environments.store.store import Store
+from sandbox.environments.store.trees import load_tree
 from tests.unit.environments.made_wheels import Made, key_of, make_wheel, publish_environment, tree_in
 from tests.unit.environments.other_processes import heard, nudge, running
 

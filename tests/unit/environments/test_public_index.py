@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.environments.public_index import index_of
+from sandbox.environments.indexes.public_index import index_of
 from sandbox.errors import EnvironmentUnavailable
 
 

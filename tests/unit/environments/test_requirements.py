@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from sandbox.environments.requirement_syntax import LONGEST
-from sandbox.environments.requirements import MOST, SupplyRules, excluded_by_marker, read_requirements
-from sandbox.environments.version_ranges import contradict_each_other
+from sandbox.environments.resolution.requirement_syntax import LONGEST
+from sandbox.environments.resolution.requirements import MOST, SupplyRules, excluded_by_marker, read_requirements
+from sandbox.environments.resolution.version_ranges import contradict_each_other
 from sandbox.errors import EnvironmentUnavailable, RequirementRefused
 from tests.processor_time import within
 

@@ -16,13 +16,13 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments import sealing
-from sandbox.environments import store as stores
-from sandbox.environments.holds import locked_file
-from sandbox.environments.places import default_root
-from sandbox.environments.sealing import seal, write_whole
-from sandbox.environments.store import Store
-from sandbox.environments.tree_report import TreeReport
+from sandbox.environments.disk import sealing
+from sandbox.environments.disk.holds import locked_file
+from sandbox.environments.disk.places import default_root
+from sandbox.environments.disk.sealing import seal, write_whole
+from sandbox.environments.store import store as stores
+from sandbox.environments.store.store import Store
+from sandbox.environments.store.tree_report import TreeReport
 from sandbox.errors import BuildFailed, EnvironmentTampered, EnvironmentUnavailable, SpecError
 from tests.processor_time import within
 from tests.unit.environments.made_wheels import (
@@ -257,7 +257,7 @@ def test_two_processes_that_publish_at_once_agree_on_one(store: Store) -> None:
 
 
 PUBLISHING: Final = """
-from sandbox.environments.trees import load_tree
+from sandbox.environments.store.trees import load_tree
 tree = load_tree(store, key_of(100))
 tell("begins")
 number = 0
@@ -568,9 +568,9 @@ import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from sandbox.environments.lock import Lock
-from sandbox.environments.manifest import Manifest
-from sandbox.environments.stock import list_digest, take_stock
-from sandbox.environments.store import Store
+from sandbox.environments.store.manifest import Manifest
+from sandbox.environments.disk.stock import list_digest, take_stock
+from sandbox.environments.store.store import Store
 store = Store(Path(sys.argv[1]) / "store")
 with store.new_building_folder() as building:
     (building.folder / "environment" / "deep" / "deeper").mkdir(parents=True)

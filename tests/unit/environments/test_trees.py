@@ -14,11 +14,12 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.linking import link_tree
-from sandbox.environments.stock import StoredFile, digests, list_digest, read_list, take_stock, write_list
-from sandbox.environments.store import Store
-from sandbox.environments.tree_report import TreeFacts, TreeReport
-from sandbox.environments.trees import TreeCaps, adopt_tree, load_tree, publish_tree
+from sandbox.environments.builds.adopting import TreeCaps, adopt_tree
+from sandbox.environments.builds.linking import link_tree
+from sandbox.environments.disk.stock import StoredFile, digests, list_digest, read_list, take_stock, write_list
+from sandbox.environments.store.store import Store
+from sandbox.environments.store.tree_report import TreeFacts, TreeReport
+from sandbox.environments.store.trees import load_tree, publish_tree
 from sandbox.errors import BuildFailed
 from tests.unit.environments.made_wheels import (
     SITE,

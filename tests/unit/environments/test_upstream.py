@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sandbox.environments.answers import Fault
-from sandbox.environments.upstream import Upstream
+from sandbox.environments.indexes.answers import Fault
+from sandbox.environments.indexes.upstream import Upstream
 from tests.indexes import LocalIndex
 
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.environments import wheels as wheels_module
-from sandbox.environments.indexes import Index, IndexSettings
+from sandbox.environments.builds import wheels as wheels_module
+from sandbox.environments.builds.wheels import fetch_wheels
+from sandbox.environments.indexes.settings import Index, IndexSettings
+from sandbox.environments.indexes.upstream import Patience
 from sandbox.environments.lock import LockedPackage
-from sandbox.environments.upstream import Patience
-from sandbox.environments.wheels import fetch_wheels
 from sandbox.errors import BuildFailed, IndexUnavailable
 from tests.indexes import LocalIndex, make_wheel, sha256_of
 
@@ -285,9 +285,9 @@ def test_what_progress_raises_ends_the_download(index: LocalIndex, store: Path) 
 _FETCH: Final = """
 import resource, signal, sys
 from pathlib import Path
-from sandbox.environments.indexes import Index, IndexSettings
+from sandbox.environments.indexes.settings import Index, IndexSettings
 from sandbox.environments.lock import LockedPackage
-from sandbox.environments.wheels import fetch_wheels
+from sandbox.environments.builds.wheels import fetch_wheels
 url, store, name, sha256, most = sys.argv[1:]
 if int(most):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))

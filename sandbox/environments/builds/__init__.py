@@ -1,0 +1,1 @@
+"""From a lock to an environment: wheels are fetched, unpacked in a box, adopted as package trees, and linked."""

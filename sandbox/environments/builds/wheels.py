@@ -1,0 +1,267 @@
+"""The wheels of a lock, downloaded by the engine: bytes that are checked against the lock, never opened here.
+
+::
+
+    <store>/<sha256>/<file name>     one wheel, read-only; whoever finds it here still hashes it before using it
+    <store>/.partial/<random>        a download under way, or what a killed one left: swept an hour after its last byte
+
+Where a wheel comes from does not matter, since its digest was locked: the address that the resolution saw is tried
+first, then folders of wheels, then the page of each index. A wheel appears by rename, whole or not at all; of two
+processes that fetch the same one the later wins, with the same bytes. Only what the network did wrong is tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Final
+
+from sandbox.environments.indexes.answers import Absent, Fault, Reply
+from sandbox.environments.indexes.pages import ListedFile
+from sandbox.environments.indexes.settings import IndexSettings, redacted
+from sandbox.environments.indexes.upstream import Patience, Upstream
+from sandbox.environments.lock import LockedPackage
+from sandbox.errors import BuildFailed, IndexUnavailable, StoreUnwritable
+
+OnDownload = Callable[[str, int, int | None], None]
+"""Told a package's name, how many of its bytes are here, and how many there will be; from several threads."""
+
+MOST_AT_ONCE: Final = 8
+STALE_S: Final = 3600.0
+_PARTIAL: Final = ".partial"
+_ATTEMPTS: Final = 3
+_LONGEST_S: Final = 3600.0
+_MOST_BYTES: Final = 16 << 30
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NOT_OURS: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+
+
+class _WrongBytes(Exception):
+    """What was downloaded is not what was locked."""
+
+
+class _Stopped(Exception):
+    """Another download failed: this one is not needed any more."""
+
+
+def fetch_wheels(
+    packages: Sequence[LockedPackage],
+    *,
+    settings: IndexSettings,
+    origins: Mapping[str, str],
+    store: Path,
+    on_progress: OnDownload | None = None,
+    patience: Patience | None = None,
+    within_s: float = _LONGEST_S,
+) -> dict[str, Path]:
+    """Where each wheel lies, by its SHA-256; those that are missing are downloaded, a few at a time.
+
+    Raises `IndexUnavailable` if an index that may have a wheel does not answer, or not in time, `BuildFailed` if none
+    has it, if what they have is not what was locked, or if there is no room. What `on_progress` raises ends all
+    downloads, too. Wheels that were finished by then stay.
+    """
+    wanted = {package.sha256: package for package in packages}
+    upstream = Upstream(settings, patience=patience)
+    ends = time.monotonic() + within_s
+    download = _Download(settings, upstream, origins=origins, store=store, tell=on_progress or _nobody, ends=ends)
+    with _named_disk_faults(store):
+        download.prepare()
+    try:
+        return _all_of(download, list(wanted.values()))
+    finally:
+        upstream.close()
+
+
+def _all_of(download: _Download, packages: list[LockedPackage]) -> dict[str, Path]:
+    with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="wheel") as threads:
+        pending = {threads.submit(download.one, package): package for package in packages}
+        try:
+            wait(pending, return_when=FIRST_EXCEPTION)
+            failed = [error for future in pending if future.done() and (error := future.exception())]
+            if failed:
+                raise failed[0]
+            return {package.sha256: future.result() for future, package in pending.items()}
+        finally:
+            download.stop.set()
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(slots=True)
+class _Download:
+    """What the downloads of one lock share."""
+
+    settings: IndexSettings
+    upstream: Upstream
+    origins: Mapping[str, str]
+    store: Path
+    tell: OnDownload
+    ends: float
+    """When the time for all of them is over."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    _links: dict[str, tuple[ListedFile, ...]] = field(default_factory=dict)
+    _links_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def prepare(self) -> None:
+        """Make the folders, and sweep what killed downloads left."""
+        folder = self.store / _PARTIAL
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - leftover.stat().st_mtime > STALE_S:
+                    leftover.unlink()
+
+    def one(self, package: LockedPackage) -> Path:
+        """The wheel's path in the store."""
+        with _named_disk_faults(self.store):
+            place = self.store / package.sha256 / package.wheel
+            if _is_intact(place, package):
+                return place
+            faults: list[tuple[str, Fault]] = []
+            wrong: list[str] = []
+            for address in self._addresses(package, faults):
+                try:
+                    return self._fetch(package, address, place)
+                except Absent:
+                    continue
+                except Fault as fault:
+                    faults.append((address, fault))
+                except _WrongBytes:
+                    wrong.append(address)
+            raise self._explained(package, faults, wrong)
+
+    def _addresses(self, package: LockedPackage, faults: list[tuple[str, Fault]]) -> Iterator[str]:
+        """Where it may be, each place once; an index is asked only when all before it were in vain."""
+        seen: set[str] = set()
+        if hint := self.origins.get(package.sha256):
+            seen.add(hint)
+            yield hint
+        links = [(location, partial(self._linked, location)) for location in self.settings.find_links]
+        pages = [(index.url, partial(self.upstream.page, index, package.name)) for index in self.settings.indexes]
+        for place, ask in (*links, *pages):
+            try:
+                files = ask()
+            except Absent:
+                continue
+            except Fault as fault:
+                faults.append((place, fault))
+                continue
+            found = {file.url for file in files if _may_be(file, package)} - seen
+            seen |= found
+            yield from found
+
+    def _linked(self, location: str) -> tuple[ListedFile, ...]:
+        with self._links_lock:
+            if location not in self._links:
+                self._links[location] = self.upstream.links(location)
+            return self._links[location]
+
+    def _fetch(self, package: LockedPackage, address: str, place: Path) -> Path:
+        """Download it from there, again if that breaks off."""
+        import tenacity
+
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, Fault) and error.reach == "attempt"),
+            stop=tenacity.stop_after_attempt(_ATTEMPTS),
+            wait=tenacity.wait_random_exponential(multiplier=0.2, max=2),
+            reraise=True,
+        )
+        return attempts(self._fetch_once, package, address, place)
+
+    def _fetch_once(self, package: LockedPackage, address: str, place: Path) -> Path:
+        descriptor, name = tempfile.mkstemp(dir=self.store / _PARTIAL)
+        try:
+            with os.fdopen(descriptor, "wb") as file, self.upstream.open(address) as reply:
+                self._receive(package, reply, file.write)
+            os.chmod(name, 0o444)
+            place.parent.mkdir(exist_ok=True)
+            os.replace(name, place)
+        finally:
+            Path(name).unlink(missing_ok=True)
+        return place
+
+    def _receive(self, package: LockedPackage, reply: Reply, write: Callable[[bytes], object]) -> None:
+        told = reply.headers.get("Content-Length", "")
+        total = package.size if package.size is not None else int(told) if told.isdigit() else None
+        digest, done = sha256(), 0
+        self.tell(package.name, 0, total)
+        for piece in reply.pieces:
+            if self.stop.is_set():
+                raise _Stopped
+            if time.monotonic() > self.ends:
+                raise Fault("it sends too slowly for the time that a build may take", reach="index")
+            done += len(piece)
+            if done > (_MOST_BYTES if package.size is None else package.size):
+                raise _WrongBytes
+            digest.update(piece)
+            write(piece)
+            self.tell(package.name, done, total)
+        if digest.hexdigest() != package.sha256:
+            raise _WrongBytes
+
+    def _explained(self, package: LockedPackage, faults: list[tuple[str, Fault]], wrong: list[str]) -> Exception:
+        """Why it is not here: somebody's bytes are wrong, an index is down, or nobody has it."""
+        if wrong:
+            return BuildFailed(
+                f"{package.wheel} at {redacted(wrong[0])} is not the file that was locked: its SHA-256 is not "
+                f"{package.sha256}",
+                remedy="resolve again if its authors replaced it; if they did not, somebody else did",
+            )
+        if faults:
+            place, fault = faults[0]
+            return IndexUnavailable(
+                f"{package.wheel} could not be downloaded from {redacted(place)}: {fault.reason}",
+                remedy="try again later, or keep it in a folder of wheels",
+            )
+        if self.settings.offline:
+            return BuildFailed(
+                f"{package.wheel} is neither in the store nor in a folder of wheels, and no index is asked offline",
+                remedy="build once with the network, or put the wheel into a folder of wheels",
+            )
+        return BuildFailed(f"no index has {package.wheel} any more", remedy="resolve again, without the old lock")
+
+
+def _may_be(file: ListedFile, package: LockedPackage) -> bool:
+    return file.filename == package.wheel and file.sha256 in (None, package.sha256)
+
+
+def _is_intact(place: Path, package: LockedPackage) -> bool:
+    """Whether a plain file with exactly the locked bytes is there already."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return False
+        return file_digest(file, "sha256").hexdigest() == package.sha256
+
+
+@contextlib.contextmanager
+def _named_disk_faults(store: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in _NO_ROOM:
+            raise StoreUnwritable(
+                f"there is no room left for wheels in {store}", remedy="free some, for example by `sandbox env prune`"
+            ) from None
+        if problem.errno not in _NOT_OURS:
+            raise
+        raise StoreUnwritable(
+            f"wheels cannot be kept in {store}: {problem.strerror}", remedy="let the engine's user write there"
+        ) from None
+
+
+def _nobody(_name: str, _done: int, _total: int | None) -> None:
+    """Nobody asked to be told."""

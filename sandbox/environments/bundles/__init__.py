@@ -1,0 +1,1 @@
+"""Bundles: environments as files, for machines without a network."""

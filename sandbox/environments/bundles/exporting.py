@@ -1,0 +1,120 @@
+"""Exporting: an environment of the store into a bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import ValidationError
+
+from sandbox.environments.bundles.format import (
+    CONTENTS,
+    END,
+    SIGNATURE,
+    TOOL,
+    Contents,
+    Member,
+    copied_whole,
+    header,
+    padding,
+    signature,
+    wheel_member,
+    wheel_place,
+)
+from sandbox.environments.lock import Lock, LockedPackage
+from sandbox.environments.store.store import Store
+from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecError
+
+
+@dataclass(frozen=True, slots=True)
+class BundleReport:
+    """What was exported."""
+
+    file: Path
+    lock: Lock
+    digest: str
+    """The SHA-256 of bundle.json, which stands for all of it."""
+    size: int
+    is_signed: bool
+    has_tool: bool
+
+
+def export_bundle(
+    store: Store, key: str, target: Path, *, tool: bytes | None = None, secret: bytes | None = None
+) -> BundleReport:
+    """Write all that the environment with that key, or the beginning of one, is built from; `secret` signs it.
+
+    A file that is there already is replaced, once the new one is whole.
+    """
+    environment = store.show(key)
+    hold = store.use(environment.key)
+    if hold is None:
+        raise EnvironmentUnavailable(f"environment {environment.key[:12]} has just been removed from the store")
+    lock = environment.manifest.lock
+    with hold, _written_whole(target) as file:
+        members = {} if tool is None else {TOOL: Member(sha256=hashlib.sha256(tool).hexdigest(), size=len(tool))}
+        members |= {wheel_member(package): _stored_wheel(store, package) for package in lock.packages}
+        head = _contents(lock, members).to_bytes()
+        _put(file, CONTENTS, head)
+        if secret is not None:
+            _put(file, SIGNATURE, signature(head, secret))
+        if tool is not None:
+            _put(file, TOOL, tool)
+        for package in lock.packages:
+            _put_wheel(file, store, package, members[wheel_member(package)])
+        file.write(END)
+        size = file.tell()
+    digest = hashlib.sha256(head).hexdigest()
+    return BundleReport(target, lock, digest, size, is_signed=secret is not None, has_tool=tool is not None)
+
+
+def _contents(lock: Lock, members: dict[str, Member]) -> Contents:
+    try:
+        return Contents(lock=lock, members=members)
+    except ValidationError as error:
+        raise SpecError(f"this cannot be bundled: {error.errors()[0]['msg']}") from None
+
+
+def _put(file: BinaryIO, name: str, content: bytes) -> None:
+    file.write(header(name, len(content)) + content + padding(len(content)))
+
+
+def _put_wheel(file: BinaryIO, store: Store, package: LockedPackage, member: Member) -> None:
+    file.write(header(wheel_member(package), member.size))
+    with wheel_place(store, package).open("rb") as wheel:
+        if not copied_whole(wheel, file.write, member) or wheel.read(1):
+            raise EnvironmentTampered(
+                f"{package.wheel} in the store is not what was locked",
+                remedy="find out who could write to the store; `sandbox env prune --older-than 0s` empties it",
+            )
+    file.write(padding(member.size))
+
+
+def _stored_wheel(store: Store, package: LockedPackage) -> Member:
+    try:
+        return Member(sha256=package.sha256, size=wheel_place(store, package).stat().st_size)
+    except FileNotFoundError:
+        raise EnvironmentUnavailable(
+            f"{package.wheel} is not in the store any more",
+            remedy="remove the environment with `sandbox env prune KEY`, and build it again",
+        ) from None
+
+
+@contextmanager
+def _written_whole(target: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name when all is written."""
+    aside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}") if target.name else target
+    try:
+        with open(aside, "xb") as file:
+            yield file
+        aside.replace(target)
+    except OSError as error:
+        raise SpecError(f"the bundle cannot be written to {target}: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            aside.unlink()

@@ -1,0 +1,308 @@
+"""What the engine itself asks of indexes: pages and files, over HTTP or from this machine's folders.
+
+An index gets a few attempts when it does not answer, breaks off, or says that it is busy (5xx, 429); whatever else it
+says holds at once (see `answers`). Every wait has an end, and so has the number of attempts.
+
+Only `http` and `https` are spoken, no redirect leads anywhere else, and none leads from `https` back to `http`.
+`file:` addresses are followed only where this machine's own settings or a page on this machine name them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from sandbox.environments.indexes.answers import Absent, Fault, Reply
+from sandbox.environments.indexes.keyring_logins import with_password
+from sandbox.environments.indexes.local_packages import PIECE_BYTES, local_links, local_page, open_local
+from sandbox.environments.indexes.pages import ACCEPTED, MOST_PAGE_BYTES, ListedFile, MalformedPage, parse_page
+from sandbox.environments.indexes.sessions import missing_file, open_session
+from sandbox.environments.indexes.settings import Index, IndexSettings, local_path, split_credentials
+
+if TYPE_CHECKING:
+    import requests
+    import tenacity
+
+_MOST_WRAPPINGS: Final = 64
+_CONNECT_S: Final = 15.0
+_OK: Final = (200, 206)
+_PASSED_ON: Final = (405, 416)
+_GONE: Final = (404, 410)
+_BUSY: Final = 429
+_REFUSED: Final = {401: "it wants a login", 403: "it refuses the login", 407: "the proxy wants a login"}
+_EXCEPTION: Final = re.compile(r"\*?\.?(?P<name>[^:\[\]]+|\[?[0-9a-f:]+\]?)(:(?P<port>\d+))?")
+_KEPT_HEADERS: Final = ("Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "ETag", "Last-Modified")
+
+
+class _Busy(Fault):
+    """Worth another attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often and how long an index is asked before it counts as down."""
+
+    attempts: int = 4
+    first_wait_s: float = 0.2
+    longest_wait_s: float = 4.0
+    trying_s: float = 45.0
+    """No further attempt begins after this."""
+    page_s: float = 120.0
+    """For all of one page's bytes."""
+
+
+class Upstream:
+    """Asks the indexes of these settings; any thread may use it, and it is closed once."""
+
+    def __init__(self, settings: IndexSettings, *, patience: Patience | None = None) -> None:
+        self._settings = settings
+        self._patience = patience or Patience()
+        self._session: requests.Session | None = None
+        self._opening = threading.Lock()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Hang up. Who is still waiting for an answer hangs up when it has come, and asks for nothing more."""
+        with self._opening:
+            self._is_closed = True
+            if self._session is not None:
+                self._session.close()
+
+    def page(self, index: Index, name: str) -> tuple[ListedFile, ...]:
+        """The files that this index has of a package; its name is a normalized one."""
+        root = local_path(index.url)
+        if root is not None:
+            return local_page(root, name)
+        if self._settings.offline:
+            raise Absent
+        return self._remote_page(f"{index.url}/{name}/", accept=ACCEPTED)
+
+    def links(self, location: str) -> tuple[ListedFile, ...]:
+        """The files in a folder, or linked to by a page. A folder that is not there holds none, as with pip."""
+        path = local_path(location)
+        if path is not None:
+            return local_links(path)
+        return () if self._settings.offline else self._remote_page(location, accept="text/html")
+
+    @contextmanager
+    def open(self, url: str, *, method: str = "GET", part: str | None = None) -> Iterator[Reply]:
+        """The file at an address, or the part of it that a `Range` header asks for."""
+        path = local_path(url)
+        if path is not None:
+            with open_local(path, part=part) as reply:
+                yield reply
+            return
+        if self._settings.offline:
+            raise Absent
+        wanted = {"Accept-Encoding": "identity", **({"Range": part} if part else {})}
+        response = self._answer(url, method=method, headers=wanted)
+        try:
+            kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+            if "Content-Encoding" in response.headers:
+                kept.pop("Content-Length", None)
+            yield Reply(response.status_code, kept, _pieces(response))
+        finally:
+            self._end(response)
+
+    def _remote_page(self, url: str, *, accept: str) -> tuple[ListedFile, ...]:
+        """A page that breaks off is asked for again."""
+        return self._retrying()(self._read_page, url, accept=accept)
+
+    def _read_page(self, url: str, *, accept: str) -> tuple[ListedFile, ...]:
+        response = self._send(url, method="GET", headers={"Accept": accept})
+        try:
+            body = _body(response, deadline=time.monotonic() + self._patience.page_s)
+            content_type, address = response.headers.get("Content-Type", ""), response.url
+        finally:
+            self._end(response)
+        try:
+            files = parse_page(body, content_type=content_type, address=address)
+        except MalformedPage as problem:
+            raise Fault(str(problem)) from None
+        return tuple(file for file in files if not file.url.startswith("file:"))
+
+    def _answer(self, url: str, *, method: str, headers: Mapping[str, str]) -> requests.Response:
+        return self._retrying()(self._send, url, method=method, headers=headers)
+
+    def _retrying(self) -> tenacity.Retrying:
+        import tenacity
+
+        patience = self._patience
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_Busy),
+            stop=tenacity.stop_after_attempt(patience.attempts) | tenacity.stop_after_delay(patience.trying_s),
+            wait=tenacity.wait_random_exponential(multiplier=patience.first_wait_s, max=patience.longest_wait_s),
+            reraise=True,
+        )
+
+    def _send(self, url: str, *, method: str, headers: Mapping[str, str]) -> requests.Response:
+        """One attempt, up to the headers of what is answered."""
+        from requests.auth import HTTPBasicAuth
+
+        address, login = split_credentials(url)
+        login = with_password(login or self._settings.credentials_for(address), address, self._settings)
+        silence = self._settings.timeout_s
+        if address.startswith("https:") and (gone := missing_file(self._settings)):
+            raise Fault(f"what this machine names for TLS, {gone}, is not there", reach="index")
+        with _named_faults(silence):
+            response = self._asking().request(
+                method,
+                address,
+                headers=dict(headers),
+                auth=HTTPBasicAuth(login[0].encode(), login[1].encode()) if login else None,
+                proxies=_proxies_for(address, self._settings.proxies),
+                timeout=(min(_CONNECT_S, silence), silence),
+                stream=True,
+            )
+        problem = _problem_of(response.status_code)
+        if problem is not None:
+            _read_the_rest(response)
+            self._end(response)
+            raise problem
+        return response
+
+    def _end(self, response: requests.Response) -> None:
+        """Its connection serves the next request; but a session that was closed meanwhile would keep it for good."""
+        response.close()
+        if self._is_closed:
+            self.close()
+
+    def _asking(self) -> requests.Session:
+        with self._opening:
+            if self._is_closed:
+                raise Fault("nobody waits for its answer any more")
+            if self._session is None:
+                self._session = open_session(self._settings)
+            return self._session
+
+
+@contextmanager
+def _named_faults(silence: float) -> Iterator[None]:
+    """Turns what `requests` raises into a fault that says what happened in our own words."""
+    import requests
+
+    try:
+        yield
+    except Fault:
+        raise
+    except requests.exceptions.SSLError as problem:
+        raise Fault(_tls_problem(problem), reach="index") from None
+    except requests.exceptions.ProxyError:
+        raise _Busy("the proxy does not let us through", reach="index") from None
+    except requests.exceptions.Timeout:
+        raise _Busy(f"no answer within {silence:g} s", reach="index") from None
+    except (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError) as problem:
+        raise _Busy(f"no connection: {_cause(problem)}", reach="index") from None
+    except requests.exceptions.TooManyRedirects:
+        raise Fault("it redirects without end") from None
+    except (OSError, ValueError) as problem:
+        raise Fault(f"it cannot be asked: {type(problem).__name__}") from None
+
+
+def _tls_problem(problem: BaseException) -> str:
+    """Why there is no connection by TLS; OpenSSL's own name for it stands where that says more than we know."""
+    import ssl
+
+    names = [str(error.reason) for error in _wrapped_in(problem) if isinstance(error, ssl.SSLError) and error.reason]
+    if any("CERTIFICATE_VERIFY_FAILED" in name or "CA_NOT" in name for name in names):
+        return "its certificate is not trusted; name its authority by PIP_CERT or SSL_CERT_FILE"
+    if any("CERTIFICATE_REQUIRED" in name or "HANDSHAKE_FAILURE" in name for name in names):
+        return "it wants to be shown a certificate; name one by PIP_CLIENT_CERT or SSL_CLIENT_CERT"
+    if not names:
+        return (
+            "it hangs up on us; if it wants to be shown a certificate, name one by PIP_CLIENT_CERT or SSL_CLIENT_CERT"
+        )
+    return f"it does not speak TLS as we do: {names[0].replace('_', ' ').lower()}"
+
+
+def _cause(problem: BaseException) -> str:
+    """The system's own words for what went wrong, found below the wrappings; those repeat addresses."""
+    said = (error.strerror for error in _wrapped_in(problem) if isinstance(error, OSError) and error.strerror)
+    return next(said, "the other side hung up")
+
+
+def _wrapped_in(problem: BaseException) -> Iterator[BaseException]:
+    """It, and all that it was raised for."""
+    seen: list[object] = [problem]
+    for error in seen:  # grows while it is walked
+        if isinstance(error, BaseException):
+            yield error
+            if len(seen) < _MOST_WRAPPINGS:
+                seen += [error.__cause__, error.__context__, getattr(error, "reason", None), *error.args]
+
+
+def _problem_of(status: int) -> Exception | None:
+    if status in _OK or status in _PASSED_ON:
+        return None
+    if status in _GONE:
+        return Absent()
+    if status >= 500 or status == _BUSY:
+        return _Busy(f"it answers {status}", reach="index")
+    return Fault(f"it answers {status}" + (f": {_REFUSED[status]}" if status in _REFUSED else ""))
+
+
+def _read_the_rest(response: requests.Response) -> None:
+    """Reads what little is left, so that the connection serves the next request."""
+    length = response.headers.get("Content-Length", "")
+    with contextlib.suppress(OSError):
+        if length.isdigit() and int(length) <= PIECE_BYTES:
+            _ = response.content
+
+
+def _pieces(response: requests.Response) -> Iterator[bytes]:
+    """What has come so far, however little: whoever reads can tell then that it takes too long."""
+    from urllib3.exceptions import HTTPError
+
+    raw = response.raw
+    try:
+        if raw.chunked:
+            yield from response.iter_content(PIECE_BYTES)
+        else:
+            yield from iter(lambda: raw.read1(PIECE_BYTES, decode_content=True), b"")
+    except (OSError, HTTPError) as problem:
+        raise _Busy(f"it broke off: {_cause(problem)}", reach="attempt") from None
+
+
+def _body(response: requests.Response, *, deadline: float) -> bytes:
+    body = bytearray()
+    for piece in _pieces(response):
+        body += piece
+        if len(body) > MOST_PAGE_BYTES:
+            raise Fault(f"its page has more than {MOST_PAGE_BYTES} bytes")
+        if time.monotonic() > deadline:
+            raise Fault("its page takes too long", reach="index")
+    return bytes(body)
+
+
+def _proxies_for(url: str, proxies: Mapping[str, str]) -> dict[str, str]:
+    parts = urlsplit(url)
+    excepted = [text.strip() for text in proxies.get("no", "").split(",")]
+    if any(_is_excepted(parts.hostname or "", parts.port, text) for text in excepted if text):
+        return {}
+    return {scheme: proxy for scheme, proxy in proxies.items() if scheme != "no"}
+
+
+def _is_excepted(host: str, port: int | None, exception: str) -> bool:
+    """Whether an entry of `no_proxy` means this host: `*`, a name and all below it, with a port or not, a network."""
+    if exception == "*" or "/" in exception:
+        return exception == "*" or _is_in_network(host, exception)
+    found = _EXCEPTION.fullmatch(exception.lower())
+    if found is None or (found["port"] and found["port"] != str(port)):
+        return False
+    name = found["name"].strip("[]")
+    return host == name or host.endswith(f".{name}")
+
+
+def _is_in_network(host: str, network: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""This host's interpreters: where they are, what they say of themselves, which one a tool gets, its skeleton."""

@@ -1,0 +1,1 @@
+"""The store: environments and package trees, found by their keys, verified, pruned; and recent failures."""

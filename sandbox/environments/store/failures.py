@@ -1,0 +1,74 @@
+"""Failures: a build that failed a moment ago is not tried again for every caller, and its log is kept for a while.
+
+failed/<key>.json       why and when, believed for as long as it says
+logs/<key>.log          what was said; the end of it when that was long
+
+A failure holds for those who would try with the same means: with other indexes or more time, memory or disk it may go
+well, and one tenant's failures are no other's. A full disk is never remembered: whoever makes room is served at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sandbox.environments.disk.sealing import write_whole
+from sandbox.environments.indexes.settings import IndexSettings
+from sandbox.errors import BuildFailed
+from sandbox.policy import Environments
+
+LOG_BYTES: Final = 1 << 20
+_REASON_CHARACTERS: Final = 4000
+
+
+class Failure(BaseModel):
+    """A build that did not work out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    means: str = ""
+    reason: str
+    at: float
+    ttl_s: Annotated[float, Field(ge=0)]
+    log: Path | None = None
+
+    def is_current(self) -> bool:
+        """Whether it is to be believed still; not when the clock was set back in between."""
+        return 0 <= time.time() - self.at < self.ttl_s
+
+    def error(self) -> BuildFailed:
+        """What whoever asks for the same meanwhile is told."""
+        left = max(self.at + self.ttl_s - time.time(), 1.0)
+        remedy = f"it failed a moment ago; try again in {left:.0f} s" + (f", or read {self.log}" if self.log else "")
+        return BuildFailed(self.reason, remedy=remedy)
+
+
+def means_digest(settings: IndexSettings, costs: Environments, *, tenant: str) -> str:
+    """Equal for those who would try the same in vain."""
+    places = [[index.url for index in settings.indexes], list(settings.find_links), settings.offline]
+    return hashlib.sha256(json.dumps([places, costs.model_dump(mode="json"), tenant]).encode()).hexdigest()
+
+
+def write_failure(folder: Path, logs: Path, *, key: str, means: str, reason: str, log: str, ttl_s: float) -> Failure:
+    """Remember it."""
+    path = logs / f"{key}.log" if log else None
+    if path is not None:
+        write_whole(path, log.encode("utf-8", "replace")[-LOG_BYTES:], mode=0o600)
+    failure = Failure(key=key, means=means, reason=reason[:_REASON_CHARACTERS], at=time.time(), ttl_s=ttl_s, log=path)
+    write_whole(folder / f"{key}.json", failure.model_dump_json().encode(), mode=0o600)
+    return failure
+
+
+def read_failure(path: Path, *, means: str | None = None) -> Failure | None:
+    """What is remembered there of those means, or of any, unless it is too old."""
+    try:
+        failure = Failure.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return failure if failure.is_current() and means in (None, failure.means) else None

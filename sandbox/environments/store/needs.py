@@ -1,0 +1,69 @@
+"""What the environments of a store need of its package trees and wheels, and what all of that takes up on disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from sandbox.environments.disk.stock import bytes_on_disk, walk
+from sandbox.environments.store.tree_report import TREE_DOCUMENT, TreeFacts
+
+if TYPE_CHECKING:
+    from sandbox.environments.store.store import Store, StoredEnvironment
+
+
+class Needs:
+    """Which trees and wheels the environments that stay were made from, and what all that takes up."""
+
+    def __init__(self, store: Store, environments: Sequence[StoredEnvironment]) -> None:
+        self._store = store
+        self._own = {environment.key: environment.manifest.bytes_own for environment in environments}
+        self._users = Counter(name for environment in environments for name in _made_from(environment))
+        self._sizes = {folder.name: _tree_bytes(folder) for folder in store.packages.iterdir()}
+        self._sizes |= {folder.name: disk_usage(folder) for folder in store.wheels.iterdir()}
+
+    def forget(self, environment: StoredEnvironment) -> None:
+        """It does not stay."""
+        del self._own[environment.key]
+        self._users -= Counter(_made_from(environment))
+
+    def bytes_needed(self) -> int:
+        """What is left when everything unneeded is gone."""
+        return sum(self._own.values()) + sum(self._sizes.get(name, 0) for name in self._users)
+
+    def bytes_unneeded(self) -> int:
+        """What trees and wheels take up that nobody needs."""
+        return sum(size for name, size in self._sizes.items() if name not in self._users)
+
+    def unneeded(self, folder: Path) -> list[Path]:
+        """Of what is in there."""
+        return [place for place in folder.iterdir() if place.name not in self._users]
+
+    def broken(self) -> list[Path]:
+        """What has the name of an environment and is none."""
+        places = [self._store.environments / key for key in self._store.environment_keys()]
+        return [place for place in places if self._store.find(place.name) is None]
+
+
+def _made_from(environment: StoredEnvironment) -> set[str]:
+    wheels = {package.sha256 for package in environment.manifest.lock.packages}
+    return wheels | set(environment.manifest.trees)
+
+
+def _tree_bytes(folder: Path) -> int:
+    try:
+        return TreeFacts.model_validate_json((folder / TREE_DOCUMENT).read_bytes()).bytes_on_disk
+    except (OSError, ValidationError):
+        return disk_usage(folder)
+
+
+def disk_usage(folder: Path) -> int:
+    """What a folder and everything below it takes up, in blocks."""
+    try:
+        return bytes_on_disk([folder.lstat(), *(entry.status for entry in walk(folder))])
+    except OSError:
+        return 0
