@@ -7,8 +7,10 @@ arrives, whatever the attacker says.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -26,6 +28,8 @@ from sandbox.backends.syscall_table import load_table
 
 _PATIENCE_S: Final = 3.0
 _PAUSE_S: Final = 0.02
+_YOUNG_S: Final = 10.0
+_PREFIX: Final = "sandbox-attack-"
 
 
 class Stage:
@@ -40,7 +44,7 @@ class Stage:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._bystander = stack.enter_context(_bystander())
-            marker = f"sandbox-attack-{secrets.token_hex(6)}"
+            marker = f"{_PREFIX}{secrets.token_hex(6)}"
             self._marker = marker
             self.facts = {
                 "secrets": [path for folder in _folders() for path in stack.enter_context(_file(folder, self._secret))],
@@ -71,7 +75,8 @@ class Stage:
         return found
 
     def _listen(self, stack: ExitStack) -> list[tuple[str, Any]]:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sandbox-attack-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX)))
+        stack.enter_context(_locked(folder))
         folder.chmod(0o755)
         path = str(folder / "socket")
         wanted: list[tuple[str, int, int, Any]] = [
@@ -115,9 +120,11 @@ def _bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def _file(folder: Path, secret: str) -> Iterator[list[str]]:
-    """A file with the secret that everybody may read, in that folder if one can be made there."""
+    """A file with the secret that everybody may read, in that folder if one can be made there; locked while its maker
+    lives, so that what a dead one left can be told and removed."""
+    _remove_left(folder)
     try:
-        descriptor, name = tempfile.mkstemp(prefix="sandbox-attack-", dir=folder)
+        descriptor, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
     except OSError:
         yield []
         return
@@ -125,10 +132,30 @@ def _file(folder: Path, secret: str) -> Iterator[list[str]]:
         with os.fdopen(descriptor, "w") as file:
             file.write(secret)
         Path(name).chmod(0o644)
-        yield [name]
+        with _locked(Path(name)):
+            yield [name]
     finally:
         with suppress(OSError):
             os.unlink(name)
+
+
+def _remove_left(folder: Path) -> None:
+    """Those of a campaign that was killed. One that is very young may be about to be locked."""
+    for path in folder.glob(f"{_PREFIX}*"):
+        with suppress(OSError), _locked(path) as descriptor:
+            if time.time() - os.fstat(descriptor).st_mtime > _YOUNG_S:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """A file or folder that nobody else has locked; OSError when somebody has."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _folders() -> list[Path]:

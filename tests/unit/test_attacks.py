@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -49,6 +50,19 @@ def test_a_secret_of_the_host_is_found_where_nothing_hides_it(stage: Stage) -> N
 def test_a_secret_that_comes_out_of_a_box_is_noticed(stage: Stage) -> None:
     with open(stage.facts["secrets"][0]) as file:
         assert stage.complaints(f"it is {file.read()}") == ["a secret of the host came back"]
+
+
+def test_what_a_killed_campaign_left_is_removed_and_what_a_running_one_needs_is_not(stage: Stage) -> None:
+    needed = [Path(path) for path in stage.facts["secrets"]]
+    file, folder = (needed[0].with_name(f"sandbox-attack-{kind}-of-a-dead-one") for kind in ("file", "folder"))
+    file.write_text("a secret")
+    folder.mkdir()
+    for path in (file, folder, *needed):
+        os.utime(path, (0, 0))
+    with Stage():
+        assert not file.exists()
+        assert not folder.exists()
+        assert all(path.exists() for path in needed)
 
 
 def test_where_processes_are_the_hosts_no_signal_is_sent(stage: Stage) -> None:
