@@ -15,14 +15,13 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from sandbox.environments.builds.adopting import TreeCaps, adopt_tree
 from sandbox.environments.builds.linking import Linked, link_tree
@@ -42,11 +41,11 @@ from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_tree, publish_tree
+from sandbox.environments.threads import to_its_end
 from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
 from sandbox.errors import BuildFailed, StoreUnwritable
 from sandbox.policy import Policy
 
-Result = TypeVar("Result")
 ENVIRONMENT: Final = "/environment"
 """Where a box sees an environment; bytecode and scripts name it."""
 _MOST_SAID: Final = 2000
@@ -86,23 +85,11 @@ async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgres
     with store.new_building_folder() as building:
         trees = await asyncio.to_thread(_known_trees, plan, store)
         missing = [package for package in plan.packages if package.name not in trees]
-        await _to_its_end(partial(_make_skeleton, plan, building, store))
+        await to_its_end(partial(_make_skeleton, plan, building, store))
         if missing:
             trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
         tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
-        return await _to_its_end(partial(_assemble, plan, trees, building, store))
-
-
-async def _to_its_end(keep: Callable[[], Result]) -> Result:
-    """In a thread. That goes on when nobody waits for it any more, and what it is about to give a name in the store
-    must not be removed under its hands meanwhile: who is cancelled waits for its end."""
-    work = asyncio.ensure_future(asyncio.to_thread(keep))
-    try:
-        return await asyncio.shield(work)
-    finally:
-        while not work.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({work})
+        return await to_its_end(partial(_assemble, plan, trees, building, store))
 
 
 def _counted(packages: Sequence[LockedPackage]) -> str:
@@ -139,7 +126,7 @@ async def _make_trees(
     end = await workshop.run(_job(plan, missing, building, unpacked, tell))
     _refuse_failed(end)
     tell(Progress("verify", _counted(missing), len(missing), len(missing)))
-    return await _to_its_end(partial(_adopt, plan, missing, unpacked, wheels, store))
+    return await to_its_end(partial(_adopt, plan, missing, unpacked, wheels, store))
 
 
 class _Abandoned(Exception):

@@ -96,8 +96,13 @@ class Gateway:
         self._server: _Server | None = None
 
     def __enter__(self) -> Gateway:
-        self._server = _Server(self.socket, self)
-        self._server.start()
+        server = _Server(self.socket, self)
+        try:
+            server.start()
+        except BaseException:
+            server.server_close()
+            raise
+        self._server = server
         return self
 
     def __exit__(

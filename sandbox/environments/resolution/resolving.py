@@ -36,6 +36,7 @@ from sandbox.environments.resolution.uv_lock import (
     stated_packages,
 )
 from sandbox.environments.store.store import Store
+from sandbox.environments.threads import to_its_end
 from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
 from sandbox.policy import Policy
 
@@ -67,11 +68,11 @@ async def resolve(
 @asynccontextmanager
 async def _opened(gateway: Gateway) -> AsyncIterator[Gateway]:
     """The gateway, whose threads are not waited for on the event loop."""
-    await asyncio.to_thread(gateway.__enter__)
     try:
+        await to_its_end(gateway.__enter__)
         yield gateway
     finally:
-        await asyncio.shield(asyncio.to_thread(gateway.__exit__, None, None, None))
+        await to_its_end(partial(gateway.__exit__, None, None, None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""Who is cancelled while a thread works for it waits for that: nothing is left open, or taken away half made."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+
+import pytest
+
+from sandbox.environments.threads import to_its_end
+
+
+async def _cancelled(task: asyncio.Task[object]) -> None:
+    """Twice, each time with a moment for it to end."""
+    for _ in range(2):
+        task.cancel()
+        await asyncio.wait({task}, timeout=0.05)
+        assert not task.done()
+
+
+def test_what_a_thread_does_is_done_before_a_cancelled_task_ends() -> None:
+    begun, may_end, has_ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(30)
+        has_ended.set()
+
+    async def scene() -> None:
+        task: asyncio.Task[object] = asyncio.create_task(to_its_end(work))
+        await asyncio.to_thread(begun.wait)
+        await _cancelled(task)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert has_ended.is_set()
+
+    asyncio.run(scene())
+
+
+def test_what_it_comes_to_is_returned_or_raised() -> None:
+    assert asyncio.run(to_its_end(partial(int, "7"))) == 7
+    with pytest.raises(ValueError, match="seven"):
+        asyncio.run(to_its_end(partial(int, "seven")))
