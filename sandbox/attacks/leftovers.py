@@ -58,7 +58,7 @@ def look() -> list:
         "variable": "MARK" in os.environ or "LD_PRELOAD" in os.environ,
         "umask": os.umask(0o077) == 0,
         "folder": os.getcwd() != "/work",
-        "nice": os.nice(0) != 0,
+        "nice": os.nice(0) != os.getpriority(os.PRIO_PROCESS, os.getppid()),
         "signal": signal.getsignal(signal.SIGTERM) == signal.SIG_IGN,
         "mask": signal.SIGUSR1 in signal.pthread_sigmask(signal.SIG_BLOCK, []),
         "limit": limit == (64, 64),

@@ -160,7 +160,8 @@ def cli(docker_daemon: str, *words: str) -> list[str]:
 
 
 def answer(docker_daemon: str, *words: str) -> Any:
-    return json.loads(subprocess.run(cli(docker_daemon, *words), capture_output=True, check=True, cwd=ROOT).stdout)
+    """What it prints; why it fails is on its stderr, and told with the test."""
+    return json.loads(subprocess.run(cli(docker_daemon, *words), stdout=subprocess.PIPE, check=True, cwd=ROOT).stdout)
 
 
 def test_an_environment_is_the_same_in_the_store_in_its_image_and_mounted(
