@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any, Final
 
-from sandbox.cli.artifact_options import about
+from sandbox.cli.artifact_options import SHOWN_OF_AN_ID, about
 from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
 from sandbox.cli.terminal import glyph, has_colours, painted, show, tell
 from sandbox.cli.visible import one_line, visible
@@ -20,7 +20,6 @@ from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
 _WIDEST_LINE: Final = 80
 _MOST_COLOURED: Final = 100_000
-_SHOWN_OF_AN_ID: Final = 12
 _INDENT: Final = "  "
 _LIMIT_FACTS: Final = ("limit", "measured")
 _MOST_REFUSALS: Final = 5
@@ -40,7 +39,7 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
         tell(painted(headline(outcome), "red", on=sys.stderr) + "\n")
         tell("".join(f"{_INDENT}{line}\n" for line in details(outcome)))
     for artifact in outcome.artifacts:
-        tell(painted(f"artifact {artifact.id[:_SHOWN_OF_AN_ID]}: {about(artifact)}", "bold", on=sys.stderr) + "\n")
+        tell(painted(f"artifact {artifact.id[:SHOWN_OF_AN_ID]}: {about(artifact)}", "bold", on=sys.stderr) + "\n")
     for refused in outcome.refused:
         told = f"not taken: {one_line(refused.name) or 'outputs'}: {one_line(refused.reason)}"
         tell(painted(told, "yellow", on=sys.stderr) + "\n")
