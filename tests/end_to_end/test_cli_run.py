@@ -155,6 +155,14 @@ def test_a_progress_bar_is_watched_on_a_terminal_and_colours_are_left_out(tool: 
     assert shown.startswith(("red\r\n 0%\r\x1b[K99%\r\n", "red\r\n99%\r\n"))
 
 
+def test_a_table_has_columns_on_a_terminal_and_is_text_in_a_pipe(tool: Tool) -> None:
+    columns = [{"name": "id", "dtype": "int64"}, {"name": "city", "dtype": "str"}]
+    value = {"$type": "table", "columns": columns, "rows": [[1, "Oslo"], [20, "Bergen"]], "row_count": 2}
+    path = tool(f"def f():\n    return {value!r}\n")
+    assert sandbox("run", path).stdout.endswith("\nid (int64) | city (str)\n1 | Oslo\n20 | Bergen\n")
+    assert "\r\n     1   Oslo\r\n    20   Bergen\r\n" in _on_a_terminal("run", path)
+
+
 def test_a_streamed_call_as_json_is_one_document_per_line(tool: Tool) -> None:
     answer = sandbox("run", tool("def f():\n    print('é', flush=True)\n    return 2"), "--stream", "--json")
     *events, last = answer.stdout.splitlines()
