@@ -48,7 +48,7 @@ _STREAMS: Final = {
     ),
 }
 _SLOWER: Final = {"colours": ("\\x1b[31msome line of\\x1b[0m a log 12345\\n", "execution_result")}
-"""Measured, not held to a bound: each sequence has to be found by itself, here one in 17 characters."""
+"""Measured, not held to a bound: every sequence has to be found, here one in 17 characters."""
 _ENOUGH_MB_S: Final = 400.0
 _TIMES_A_DRAIN: Final = 3.0
 

@@ -35,6 +35,10 @@ _OTHER: Final = rf"{_CSI}[@-~]|{_STRING}(?:\x07|\x1b\\)|[ -/]{{1,4}}[0-~]|[0-~]|
 _COLOUR: Final = r"\[[0-9;]{0,64}m"
 _WITHOUT_EFFECT: Final = re.compile(rf"\x1b(?:{_COLOUR}|(?!{_MOVING})(?:{_OTHER}))")
 """Most are colours, and where they are tried first, a text full of them is read in half of the time."""
+_COLOURS: Final = re.compile(rb"\x1b\[[0-9;]{0,64}m")
+_SAMPLE: Final = 512
+_FEW: Final = 6
+_BLOT: Final = "\x00"
 _UNFINISHED: Final = re.compile(rf"\x1b(?:{_CSI}|{_STRING}\x1b?|[ -/]{{1,4}})?\Z")
 _LONGEST_SEQUENCE: Final = 2100
 _MOVE: Final = re.compile(rf"\x1b{_MOVING}")
@@ -86,7 +90,8 @@ class Terminal:
         if "\x1b" not in text or ("\r" in text and "\r\x1b" in text):
             return text
         self._has_changed = True
-        return _WITHOUT_EFFECT.sub("", text)
+        plain = _without_few_colours(text)
+        return _WITHOUT_EFFECT.sub("", text) if plain is None else plain
 
     def _append(self, text: str) -> str:
         """Text that moves nowhere; returned is what is complete of it and of the line before."""
@@ -193,6 +198,18 @@ def _end_of_whole(text: str) -> int:
     return unfinished.start() if unfinished else len(text)
 
 
+def _without_few_colours(text: str) -> str | None:
+    """The text without its sequences, where these are a few colours: blotted out one by one and deleted all at once,
+    which is twice as fast as to look at each place. Nothing else is removed meanwhile that could make a new one."""
+    colours = set(_COLOURS.findall(text[:_SAMPLE].encode("utf-8", "replace")))
+    if not 0 < len(colours) <= _FEW or _BLOT in text:
+        return None
+    data, blot = text.encode("utf-8", "surrogatepass"), _BLOT.encode()
+    for colour in colours:
+        data = data.replace(colour, blot * len(colour))
+    return None if b"\x1b" in data else data.translate(None, blot).decode("utf-8", "surrogatepass")
+
+
 def _moves(text: str) -> bool:
     """Whether anything in it is to be written elsewhere than at the end of a line."""
-    return "\x1b" in text or "\b" in text or _RETURN.search(text) is not None
+    return "\x1b" in text or "\b" in text or ("\r" in text and _RETURN.search(text) is not None)
