@@ -30,9 +30,10 @@ _PIECE: Final = 1 << 16
 _WRITER: Final = """
 import os, sys
 line = sys.argv[1].encode().decode("unicode_escape").encode("latin-1").decode().encode()
-piece = (line * (65536 // len(line) + 1))[:65536]
-for _ in range(int(sys.argv[2]) * 16):
-    rest = piece
+lines = line * (65536 // len(line) + 2)
+for number in range(int(sys.argv[2]) * 16):
+    begin = number * 65536 % len(line)
+    rest = lines[begin:begin + 65536]
     while rest:
         rest = rest[os.write(1, rest):]
 """

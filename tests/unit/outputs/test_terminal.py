@@ -16,7 +16,10 @@ PLAIN = ["a", "\x00", "bc", "漢", "\u0301", "\u200d", "\n", "\r\n", " ", "[", "
 TEXT = st.lists(st.sampled_from([*PLAIN, *CONTROLS, "\r", "\b", "\b\b"]), max_size=40).map("".join)
 REWRITTEN = st.lists(st.sampled_from(["\r", "\r", "a", "bc", "def", " ", "   ", "\t", "\n", "\x1b[1m"]), max_size=40)
 COLOURED = st.lists(
-    st.sampled_from([*COLOURS, *COLOURS, "\x1b[", "\x1b[3", "a", "1m", "漢", "\ud800", "\x00", "\n"]), max_size=40
+    st.sampled_from(
+        [*COLOURS, *COLOURS, "\x1b[", "\x1b[3", "\x1b]", "\x1b[K", "\x07", "a", "1m", "漢", "\ud800", "\x00", "\n"]
+    ),
+    max_size=40,
 )
 STEPS = st.lists(st.integers(1, 7), min_size=1, max_size=8)
 
