@@ -30,9 +30,10 @@ _PIECE: Final = 1 << 16
 _WRITER: Final = """
 import os, sys
 line = sys.argv[1].encode().decode("unicode_escape").encode("latin-1").decode().encode()
-piece = (line * (65536 // len(line) + 1))[:65536]
-for _ in range(int(sys.argv[2]) * 16):
-    rest = piece
+lines = line * (65536 // len(line) + 2)
+for number in range(int(sys.argv[2]) * 16):
+    begin = number * 65536 % len(line)
+    rest = lines[begin:begin + 65536]
     while rest:
         rest = rest[os.write(1, rest):]
 """
@@ -48,7 +49,7 @@ _STREAMS: Final = {
     ),
 }
 _SLOWER: Final = {"colours": ("\\x1b[31msome line of\\x1b[0m a log 12345\\n", "execution_result")}
-"""Measured, not held to a bound: each sequence has to be found by itself, here one in 17 characters."""
+"""Measured, not held to a bound: every sequence has to be found, here one in 17 characters."""
 _ENOUGH_MB_S: Final = 400.0
 _TIMES_A_DRAIN: Final = 3.0
 

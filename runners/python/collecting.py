@@ -103,6 +103,8 @@ class _Collection:
     def begin(self, looked: os.stat_result) -> None:
         """Take what is in the folder itself, which may be anything by now."""
         try:
+            if stat.S_ISREG(looked.st_mode):
+                raise _Refused("it is a file, and no folder")
             if not stat.S_ISDIR(looked.st_mode):
                 raise _Refused(_other_kind(looked))
             self._enter(None, "", FOLDER, looked)

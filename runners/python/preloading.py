@@ -3,6 +3,10 @@
 A process with threads cannot be forked safely, and libraries for arithmetic start theirs when they are imported, as
 many as they are told. So while we import for others they are told one, which is none beside the one that there is. A
 call that imports such a library by itself is told the truth.
+
+Some packages cannot be imported here, but in a call: they want a folder to write to, say. Python then forgets a package
+and remembers its parts, and as those that are known are not tied to it again, no call could import it any more. So they
+are forgotten as well; but not those in C, many of which can be loaded only once.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
     """Import these; the new ones, and those that failed, which is for a call to report."""
     new: list[str] = []
     failed: dict[str, str] = {}
-    told = dict(os.environ)
+    told, known = dict(os.environ), set(sys.modules)
     os.environ.update(dict.fromkeys(_POOLS, "1"))
     for name in modules:
         if name in sys.modules:
@@ -37,9 +41,21 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
             new.append(name)
         except BaseException as error:
             failed[name] = "%s: %s" % (type(error).__name__, str(error)[:200])
+    _forget_parts(set(sys.modules).difference(known))
     _restore(told)
     keep_as_is()
     return new, failed
+
+
+def _forget_parts(names: set[str]) -> None:
+    """Those of these modules whose package is not there."""
+    for name in names:
+        if name.partition(".")[0] not in sys.modules and _is_python(sys.modules[name]):
+            del sys.modules[name]
+
+
+def _is_python(module: Any) -> bool:
+    return type(module) is type(sys) and type(vars(module).get("__loader__")).__name__ != "ExtensionFileLoader"
 
 
 def _restore(told: dict[str, str]) -> None:

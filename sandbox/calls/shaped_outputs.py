@@ -18,6 +18,7 @@ from sandbox.calls.verdict import Verdict
 from sandbox.calls.watching import Watcher
 from sandbox.outcome import Artifact, Json, RefusedFile, Shaped, Status, portable_json
 from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
 from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.budgets import Budgets
 from sandbox.outputs.memory import is_shown_whole
@@ -107,7 +108,7 @@ async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keep
         return shape_reference(left, output_type=shaped.value.type)
     if kind == "bytes" and isinstance(value, dict) and (data := _decoded(value)) is not None:
         spill.feed(data)
-        artifact = await _kept(shaped, spill, "value.bin")
+        artifact = await _kept(shaped, spill, f"value.{kind_of(data[:LOOKED_AT]).suffix}")
         if artifact is not None:
             is_image = artifact.mime.startswith("image/")
             return shape_reference(artifact, output_type="image" if is_image else "binary")

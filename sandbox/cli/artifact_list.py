@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sandbox.cli.artifact_options import ArtifactPlace, Tenant, kept_in
+from sandbox.cli.artifact_options import SHOWN_OF_AN_ID, ArtifactPlace, Tenant, kept_in
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import show_document
 
@@ -43,7 +43,7 @@ def _page(found: Sequence[Kept]) -> Page:
         return page
     rows = [
         [
-            Cell(each.artifact.id, "bold"),
+            Cell(each.artifact.id[:SHOWN_OF_AN_ID], "bold"),
             Cell(one_line(each.artifact.name, most=60)),
             Cell(each.artifact.mime),
             Cell(rounded_bytes(each.artifact.bytes)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from sandbox.outcome import Artifact
     from sandbox.outputs.artifacts.reading import Artifacts
 
+SHOWN_OF_AN_ID: Final = 12
+"""Characters; enough to name it, and as many are shown to people."""
 ArtifactId = Annotated[str, typer.Argument(metavar="ID", help="The artifact's id, or the beginning of it.")]
 ArtifactPlace = Annotated[
     Path | None,

@@ -15,6 +15,12 @@ from sandbox.errors import SpecError
 
 LARGEST_ARGUMENTS: Final = 128 << 20
 """Above what any shipped policy takes, so that the policy is what says no."""
+_EXAMPLES: Final = {
+    "--env": "LANG=C.UTF-8",
+    "--file": "data/cities.csv=./cities.csv",
+    "--limit": "memory=64MiB",
+    "--output": "stdout.characters=500",
+}
 
 
 def refuse_second_reader(documents: Mapping[str, str | None]) -> None:
@@ -40,11 +46,15 @@ def read_pairs(pairs: Sequence[str], *, option: str) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise SpecError(f"{option} {pair[:80]!r} is not NAME=VALUE", remedy=f"write it like {option} city=Oslo")
+            raise SpecError(f"{option} {pair[:80]!r} is not NAME=VALUE", remedy=_like(option))
         if name in found:
             raise SpecError(f"{option} gives {name[:80]!r} twice", remedy="give it once")
         found[name] = value
     return found
+
+
+def _like(option: str) -> str:
+    return f"write it like {option} {_EXAMPLES.get(option, 'city=Oslo')}"
 
 
 def read_limits(timeout: str | None, pairs: Sequence[str]) -> dict[str, str]:
@@ -63,10 +73,7 @@ def read_outputs(pairs: Sequence[str]) -> dict[str, dict[str, str]]:
     for place, value in read_pairs(pairs, option="--output").items():
         name, dot, what = place.partition(".")
         if not dot:
-            raise SpecError(
-                f"--output {place[:80]!r} does not say what of it",
-                remedy="write it like --output stdout.characters=500",
-            )
+            raise SpecError(f"--output {place[:80]!r} does not say what of it", remedy=_like("--output"))
         found.setdefault(name, {})[what] = value
     return found
 

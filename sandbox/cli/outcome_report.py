@@ -1,9 +1,9 @@
 """An outcome for people: what the tool said, then its value, then what became of the call.
 
-To stdout goes what the tool wrote to its stdout, and last the value: text as it is, a table row by row, an image or
-bytes as a line about them, anything else as JSON. A tool that returns nothing (None) shows nothing. To stderr goes what
-it wrote to its stderr, then for a call that is not ok what is wrong with it, and last one line of figures. So a pipe
-gets the result and nothing else, whatever happened.
+To stdout goes what the tool wrote to its stdout, and last its value: text as it is, a table row by row (or in columns,
+where somebody looks), an image or bytes as a line on them, anything else as JSON. A tool that returns None shows
+nothing. To stderr goes what it wrote to its stderr, then for a call that is not ok what is wrong with it, and last one
+line of figures. So a pipe gets the result and nothing else, whatever happened.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import json
 import sys
 from typing import Any, Final
 
-from sandbox.cli.artifact_options import about
+from sandbox.cli.artifact_options import SHOWN_OF_AN_ID, about
 from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
-from sandbox.cli.terminal import glyph, has_colours, painted, show, tell
+from sandbox.cli.terminal import glyph, has_colours, is_terminal, painted, show, tell
 from sandbox.cli.visible import one_line, visible
 from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
 _WIDEST_LINE: Final = 80
 _MOST_COLOURED: Final = 100_000
-_SHOWN_OF_AN_ID: Final = 12
 _INDENT: Final = "  "
 _LIMIT_FACTS: Final = ("limit", "measured")
 _MOST_REFUSALS: Final = 5
@@ -33,14 +32,14 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
         show(_ended(visible(outcome.stdout.text)))
         tell(_ended(visible(outcome.stderr.text)))
     if outcome.ok and (is_value_fitted or _is_for_eyes(outcome.value)):
-        show(_ended(visible(outcome.shaped_value.text)))
+        _show_fitted(outcome)
     elif outcome.ok:
         show_value(outcome.value)
     else:
         tell(painted(headline(outcome), "red", on=sys.stderr) + "\n")
         tell("".join(f"{_INDENT}{line}\n" for line in details(outcome)))
     for artifact in outcome.artifacts:
-        tell(painted(f"artifact {artifact.id[:_SHOWN_OF_AN_ID]}: {about(artifact)}", "bold", on=sys.stderr) + "\n")
+        tell(painted(f"artifact {artifact.id[:SHOWN_OF_AN_ID]}: {about(artifact)}", "bold", on=sys.stderr) + "\n")
     for refused in outcome.refused:
         told = f"not taken: {one_line(refused.name) or 'outputs'}: {one_line(refused.reason)}"
         tell(painted(told, "yellow", on=sys.stderr) + "\n")
@@ -52,6 +51,19 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
 def _is_for_eyes(value: Json) -> bool:
     """Whether it says what it was: a table, an image, bytes. Nobody reads those as JSON."""
     return isinstance(value, dict) and isinstance(value.get("$type"), str)
+
+
+def _show_fitted(outcome: Outcome) -> None:
+    """The value's text; a table is drawn where somebody looks, if nothing is left out of it."""
+    fitted = outcome.shaped_value
+    if fitted.type == "table" and not fitted.truncated and is_terminal(sys.stdout):
+        from sandbox.cli.drawn_table import drawn_table
+        from sandbox.cli.tables import screen_width
+
+        page = drawn_table(outcome.value, width=screen_width())
+        if page is not None:
+            return page.show()
+    return show(_ended(visible(fitted.text)))
 
 
 def show_value(value: Json) -> None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sandbox.cli.artifact_options import ArtifactPlace
-from sandbox.cli.terminal import is_terminal, show, show_document, tell
-from sandbox.cli.visible import VisiblePieces, one_line
+from sandbox.cli.terminal import is_drawn_on, is_terminal, show, show_document, tell
+from sandbox.cli.visible import SeenPieces, one_line
 
 if TYPE_CHECKING:
     from sandbox.client import Sandbox
@@ -223,7 +223,8 @@ class _Screen:
     generator gives is shown on stderr: stdout gets all of it as the value."""
 
     def __init__(self) -> None:
-        self._pieces = {"stdout": VisiblePieces(), "stderr": VisiblePieces()}
+        streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+        self._pieces = {name: SeenPieces(is_live=is_drawn_on(stream)) for name, stream in streams.items()}
         self._writes = {"stdout": show, "stderr": tell}
         self._last = {"stdout": "\n", "stderr": "\n"}
 

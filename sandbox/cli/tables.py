@@ -50,6 +50,11 @@ def arrow(text: str | None) -> str:
     return f"{glyph('→', plain='->', on=sys.stdout)} {text}" if text else ""
 
 
+def screen_width() -> int:
+    """How wide tables may be."""
+    return min(max(_NARROWEST, Console(file=sys.stdout).width), _WIDEST)
+
+
 class Page:
     """Tables and lines, one below the other, shown at once."""
 
@@ -86,8 +91,8 @@ class Page:
     def show(self) -> None:
         """Draw it on stdout, as wide as the terminal, up to what a reader's eye can follow."""
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-        console.width = max(_NARROWEST, console.width)
-        width = min(console.width, _WIDEST)
+        width = screen_width()
+        console.width = max(width, console.width)
         with console.capture() as captured:
             for part in self._parts:
                 is_in_one_piece = isinstance(part, Text) and bool(part.no_wrap)

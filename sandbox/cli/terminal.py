@@ -95,9 +95,14 @@ def is_terminal(stream: TextIO) -> bool:
     return False
 
 
+def is_drawn_on(stream: TextIO) -> bool:
+    """Whether it is a terminal that takes sequences."""
+    return is_terminal(stream) and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def has_colours(stream: TextIO) -> bool:
-    """Whether it is a terminal that has them, of a user who wants them."""
-    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    """The same, of a user who wants colours."""
+    return is_drawn_on(stream) and not os.environ.get("NO_COLOR")
 
 
 def painted(text: str, colour: Colour, *, on: TextIO) -> str:

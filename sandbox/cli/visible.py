@@ -5,8 +5,8 @@ show a line in another order than it has, and zero-width characters hide in it. 
 `\\u001b`, the form that JSON has for it too, so that JSON stays the same JSON. Line breaks and tabs stay, and `\\r\\n`
 becomes `\\n`. So do letters of every script, with the marks and joiners that they need.
 
-It does not depend on whether anybody looks: what is shown on a terminal and what goes into a file is the same text.
-`--json` is the exact way.
+It does not depend on whether anybody looks: what is shown on a terminal and what goes into a file is the same text, but
+for lines that are written over while they are watched. `--json` is the exact way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from sandbox.outputs.terminal import Terminal
+
+_BEGIN_AGAIN: Final = "\r\x1b[K"
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, all but line feed and tab
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, or reordering
@@ -37,19 +40,31 @@ def _written_out(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-class VisiblePieces:
-    """The same for text that comes in pieces: a `\\r` waits for the piece that may begin with its `\\n`."""
+class SeenPieces:
+    """The same for text that comes in pieces, as a terminal would show it: without colours, and of a line that is
+    written over the last state. Where somebody looks, such a line is begun again. Elsewhere nothing can be taken back,
+    and it is written once more when it has ended."""
 
-    def __init__(self) -> None:
-        self._held = ""
+    def __init__(self, *, is_live: bool) -> None:
+        self._is_live = is_live
+        self._terminal = Terminal()
+        self._shown = ""  # of the line that has not ended
 
     def feed(self, text: str) -> str:
-        """What can be shown now."""
-        text = self._held + text
-        self._held = "\r" if text.endswith("\r") else ""
-        return visible(text.removesuffix("\r"))
+        """What is to be written now."""
+        settled = visible(self._terminal.feed(text))
+        return self._written(settled, visible(self._terminal.rest()))
 
     def end(self) -> str:
         """What was held back."""
-        held, self._held = self._held, ""
-        return visible(held)
+        return self._written(visible(self._terminal.rest()), "")
+
+    def _written(self, settled: str, rest: str) -> str:
+        shown, whole = self._shown, settled + rest
+        is_same = whole.startswith(shown)
+        if not (is_same or settled or self._is_live):
+            return ""
+        self._shown = rest
+        if is_same:
+            return whole[len(shown) :]
+        return _BEGIN_AGAIN + whole if self._is_live else f"\n{whole}"

@@ -28,13 +28,16 @@ from typing import Final
 LONGEST_LINE: Final = 16384
 MOST_MOVES: Final = 200_000
 
-_STRING: Final = r"[\]PX^_][^\x07\x1b\r\n]{0,2048}"
+_STRING: Final = r"[\]PX^_][^\x00\x07\x1b\r\n]{0,2048}"
 _CSI: Final = r"\[[0-?]{0,64}[ -/]{0,8}"
 _MOVING: Final = r"\[([0-9]{0,4})([CDGK])"
 _OTHER: Final = rf"{_CSI}[@-~]|{_STRING}(?:\x07|\x1b\\)|[ -/]{{1,4}}[0-~]|[0-~]|"
 _COLOUR: Final = r"\[[0-9;]{0,64}m"
 _WITHOUT_EFFECT: Final = re.compile(rf"\x1b(?:{_COLOUR}|(?!{_MOVING})(?:{_OTHER}))")
 """Most are colours, and where they are tried first, a text full of them is read in half of the time."""
+_COLOURS: Final = re.compile(rb"\x1b\[[0-9;]{0,64}m")
+_SAMPLE: Final = 512
+_FEW: Final = 6
 _UNFINISHED: Final = re.compile(rf"\x1b(?:{_CSI}|{_STRING}\x1b?|[ -/]{{1,4}})?\Z")
 _LONGEST_SEQUENCE: Final = 2100
 _MOVE: Final = re.compile(rf"\x1b{_MOVING}")
@@ -86,7 +89,7 @@ class Terminal:
         if "\x1b" not in text or ("\r" in text and "\r\x1b" in text):
             return text
         self._has_changed = True
-        return _WITHOUT_EFFECT.sub("", text)
+        return _without_effectless(text)
 
     def _append(self, text: str) -> str:
         """Text that moves nowhere; returned is what is complete of it and of the line before."""
@@ -193,6 +196,21 @@ def _end_of_whole(text: str) -> int:
     return unfinished.start() if unfinished else len(text)
 
 
+def _without_effectless(text: str) -> str:
+    """Without sequences that have no effect on the line. A few colours are most of them in most texts: these are
+    blotted out one by one and deleted all at once, which is twice as fast as to look at each place. A blot ends what
+    stands before it as an escape does, and nothing is joined before all others have been removed."""
+    colours = set(_COLOURS.findall(text[:_SAMPLE].encode("utf-8", "replace")))
+    if not 0 < len(colours) <= _FEW or "\0" in text:
+        return _WITHOUT_EFFECT.sub("", text)
+    data = text.encode("utf-8", "surrogatepass")
+    for colour in colours:
+        data = data.replace(colour, bytes(len(colour)))
+    if b"\x1b" in data:
+        data = _WITHOUT_EFFECT.sub("", data.decode("utf-8", "surrogatepass")).encode("utf-8", "surrogatepass")
+    return data.translate(None, b"\0").decode("utf-8", "surrogatepass")
+
+
 def _moves(text: str) -> bool:
     """Whether anything in it is to be written elsewhere than at the end of a line."""
-    return "\x1b" in text or "\b" in text or _RETURN.search(text) is not None
+    return "\x1b" in text or "\b" in text or ("\r" in text and _RETURN.search(text) is not None)

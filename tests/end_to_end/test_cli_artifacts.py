@@ -103,6 +103,11 @@ def test_what_was_cut_is_read_page_by_page(tool: Path, store: Path) -> None:
     assert sandbox("artifact", "grep", id, "nothing", "--artifacts", store).returncode == 1
     document = json.loads(sandbox("artifact", "grep", id, "line 7$", "--artifacts", store, "--json").stdout)
     assert document == {"found": [{"line": 8, "text": "line 7", "start": 0}], "is_whole": True}
+    page = json.loads(sandbox("artifact", "show", id, "--lines", "2:2", "--artifacts", store, "--json").stdout)
+    told = {"name": "stdout.txt", "start": 7, "end": 14, "total": stdout["characters"], "first_line": 2}
+    assert {name: page[name] for name in told} == told
+    assert (page["id"], page["text"], page["is_cut"]) == (stdout["artifact"], "line 1\n", False)
+    assert "base64" not in page
 
 
 def test_what_is_no_text_is_described_or_given_as_it_is(tool: Path, store: Path, tmp_path: Path) -> None:
@@ -112,8 +117,11 @@ def test_what_is_no_text_is_described_or_given_as_it_is(tool: Path, store: Path,
     assert shown.stdout == "sub/plot.png · image/png · 24 B · 640 × 480\n"  # noqa: RUF001
     part = sandbox("artifact", "show", id, "--bytes", "1:4", "--artifacts", store)
     assert part.stdout == "PNG"
-    saved = sandbox("artifact", "save", id, tmp_path / "copy.png", "--artifacts", store)
+    page = json.loads(sandbox("artifact", "show", id, "--bytes", "0:4", "--artifacts", store, "--json").stdout)
+    assert (page["base64"], page["width"], "text" in page) == ("iVBORw==", 640, False)
+    saved = sandbox("artifact", "save", id, tmp_path / "copy.png", "--artifacts", store, "--json")
     assert (saved.returncode, (tmp_path / "copy.png").read_bytes()) == (0, PNG)
+    assert json.loads(saved.stdout) == {"id": id, "saved": str(tmp_path / "copy.png")}
     assert sandbox("artifact", "save", id, tmp_path / "copy.png", "--artifacts", store).returncode == 2
 
 
@@ -132,6 +140,15 @@ def test_what_is_not_kept_is_a_mistake_of_the_caller(store: Path, words: tuple[s
     answer = sandbox("artifact", *words, "--artifacts", store)
     assert answer.returncode == 2
     assert "no artifact" in answer.stderr
+
+
+def test_a_list_leaves_room_for_names_and_names_ids_that_can_be_given_back(tool: Path, store: Path) -> None:
+    sandbox("run", tool, "--artifacts", store)
+    listed = sandbox("artifact", "list", "--artifacts", store, env={"COLUMNS": "70"}).stdout.splitlines()
+    rows = {line.split()[1]: line.split() for line in listed[2:]}
+    assert rows["sub/plot.png"][2:6] == ["image/png", "24", "B", "just"]
+    shown = sandbox("artifact", "show", rows["sub/plot.png"][0], "--artifacts", store)
+    assert shown.stdout.startswith("sub/plot.png")
 
 
 def test_an_empty_store_says_so(store: Path) -> None:

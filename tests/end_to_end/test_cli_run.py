@@ -130,7 +130,7 @@ def test_nothing_a_tool_says_can_drive_a_terminal(tool: Tool, place: str, way: l
     warn = "def _warn(): print(HOSTILE, file=sys.stderr)\n"
     answer = sandbox("run", tool(f"{source}{warn}def f():\n    {place.replace('warn', '_warn')}\n"), *way)
     shown = answer.stdout + answer.stderr
-    is_read = not way and place in ("print(HOSTILE)", "warn()")  # as a terminal shows it: the end of a rewritten line
+    is_read = place in ("print(HOSTILE)", "warn()")  # as a terminal shows it: the end of a rewritten line
     start = "" if is_read else r"red \u001b[31m, title \u001b]0;owned\u0007, c1 \u009b, back\u000d"
     assert rf"{start}, bidi \u202e, zero \u200b" in shown
     assert all(letter.isprintable() or letter in "\n\t" for letter in shown)
@@ -145,7 +145,21 @@ def test_json_keeps_every_character(tool: Tool) -> None:
 def test_a_streamed_call_shows_output_once_and_then_its_value(tool: Tool) -> None:
     source = "import sys\ndef f():\n    print('a\\r')\n    print('b', end='\\r', flush=True)\n    return 'c'"
     answer = sandbox("run", tool(source), "--stream")
-    assert answer.stdout == "a\nb\\u000d\nc\n"
+    assert answer.stdout == "a\nb\nc\n"
+
+
+def test_a_progress_bar_is_watched_on_a_terminal_and_colours_are_left_out(tool: Tool) -> None:
+    source = "import sys\ndef f():\n    print('\x1b[31mred\x1b[0m', flush=True)\n    print(' 0%\\r99%')\n"
+    assert sandbox("run", tool(source), "--stream").stdout in ("red\n 0%\n99%\n", "red\n99%\n")
+    shown = _on_a_terminal("run", tool(source), "--stream")
+    assert shown.startswith(("red\r\n 0%\r\x1b[K99%\r\n", "red\r\n99%\r\n"))
+
+
+def test_a_table_has_columns_on_a_terminal(tool: Tool) -> None:
+    columns = [{"name": "id", "dtype": "int64"}, {"name": "city", "dtype": "str"}]
+    value = {"$type": "table", "columns": columns, "rows": [[1, "Oslo"], [20, "Bergen"]], "row_count": 2}
+    path = tool(f"def f():\n    return {value!r}\n")
+    assert "\r\n     1   Oslo\r\n    20   Bergen\r\n" in _on_a_terminal("run", path)
 
 
 def test_a_streamed_call_as_json_is_one_document_per_line(tool: Tool) -> None:
@@ -252,3 +266,6 @@ def test_a_table_and_bytes_are_shown_for_eyes(tool: Tool) -> None:
     table = {"$type": "table", "columns": [{"name": "n", "dtype": "int64"}], "rows": [[1], [2]], "row_count": 2}
     assert sandbox("run", tool(f"def f():\n    return {table!r}")).stdout.splitlines()[1:] == ["n (int64)", "1", "2"]
     assert sandbox("run", tool("def f():\n    return b'\\x00' * 9")).stdout.startswith("[binary value.bin: ")
+    png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x09\0\0\0\x07"
+    shown = sandbox("run", tool(f"def f():\n    return {png!r}")).stdout
+    assert shown.startswith("[image value.png: image/png, 9 × 7, 24 bytes, ")  # noqa: RUF001

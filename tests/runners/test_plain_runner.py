@@ -246,6 +246,21 @@ def test_what_is_preloaded_is_there_and_its_threads_are_counted(python: str, tmp
         }
 
 
+def test_a_package_that_could_not_be_preloaded_is_imported_anew_by_calls(python: str, tmp_path: Path) -> None:
+    package, ready, folder = tmp_path / "needy", tmp_path / "ready", tmp_path / "calls"
+    package.mkdir()
+    folder.mkdir()
+    (package / "__init__.py").write_text(f"import needy.part\nopen({str(ready)!r}).close()\nKIND = needy.part.KIND\n")
+    (package / "part.py").write_text("KIND = 'needy'\n")
+    plan = plain_plan(folder, installed=["/environment", str(tmp_path)], preload=["needy"])
+    with start_runner(plan, python=python) as runner:
+        hello = runner.hear()
+        assert isinstance(hello, Hello)
+        assert set(hello.failed) == {"needy"}
+        ready.touch()
+        assert _value(runner.run("import needy\ndef tool():\n    return needy.KIND\n").reply) == "needy"
+
+
 def test_a_tool_meets_nothing_of_the_runner(runner: Runner) -> None:
     source = (
         "import sys, os\n"

@@ -43,6 +43,15 @@ _BEGINNINGS: Final = (
     (b"\0asm", "application/wasm"),
     (b"{\\rtf", "application/rtf"),
 )
+_SUFFIXES: Final = {
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/svg+xml": "svg",
+    "application/pdf": "pdf",
+    "application/zip": "zip",
+}
 _CONTROLS: Final = bytes(each for each in range(32) if each not in b"\a\b\t\n\v\f\r\x1b")
 
 
@@ -53,6 +62,11 @@ class Kind:
     mime: str
     width: int | None = None
     height: int | None = None
+
+    @property
+    def suffix(self) -> str:
+        """How files of it end, where that is one of the most usual."""
+        return _SUFFIXES.get(self.mime, "bin")
 
 
 def kind_of(beginning: bytes) -> Kind:

@@ -101,13 +101,17 @@ def _column(column: Any) -> str:
     if not isinstance(column, Mapping):
         return ""
     name, dtype = column.get("name"), column.get("dtype")
-    return f"{_cell(name)} ({_cell(dtype)})" if isinstance(name, str) and isinstance(dtype, str) else ""
+    return f"{cell(name)} ({cell(dtype)})" if isinstance(name, str) and isinstance(dtype, str) else ""
+
+
+def size_of(table: Table) -> str:
+    """`5 rows × 1 column`."""  # noqa: RUF002
+    rows = f"{table.row_count} row{'' if table.row_count == 1 else 's'}"
+    return f"{rows} × {len(table.columns)} column{'' if len(table.columns) == 1 else 's'}"  # noqa: RUF001
 
 
 def _heading(table: Table, columns: tuple[str, ...]) -> str:
-    rows = f"{table.row_count} row{'' if table.row_count == 1 else 's'}"
-    width = f"{len(table.columns)} column{'' if len(table.columns) == 1 else 's'}"
-    return f"{rows} × {width}\n{_BETWEEN.join(columns)}\n"  # noqa: RUF001
+    return f"{size_of(table)}\n{_BETWEEN.join(columns)}\n"
 
 
 def _entry(row: Sequence[Json] | None, table: Table, most: int | None = None) -> str:
@@ -116,10 +120,11 @@ def _entry(row: Sequence[Json] | None, table: Table, most: int | None = None) ->
 
 
 def _line(row: list[Json], most: int | None = None) -> str:
-    return _BETWEEN.join(_cell(each, most) for each in row) + "\n"
+    return _BETWEEN.join(cell(each, most) for each in row) + "\n"
 
 
-def _cell(value: Json, most: int | None = None) -> str:
+def cell(value: Json, most: int | None = None) -> str:
+    """A value as it stands in a row, on one line."""
     text = _plain(value)
     return text if most is None or len(text) <= most else prefix(text, most=most - 1) + "…"
 

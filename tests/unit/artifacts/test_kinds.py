@@ -49,6 +49,10 @@ def test_a_kind_is_told_by_the_beginning(data: bytes) -> None:
     assert kind_of(data) == SEEN[data]
 
 
+def test_what_has_no_name_of_its_own_gets_the_suffix_of_its_kind() -> None:
+    assert [kind_of(data).suffix for data in (PNG, JPEG, b"%PDF-1.7", b"a\0b")] == ["png", "jpg", "pdf", "bin"]
+
+
 def test_text_may_be_cut_inside_of_a_character() -> None:
     data = ("x" + "漢" * LOOKED_AT).encode()[:LOOKED_AT]
     assert kind_of(data).mime == "text/plain"

@@ -22,6 +22,16 @@ def test_what_is_no_pair_is_refused(pair: str) -> None:
         read_pairs([pair], option="-a")
 
 
+@pytest.mark.parametrize(
+    ("option", "example"),
+    [("-a", "city=Oslo"), ("--limit", "memory=64MiB"), ("--output", "stdout.characters=500")],
+)
+def test_the_remedy_shows_a_pair_that_the_option_takes(option: str, example: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        read_pairs(["a"], option=option)
+    assert refused.value.remedy == f"write it like {option} {example}"
+
+
 def test_a_name_is_given_once() -> None:
     with pytest.raises(SpecError, match="'a' twice"):
         read_pairs(["a=1", "a=1"], option="-a")

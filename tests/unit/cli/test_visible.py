@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.cli.visible import VisiblePieces, one_line, visible
+from sandbox.cli.visible import SeenPieces, one_line, visible
+from sandbox.outputs.terminal import as_seen
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
+MOVES = ["\r", "\b", "\x1b[31m", "\x1b[K", "\x1b[2C", "\x1b[D"]
+WRITTEN_OVER = st.sampled_from(["a", "bc", "漢", "\n", "\r\n", "\u202e", *MOVES])
 
 
 @pytest.mark.parametrize(
@@ -49,10 +52,36 @@ def test_json_stays_the_same_json(text: str) -> None:
     assert json.loads(visible(json.dumps(text, ensure_ascii=False))) == text
 
 
-@given(st.lists(ANY_TEXT))
-def test_text_in_pieces_is_shown_like_the_whole(pieces: list[str]) -> None:
-    gate = VisiblePieces()
-    assert "".join([*map(gate.feed, pieces), gate.end()]) == visible("".join(pieces))
+def written(pieces: list[str], *, is_live: bool) -> str:
+    """All that is written of a text which comes in these pieces."""
+    seen = SeenPieces(is_live=is_live)
+    return "".join([*map(seen.feed, pieces), seen.end()])
+
+
+@given(st.lists(ANY_TEXT | WRITTEN_OVER))
+def test_text_in_pieces_looks_on_a_terminal_like_the_whole(pieces: list[str]) -> None:
+    assert as_seen(written(pieces, is_live=True)) == visible(as_seen("".join(pieces)))
+
+
+@given(st.lists(WRITTEN_OVER))
+def test_where_nothing_can_be_taken_back_every_line_is_there_as_it_is_last(pieces: list[str]) -> None:
+    lines = iter(written(pieces, is_live=False).split("\n"))
+    assert all(line in lines for line in visible(as_seen("".join(pieces))).split("\n") if line)
+
+
+@given(st.lists(st.sampled_from(["a", "bc", "\n", "\r\n", "\x1b[31m", "\u200b"])))
+def test_a_text_of_which_nothing_is_written_over_is_the_same_everywhere(pieces: list[str]) -> None:
+    assert written(pieces, is_live=False) == written(pieces, is_live=True) == visible(as_seen("".join(pieces)))
+
+
+def test_a_progress_bar_is_shown_as_it_moves_or_at_its_beginning_and_its_end() -> None:
+    bar = ["\r 0%", "\r50%", "\r99%\n", "do", "ne"]
+    assert written(bar, is_live=True) == " 0%\r\x1b[K50%\r\x1b[K99%\ndone"
+    assert written(bar, is_live=False) == " 0%\n99%\ndone"
+
+
+def test_what_is_printed_is_shown_before_its_line_ends() -> None:
+    assert [SeenPieces(is_live=each).feed("Name: ") for each in (True, False)] == ["Name: ", "Name: "]
 
 
 @given(ANY_TEXT, st.integers(1, 50))

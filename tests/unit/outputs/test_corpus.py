@@ -28,6 +28,8 @@ CASES = [
     ("pytest_failures", "execution_result", 60_000),
     ("build_failure", "execution_result", 2000),
     ("pip_failure", "error_message", 800),
+    ("pip_install", "execution_result", 900),
+    ("pip_install", "execution_result", 8000),
     ("git_clone", "error_message", 8000),
     ("curl_progress", "error_message", 8000),
     ("ls_colours", "execution_result", 8000),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,7 +48,7 @@ def shown_ends(shaped: Shaped) -> tuple[str, str]:
     return shaped.text[: found.start()], shaped.text[found.end() :]
 
 
-@given(text=TEXT, output_type=TEXT_TYPE, budget=BUDGET)
+@given(text=TEXT, output_type=TYPE, budget=BUDGET)
 def test_what_fits_is_unchanged_and_what_does_not_is_marked(text: str, output_type: str, budget: int) -> None:
     shaped = shape(text, output_type=output_type, budget=budget)
     assert (shaped.text == text) == (len(text) <= budget)
@@ -109,6 +112,45 @@ def test_everything_shown_is_in_its_order_with_marked_lines_between_the_ends(
     for line, said in re.findall(r"^\[line (\d+)\] (.*)$", shaped.text, re.M):
         assert said == lines[int(line) - 1]
         assert int(line) % every == 0
+
+
+def numbers_in(text: str) -> list[int]:
+    """Those that were written as `numbered` writes them, without any that were cut."""
+    return [int(each) for each in re.findall(r"<(\d{5})>", text)]
+
+
+def numbered(value: Any, numbers: Iterator[int]) -> Any:
+    """The same value with a number in each key and each leaf, in the order in which they are written."""
+    if isinstance(value, list):
+        return [numbered(each, numbers) for each in value]
+    if isinstance(value, dict):
+        return {f"<{next(numbers):05}>{key}": numbered(each, numbers) for key, each in value.items()}
+    return f"<{next(numbers):05}>{value}"
+
+
+@given(output_type=TYPE, number=st.integers(0, 300), every=st.integers(1, 90), budget=st.integers(0, 3000))
+def test_the_lines_that_are_kept_are_in_their_order(output_type: str, number: int, every: int, budget: int) -> None:
+    frame = '  File "/work/t.py", line 1\n    '
+    kinds = ("an error", "fine", "fine", f"a call\n{frame}call()")
+    lines = (f"<{each:05}> {kinds[each % every % len(kinds)]}" for each in range(number))
+    seen = numbers_in(shape("\n".join(lines), output_type=output_type, budget=budget).text)
+    assert seen == sorted(set(seen))
+
+
+@given(value=VALUE, budget=st.integers(0, 2000))
+def test_the_parts_of_a_value_that_are_kept_are_in_their_order(value: Json, budget: int) -> None:
+    whole = numbered(value, count())
+    seen = numbers_in(shape_value(whole, output_type="json_data", budget=budget).text)
+    assert seen == sorted(set(seen))
+
+
+@given(rows=st.integers(0, 90), columns=st.integers(1, 40), budget=st.integers(0, 2000))
+def test_the_cells_of_a_table_that_are_kept_are_in_their_order(rows: int, columns: int, budget: int) -> None:
+    numbers = count()
+    names: list[Json] = [{"name": f"<{next(numbers):05}>", "dtype": "int64"} for _ in range(columns)]
+    cells: list[Json] = [[f"<{next(numbers):05}>" for _ in range(columns)] for _ in range(rows)]
+    shaped = shape_value({"$type": "table", "columns": names, "rows": cells, "row_count": rows}, budget=budget)
+    assert numbers_in(shaped.text) == sorted(set(numbers_in(shaped.text)))
 
 
 @given(value=VALUE, budget=st.integers(0, 2000))

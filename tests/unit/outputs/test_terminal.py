@@ -10,10 +10,17 @@ from sandbox.outputs import terminal as terminal_module
 from sandbox.outputs.terminal import LONGEST_LINE, Terminal, as_seen
 from tests.unit.outputs.slow_terminal import read_slowly
 
-CONTROLS = ["\x1b", "\x1b[", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[3C", "\x1b[2D", "\x1b[G", "\x1b[31m", "\x1b]0;a\x07"]
-PLAIN = ["a", "bc", "漢", "\u0301", "\u200d", "\n", "\r\n", " ", "[", "1", "K", "m", "\\", "]"]
+COLOURS = ["\x1b[m", "\x1b[31m", "\x1b[1;32m"]
+CONTROLS = ["\x1b", "\x1b[", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[3C", "\x1b[2D", "\x1b[G", "\x1b]0;a\x07", *COLOURS]
+PLAIN = ["a", "\x00", "bc", "漢", "\u0301", "\u200d", "\n", "\r\n", " ", "[", "1", "K", "m", "\\", "]"]
 TEXT = st.lists(st.sampled_from([*PLAIN, *CONTROLS, "\r", "\b", "\b\b"]), max_size=40).map("".join)
 REWRITTEN = st.lists(st.sampled_from(["\r", "\r", "a", "bc", "def", " ", "   ", "\t", "\n", "\x1b[1m"]), max_size=40)
+COLOURED = st.lists(
+    st.sampled_from(
+        [*COLOURS, *COLOURS, "\x1b[", "\x1b[3", "\x1b]", "\x1b[K", "\x07", "a", "1m", "漢", "\ud800", "\x00", "\n"]
+    ),
+    max_size=40,
+)
 STEPS = st.lists(st.integers(1, 7), min_size=1, max_size=8)
 
 
@@ -56,7 +63,7 @@ def test_the_last_state_of_a_line_is_what_is_seen(text: str, seen: str) -> None:
     assert as_seen(text) == seen
 
 
-@given(text=TEXT | REWRITTEN.map("".join), steps=STEPS)
+@given(text=TEXT | REWRITTEN.map("".join) | COLOURED.map("".join), steps=STEPS)
 def test_what_is_seen_is_what_reading_one_character_after_the_other_gives(text: str, steps: list[int]) -> None:
     assert as_seen(text) == in_pieces(text, steps=steps) == read_slowly(text)
 
@@ -74,6 +81,12 @@ def test_nor_do_they_where_lines_are_too_long_and_moves_too_many(
         patch.setattr(terminal_module, "LONGEST_LINE", longest)
         patch.setattr(terminal_module, "MOST_MOVES", moves)
         assert in_pieces(text, steps=steps) == as_seen(text)
+
+
+def test_colours_are_left_out_however_many_of_them_there_are() -> None:
+    for number in (1, 6, 7, 200):
+        line = "".join(f"\x1b[38;5;{colour}mtext\x1b[0m " for colour in range(number)) + "\n"
+        assert as_seen(line * 99) == ("text " * number + "\n") * 99
 
 
 @given(text=TEXT)
