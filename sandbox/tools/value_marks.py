@@ -19,7 +19,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import PydanticOmit, core_schema
+from pydantic_core import ErrorDetails, PydanticOmit, core_schema
 
 from sandbox.tools import coercion
 from sandbox.tools.attempts import CHARACTERS_OF_A_STEP, Attempt
@@ -264,6 +264,8 @@ class TextForm:
     kind: Any
     expected: str
     numbers_too: bool = False
+    adapter: TypeAdapter[Any] | None = None
+    """What checks a value of it that is bounded."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.with_info_plain_validator_function(self._checked)
@@ -277,9 +279,10 @@ class TextForm:
         if not isinstance(text, str):
             return attempt.refuse(self.expected)
         try:
-            _adapter(self.kind).validate_python(text)
-        except ValidationError:
-            return attempt.refuse(self.expected)
+            (self.adapter or _adapter(self.kind)).validate_python(text)
+        except ValidationError as error:
+            said = f": {_first_of(error)['msg']}" if self.adapter else ""
+            return attempt.refuse(excerpt(f"{self.expected}{said}"))
         return text
 
 
@@ -310,10 +313,14 @@ class Constrained:
         except TypeError:
             return attempt.refuse(self.expected)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            first = _first_of(error)
             if first["type"] in _OURS:
                 raise
             return attempt.refuse(excerpt(f"{self.expected}: {_told(first['msg'], value)}"))
+
+
+def _first_of(error: ValidationError) -> ErrorDetails:
+    return error.errors(include_url=False, include_input=False, include_context=False)[0]
 
 
 def _told(message: str, value: object) -> str:

@@ -201,6 +201,9 @@ ANNOTATIONS: Final = [
     "Annotated[list[Place], Field(min_length=1)]", "Annotated[Place | None, Field(description='x')] = None",
     "tuple[Node, ...]", "Union[Place, list[Union[Point, str]], None] = None", "Sequence[Closed]",
     "Annotated[dict[str, Place], Field(min_length=1)]", "list[Annotated[int, Field(ge=1)]]", "Level = Level.LOW",
+    "Annotated[list[str] | None, Field(max_length=5)] = None", "Annotated[str | None, Field(pattern='^a')] = None",
+    "Annotated[dict[str, int] | None, Field(min_length=1)] = None", "list[Annotated[str | None, Field(pattern='a')]]",
+    "Annotated[Optional[set[int]], Field(min_length=1, description='x')] = None",
 ]  # fmt: skip
 
 
