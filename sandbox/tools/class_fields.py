@@ -67,10 +67,11 @@ def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
 
 
 def class_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> list[ClassField]:
-    """Its members and those it inherits, in the order that Python gives them."""
-    described = _documentation(node).parameters
+    """Its members and those it inherits, in the order that Python gives them; its own words on each go first."""
+    chain = list(scope.class_chain(node))[::-1]
+    described = {name: text for each in chain for name, text in _documentation(each).parameters.items() if text}
     found: dict[str, ClassField] = {}
-    for each in reversed(list(scope.class_chain(node))):
+    for each in chain:
         for member in _own_fields(scope, each, kind, described):
             found[member.name] = member
     return list(found.values())
