@@ -11,7 +11,8 @@ is made of too many is taken as `Any` too.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from sandbox.tools.annotation_syntax import (
@@ -31,7 +32,9 @@ from sandbox.tools.class_fields import (
     class_kind,
     enum_values,
     extra_of,
-    is_total,
+    made_fields,
+    made_values,
+    root_field,
 )
 from sandbox.tools.declared import Declared
 from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
@@ -259,20 +262,16 @@ class AnnotationReader:
             return self._resolve(value.args[1], depth=depth)
         if made == "TypeAliasType" and len(value.args) == 2:
             return self._resolve(value.args[1], depth=depth)
-        if made == "TypedDict" and len(value.args) == 2 and isinstance(value.args[1], ast.Dict):
-            return self._functional(value, value.args[1], depth=depth)
-        return self._called(value)
+        return self._made(value, depth=depth)
 
-    def _functional(self, call: ast.Call, members: ast.Dict, *, depth: int) -> ValueType:
-        """`TypedDict("Name", {"key": type})`."""
-        total = is_total(call.keywords)
-        fields = [
-            ClassField(key.value, value, is_required_by_form=total)
-            for key, value in zip(members.keys, members.values, strict=True)
-            if isinstance(key, ast.Constant) and isinstance(key.value, str)
-        ]
-        name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
-        return record_of([self._field(each, ClassKind.TYPED_DICT, depth=depth) for each in fields], name=str(name))
+    def _made(self, call: ast.Call, *, depth: int) -> ValueType:
+        """A class that is made by a call: `TypedDict("Name", {"key": type})`, `Enum("Name", "RED GREEN")`."""
+        if (made := made_fields(call)) is not None:
+            kind, fields = made
+            name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
+            return record_of([self._field(each, kind, depth=depth) for each in fields], name=str(name))
+        values = made_values(self._scope, call)
+        return one_of_values(tuple(values)) if values else self._called(call)
 
     def _class(self, name: str, node: ast.ClassDef, used: ast.expr, *, depth: int) -> ValueType:
         kind = class_kind(self._scope, node)
@@ -282,14 +281,33 @@ class AnnotationReader:
             return self._unknown(
                 used, name, "it is a class of this source, but no model, dataclass, TypedDict, NamedTuple or Enum"
             )
-        outer, self._within = self._within, name
-        found = class_fields(self._scope, node, kind)
-        fields = [self._field(each, kind, depth=depth) for each in found if not self._is_left_out(each)]
-        self._within = outer
         docstring = class_description(node)
+        with self._inside(name):
+            if kind is ClassKind.ROOT_MODEL:
+                return self._root(node, used, docstring, depth=depth)
+            found = class_fields(self._scope, node, kind)
+            fields = [self._field(each, kind, depth=depth) for each in found if not self._is_left_out(each)]
         if kind is ClassKind.NAMED_TUPLE:
             return record_of(fields, name=node.name, description=docstring)
         return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
+
+    @contextmanager
+    def _inside(self, name: str) -> Iterator[None]:
+        """Names are looked for in this class first."""
+        outer, self._within = self._within, name
+        try:
+            yield
+        finally:
+            self._within = outer
+
+    def _root(self, node: ast.ClassDef, used: ast.expr, docstring: str | None, *, depth: int) -> ValueType:
+        """A model that is what it holds."""
+        declared = root_field(self._scope, node)
+        if declared is None:
+            return self._unknown(used, node.name, "it does not say what its root is")
+        found = self._field(declared, ClassKind.ROOT_MODEL, depth=depth).type
+        said = Spoken(constraints={"description": docstring} if docstring else {})
+        return self.with_constraints(found, said, used)
 
     def _is_left_out(self, declared: ClassField) -> bool:
         return declared.spoken.is_unreturned if self._is_returned else declared.spoken.is_left_out
