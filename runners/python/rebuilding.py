@@ -352,6 +352,12 @@ def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and "pydantic" in sys.modules and issubclass(kind, sys.modules["pydantic"].BaseModel)
 
 
+def _is_of_pydantic(kind: Any) -> bool:
+    """Its own classes of values, such as secrets and addresses. Its class of mail addresses is one of plain text."""
+    is_its = kind.__module__.partition(".")[0] == "pydantic" and hasattr(kind, "__get_pydantic_core_schema__")
+    return bool(is_its and kind.__name__ != "EmailStr")
+
+
 def _known_as(kind: type) -> str:
     """The name of a builtin or abstract container; nothing for a class that only happens to be called so."""
     return kind.__name__ if kind.__module__ in ("builtins", "collections.abc") else ""
@@ -374,4 +380,5 @@ _BUILDERS: tuple[tuple[Callable[[Any], bool], Callable[[_Rebuilder, Any, Any, in
     (lambda kind: _known_as(kind) in _ARRAYS, _Rebuilder.build_array),
     (lambda kind: _known_as(kind) in _OBJECTS, _Rebuilder.build_object),
     (lambda kind: scalars.reader_of(kind) is not None, _scalar),
+    (_is_of_pydantic, _model),
 )

@@ -37,7 +37,7 @@ from sandbox.tools.class_fields import (
     root_field,
 )
 from sandbox.tools.declared import Declared
-from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
+from sandbox.tools.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
@@ -147,7 +147,7 @@ class AnnotationReader:
         if (own := self._own(node.value if isinstance(node, ast.Subscript) else node)) is not None:
             return self._declared(own[0], own[1], node, depth=depth)
         if isinstance(node, ast.Call):
-            return self._called(node)
+            return self._called(node, depth=depth)
         if not isinstance(node, ast.Subscript):
             return self._bare(node)
         return self._generic(
@@ -211,13 +211,23 @@ class AnnotationReader:
             values.append(value)
         return one_of_values(tuple(values)) if values else self._unknown(node, "Literal", "it has no members")
 
-    def _called(self, node: ast.Call) -> ValueType:
+    def _called(self, node: ast.Call, *, depth: int) -> ValueType:
         """`conint(ge=1)` and its like."""
-        base = special_type(f"pydantic.{last_name(node.func)}")
+        base = self._called_array(node, depth=depth) or special_type(f"pydantic.{last_name(node.func)}")
         if base is None:
             return self._unknown(node, shown(node), "it would have to be executed")
         said = spoken_extra(ast.Call(func=ast.Name("Field", ast.Load()), args=[], keywords=node.keywords), self._scope)
         return self.with_constraints(base, said, node)
+
+    def _called_array(self, node: ast.Call, *, depth: int) -> ValueType | None:
+        """`conlist(int, min_length=1)`."""
+        is_unique = CALLED_ARRAYS.get(last_name(node.func) or "")
+        items = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "item_type")]
+        return (
+            None
+            if is_unique is None or not items
+            else array_of(self._resolve(items[0], depth=depth + 1), is_unique=is_unique)
+        )
 
     def _own(self, node: ast.expr) -> tuple[str, ast.ClassDef | ast.expr] | None:
         dotted = dotted_name(node)
@@ -271,7 +281,7 @@ class AnnotationReader:
             name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
             return record_of([self._field(each, kind, depth=depth) for each in fields], name=str(name))
         values = made_values(self._scope, call)
-        return one_of_values(tuple(values)) if values else self._called(call)
+        return one_of_values(tuple(values)) if values else self._called(call, depth=depth)
 
     def _class(self, name: str, node: ast.ClassDef, used: ast.expr, *, depth: int) -> ValueType:
         kind = class_kind(self._scope, node)
