@@ -23,6 +23,7 @@ from sandbox.tools.annotation_syntax import (
     shown,
     spelling,
     why_unknown,
+    words_of,
 )
 from sandbox.tools.class_fields import (
     ClassField,
@@ -37,12 +38,13 @@ from sandbox.tools.class_fields import (
     root_field,
 )
 from sandbox.tools.declared import Declared
+from sandbox.tools.generics import bounds_of, given_for, parameters_of
 from sandbox.tools.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_extra
-from sandbox.tools.unions import names_none, union_members, well_known_name
+from sandbox.tools.unions import names_none, own_name, union_members, well_known_name
 from sandbox.tools.value_types import (
     ANYTHING,
     NULL,
@@ -91,6 +93,8 @@ class AnnotationReader:
         self._open: dict[str, Cell] = {}
         self._told: set[str] = set()
         self._within = ""
+        self._bound: Mapping[str, ValueType] = {}
+        """What the variables of the class or alias stand for that is being read."""
 
     @property
     def cells(self) -> Mapping[str, Cell]:
@@ -120,7 +124,7 @@ class AnnotationReader:
 
     def admits_none(self, annotation: ast.expr | None) -> bool:
         """Whether None is one of the values that an annotation, or what it is an alias of, names."""
-        name = None if annotation is None else dotted_name(annotation)
+        name = None if annotation is None else own_name(annotation, self._scope, within=self._within)
         if name is None:
             return names_none(annotation, self._scope, within=self._within)
         place = f"{self._within}:{name}"
@@ -144,6 +148,8 @@ class AnnotationReader:
     def _resolve_one(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
         if isinstance(node, ast.Constant) and node.value is None:
             return NULL
+        if isinstance(node, ast.Name) and node.id in self._bound:
+            return self._bound[node.id]
         if (own := self._own(node.value if isinstance(node, ast.Subscript) else node)) is not None:
             return self._declared(own[0], own[1], node, depth=depth)
         if isinstance(node, ast.Call):
@@ -234,24 +240,43 @@ class AnnotationReader:
         return None if dotted is None else self._scope.own(dotted, within=self._within)
 
     def _declared(self, name: str, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> ValueType:
-        """A class or an alias of the source."""
-        if name in self._known.types:
-            return self._read_before(name)
-        if name in self._open:
-            self._known.cells[name] = self._open[name]
-            return inside(self._open[name])
-        cell = self._open[name] = Cell(name)
-        found = (
-            self._class(name, definition, used, depth=depth + 1)
-            if isinstance(definition, ast.ClassDef)
-            else self._alias(definition, depth=depth + 1)
-        )
-        del self._open[name]
+        """A class or an alias of the source, with the types that are said of its variables."""
+        said = self._said_of(definition, used, depth=depth)
+        key = self._known.name_of(name, said, words_of(used))
+        if key in self._known.types:
+            return self._read_before(key)
+        if key in self._open:
+            self._known.cells[key] = self._open[key]
+            return inside(self._open[key])
+        cell = self._open[key] = Cell(key)
+        with self._binding(said if key != name else {}):
+            found = (
+                self._class(name, definition, used, depth=depth + 1)
+                if isinstance(definition, ast.ClassDef)
+                else self._alias(definition, depth=depth + 1)
+            )
+        del self._open[key]
         found = without_itself(found, cell)
         cell.type = found
-        self._told.add(name)
-        self._known.types[name] = inside(cell) if name in self._known.cells else found
-        return self._known.types[name]
+        self._told.add(key)
+        self._known.types[key] = inside(cell) if key in self._known.cells else found
+        return self._known.types[key]
+
+    def _said_of(self, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> dict[str, ValueType]:
+        """The types that a use gives for the variables of what it uses."""
+        if not isinstance(used, ast.Subscript):
+            return {}
+        given = given_for(parameters_of(definition, self._scope), used)
+        return {name: self._resolve(node, depth=depth + 1) for name, node in given}
+
+    @contextmanager
+    def _binding(self, said: Mapping[str, ValueType]) -> Iterator[None]:
+        """Only these variables stand for something."""
+        outer, self._bound = self._bound, said
+        try:
+            yield
+        finally:
+            self._bound = outer
 
     def _read_before(self, name: str) -> ValueType:
         """What is known of it, with what was not understood then, which this reader has not told yet."""
@@ -267,12 +292,19 @@ class AnnotationReader:
         if not isinstance(value, ast.Call):
             return self._resolve(value, depth=depth)
         if made in ("TypeVar", "ParamSpec"):
-            return ANYTHING
+            return self._variable(value, depth=depth)
         if made == "NewType" and len(value.args) == 2:
             return self._resolve(value.args[1], depth=depth)
         if made == "TypeAliasType" and len(value.args) == 2:
             return self._resolve(value.args[1], depth=depth)
         return self._made(value, depth=depth)
+
+    def _variable(self, call: ast.Call, *, depth: int) -> ValueType:
+        """What nobody says: what the variable is bounded by, and anything where that is not understood."""
+        on_unknown, self._on_unknown = self._on_unknown, _ignore
+        found = [self._resolve(each, depth=depth) for each in bounds_of(call)]
+        self._on_unknown = on_unknown
+        return one_of(found) if found else ANYTHING
 
     def _made(self, call: ast.Call, *, depth: int) -> ValueType:
         """A class that is made by a call: `TypedDict("Name", {"key": type})`, `Enum("Name", "RED GREEN")`."""
@@ -295,11 +327,23 @@ class AnnotationReader:
         with self._inside(name):
             if kind is ClassKind.ROOT_MODEL:
                 return self._root(node, used, docstring, depth=depth)
-            found = class_fields(self._scope, node, kind)
-            fields = [self._field(each, kind, depth=depth) for each in found if not self._is_left_out(each)]
+            found = [each for each in class_fields(self._scope, node, kind) if not self._is_left_out(each)]
+            bound = self._bound_in(node, depth=depth)
+            fields = [self._field(each, kind, depth=depth, bound=bound.get(each.owner)) for each in found]
         if kind is ClassKind.NAMED_TUPLE:
             return record_of(fields, name=node.name, description=docstring)
         return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
+
+    def _bound_in(self, node: ast.ClassDef, *, depth: int) -> dict[str, Mapping[str, ValueType]]:
+        """What the variables of a class, and of those that it derives from, stand for."""
+        bound: dict[str, Mapping[str, ValueType]] = {node.name: self._bound}
+        for each in self._scope.class_chain(node):
+            for base in each.bases:
+                owner = self._scope.definitions.get(last_name(base) or "")
+                if isinstance(base, ast.Subscript) and isinstance(owner, ast.ClassDef):
+                    with self._binding(bound.get(each.name, {})):
+                        bound.setdefault(owner.name, self._said_of(owner, base, depth=depth))
+        return bound
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:
@@ -315,7 +359,8 @@ class AnnotationReader:
         declared = root_field(self._scope, node)
         if declared is None:
             return self._unknown(used, node.name, "it does not say what its root is")
-        found = self._field(declared, ClassKind.ROOT_MODEL, depth=depth).type
+        bound = self._bound_in(node, depth=depth).get(declared.owner)
+        found = self._field(declared, ClassKind.ROOT_MODEL, depth=depth, bound=bound).type
         said = Spoken(constraints={"description": docstring} if docstring else {})
         return self.with_constraints(found, said, used)
 
@@ -328,9 +373,17 @@ class AnnotationReader:
             return self._unknown(used, node.name, "its members are not written out as strings, numbers or booleans")
         return one_of_values(tuple(values))
 
-    def _field(self, declared: ClassField, kind: ClassKind, *, depth: int) -> FieldType:
+    def _field(
+        self,
+        declared: ClassField,
+        kind: ClassKind,
+        *,
+        depth: int,
+        bound: Mapping[str, ValueType] | None = None,
+    ) -> FieldType:
         said = Spoken()
-        found = self._resolve(declared.annotation, depth=depth, spoken=said)
+        with self._binding(bound or {}):
+            found = self._resolve(declared.annotation, depth=depth, spoken=said)
         said.add(declared.spoken)
         if declared.spoken.constraints:
             found = self.with_constraints(found, declared.spoken, declared.annotation)

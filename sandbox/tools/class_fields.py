@@ -53,6 +53,8 @@ class ClassField:
     spoken: Spoken = field(default_factory=Spoken)
     description: str | None = None
     is_required_by_form: bool = True
+    owner: str = ""
+    """The class that declares it."""
 
 
 def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
@@ -192,6 +194,7 @@ def _own_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind, said: Mapping
             spoken=spoken_default(statement.value, scope),
             description=_text_below(node, position) or said.get(name),
             is_required_by_form=_is_required(statement.annotation, total=total),
+            owner=node.name,
         )
 
 
