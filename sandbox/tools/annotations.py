@@ -119,7 +119,7 @@ class AnnotationReader:
         try:
             return constrained(base, spoken.constraints)
         except ValueError as error:
-            self._tell(node, f"the constraints {', '.join(spoken.constraints)}", f"pydantic says: {error}")
+            self._tell(node, f"the constraints {', '.join(spoken.constraints)}", str(error))
             return base
 
     def admits_none(self, annotation: ast.expr | None) -> bool:

@@ -158,10 +158,18 @@ def _bounded_inside(base: ValueType, bounds: Mapping[str, Any]) -> ValueType | N
 
 
 def _annotated(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
-    if of_numbers := {name: value for name, value in constraints.items() if name in _OF_NUMBERS}:
-        _understood(float, of_numbers)
+    for name in _OF_NUMBERS & constraints.keys():
+        _refuse_no_number(name, constraints[name])
     annotated = _understood(base.type, constraints, Constrained(base.expected, constraints.get("pattern")))
     return replace(base, type=annotated, size=base.size + 1, members=(), is_common=False, form=None, parts=())
+
+
+def _refuse_no_number(name: str, bound: object) -> None:
+    """What pydantic itself refuses, where it knows that a number is meant."""
+    if not isinstance(bound, int | float) or isinstance(bound, bool):
+        raise ValueError(f"{name} is no number")
+    if name == "multiple_of" and bound <= 0:
+        raise ValueError("multiple_of is not above 0")
 
 
 def _understood(kind: Any, constraints: Mapping[str, Any], *marks: Constrained) -> Any:
@@ -170,7 +178,7 @@ def _understood(kind: Any, constraints: Mapping[str, Any], *marks: Constrained) 
         annotated: Any = Annotated[kind, Field(**constraints), *marks]
         TypeAdapter(annotated, config=STRICT if marks else None)
     except (PydanticUserError, SchemaError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(excerpt(str(error).partition("\n")[0])) from None
+        raise ValueError(f"pydantic says: {excerpt(str(error).partition(chr(10))[0])}") from None
     return annotated
 
 
