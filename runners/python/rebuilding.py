@@ -17,7 +17,7 @@ import sys
 
 import documents
 import scalars
-from hints import admits_none, arguments_of, bare, hints_of, is_literal, is_union, kind_of
+from hints import admits_none, arguments_of, bare, defaults_of_fields, hints_of, is_literal, is_union, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Misfit(Exception):
 def rebuild_arguments(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """All arguments, each as its parameter's annotation says; a `Misfit` has the problems of all of them."""
     hints = hints_of(function)
-    return _each(arguments, lambda name, value: rebuild(value, hints[name]) if name in hints else value)
+    given = _each(arguments, lambda name, value: rebuild(value, hints[name]) if name in hints else value)
+    return dict(defaults_of_fields(function), **given)
 
 
 def rebuild_mapping(function: Any, arguments: dict[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from sandbox.tools.names import LONGEST_GENERATED, NAME_PATTERN
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.problems import Problems, Severity
 from sandbox.tools.returned import returned_schema
-from sandbox.tools.signature import Listed, is_mapping, shown_parameters
+from sandbox.tools.signature import is_mapping, shown_parameters, with_defaults
 from sandbox.tools.source import Function, Source
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_default
 from sandbox.tools.tool import INJECTED
@@ -208,7 +208,7 @@ class _Description:
         if self.candidate.arguments is not None or self._takes_mapping():
             return self._of_mapping(self.candidate.arguments or listed[0][0].annotation)
         self._check_star(function)
-        fields = [self._field(argument, default) for argument, default in _with_defaults(function, listed)]
+        fields = [self._field(argument, default) for argument, default in with_defaults(function, listed)]
         self._check_section(function, fields)
         self._check_documented(function, [each.name for each in fields])
         return self._written(record_of(fields, extra="allow" if function.args.kwarg is not None else None))
@@ -341,16 +341,6 @@ class _Description:
 def is_constant_none(node: ast.expr) -> bool:
     """Whether an annotation is `None`."""
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _with_defaults(function: Function, listed: Sequence[Listed]) -> list[tuple[ast.arg, ast.expr | None]]:
-    """Each parameter with what stands behind its `=`."""
-    arguments = function.args
-    positional = arguments.posonlyargs + arguments.args
-    padded = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
-    behind = {id(each): default for each, default in zip(positional, padded, strict=True)}
-    behind |= {id(each): default for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
-    return [(argument, behind[id(argument)]) for argument, _, _ in listed]
 
 
 def _writable(text: str) -> str:

@@ -262,3 +262,28 @@ def test_models_of_pydantic_are_made_by_pydantic() -> None:
     assert answer.returncode == 0, answer.stderr
     said = [json.loads(line) for line in answer.stdout.splitlines()]
     assert said == [expected if isinstance(expected, list) else "fits" for _, _, expected in cases]
+
+
+DEFAULTS: Final = """
+import functools, json, sys
+sys.path.insert(0, sys.argv[1])
+import rebuilding
+from pydantic import Field
+def kept(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs): return function(*args, **kwargs)
+    return wrapper
+class A:
+    @kept
+    def execute(self, a: int, b: int = Field(2, ge=1), c: list = Field(default_factory=list), *, d=Field(...), e=5): ...
+made = rebuilding.rebuild_arguments(A().execute, {"a": 1, "c": [3], "d": 4})
+again = rebuilding.rebuild_arguments(A().execute, {"a": 1, "b": 7})
+print(json.dumps([made, again]))
+"""
+
+
+@pytest.mark.slow
+def test_a_field_in_the_place_of_a_default_gives_its_own() -> None:
+    answer = subprocess.run([sys.executable, "-c", DEFAULTS, str(RUNNER)], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == [{"a": 1, "b": 2, "c": [3], "d": 4}, {"a": 1, "b": 7, "c": []}]

@@ -133,6 +133,27 @@ def test_a_constraint_that_no_value_can_be_held_against_is_not_taken(constraint:
     assert bind(_tool(f"a: Annotated[int, Field({constraint})]"), {"a": 3}) == Binding({"a": 3})
 
 
+FIELDS = (
+    "q: str = Field(..., min_length=3), n: 'int' = Field(5, ge=MOST, le=MOST + 5),"
+    " t: list[str] = Field(default_factory=list), *, x=Field(description='x'), y: int | None = Field(gt=0)"
+)
+
+
+def test_a_field_in_the_place_of_a_default_says_what_is_required_and_what_is_taken() -> None:
+    tool = _tool(FIELDS, before="from pydantic import Field\nMOST = 1")
+    assert [(each.name, each.required) for each in tool.parameters] == [
+        ("q", True),
+        ("n", False),
+        ("t", False),
+        ("x", True),
+        ("y", False),
+    ]
+    assert bind(tool, {"q": "abc", "x": [1]}) == Binding({"q": "abc", "x": [1], "y": None})
+    assert bind(tool, {"q": "abc", "n": "3", "x": 1, "y": 2}).problems == ()
+    problems = bind(tool, {"q": "a", "n": 7, "t": [1], "y": 0}).problems
+    assert sorted(each.path for each in problems) == ["n", "q", "t[0]", "x", "y"]
+
+
 REFUSED: list[tuple[str, object]] = [
     ("int", 3.9),
     ("int", True),
