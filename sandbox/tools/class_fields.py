@@ -186,7 +186,8 @@ def _own_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind, said: Mapping
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
             continue
         name, form = statement.target.id, last_name(statement.annotation)
-        if form in _NO_FIELDS or (name.startswith("_") and kind is ClassKind.MODEL) or name == "model_config":
+        is_constant = form in _NO_FIELDS or (form == "Final" and statement.value is not None)
+        if is_constant or (name.startswith("_") and kind is ClassKind.MODEL) or name == "model_config":
             continue
         yield ClassField(
             name=name,
