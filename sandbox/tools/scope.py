@@ -18,7 +18,7 @@ from sandbox.tools.names_in_source import last_name
 Definition: TypeAlias = "ast.ClassDef | ast.expr | None"
 """A class, what is assigned, or something else, such as a function."""
 
-MOST_ANCESTORS: Final = 100
+_MOST_ANCESTORS: Final = 100
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _ENUMS: Final = frozenset({"Enum", "StrEnum", "IntEnum"})
 
@@ -46,18 +46,7 @@ class Scope:
 
     def class_chain(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """A class and those of this source that it derives from."""
-        waiting, seen = [node], {node.name}
-        for _ in range(MOST_ANCESTORS):
-            if not waiting:
-                return
-            current = waiting.pop(0)
-            yield current
-            for base in current.bases:
-                name = last_name(base)
-                found = self.definitions.get(name or "")
-                if isinstance(found, ast.ClassDef) and found.name not in seen:
-                    seen.add(found.name)
-                    waiting.append(found)
+        return line_of_bases(node, self.definitions)
 
     def base_names(self, node: ast.ClassDef) -> set[str]:
         """The last names of all it derives from; those imported under another name by their own."""
@@ -108,6 +97,21 @@ class Scope:
 
 
 NO_NAMES: Final = Scope({}, {})
+
+
+def line_of_bases(node: ast.ClassDef, classes: Mapping[str, object]) -> Iterator[ast.ClassDef]:
+    """A class and those it derives from, as far as they are among these."""
+    waiting, seen = [node], {node.name}
+    for _ in range(_MOST_ANCESTORS):
+        if not waiting:
+            return
+        current = waiting.pop(0)
+        yield current
+        for base in current.bases:
+            found = classes.get(last_name(base) or "")
+            if isinstance(found, ast.ClassDef) and found.name not in seen:
+                seen.add(found.name)
+                waiting.append(found)
 
 
 def assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:

@@ -188,13 +188,7 @@ class Container:
         return list(checked) if isinstance(checked, tuple) else checked
 
     def _found(self, value: object, attempt: Attempt) -> Any:
-        found = value
-        if attempt.converts and isinstance(value, str):
-            attempt.work.spend(len(value) // CHARACTERS_OF_A_STEP)
-            try:
-                found = self.convert(value)
-            except ValueError:
-                return None
+        found = from_text(value, attempt, self.convert)
         if not isinstance(found, self.kind) or self.length not in (None, len(found)):
             return None
         return tuple(found) if self.length is not None else found
@@ -317,6 +311,17 @@ class Constrained:
             if first["type"] in _OURS:
                 raise
             return attempt.refuse(excerpt(f"{self.expected}: {_told(first['msg'], value)}"))
+
+
+def from_text(value: object, attempt: Attempt, convert: Callable[[object], object]) -> object:
+    """The value, or what it is made into where it is text that may be converted; None for text that cannot."""
+    if not attempt.converts or not isinstance(value, str):
+        return value
+    attempt.work.spend(len(value) // CHARACTERS_OF_A_STEP)
+    try:
+        return convert(value)
+    except ValueError:
+        return None
 
 
 def _first_of(error: ValidationError) -> ErrorDetails:
