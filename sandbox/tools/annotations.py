@@ -11,8 +11,7 @@ is made of too many is taken as `Any` too.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from sandbox.tools.annotation_syntax import (
@@ -38,7 +37,7 @@ from sandbox.tools.class_fields import (
     root_field,
 )
 from sandbox.tools.declared import Declared
-from sandbox.tools.generics import bounds_of, given_for, parameters_of
+from sandbox.tools.generics import Place, bounds_of, given_for, parameters_of
 from sandbox.tools.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.plain_json import JSON
@@ -92,9 +91,7 @@ class AnnotationReader:
         self._known = Declared() if declared is None else declared
         self._open: dict[str, Cell] = {}
         self._told: set[str] = set()
-        self._within = ""
-        self._bound: Mapping[str, ValueType] = {}
-        """What the variables of the class or alias stand for that is being read."""
+        self._place = Place()
 
     @property
     def cells(self) -> Mapping[str, Cell]:
@@ -124,12 +121,12 @@ class AnnotationReader:
 
     def admits_none(self, annotation: ast.expr | None) -> bool:
         """Whether None is one of the values that an annotation, or what it is an alias of, names."""
-        name = None if annotation is None else own_name(annotation, self._scope, within=self._within)
+        name = None if annotation is None else own_name(annotation, self._scope, within=self._place.within)
         if name is None:
-            return names_none(annotation, self._scope, within=self._within)
-        place = f"{self._within}:{name}"
+            return names_none(annotation, self._scope, within=self._place.within)
+        place = f"{self._place.within}:{name}"
         if place not in self._known.nullable:
-            self._known.nullable[place] = names_none(annotation, self._scope, within=self._within)
+            self._known.nullable[place] = names_none(annotation, self._scope, within=self._place.within)
         return self._known.nullable[place]
 
     def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
@@ -148,8 +145,8 @@ class AnnotationReader:
     def _resolve_one(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
         if isinstance(node, ast.Constant) and node.value is None:
             return NULL
-        if isinstance(node, ast.Name) and node.id in self._bound:
-            return self._bound[node.id]
+        if isinstance(node, ast.Name) and node.id in self._place.bound:
+            return self._place.bound[node.id]
         if (own := self._own(node.value if isinstance(node, ast.Subscript) else node)) is not None:
             return self._declared(own[0], own[1], node, depth=depth)
         if isinstance(node, ast.Call):
@@ -237,7 +234,7 @@ class AnnotationReader:
 
     def _own(self, node: ast.expr) -> tuple[str, ast.ClassDef | ast.expr] | None:
         dotted = dotted_name(node)
-        return None if dotted is None else self._scope.own(dotted, within=self._within)
+        return None if dotted is None else self._scope.own(dotted, within=self._place.within)
 
     def _declared(self, name: str, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> ValueType:
         """A class or an alias of the source, with the types that are said of its variables."""
@@ -249,7 +246,7 @@ class AnnotationReader:
             self._known.cells[key] = self._open[key]
             return inside(self._open[key])
         cell = self._open[key] = Cell(key)
-        with self._binding(said if key != name else {}):
+        with self._place.binding(said if key != name else {}):
             found = (
                 self._class(name, definition, used, depth=depth + 1)
                 if isinstance(definition, ast.ClassDef)
@@ -268,15 +265,6 @@ class AnnotationReader:
             return {}
         given = given_for(parameters_of(definition, self._scope), used)
         return {name: self._resolve(node, depth=depth + 1) for name, node in given}
-
-    @contextmanager
-    def _binding(self, said: Mapping[str, ValueType]) -> Iterator[None]:
-        """Only these variables stand for something."""
-        outer, self._bound = self._bound, said
-        try:
-            yield
-        finally:
-            self._bound = outer
 
     def _read_before(self, name: str) -> ValueType:
         """What is known of it, with what was not understood then, which this reader has not told yet."""
@@ -324,7 +312,7 @@ class AnnotationReader:
                 used, name, "it is a class of this source, but no model, dataclass, TypedDict, NamedTuple or Enum"
             )
         docstring = class_description(node)
-        with self._inside(name):
+        with self._place.inside(name):
             if kind is ClassKind.ROOT_MODEL:
                 return self._root(node, used, docstring, depth=depth)
             found = [each for each in class_fields(self._scope, node, kind) if not self._is_left_out(each)]
@@ -336,23 +324,14 @@ class AnnotationReader:
 
     def _bound_in(self, node: ast.ClassDef, *, depth: int) -> dict[str, Mapping[str, ValueType]]:
         """What the variables of a class, and of those that it derives from, stand for."""
-        bound: dict[str, Mapping[str, ValueType]] = {node.name: self._bound}
+        bound: dict[str, Mapping[str, ValueType]] = {node.name: self._place.bound}
         for each in self._scope.class_chain(node):
             for base in each.bases:
                 owner = self._scope.definitions.get(last_name(base) or "")
                 if isinstance(base, ast.Subscript) and isinstance(owner, ast.ClassDef):
-                    with self._binding(bound.get(each.name, {})):
+                    with self._place.binding(bound.get(each.name, {})):
                         bound.setdefault(owner.name, self._said_of(owner, base, depth=depth))
         return bound
-
-    @contextmanager
-    def _inside(self, name: str) -> Iterator[None]:
-        """Names are looked for in this class first."""
-        outer, self._within = self._within, name
-        try:
-            yield
-        finally:
-            self._within = outer
 
     def _root(self, node: ast.ClassDef, used: ast.expr, docstring: str | None, *, depth: int) -> ValueType:
         """A model that is what it holds."""
@@ -382,7 +361,7 @@ class AnnotationReader:
         bound: Mapping[str, ValueType] | None = None,
     ) -> FieldType:
         said = Spoken()
-        with self._binding(bound or {}):
+        with self._place.binding(bound or {}):
             found = self._resolve(declared.annotation, depth=depth, spoken=said)
         said.add(declared.spoken)
         if declared.spoken.constraints:

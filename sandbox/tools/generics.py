@@ -1,4 +1,4 @@
-"""Which names of a generic class or alias stand for types that whoever uses it says.
+"""Which names of a generic class or alias stand for types that whoever uses it says, and what they stand for where.
 
 `class Page(BaseModel, Generic[T])`, `class Page(Base[T])` and `Pair = tuple[A, B]` have them, whether the variables are
 assigned (`T = TypeVar("T")`) or stand in brackets, which a scope writes in the same way.
@@ -7,15 +7,46 @@ assigned (`T = TypeVar("T")`) or stand in brackets, which a scope writes in the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 from sandbox.tools.annotation_syntax import arguments
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.scope import Scope
+from sandbox.tools.value_marks import ValueType
 
 _GENERIC: Final = frozenset({"Generic", "Protocol"})
 _MOST_NODES: Final = 1000
+
+
+@dataclass(slots=True)
+class Place:
+    """Where the annotation stands that is being read."""
+
+    within: str = ""
+    """The class whose inner names are looked for first."""
+    bound: Mapping[str, ValueType] = field(default_factory=dict)
+    """What the variables of that class, or of an alias, stand for."""
+
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """In this class."""
+        outer, self.within = self.within, name
+        try:
+            yield
+        finally:
+            self.within = outer
+
+    @contextmanager
+    def binding(self, said: Mapping[str, ValueType]) -> Iterator[None]:
+        """Where these variables stand for something, and no others."""
+        outer, self.bound = self.bound, said
+        try:
+            yield
+        finally:
+            self.bound = outer
 
 
 def parameters_of(definition: ast.ClassDef | ast.expr, scope: Scope) -> tuple[str, ...]:
