@@ -91,3 +91,18 @@ def test_the_innermost_part_that_is_no_literal_is_told() -> None:
     with pytest.raises(NotLiteral) as refusal:
         _literal("[1, {'k': (2, call())}]")
     assert isinstance(refusal.value.node, ast.Call)
+
+
+def test_names_that_hold_names_end_at_a_number_of_values() -> None:
+    constants = {f"A{number}": f"[A{number - 1}, A{number - 1}]" for number in range(1, 25)} | {"A0": "[1]"}
+
+    def constant(name: str) -> ast.expr | None:
+        return parse_expression(constants[name])
+
+    node = parse_expression("A3")
+    assert node is not None
+    assert literal(node, constant) == [[[[1], [1]], [[1], [1]]], [[[1], [1]], [[1], [1]]]]
+    many = parse_expression("A24")
+    assert many is not None
+    with pytest.raises(NotLiteral):
+        literal(many, constant)
