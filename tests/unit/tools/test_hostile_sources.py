@@ -147,6 +147,10 @@ HOSTILE: Final = {
     ),
     "brackets_without_end": "def a[\n" * 49_000,
     "brackets_of_5_mib": _lines("# " + "x" * 1500 + "\nclass A{n}[T](BaseModel): x: T", last="def f(a: A9[int]): ..."),
+    "arguments_that_are_no_model": (
+        "X = {'args_schema': 'x', 'name': 5}\n@tool(**X)\ndef f(a): ...\n"
+        "class C: x: int\n@tool(args_schema=C)\ndef g(a): ..."
+    ),
     "a_default_of_5_mib": f"X = '''{'a' * 5_000_000}'''\ndef f(a: str = X): ...",
     "comments_of_5_mib": "# comment comment\n" * 270_000 + "def f(): ...",
     "statements_of_5_mib": "x = 1\n" * 800_000 + "def f(): ...",
