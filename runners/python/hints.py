@@ -1,4 +1,5 @@
-"""What a tool's annotations are in its own process: evaluated where they can be, and bare of what only adds to them."""
+"""What a tool's annotations are in its own process: evaluated where they can be, and bare of what only adds to them;
+and what its parameters are by default, where that is said like an annotation."""
 
 from __future__ import annotations
 
@@ -49,6 +50,27 @@ def _annotated(thing: Any) -> list[Any]:
     if isinstance(thing, type):
         return list(reversed(thing.__mro__))
     return [getattr(thing, "__func__", thing)]
+
+
+def defaults_of_fields(function: Any) -> dict[str, Any]:
+    """What parameters are by default that have a pydantic `Field(3, ge=1)` in the place of one."""
+    function = getattr(function, "__func__", function)
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code, values = getattr(function, "__code__", None), getattr(function, "__defaults__", None) or ()
+    names = code.co_varnames[: code.co_argcount][-len(values) :] if code is not None and values else ()
+    defaults = dict(zip(names, values), **(getattr(function, "__kwdefaults__", None) or {}))
+    made = {name: _default_of(each) for name, each in defaults.items() if type(each).__name__ == "FieldInfo"}
+    return {name: value for name, value in made.items() if not _is_none_at_all(value)}
+
+
+def _default_of(field: Any) -> Any:
+    return field.default if field.default_factory is None else field.default_factory()
+
+
+def _is_none_at_all(default: Any) -> bool:
+    """In the words of either of pydantic's generations."""
+    return default is Ellipsis or type(default).__name__ in ("PydanticUndefinedType", "UndefinedType")
 
 
 def bare(hint: Any) -> Any:

@@ -17,7 +17,7 @@ import sys
 
 import documents
 import scalars
-from hints import admits_none, arguments_of, bare, hints_of, is_literal, is_union, kind_of
+from hints import admits_none, arguments_of, bare, defaults_of_fields, hints_of, is_literal, is_union, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Misfit(Exception):
 def rebuild_arguments(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """All arguments, each as its parameter's annotation says; a `Misfit` has the problems of all of them."""
     hints = hints_of(function)
-    return _each(arguments, lambda name, value: rebuild(value, hints[name]) if name in hints else value)
+    given = _each(arguments, lambda name, value: rebuild(value, hints[name]) if name in hints else value)
+    return dict(defaults_of_fields(function), **given)
 
 
 def rebuild_mapping(function: Any, arguments: dict[str, Any]) -> Any:
@@ -352,6 +353,12 @@ def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and "pydantic" in sys.modules and issubclass(kind, sys.modules["pydantic"].BaseModel)
 
 
+def _is_of_pydantic(kind: Any) -> bool:
+    """Its own classes of values, such as secrets and addresses. Its class of mail addresses is one of plain text."""
+    is_its = kind.__module__.partition(".")[0] == "pydantic" and hasattr(kind, "__get_pydantic_core_schema__")
+    return bool(is_its and kind.__name__ != "EmailStr")
+
+
 def _known_as(kind: type) -> str:
     """The name of a builtin or abstract container; nothing for a class that only happens to be called so."""
     return kind.__name__ if kind.__module__ in ("builtins", "collections.abc") else ""
@@ -374,4 +381,5 @@ _BUILDERS: tuple[tuple[Callable[[Any], bool], Callable[[_Rebuilder, Any, Any, in
     (lambda kind: _known_as(kind) in _ARRAYS, _Rebuilder.build_array),
     (lambda kind: _known_as(kind) in _OBJECTS, _Rebuilder.build_object),
     (lambda kind: scalars.reader_of(kind) is not None, _scalar),
+    (_is_of_pydantic, _model),
 )

@@ -1,4 +1,4 @@
-"""Values that JSON writes as text: dates, durations, identifiers, numbers without loss, paths, bytes.
+"""Values that JSON writes as text: dates, durations, identifiers, numbers without loss, paths, addresses, bytes.
 
 The classes are known by their names, so that none of their modules is imported for a call that does not use it. What
 Python 3.8 does not read by itself (`Z`, a fraction of any length, an offset without a colon, ISO 8601 durations) is put
@@ -122,6 +122,8 @@ _READERS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
     ("decimal", "Decimal"): _decimal,
     ("_pydecimal", "Decimal"): _decimal,
     ("pathlib", "PurePath"): _text,
+    ("ipaddress", "IPv4Address"): _text,
+    ("ipaddress", "IPv6Address"): _text,
     ("builtins", "bytes"): _bytes,
     ("builtins", "bytearray"): _bytes,
 }

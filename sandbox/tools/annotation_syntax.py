@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import islice
 from typing import Any, Final
 
 from sandbox.tools.excerpt import excerpt
@@ -12,6 +13,7 @@ from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER
 from sandbox.tools.scope import Scope
 
 MAX_ANNOTATION_DEPTH: Final = 32
+_MOST_WORDS: Final = 4
 
 
 def unquoted(node: ast.Constant) -> ast.expr | None:
@@ -70,6 +72,12 @@ def spelling(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     return ast.dump(node) if is_shallow(node) else f"at {id(node)}"
+
+
+def words_of(used: ast.expr) -> str:
+    """The names between the brackets of a subscript, in one word."""
+    found = (each.id for argument in arguments(used) for each in ast.walk(argument) if isinstance(each, ast.Name))
+    return "-".join(islice(found, _MOST_WORDS)) or "of"
 
 
 def is_shallow(node: ast.expr) -> bool:

@@ -22,6 +22,7 @@ from sandbox.tools.annotation_syntax import (
     shown,
     spelling,
     why_unknown,
+    words_of,
 )
 from sandbox.tools.class_fields import (
     ClassField,
@@ -31,15 +32,18 @@ from sandbox.tools.class_fields import (
     class_kind,
     enum_values,
     extra_of,
-    is_total,
+    made_fields,
+    made_values,
+    root_field,
 )
 from sandbox.tools.declared import Declared
-from sandbox.tools.known_types import ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
+from sandbox.tools.generics import Place, bounds_of, given_for, parameters_of
+from sandbox.tools.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_extra
-from sandbox.tools.unions import names_none, union_members, well_known_name
+from sandbox.tools.unions import names_none, own_name, union_members, well_known_name
 from sandbox.tools.value_types import (
     ANYTHING,
     NULL,
@@ -87,7 +91,7 @@ class AnnotationReader:
         self._known = Declared() if declared is None else declared
         self._open: dict[str, Cell] = {}
         self._told: set[str] = set()
-        self._within = ""
+        self._place = Place()
 
     @property
     def cells(self) -> Mapping[str, Cell]:
@@ -112,17 +116,17 @@ class AnnotationReader:
         try:
             return constrained(base, spoken.constraints)
         except ValueError as error:
-            self._tell(node, f"the constraints {', '.join(spoken.constraints)}", f"pydantic says: {error}")
+            self._tell(node, f"the constraints {', '.join(spoken.constraints)}", str(error))
             return base
 
     def admits_none(self, annotation: ast.expr | None) -> bool:
         """Whether None is one of the values that an annotation, or what it is an alias of, names."""
-        name = None if annotation is None else dotted_name(annotation)
+        name = None if annotation is None else own_name(annotation, self._scope, within=self._place.within)
         if name is None:
-            return names_none(annotation, self._scope, within=self._within)
-        place = f"{self._within}:{name}"
+            return names_none(annotation, self._scope, within=self._place.within)
+        place = f"{self._place.within}:{name}"
         if place not in self._known.nullable:
-            self._known.nullable[place] = names_none(annotation, self._scope, within=self._within)
+            self._known.nullable[place] = names_none(annotation, self._scope, within=self._place.within)
         return self._known.nullable[place]
 
     def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
@@ -141,10 +145,12 @@ class AnnotationReader:
     def _resolve_one(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
         if isinstance(node, ast.Constant) and node.value is None:
             return NULL
+        if isinstance(node, ast.Name) and node.id in self._place.bound:
+            return self._place.bound[node.id]
         if (own := self._own(node.value if isinstance(node, ast.Subscript) else node)) is not None:
             return self._declared(own[0], own[1], node, depth=depth)
         if isinstance(node, ast.Call):
-            return self._called(node)
+            return self._called(node, depth=depth)
         if not isinstance(node, ast.Subscript):
             return self._bare(node)
         return self._generic(
@@ -208,37 +214,57 @@ class AnnotationReader:
             values.append(value)
         return one_of_values(tuple(values)) if values else self._unknown(node, "Literal", "it has no members")
 
-    def _called(self, node: ast.Call) -> ValueType:
+    def _called(self, node: ast.Call, *, depth: int) -> ValueType:
         """`conint(ge=1)` and its like."""
-        base = special_type(f"pydantic.{last_name(node.func)}")
+        base = self._called_array(node, depth=depth) or special_type(f"pydantic.{last_name(node.func)}")
         if base is None:
             return self._unknown(node, shown(node), "it would have to be executed")
         said = spoken_extra(ast.Call(func=ast.Name("Field", ast.Load()), args=[], keywords=node.keywords), self._scope)
         return self.with_constraints(base, said, node)
 
+    def _called_array(self, node: ast.Call, *, depth: int) -> ValueType | None:
+        """`conlist(int, min_length=1)`."""
+        is_unique = CALLED_ARRAYS.get(last_name(node.func) or "")
+        items = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "item_type")]
+        return (
+            None
+            if is_unique is None or not items
+            else array_of(self._resolve(items[0], depth=depth + 1), is_unique=is_unique)
+        )
+
     def _own(self, node: ast.expr) -> tuple[str, ast.ClassDef | ast.expr] | None:
         dotted = dotted_name(node)
-        return None if dotted is None else self._scope.own(dotted, within=self._within)
+        return None if dotted is None else self._scope.own(dotted, within=self._place.within)
 
     def _declared(self, name: str, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> ValueType:
-        """A class or an alias of the source."""
-        if name in self._known.types:
-            return self._read_before(name)
-        if name in self._open:
-            self._known.cells[name] = self._open[name]
-            return inside(self._open[name])
-        cell = self._open[name] = Cell(name)
-        found = (
-            self._class(name, definition, used, depth=depth + 1)
-            if isinstance(definition, ast.ClassDef)
-            else self._alias(definition, depth=depth + 1)
-        )
-        del self._open[name]
+        """A class or an alias of the source, with the types that are said of its variables."""
+        said = self._said_of(definition, used, depth=depth)
+        key = self._known.name_of(name, said, words_of(used))
+        if key in self._known.types:
+            return self._read_before(key)
+        if key in self._open:
+            self._known.cells[key] = self._open[key]
+            return inside(self._open[key])
+        cell = self._open[key] = Cell(key)
+        with self._place.binding(said if key != name else {}):
+            found = (
+                self._class(name, definition, used, depth=depth + 1)
+                if isinstance(definition, ast.ClassDef)
+                else self._alias(definition, depth=depth + 1)
+            )
+        del self._open[key]
         found = without_itself(found, cell)
         cell.type = found
-        self._told.add(name)
-        self._known.types[name] = inside(cell) if name in self._known.cells else found
-        return self._known.types[name]
+        self._told.add(key)
+        self._known.types[key] = inside(cell) if key in self._known.cells else found
+        return self._known.types[key]
+
+    def _said_of(self, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> dict[str, ValueType]:
+        """The types that a use gives for the variables of what it uses."""
+        if not isinstance(used, ast.Subscript):
+            return {}
+        given = given_for(parameters_of(definition, self._scope), used)
+        return {name: self._resolve(node, depth=depth + 1) for name, node in given}
 
     def _read_before(self, name: str) -> ValueType:
         """What is known of it, with what was not understood then, which this reader has not told yet."""
@@ -254,25 +280,28 @@ class AnnotationReader:
         if not isinstance(value, ast.Call):
             return self._resolve(value, depth=depth)
         if made in ("TypeVar", "ParamSpec"):
-            return ANYTHING
+            return self._variable(value, depth=depth)
         if made == "NewType" and len(value.args) == 2:
             return self._resolve(value.args[1], depth=depth)
         if made == "TypeAliasType" and len(value.args) == 2:
             return self._resolve(value.args[1], depth=depth)
-        if made == "TypedDict" and len(value.args) == 2 and isinstance(value.args[1], ast.Dict):
-            return self._functional(value, value.args[1], depth=depth)
-        return self._called(value)
+        return self._made(value, depth=depth)
 
-    def _functional(self, call: ast.Call, members: ast.Dict, *, depth: int) -> ValueType:
-        """`TypedDict("Name", {"key": type})`."""
-        total = is_total(call.keywords)
-        fields = [
-            ClassField(key.value, value, is_required_by_form=total)
-            for key, value in zip(members.keys, members.values, strict=True)
-            if isinstance(key, ast.Constant) and isinstance(key.value, str)
-        ]
-        name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
-        return record_of([self._field(each, ClassKind.TYPED_DICT, depth=depth) for each in fields], name=str(name))
+    def _variable(self, call: ast.Call, *, depth: int) -> ValueType:
+        """What nobody says: what the variable is bounded by, and anything where that is not understood."""
+        on_unknown, self._on_unknown = self._on_unknown, _ignore
+        found = [self._resolve(each, depth=depth) for each in bounds_of(call)]
+        self._on_unknown = on_unknown
+        return one_of(found) if found else ANYTHING
+
+    def _made(self, call: ast.Call, *, depth: int) -> ValueType:
+        """A class that is made by a call: `TypedDict("Name", {"key": type})`, `Enum("Name", "RED GREEN")`."""
+        if (made := made_fields(call)) is not None:
+            kind, fields = made
+            name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
+            return record_of([self._field(each, kind, depth=depth) for each in fields], name=str(name))
+        values = made_values(self._scope, call)
+        return one_of_values(tuple(values)) if values else self._called(call, depth=depth)
 
     def _class(self, name: str, node: ast.ClassDef, used: ast.expr, *, depth: int) -> ValueType:
         kind = class_kind(self._scope, node)
@@ -282,14 +311,37 @@ class AnnotationReader:
             return self._unknown(
                 used, name, "it is a class of this source, but no model, dataclass, TypedDict, NamedTuple or Enum"
             )
-        outer, self._within = self._within, name
-        found = class_fields(self._scope, node, kind)
-        fields = [self._field(each, kind, depth=depth) for each in found if not self._is_left_out(each)]
-        self._within = outer
         docstring = class_description(node)
+        with self._place.inside(name):
+            if kind is ClassKind.ROOT_MODEL:
+                return self._root(node, used, docstring, depth=depth)
+            found = [each for each in class_fields(self._scope, node, kind) if not self._is_left_out(each)]
+            bound = self._bound_in(node, depth=depth)
+            fields = [self._field(each, kind, depth=depth, bound=bound.get(each.owner)) for each in found]
         if kind is ClassKind.NAMED_TUPLE:
             return record_of(fields, name=node.name, description=docstring)
         return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
+
+    def _bound_in(self, node: ast.ClassDef, *, depth: int) -> dict[str, Mapping[str, ValueType]]:
+        """What the variables of a class, and of those that it derives from, stand for."""
+        bound: dict[str, Mapping[str, ValueType]] = {node.name: self._place.bound}
+        for each in self._scope.class_chain(node):
+            for base in each.bases:
+                owner = self._scope.definitions.get(last_name(base) or "")
+                if isinstance(base, ast.Subscript) and isinstance(owner, ast.ClassDef):
+                    with self._place.binding(bound.get(each.name, {})):
+                        bound.setdefault(owner.name, self._said_of(owner, base, depth=depth))
+        return bound
+
+    def _root(self, node: ast.ClassDef, used: ast.expr, docstring: str | None, *, depth: int) -> ValueType:
+        """A model that is what it holds."""
+        declared = root_field(self._scope, node)
+        if declared is None:
+            return self._unknown(used, node.name, "it does not say what its root is")
+        bound = self._bound_in(node, depth=depth).get(declared.owner)
+        found = self._field(declared, ClassKind.ROOT_MODEL, depth=depth, bound=bound).type
+        said = Spoken(constraints={"description": docstring} if docstring else {})
+        return self.with_constraints(found, said, used)
 
     def _is_left_out(self, declared: ClassField) -> bool:
         return declared.spoken.is_unreturned if self._is_returned else declared.spoken.is_left_out
@@ -300,9 +352,17 @@ class AnnotationReader:
             return self._unknown(used, node.name, "its members are not written out as strings, numbers or booleans")
         return one_of_values(tuple(values))
 
-    def _field(self, declared: ClassField, kind: ClassKind, *, depth: int) -> FieldType:
+    def _field(
+        self,
+        declared: ClassField,
+        kind: ClassKind,
+        *,
+        depth: int,
+        bound: Mapping[str, ValueType] | None = None,
+    ) -> FieldType:
         said = Spoken()
-        found = self._resolve(declared.annotation, depth=depth, spoken=said)
+        with self._place.binding(bound or {}):
+            found = self._resolve(declared.annotation, depth=depth, spoken=said)
         said.add(declared.spoken)
         if declared.spoken.constraints:
             found = self.with_constraints(found, declared.spoken, declared.annotation)

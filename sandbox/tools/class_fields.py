@@ -20,12 +20,14 @@ from sandbox.tools.scope import Scope, assigned
 from sandbox.tools.spoken_fields import Spoken, plain_default, spoken_default
 
 Extra = Literal["forbid", "ignore", "allow"]
+_ENUMS: Final = frozenset({"Enum", "StrEnum", "IntEnum"})
 _NO_FIELDS: Final = frozenset({"ClassVar", "KW_ONLY"})
 
 
 class ClassKind(StrEnum):
     """What a class is written as."""
 
+    ROOT_MODEL = "root_model"
     MODEL = "model"
     DATACLASS = "dataclass"
     TYPED_DICT = "typed_dict"
@@ -34,12 +36,11 @@ class ClassKind(StrEnum):
 
 
 _BASES: Final = {
+    "RootModel": ClassKind.ROOT_MODEL,
     "BaseModel": ClassKind.MODEL,
     "TypedDict": ClassKind.TYPED_DICT,
     "NamedTuple": ClassKind.NAMED_TUPLE,
-    "Enum": ClassKind.ENUM,
-    "StrEnum": ClassKind.ENUM,
-    "IntEnum": ClassKind.ENUM,
+    **dict.fromkeys(sorted(_ENUMS), ClassKind.ENUM),
 }
 
 
@@ -52,6 +53,8 @@ class ClassField:
     spoken: Spoken = field(default_factory=Spoken)
     description: str | None = None
     is_required_by_form: bool = True
+    owner: str = ""
+    """The class that declares it."""
 
 
 def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
@@ -67,10 +70,11 @@ def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
 
 
 def class_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> list[ClassField]:
-    """Its members and those it inherits, in the order that Python gives them."""
-    described = _documentation(node).parameters
+    """Its members and those it inherits, in the order that Python gives them; its own words on each go first."""
+    chain = list(scope.class_chain(node))[::-1]
+    described = {name: text for each in chain for name, text in _documentation(each).parameters.items() if text}
     found: dict[str, ClassField] = {}
-    for each in reversed(list(scope.class_chain(node))):
+    for each in chain:
         for member in _own_fields(scope, each, kind, described):
             found[member.name] = member
     return list(found.values())
@@ -86,6 +90,14 @@ def _documentation(node: ast.ClassDef) -> Documentation:
     return Documentation() if text is None else read_docstring(text.encode(errors="replace").decode())
 
 
+def root_field(scope: Scope, node: ast.ClassDef) -> ClassField | None:
+    """What a root model holds: its `root`, or what stands between the brackets of `RootModel[list[str]]`."""
+    declared = next((each for each in class_fields(scope, node, ClassKind.ROOT_MODEL) if each.name == "root"), None)
+    bases = [base for each in scope.class_chain(node) for base in each.bases if last_name(base) == "RootModel"]
+    held = [base.slice for base in bases if isinstance(base, ast.Subscript)]
+    return declared or next((ClassField("root", each) for each in held), None)
+
+
 def enum_values(scope: Scope, node: ast.ClassDef) -> list[JSON] | None:
     """The values of its members; None when one of them is not written out, or has no JSON form."""
     is_text = "StrEnum" in scope.base_names(node)
@@ -99,6 +111,52 @@ def enum_values(scope: Scope, node: ast.ClassDef) -> list[JSON] | None:
                 return None
             values.append(found)
     return values
+
+
+def made_fields(call: ast.Call) -> tuple[ClassKind, list[ClassField]] | None:
+    """The members of `TypedDict("Name", {"key": type})` and of `NamedTuple("Name", [("key", type)])`."""
+    members = call.args[1] if len(call.args) == 2 else None
+    if last_name(call.func) == "TypedDict" and isinstance(members, ast.Dict):
+        kind, pairs = ClassKind.TYPED_DICT, list(zip(members.keys, members.values, strict=True))
+    elif last_name(call.func) == "NamedTuple" and isinstance(members, ast.List | ast.Tuple):
+        listed = [each.elts for each in members.elts if isinstance(each, ast.Tuple) and len(each.elts) == 2]
+        kind, pairs = ClassKind.NAMED_TUPLE, [(name, value) for name, value in listed]
+    else:
+        return None
+    total = is_total(call.keywords)
+    return kind, [
+        ClassField(key.value, value, is_required_by_form=_is_required(value, total=total))
+        for key, value in pairs
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    ]
+
+
+def made_values(scope: Scope, call: ast.Call) -> list[JSON] | None:
+    """The values of `Enum("Name", "RED GREEN")`; None where they are not written out, or no enum is made."""
+    made = last_name(call.func)
+    if made not in _ENUMS or len(call.args) != 2:
+        return None
+    try:
+        members = literal(call.args[1], scope.constant)
+    except NotLiteral:
+        return None
+    if isinstance(members, dict):
+        return _plain_values(list(members.values()))
+    listed = members.replace(",", " ").split() if isinstance(members, str) else members
+    if not isinstance(listed, list | tuple):
+        return None
+    pairs = [each for each in listed if isinstance(each, list | tuple) and len(each) == 2]
+    if len(pairs) == len(listed):
+        return _plain_values([pair[1] for pair in pairs])
+    names = [each for each in listed if isinstance(each, str)]
+    if call.keywords or len(names) < len(listed):
+        return None
+    return [name.lower() if made == "StrEnum" else number for number, name in enumerate(names, start=1)]
+
+
+def _plain_values(values: list[object]) -> list[JSON] | None:
+    plain = [value for value in values if isinstance(value, str | int | float)]
+    return list(plain) if len(plain) == len(values) else None
 
 
 def extra_of(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> Extra | None:
@@ -128,15 +186,23 @@ def _own_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind, said: Mapping
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
             continue
         name, form = statement.target.id, last_name(statement.annotation)
-        if form in _NO_FIELDS or (name.startswith("_") and kind is ClassKind.MODEL) or name == "model_config":
+        is_constant = form in _NO_FIELDS or (form == "Final" and statement.value is not None)
+        if is_constant or (name.startswith("_") and kind is ClassKind.MODEL) or name == "model_config":
             continue
         yield ClassField(
             name=name,
             annotation=statement.annotation,
             spoken=spoken_default(statement.value, scope),
             description=_text_below(node, position) or said.get(name),
-            is_required_by_form=form == "Required" or (total and form != "NotRequired"),
+            is_required_by_form=_is_required(statement.annotation, total=total),
+            owner=node.name,
         )
+
+
+def _is_required(annotation: ast.expr, *, total: bool) -> bool:
+    """Whether a member of a TypedDict is, by what its annotation says or by what the class says of all."""
+    form = last_name(annotation)
+    return form == "Required" or (total and form != "NotRequired")
 
 
 def _text_below(node: ast.ClassDef, position: int) -> str | None:

@@ -8,12 +8,14 @@ source, see `pattern_effort`.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from sandbox.tools.pattern_effort import MOST_EFFORT, effort_of
 from sandbox.tools.value_marks import Cell, ValueType
 
+_MOST_USES: Final = 200
 _OF_ONE: Final = 1_000
 """What pydantic needs for any constraint, in the measure of patterns."""
 
@@ -31,8 +33,24 @@ class Declared:
     faults: dict[str, list[Fault]] = field(default_factory=dict)
     nullable: dict[str, bool] = field(default_factory=dict)
     """Which aliases admit None."""
+    _uses: dict[tuple[str, tuple[int, ...]], tuple[str, str, tuple[ValueType, ...]]] = field(default_factory=dict)
+    """Generic classes and aliases by the identities of what stands for their variables, which is kept beside."""
     _effort: int = 0
     _seen: set[str] = field(default_factory=set)
+
+    def name_of(self, name: str, said: Mapping[str, ValueType], words: str) -> str:
+        """What a class or an alias is known by with these types for its variables: the same name for the same types.
+
+        Types that are made of themselves go on without end, so there is a bound on them: the rest goes without."""
+        use = (name, tuple(id(each) for each in said.values()))
+        if not said or (use not in self._uses and len(self._uses) >= _MOST_USES):
+            return name
+        if use not in self._uses:
+            taken = sum(words == known for known, _, _ in self._uses.values())
+            # With hyphens, it is no name that the source could give to anything else.
+            spelled = f"{name}-{words}-{taken + 1}" if taken else f"{name}-{words}"
+            self._uses[use] = words, spelled, tuple(said.values())
+        return self._uses[use][1]
 
     def affords(self, constraints: str, pattern: object) -> bool:
         """Whether these constraints, by what they say, can be looked at beside all that were before."""

@@ -23,7 +23,7 @@ from sandbox.tools.names import LONGEST_GENERATED, NAME_PATTERN
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.problems import Problems, Severity
 from sandbox.tools.returned import returned_schema
-from sandbox.tools.signature import Listed, is_mapping, shown_parameters
+from sandbox.tools.signature import is_mapping, shown_parameters, with_defaults
 from sandbox.tools.source import Function, Source
 from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_default
 from sandbox.tools.tool import INJECTED
@@ -150,13 +150,13 @@ class _Description:
             return dict(_NOTHING)
         assert isinstance(plain, dict)
         made: dict[str, Any] = {**_NOTHING, **plain}
-        self._check_said(made["properties"])
+        self._check_told(made["properties"])
+        self._check_taken(made)
         return made
 
-    def _check_said(self, properties: JSON) -> None:
-        if not isinstance(properties, dict):
-            return
-        for name, each in properties.items():
+    def _check_told(self, properties: JSON) -> None:
+        """Whether everything that a schema names is described."""
+        for name, each in properties.items() if isinstance(properties, dict) else ():
             if not isinstance(each, dict) or not each.get("description"):
                 self._add(
                     "missing_description",
@@ -164,25 +164,38 @@ class _Description:
                     name=name,
                     remedy='add a "description" to it in the schema',
                 )
-        function = self.candidate.function
+
+    def _check_taken(self, schema: Mapping[str, Any]) -> None:
+        """Whether the function takes what the schema names, and the other way round."""
+        function, properties, required = self.candidate.function, schema.get("properties"), schema.get("required")
+        if not isinstance(properties, dict) or not isinstance(required, list | tuple):
+            return
         if function is None or function.args.kwarg is not None or self._takes_mapping():
             return
-        taken = {argument.arg: has_default for argument, _, has_default in shown_parameters(self.candidate)}
-        for name in properties.keys() - taken.keys():
-            self._add(
-                "schema_mismatch",
+        has_default = {argument.arg: default for argument, _, default in shown_parameters(self.candidate)}
+        for name in (name for name in properties if name not in has_default):
+            self._mismatch(
+                name,
                 f"the schema names {excerpt(name, NAME_LENGTH)}, the function does not",
-                name=name,
                 remedy="give the function a parameter of this name, or take it out of the schema",
             )
-        for name in taken.keys() - properties.keys():
-            if not taken[name]:
-                self._add(
-                    "schema_mismatch",
+        for name in (name for name, default in has_default.items() if not default):
+            if name not in properties:
+                self._mismatch(
+                    name,
                     f"the function requires {name}, the schema does not name it",
-                    name=name,
                     remedy="add it to the properties of the schema, or give it a default",
                 )
+            elif name not in required:
+                self._mismatch(
+                    name,
+                    f"the function requires {name}, the schema lets it be left out",
+                    remedy="give the parameter a default, or require it in the schema",
+                    severity="warning",
+                )
+
+    def _mismatch(self, name: str, message: str, *, remedy: str, severity: Severity = "error") -> None:
+        self._add("schema_mismatch", message, name=name, remedy=remedy, severity=severity)
 
     def _takes_mapping(self) -> bool:
         return self.candidate.kind in ("execute", "module", "handler") and is_mapping(shown_parameters(self.candidate))
@@ -191,11 +204,11 @@ class _Description:
         function = self.candidate.function
         if function is None:
             return {**_NOTHING, "additionalProperties": True}
-        if self._takes_mapping():
-            return self._of_mapping(shown_parameters(self.candidate)[0][0])
         listed = shown_parameters(self.candidate)
+        if self.candidate.arguments is not None or self._takes_mapping():
+            return self._of_mapping(self.candidate.arguments or listed[0][0].annotation)
         self._check_star(function)
-        fields = [self._field(argument, default) for argument, default in _with_defaults(function, listed)]
+        fields = [self._field(argument, default) for argument, default in with_defaults(function, listed)]
         self._check_section(function, fields)
         self._check_documented(function, [each.name for each in fields])
         return self._written(record_of(fields, extra="allow" if function.args.kwarg is not None else None))
@@ -207,11 +220,14 @@ class _Description:
             self._add("no_schema", "the types of its parameters have no JSON schema", remedy=_TWO_WAYS)
             return dict(_NOTHING)
 
-    def _of_mapping(self, argument: ast.arg) -> dict[str, Any]:
-        """The dict of all arguments: what its annotation says, when that is a type with members."""
-        annotation = self.candidate.arguments or argument.annotation
+    def _of_mapping(self, annotation: ast.expr | None) -> dict[str, Any]:
+        """All arguments as one dict: what its annotation says, when that is a type with members."""
         found = ANYTHING if annotation is None else self.reader.spoken_type(annotation)[0]
-        return _with_members(self._written(found)) or {**_NOTHING, "additionalProperties": True}
+        made = _with_members(self._written(found))
+        if made is None:
+            return {**_NOTHING, "additionalProperties": True}
+        self._check_taken(made)
+        return made
 
     def _field(self, argument: ast.arg, default: ast.expr | None) -> FieldType:
         name = argument.arg
@@ -325,16 +341,6 @@ class _Description:
 def is_constant_none(node: ast.expr) -> bool:
     """Whether an annotation is `None`."""
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _with_defaults(function: Function, listed: Sequence[Listed]) -> list[tuple[ast.arg, ast.expr | None]]:
-    """Each parameter with what stands behind its `=`."""
-    arguments = function.args
-    positional = arguments.posonlyargs + arguments.args
-    padded = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
-    behind = {id(each): default for each, default in zip(positional, padded, strict=True)}
-    behind |= {id(each): default for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
-    return [(argument, behind[id(argument)]) for argument, _, _ in listed]
 
 
 def _writable(text: str) -> str:

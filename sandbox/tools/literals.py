@@ -7,6 +7,7 @@ ends at a depth and at a number of values, because names that hold names multipl
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,6 +17,18 @@ from sandbox.tools.names_in_source import dotted_name
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 20_000
 _LONGEST_TEXT: Final = 1 << 20
+_LARGEST: Final = 2**64
+_SMALLER: Final[dict[type[ast.operator], int]] = {ast.Pow: 64, ast.LShift: 64}
+"""How large what stands right of an operator may be, where it decides how large the result is."""
+_OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+}
 
 
 class NotLiteral(Exception):
@@ -91,14 +104,16 @@ class _Walk:
         raise NotLiteral(node)
 
     def _joined(self, node: ast.BinOp, *, depth: int) -> Any:
-        """Text put together with `+`, and small products such as `60 * 60`."""
+        """Text put together with `+`, and small sums such as `60 * 60` and `2**31 - 1`."""
         left, right = self.value(node.left, depth=depth), self.value(node.right, depth=depth)
         if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
             if len(left) + len(right) <= _LONGEST_TEXT:
                 return left + right
-        elif isinstance(node.op, ast.Mult) and _is_small(left) and _is_small(right):
-            return left * right
-        raise NotLiteral(node)
+            raise NotLiteral(node)
+        calculated = _calculated(node.op, left, right)
+        if calculated is None:
+            raise NotLiteral(node)
+        return calculated
 
     def _named(self, node: ast.expr, *, depth: int) -> Any:
         name = dotted_name(node)
@@ -117,5 +132,17 @@ class _Walk:
         return found
 
 
-def _is_small(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
+def _calculated(sign: ast.operator, left: object, right: object) -> int | float | None:
+    """What two small numbers make; None for what is none."""
+    calculate = _OPERATORS.get(type(sign))
+    if calculate is None or not _is_small(left, _LARGEST) or not _is_small(right, _SMALLER.get(type(sign), _LARGEST)):
+        return None
+    try:
+        made = calculate(left, right)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    return made if isinstance(made, int | float) else None
+
+
+def _is_small(value: object, largest: int) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= largest

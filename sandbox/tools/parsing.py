@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import re
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +21,12 @@ from typing import Final, Literal, overload
 
 from sandbox.errors import SourceError
 from sandbox.tools.excerpt import excerpt
+from sandbox.tools.newer_syntax import parse_newer
 from sandbox.tools.parse_cost import refuse_costly
 from sandbox.tools.pictures import pictured
 
 _WIDTH: Final = 80
 _BEFORE_CARET: Final = 40
-_TYPE_STATEMENT = re.compile(r"^(?P<indent>[ \t]*)type(?P<gap>[ \t])(?P<name>[^\W\d]\w*)(?=[ \t]*=[^=])", re.MULTILINE)
 # Warning filters belong to the whole process: two threads that set them aside at once would restore the wrong ones.
 _filters = Lock()
 
@@ -47,14 +45,14 @@ def parse_module(text: str) -> ast.Module:
 
 
 def _parse_as_written(text: str) -> ast.Module:
-    """Before 3.12 there is no `type X = ...`, which a tool for a newer Python may say; an assignment says the same."""
+    """Also by a Python that is older than the one the text is written for; a fault is told of the text as it is."""
     try:
         return _parse_quietly(text, mode="exec")
     except SyntaxError:
-        older = text if sys.version_info >= (3, 12) else _TYPE_STATEMENT.sub(r"\g<indent>\g<name>\g<gap>    ", text)
-        if older == text:
+        newer = parse_newer(text, lambda older: _parse_quietly(older, mode="exec"))
+        if newer is None:
             raise
-        return _parse_quietly(older, mode="exec")
+        return newer
 
 
 def parse_expression(text: str) -> ast.expr | None:

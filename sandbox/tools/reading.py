@@ -53,7 +53,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
     source = open_source(text, parse_module(text))
     chosen = choose_entry(source, read_candidates(source), filename=filename, entry=entry)
     taken = read_signature(chosen, source)
-    if taken.takes_mapping and chosen.schema is None:
+    if chosen.schema is None and (taken.takes_mapping or chosen.arguments is not None):
         chosen = replace(chosen, schema=mapping_schema(chosen, source))
         taken = read_signature(chosen, source)
     function = chosen.function

@@ -17,8 +17,8 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from sandbox.tools import coercion
-from sandbox.tools.attempts import CHARACTERS_OF_A_STEP, Attempt
-from sandbox.tools.value_marks import Cell, FieldType, Info, Shown
+from sandbox.tools.attempts import Attempt
+from sandbox.tools.value_marks import Cell, FieldType, Info, Shown, from_text
 
 REFERENCE: Final = "x-inside"
 """Stands in a schema where a type contains itself, until the schema is put together."""
@@ -55,13 +55,7 @@ class Record:
         attempt: Attempt = info.context
         if attempt.is_lost:
             return None
-        found = value
-        if attempt.converts and isinstance(value, str):
-            attempt.work.spend(len(value) // CHARACTERS_OF_A_STEP)
-            try:
-                found = coercion.object_from(value)
-            except ValueError:
-                return attempt.refuse(self.expected)
+        found = from_text(value, attempt, coercion.object_from)
         if not isinstance(found, dict):
             return attempt.refuse(self.expected)
         attempt.work.spend(1 + len(self.fields))

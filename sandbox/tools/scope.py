@@ -18,7 +18,7 @@ from sandbox.tools.names_in_source import last_name
 Definition: TypeAlias = "ast.ClassDef | ast.expr | None"
 """A class, what is assigned, or something else, such as a function."""
 
-MOST_ANCESTORS: Final = 100
+_MOST_ANCESTORS: Final = 100
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _ENUMS: Final = frozenset({"Enum", "StrEnum", "IntEnum"})
 
@@ -46,18 +46,7 @@ class Scope:
 
     def class_chain(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """A class and those of this source that it derives from."""
-        waiting, seen = [node], {node.name}
-        for _ in range(MOST_ANCESTORS):
-            if not waiting:
-                return
-            current = waiting.pop(0)
-            yield current
-            for base in current.bases:
-                name = last_name(base)
-                found = self.definitions.get(name or "")
-                if isinstance(found, ast.ClassDef) and found.name not in seen:
-                    seen.add(found.name)
-                    waiting.append(found)
+        return line_of_bases(node, self.definitions)
 
     def base_names(self, node: ast.ClassDef) -> set[str]:
         """The last names of all it derives from; those imported under another name by their own."""
@@ -110,6 +99,21 @@ class Scope:
 NO_NAMES: Final = Scope({}, {})
 
 
+def line_of_bases(node: ast.ClassDef, classes: Mapping[str, object]) -> Iterator[ast.ClassDef]:
+    """A class and those it derives from, as far as they are among these."""
+    waiting, seen = [node], {node.name}
+    for _ in range(_MOST_ANCESTORS):
+        if not waiting:
+            return
+        current = waiting.pop(0)
+        yield current
+        for base in current.bases:
+            found = classes.get(last_name(base) or "")
+            if isinstance(found, ast.ClassDef) and found.name not in seen:
+                seen.add(found.name)
+                waiting.append(found)
+
+
 def assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     """The names that an assignment gives a value to, each with the value."""
     if isinstance(statement, ast.Assign):
@@ -124,6 +128,7 @@ def scope_of(statements: Iterable[ast.stmt]) -> Scope:
     """The scope of a module, from its statements in the order of the text."""
     definitions: dict[str, Definition] = {}
     imports: dict[str, str] = {}
+    variables: dict[str, Definition] = {}
     for statement in statements:
         for name, definition in _defined(statement):
             definitions[name] = definition
@@ -131,7 +136,30 @@ def scope_of(statements: Iterable[ast.stmt]) -> Scope:
         for name, origin in _imported(statement):
             imports[name] = origin
             definitions.pop(name, None)
-    return Scope(definitions, imports)
+        for name, bound in type_parameters(statement):  # one name may be bounded in two ways: then it is in none
+            variables[name] = _type_variable(statement, name, None if name in variables else bound)
+    return Scope({**variables, **definitions}, imports)
+
+
+def type_parameters(node: ast.AST) -> list[tuple[str, ast.expr | None]]:
+    """The names in the brackets of `class Page[T: int]:` and its like, each with what bounds it."""
+    found: list[tuple[str, ast.expr | None]] = []
+    for each in getattr(node, "type_params", ()):
+        name = each.arg if isinstance(each, ast.arg) else each.name
+        found.append((name, each.annotation if isinstance(each, ast.arg) else getattr(each, "bound", None)))
+    return found
+
+
+def _type_variable(statement: ast.stmt, name: str, bound: ast.expr | None) -> ast.expr:
+    """`TypeVar("T", bound=int)`, which says the same."""
+    among = bound.elts if isinstance(bound, ast.Tuple) else []
+    keywords = [] if bound is None or among else [ast.keyword("bound", bound)]
+    return _called(statement, "TypeVar", [ast.Constant(name), *among], keywords)
+
+
+def _called(statement: ast.stmt, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
+    call = ast.Call(ast.Name(name, ast.Load()), arguments, keywords)
+    return ast.fix_missing_locations(ast.copy_location(call, statement))
 
 
 def _defined(statement: ast.stmt) -> Iterator[tuple[str, Definition]]:
@@ -140,16 +168,29 @@ def _defined(statement: ast.stmt) -> Iterator[tuple[str, Definition]]:
     elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         yield statement.name, None
     elif isinstance(statement, ast.Assign | ast.AnnAssign):
-        yield from assigned(statement)
+        yield from ((name, _alias(statement, name, value)) for name, value in assigned(statement))
     elif isinstance(name := getattr(statement, "name", None), ast.Name):  # `type X = …`, in no tree of Python 3.11
-        yield name.id, getattr(statement, "value", None)
+        yield name.id, _alias(statement, name.id, getattr(statement, "value", None))
+
+
+def _alias(statement: ast.stmt, name: str, value: ast.expr | None) -> ast.expr | None:
+    """What an alias stands for; one with parameters is `TypeAliasType("Pair", tuple[A, B], type_params=(A, B))`."""
+    names: list[ast.expr] = [ast.Name(each, ast.Load()) for each, _ in type_parameters(statement)]
+    if not names or value is None:
+        return value
+    keywords = [ast.keyword("type_params", ast.Tuple(names, ast.Load()))]
+    return _called(statement, "TypeAliasType", [ast.Constant(name), value], keywords)
 
 
 def _class_and_inner(node: ast.ClassDef, *, prefix: str) -> Iterator[tuple[str, Definition]]:
     name = f"{prefix}{node.name}"
+    names: list[ast.expr] = [ast.Name(each, ast.Load()) for each, _ in type_parameters(node)]
+    generic = (
+        [ast.Subscript(ast.Name("Generic", ast.Load()), ast.Tuple(names, ast.Load()), ast.Load())] if names else []
+    )
     bare = ast.ClassDef(
         name=node.name,
-        bases=node.bases,
+        bases=[*node.bases, *generic],
         keywords=node.keywords,
         body=[each for each in node.body if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)],
         decorator_list=node.decorator_list,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -13,6 +13,7 @@ from sandbox.tools.dialects.candidate import Candidate
 from sandbox.tools.excerpt import NAME_LENGTH, excerpt
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.source import Function, Source
+from sandbox.tools.spoken_fields import FIELDS, spoken_default
 from sandbox.tools.tool import INJECTED, Parameter, ParameterKind
 
 MAX_PARAMETERS: Final = 256
@@ -49,7 +50,12 @@ def read_signature(candidate: Candidate, source: Source) -> Signature:
         _parameters(function, shown, source),
         function.args.kwarg is not None,
         injected=injected,
-        annotations=tuple(argument.annotation for argument, _, _ in shown if argument.annotation is not None),
+        annotations=tuple(
+            each
+            for argument, default in with_defaults(function, shown)
+            for each in (argument.annotation, _field(default))
+            if each is not None
+        ),
     )
 
 
@@ -99,18 +105,42 @@ def _parameters(function: Function, listed: list[Listed], source: Source) -> tup
             remedy="take one object parameter",
         )
     _refuse_duplicates([argument for argument, _, _ in listed])
-    annotations = _annotation_texts([argument for argument, _, _ in listed], source.text)
+    written = [(argument.annotation, _field(default)) for argument, default in with_defaults(function, listed)]
+    annotations = _annotation_texts(function, written, source.text)
     reader = AnnotationReader(source.scope, declared=source.taken)
     return tuple(
-        Parameter(
-            name=argument.arg,
-            kind=kind,
-            annotation=annotation,
-            required=not has_default and not reader.admits_none(argument.annotation),
-            has_default=has_default,
-        )
-        for (argument, kind, has_default), annotation in zip(listed, annotations, strict=True)
+        _parameter(listed_one, annotation, field, reader=reader, source=source)
+        for listed_one, annotation, (_, field) in zip(listed, annotations, written, strict=True)
     )
+
+
+def _parameter(
+    listed: Listed, annotation: str | None, field: ast.expr | None, *, reader: AnnotationReader, source: Source
+) -> Parameter:
+    argument, kind, is_behind = listed
+    has_default = is_behind if field is None else spoken_default(field, source.scope).has_default
+    return Parameter(
+        name=argument.arg,
+        kind=kind,
+        annotation=annotation,
+        required=not has_default and not reader.admits_none(argument.annotation),
+        has_default=has_default,
+    )
+
+
+def _field(default: ast.expr | None) -> ast.expr | None:
+    """A `Field(3, ge=1)` in the place of a default, which the box takes the default from."""
+    return default if isinstance(default, ast.Call) and last_name(default.func) in FIELDS else None
+
+
+def with_defaults(function: Function, listed: Sequence[Listed]) -> list[tuple[ast.arg, ast.expr | None]]:
+    """Each parameter with what stands behind its `=`."""
+    arguments = function.args
+    positional = arguments.posonlyargs + arguments.args
+    padded = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    behind = {id(each): default for each, default in zip(positional, padded, strict=True)}
+    behind |= {id(each): default for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
+    return [(argument, behind[id(argument)]) for argument, _, _ in listed]
 
 
 def is_generator(function: Function) -> bool:
@@ -153,18 +183,25 @@ def _refuse_duplicates(arguments: list[ast.arg]) -> None:
         seen.add(argument.arg)
 
 
-def _annotation_texts(arguments: list[ast.arg], text: str) -> list[str | None]:
-    """The annotations as written; `ast.unparse` would recurse, and change them."""
-    last = max((each.annotation.end_lineno or 0 for each in arguments if each.annotation is not None), default=0)
+def _annotation_texts(
+    function: Function, written: Sequence[tuple[ast.expr | None, ast.expr | None]], text: str
+) -> list[str | None]:
+    """The annotations as written, each with the `Field` that stands behind; `ast.unparse` would recurse, and change
+    them."""
+    last = max((each.end_lineno or 0 for pair in written for each in pair if each is not None), default=0)
     lines = text.encode().split(b"\n", last)
-    texts = [_segment(argument.annotation, lines) for argument in arguments]
+    texts = [_annotated(_segment(annotation, lines), _segment(field, lines)) for annotation, field in written]
     if sum(len(each) for each in texts if each is not None) > MAX_ANNOTATION_CHARACTERS:
         raise SourceError(
             f"the annotations of the function have more than {MAX_ANNOTATION_CHARACTERS} characters",
-            line=arguments[0].lineno,
+            line=function.lineno,
             remedy="use wider types",
         )
     return texts
+
+
+def _annotated(annotation: str | None, field: str | None) -> str | None:
+    return annotation if field is None else f"Annotated[{annotation or 'Any'}, {field}]"
 
 
 def _segment(node: ast.expr | None, lines: list[bytes]) -> str | None:

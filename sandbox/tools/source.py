@@ -12,7 +12,7 @@ from sandbox.tools.literals import NotLiteral, literal
 from sandbox.tools.module_names import import_time_statements
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.problems import Problems
-from sandbox.tools.scope import MOST_ANCESTORS, Scope, assigned, scope_of
+from sandbox.tools.scope import Scope, assigned, line_of_bases, scope_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -51,18 +51,8 @@ class Source:
             return None
 
     def line_of_bases(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
-        """A class and those it derives from, as far as they stand in this source."""
-        waiting, seen = [owner], {owner.name}
-        for _ in range(MOST_ANCESTORS):
-            if not waiting:
-                return
-            current = waiting.pop(0)
-            yield current
-            for base in current.bases:
-                name = last_name(base)
-                if name is not None and name in self.classes and name not in seen:
-                    seen.add(name)
-                    waiting.append(self.classes[name])
+        """A class and those it derives from, as far as they stand directly in this source."""
+        return line_of_bases(owner, self.classes)
 
     def derives_from(self, owner: ast.ClassDef, name: str) -> bool:
         """Whether a class, or one it derives from here, names a base that is known as `name`."""

@@ -19,7 +19,8 @@ from sandbox.tools.scope import Scope
 
 FIELDS: Final = frozenset({"Field", "field"})
 _CONSTRAINTS: Final = frozenset(
-    {"gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "examples", "json_schema_extra"}
+    {"gt", "ge", "lt", "le", "multiple_of", "max_digits", "decimal_places", "min_length", "max_length", "pattern"}
+    | {"examples", "json_schema_extra"}
 )
 _SPELLED: Final = {"regex": "pattern", "min_items": "min_length", "max_items": "max_length"}
 _BARE: Final = {"Gt": "gt", "Ge": "ge", "Lt": "lt", "Le": "le", "MinLen": "min_length", "MaxLen": "max_length"}

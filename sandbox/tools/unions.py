@@ -59,12 +59,28 @@ def names_none(annotation: ast.expr | None, scope: Scope, *, within: str) -> boo
         node = waiting.pop()
         if _is_none(node, scope):
             return True
-        for part in [] if len(seen) > _MOST_NAMES else _parts(node, scope, within=within):
-            name = dotted_name(part) or ""
-            if not name or name not in seen:
-                seen.add(name)
-                waiting.append(part)
+        own = own_name(node, scope, within=within)
+        if own is None:
+            waiting += _parts(node, scope)
+        elif own not in seen and len(seen) <= _MOST_NAMES:
+            seen.add(own)
+            waiting += _meant(own, scope, within=within)
     return False
+
+
+def own_name(node: ast.expr, scope: Scope, *, within: str) -> str | None:
+    """The name in an annotation `Ids` or `Many[int]`, where the source itself defines it."""
+    dotted = dotted_name(node.value if isinstance(node, ast.Subscript) else node)
+    return None if dotted is None or scope.own(dotted, within=within) is None else dotted
+
+
+def _meant(name: str, scope: Scope, *, within: str) -> list[ast.expr]:
+    """What an alias stands for."""
+    own = scope.own(name, within=within)
+    meant = None if own is None else own[1]
+    if isinstance(meant, ast.Call):  # `NewType("Id", int)`, `TypeAliasType("Ids", list[int])`
+        return meant.args[1:2]
+    return [meant] if isinstance(meant, ast.expr) else []
 
 
 def _union_parts(node: ast.expr, scope: Scope) -> list[ast.expr] | None:
@@ -78,15 +94,11 @@ def _union_parts(node: ast.expr, scope: Scope) -> list[ast.expr] | None:
     return None
 
 
-def _parts(node: ast.expr, scope: Scope, *, within: str) -> list[ast.expr]:
-    """What an annotation is a union of, or stands for."""
+def _parts(node: ast.expr, scope: Scope) -> list[ast.expr]:
+    """What an annotation is a union of, or is written around."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         bare = unquoted(node)
         return [] if bare is None else [bare]
-    dotted = dotted_name(node)
-    own = None if dotted is None else scope.own(dotted, within=within)
-    if own is not None and isinstance(own[1], ast.expr):
-        return [own[1]]
     if isinstance(node, ast.Subscript) and well_known_name(node.value, scope) == "Annotated":
         return arguments(node)[:1]
     return _union_parts(node, scope) or []

@@ -19,7 +19,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import PydanticOmit, core_schema
+from pydantic_core import ErrorDetails, PydanticOmit, core_schema
 
 from sandbox.tools import coercion
 from sandbox.tools.attempts import CHARACTERS_OF_A_STEP, Attempt
@@ -188,13 +188,7 @@ class Container:
         return list(checked) if isinstance(checked, tuple) else checked
 
     def _found(self, value: object, attempt: Attempt) -> Any:
-        found = value
-        if attempt.converts and isinstance(value, str):
-            attempt.work.spend(len(value) // CHARACTERS_OF_A_STEP)
-            try:
-                found = self.convert(value)
-            except ValueError:
-                return None
+        found = from_text(value, attempt, self.convert)
         if not isinstance(found, self.kind) or self.length not in (None, len(found)):
             return None
         return tuple(found) if self.length is not None else found
@@ -264,6 +258,8 @@ class TextForm:
     kind: Any
     expected: str
     numbers_too: bool = False
+    adapter: TypeAdapter[Any] | None = None
+    """What checks a value of it that is bounded."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.with_info_plain_validator_function(self._checked)
@@ -277,9 +273,10 @@ class TextForm:
         if not isinstance(text, str):
             return attempt.refuse(self.expected)
         try:
-            _adapter(self.kind).validate_python(text)
-        except ValidationError:
-            return attempt.refuse(self.expected)
+            (self.adapter or _adapter(self.kind)).validate_python(text)
+        except ValidationError as error:
+            said = f": {_first_of(error)['msg']}" if self.adapter else ""
+            return attempt.refuse(excerpt(f"{self.expected}{said}"))
         return text
 
 
@@ -310,10 +307,25 @@ class Constrained:
         except TypeError:
             return attempt.refuse(self.expected)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            first = _first_of(error)
             if first["type"] in _OURS:
                 raise
             return attempt.refuse(excerpt(f"{self.expected}: {_told(first['msg'], value)}"))
+
+
+def from_text(value: object, attempt: Attempt, convert: Callable[[object], object]) -> object:
+    """The value, or what it is made into where it is text that may be converted; None for text that cannot."""
+    if not attempt.converts or not isinstance(value, str):
+        return value
+    attempt.work.spend(len(value) // CHARACTERS_OF_A_STEP)
+    try:
+        return convert(value)
+    except ValueError:
+        return None
+
+
+def _first_of(error: ValidationError) -> ErrorDetails:
+    return error.errors(include_url=False, include_input=False, include_context=False)[0]
 
 
 def _told(message: str, value: object) -> str:

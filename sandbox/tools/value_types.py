@@ -65,6 +65,9 @@ __all__ = [
 ]
 
 _LONGEST_COMMON: Final = 512
+_REMARKS: Final = frozenset({"description", "examples", "json_schema_extra"})
+"""What is said of a value that bounds nothing."""
+_OF_NUMBERS: Final = frozenset({"gt", "ge", "lt", "le", "multiple_of"})
 
 TEXT: Final = ValueType(
     Annotated[str, Scalar("a string", coercion.text_from)], "a string", takes_text=True, is_common=True
@@ -132,14 +135,51 @@ def constrained(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
 
 
 def _constrained(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
-    try:
-        annotated: Any = Annotated[
-            base.type, Field(**constraints), Constrained(base.expected, constraints.get("pattern"))
-        ]
-        TypeAdapter(annotated, config=STRICT)
-    except (PydanticUserError, SchemaError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(excerpt(str(error).partition("\n")[0])) from None
+    """As pydantic has it, None is held against no bound, and the text of a number against those of the number."""
+    bounds = {name: value for name, value in constraints.items() if name not in _REMARKS}
+    bounded = _bounded_inside(base, bounds) if bounds else None
+    if bounded is None:
+        return _annotated(base, constraints)
+    remarks = {name: value for name, value in constraints.items() if name in _REMARKS}
+    return _annotated(bounded, remarks) if remarks else bounded
+
+
+def _bounded_inside(base: ValueType, bounds: Mapping[str, Any]) -> ValueType | None:
+    """The type with bounds on what it is made of; None for one that is bounded as a whole."""
+    others = [member for member in base.members if member is not NULL]
+    if others and len(others) < len(base.members):
+        return one_of([constrained(one_of(others), bounds), NULL])
+    form, *rest = getattr(base.type, "__metadata__", (None,))
+    if not isinstance(form, TextForm) or not form.numbers_too:
+        return None
+    kind = _understood(form.kind, bounds)
+    of_text = replace(form, kind=kind, adapter=TypeAdapter(kind))
+    return replace(base, type=Annotated[Any, of_text, *rest], size=base.size + 1, is_common=False)
+
+
+def _annotated(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
+    for name in _OF_NUMBERS & constraints.keys():
+        _refuse_no_number(name, constraints[name])
+    annotated = _understood(base.type, constraints, Constrained(base.expected, constraints.get("pattern")))
     return replace(base, type=annotated, size=base.size + 1, members=(), is_common=False, form=None, parts=())
+
+
+def _refuse_no_number(name: str, bound: object) -> None:
+    """What pydantic itself refuses, where it knows that a number is meant."""
+    if not isinstance(bound, int | float) or isinstance(bound, bool):
+        raise ValueError(f"{name} is no number")
+    if name == "multiple_of" and bound <= 0:
+        raise ValueError("multiple_of is not above 0")
+
+
+def _understood(kind: Any, constraints: Mapping[str, Any], *marks: Constrained) -> Any:
+    """The annotation for pydantic, or ValueError with what it says of it."""
+    try:
+        annotated: Any = Annotated[kind, Field(**constraints), *marks]
+        TypeAdapter(annotated, config=STRICT if marks else None)
+    except (PydanticUserError, SchemaError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"pydantic says: {excerpt(str(error).partition(chr(10))[0])}") from None
+    return annotated
 
 
 def one_of_values(values: tuple[JSON, ...]) -> ValueType:

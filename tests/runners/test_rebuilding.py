@@ -14,7 +14,7 @@ from tests.runners.interpreters import interpreters
 
 RUNNER: Final = ROOT / "runners" / "python"
 SHAPES: Final = """
-import collections, dataclasses, datetime, decimal, enum, pathlib, uuid
+import collections, dataclasses, datetime, decimal, enum, ipaddress, pathlib, uuid
 from typing import *
 class Colour(enum.Enum):
     RED = "red"
@@ -92,6 +92,8 @@ FITTING: Final = [
     ("pathlib.Path", "a/../b", "pathlib.Path('a/../b')"),
     ("bytes", "h\u00e9", "'h\u00e9'.encode()"),
     ("bytearray", "a", "bytearray(b'a')"),
+    ("ipaddress.IPv4Address", "192.0.2.1", "ipaddress.IPv4Address('192.0.2.1')"),
+    ("ipaddress.IPv6Interface", "2001:db8::1/64", "ipaddress.IPv6Interface('2001:db8::1/64')"),
     ("Tuple[int, str]", [1, "a"], "(1, 'a')"),
     ("Tuple[datetime.date, ...]", ["2024-01-01"], "(datetime.date(2024, 1, 1),)"),
     ("tuple", [1, [2]], "(1, [2])"),
@@ -127,6 +129,7 @@ FITTING: Final = [
 ]
 UNFIT: Final = [
     ("Colour", "blue", [[]]),
+    ("ipaddress.IPv4Address", "192.0.2.1.9", [[]]),
     ("Point", {"x": 1, "z": 2, "w": 3}, [["z"], ["w"]]),
     ("Point", [1], [[]]),
     ("Point", {}, [["x"]]),
@@ -210,6 +213,7 @@ class Strict(pydantic.BaseModel):
     when: datetime.datetime
     tags: Set[str] = set()
     colour: Colour = Colour.RED
+class Tags(pydantic.RootModel[List[str]]): pass
 class Cat(pydantic.BaseModel):
     kind: Literal["cat"]
     lives: int
@@ -235,6 +239,15 @@ def test_models_of_pydantic_are_made_by_pydantic() -> None:
         ("Union[int, Inner]", {"y": 1}, "Inner(x=None, y=1)"),
         ("Home", {"pets": [{"kind": "cat", "lives": 1}]}, "Home([Cat(kind='cat', lives=1)])"),
         ("Optional[Inner]", None, "None"),
+        ("Tags", ["a"], "Tags(['a'])"),
+        ("pydantic.SecretStr", "s", "pydantic.SecretStr('s')"),
+        ("pydantic.HttpUrl", "https://example.org/a", "pydantic.HttpUrl('https://example.org/a')"),
+        ("pydantic.AwareDatetime", "2024-01-01T00:00:00Z", "datetime.datetime(2024, 1, 1, tzinfo=UTC)"),
+        ("Optional[pydantic.PastDate]", "2024-01-01", "datetime.date(2024, 1, 1)"),
+        ("pydantic.UUID4", "0f8fad5b-d9cb-469f-a165-70867728950e", "uuid.UUID('0f8fad5bd9cb469fa16570867728950e')"),
+        ("pydantic.EmailStr", "a@example.org", "'a@example.org'"),
+        ("List[pydantic.AwareDatetime]", ["2024-01-01T00:00:00"], [[0]]),
+        ("pydantic.HttpUrl", "no address", [[]]),
         ("Inner", {"x": "q"}, [["x"], ["y"]]),
         ("Strict", {"when": "x", "other": 1}, [["when"], ["other"]]),
         ("Dict[str, List[Inner]]", {"a": [{"y": 1}, {}]}, [["a", 1, "x"], ["a", 1, "y"]]),
@@ -249,3 +262,28 @@ def test_models_of_pydantic_are_made_by_pydantic() -> None:
     assert answer.returncode == 0, answer.stderr
     said = [json.loads(line) for line in answer.stdout.splitlines()]
     assert said == [expected if isinstance(expected, list) else "fits" for _, _, expected in cases]
+
+
+DEFAULTS: Final = """
+import functools, json, sys
+sys.path.insert(0, sys.argv[1])
+import rebuilding
+from pydantic import Field
+def kept(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs): return function(*args, **kwargs)
+    return wrapper
+class A:
+    @kept
+    def execute(self, a: int, b: int = Field(2, ge=1), c: list = Field(default_factory=list), *, d=Field(...), e=5): ...
+made = rebuilding.rebuild_arguments(A().execute, {"a": 1, "c": [3], "d": 4})
+again = rebuilding.rebuild_arguments(A().execute, {"a": 1, "b": 7})
+print(json.dumps([made, again]))
+"""
+
+
+@pytest.mark.slow
+def test_a_field_in_the_place_of_a_default_gives_its_own() -> None:
+    answer = subprocess.run([sys.executable, "-c", DEFAULTS, str(RUNNER)], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == [{"a": 1, "b": 2, "c": [3], "d": 4}, {"a": 1, "b": 7, "c": []}]

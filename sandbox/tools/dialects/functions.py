@@ -2,6 +2,9 @@
 
 A function marked with `@tool` is what its author means; without any such mark every public function is meant. One
 inside an `if` or a `try` is not: only running the module tells whether it exists.
+
+The mark of other frameworks is called the same and says other things, too; of these `args_schema` is read, the model of
+this source that all arguments are declared by.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from sandbox.tools.names_in_source import last_name
 from sandbox.tools.source import Function, Source
 
 _MARK: Final = "tool"
+_TEXTS: Final = ("name", "description")
+_ARGUMENTS: Final = "args_schema"
 _SETTINGS: Final = ("output_type", "return_char_limit", "return_token_limit", "enable_parallel_execution")
 
 
@@ -25,6 +30,7 @@ def read_functions(source: Source) -> list[Candidate]:
 def _candidate(source: Source, function: Function) -> Candidate:
     mark = next((each for each in function.decorator_list if last_name(each) == _MARK), None)
     said = _said(source, mark) if mark is not None else {}
+    model = said.get(_ARGUMENTS)
     return Candidate(
         entry=function.name,
         name=said_text(said.get("name")) or function.name,
@@ -33,6 +39,7 @@ def _candidate(source: Source, function: Function) -> Candidate:
         node=function,
         function=function,
         description=said_text(said.get("description")),
+        arguments=model if isinstance(model, ast.Name) else None,
         is_marked=mark is not None,
         settings={key: said[key] for key in _SETTINGS if said.get(key) is not None},
     )
@@ -49,6 +56,8 @@ def _said(source: Source, mark: ast.expr) -> dict[str, Any]:
 
 
 def _value(source: Source, keyword: str, node: ast.expr) -> Any:
+    if keyword == _ARGUMENTS:
+        return node if isinstance(node, ast.Name) and node.id in source.classes else None
     if keyword == "output_type":
         return output_type(source, node)
-    return source.literal(node, of=f"@tool's {keyword}")
+    return source.literal(node, of=f"@tool's {keyword}") if keyword in ("**", *_TEXTS, *_SETTINGS) else None

@@ -72,7 +72,7 @@ def _function(tool: ToolSchema, *, strict: bool) -> tuple[Schema, tuple[Finding,
 def _loose(parameters: Schema) -> tuple[Schema, tuple[Finding, ...]]:
     relaxation = Relaxation()
     plain = relaxation.moved(parameters, lambda _, path: _NOT_AT_THE_TOP if path == ROOT else (), ROOT)
-    described = relaxation.tuples_as_arrays({"properties": {}, **plain}, ROOT)
+    described = relaxation.tuples_as_arrays({"type": "object", "properties": {}, **plain}, ROOT)
     return described, tuple(relaxation.losses)
 
 

@@ -68,7 +68,7 @@ def _with_properties(parameters: Schema) -> Schema:
     """A tool that lists no parameters and does not say that it takes others takes none."""
     if parameters.get("additionalProperties", False) is not False:
         return parameters
-    return {"properties": {}, **parameters, "additionalProperties": False}
+    return {"type": "object", "properties": {}, **parameters, "additionalProperties": False}
 
 
 def _strict(node: Schema, path: str) -> Schema:

@@ -110,6 +110,50 @@ def test_a_value_that_fits_its_type_is_taken(annotation: str, given_value: objec
     json.dumps(binding.arguments, allow_nan=False)
 
 
+PRICE = "Annotated[Decimal, Field(gt=0, max_digits=4, decimal_places=2)]"
+
+
+@pytest.mark.parametrize("annotation", [PRICE, f"{PRICE} | None", "Annotated[Decimal | None, Field(gt=0, le=99.9)]"])
+def test_the_bounds_of_a_decimal_are_those_of_the_number_its_text_stands_for(annotation: str) -> None:
+    tool = _tool(f"a: {annotation}", before="from decimal import Decimal")
+    for fitting, text in [("1.50", "1.50"), (2, "2"), ("99.9", "99.9")]:
+        assert bind(tool, {"a": fitting}) == Binding({"a": text})
+    for wrong in ("0", -1, "100.25", "many"):
+        (problem,) = bind(tool, {"a": wrong}).problems
+        assert problem.path == "a"
+    assert "greater than 0" in bind(tool, {"a": 0}).problems[0].message
+
+
+@pytest.mark.parametrize("constraint", ["multiple_of=0", "multiple_of=0.0", "multiple_of=-1", "multiple_of='x'"])
+def test_a_constraint_that_no_value_can_be_held_against_is_not_taken(constraint: str) -> None:
+    for kind in ("int", "float | None", "Decimal", "list[int]"):
+        tool = _tool(f"a: Annotated[{kind}, Field({constraint})]", before="from decimal import Decimal")
+        for value in (1, 1.5, "2", [1]):
+            bind(tool, {"a": value})
+    assert bind(_tool(f"a: Annotated[int, Field({constraint})]"), {"a": 3}) == Binding({"a": 3})
+
+
+FIELDS = (
+    "q: str = Field(..., min_length=3), n: 'int' = Field(5, ge=MOST, le=MOST + 5),"
+    " t: list[str] = Field(default_factory=list), *, x=Field(description='x'), y: int | None = Field(gt=0)"
+)
+
+
+def test_a_field_in_the_place_of_a_default_says_what_is_required_and_what_is_taken() -> None:
+    tool = _tool(FIELDS, before="from pydantic import Field\nMOST = 1")
+    assert [(each.name, each.required) for each in tool.parameters] == [
+        ("q", True),
+        ("n", False),
+        ("t", False),
+        ("x", True),
+        ("y", False),
+    ]
+    assert bind(tool, {"q": "abc", "x": [1]}) == Binding({"q": "abc", "x": [1], "y": None})
+    assert bind(tool, {"q": "abc", "n": "3", "x": 1, "y": 2}).problems == ()
+    problems = bind(tool, {"q": "a", "n": 7, "t": [1], "y": 0}).problems
+    assert sorted(each.path for each in problems) == ["n", "q", "t[0]", "x", "y"]
+
+
 REFUSED: list[tuple[str, object]] = [
     ("int", 3.9),
     ("int", True),

@@ -125,6 +125,32 @@ HOSTILE: Final = {
     "keys_that_no_dict_has": (
         "TOOL_NAME = {[]: 1}\nX = {**5}\nTOOLS = [{**X, 'name': {1, 2}, 'handler': 1}]\ndef run(): ..."
     ),
+    "generics_of_themselves": (
+        "T = TypeVar('T')\nclass A(BaseModel, Generic[T]):\n  a: 'A[list[T]]'\n  b: 'A[set[T]] | A[A[T]]'\n  c: T\n"
+        "def f(a: A[int], b: A[str], c: A): ..."
+    ),
+    "generics_of_each_other": (
+        "class A[T](BaseModel):\n  b: 'B[T, list[T]] | B[B[T, T], T]'\nclass B[K, V](A[K | V]):\n  a: 'A[K] | A[V]'\n"
+        "def f[T: A](a: A[int], b: B[str, A[T]]): ..."
+    ),
+    "generics_that_double": _doubling(
+        "class A0(Generic[T]):\n  x: T\nT = TypeVar('T')",
+        "class {new}({old}[tuple[T, T]], Generic[T]):\n  a: {old}[T]\n  b: {old}[list[T]]",
+        ALIASES.replace("{last}", "{last}[int]"),
+    ),
+    "variables_of_themselves": (
+        "T = TypeVar('T', bound='A[T]')\nclass A(BaseModel, Generic[T]):\n  a: T\nX = A[T]\n"
+        "def f(a: T, b: X, c: X[X]): ..."
+    ),
+    "parameters_in_a_row": _lines(
+        "type A{n}[T, U: (int, str)] = dict[T, U] | A{n}[U, T]", last="def f(a: A7[int, str]): ..."
+    ),
+    "brackets_without_end": "def a[\n" * 49_000,
+    "brackets_of_5_mib": _lines("# " + "x" * 1500 + "\nclass A{n}[T](BaseModel): x: T", last="def f(a: A9[int]): ..."),
+    "arguments_that_are_no_model": (
+        "X = {'args_schema': 'x', 'name': 5}\n@tool(**X)\ndef f(a): ...\n"
+        "class C: x: int\n@tool(args_schema=C)\ndef g(a): ..."
+    ),
     "a_default_of_5_mib": f"X = '''{'a' * 5_000_000}'''\ndef f(a: str = X): ...",
     "comments_of_5_mib": "# comment comment\n" * 270_000 + "def f(): ...",
     "statements_of_5_mib": "x = 1\n" * 800_000 + "def f(): ...",

@@ -38,6 +38,11 @@ def _literal(text: str) -> Any:
         ("NESTED", [5, {"t": "ab"}]),
         ("a.b", 7),
         ("60 * LIMIT", 300),
+        ("-(2**31)", -(2**31)),
+        ("2**63 - 1", 2**63 - 1),
+        ("10 * 1024 * 1024 + 1", 10 * 1024 * 1024 + 1),
+        ("1 << 4", 16),
+        ("1 / 4 + 7 // 2", 3.25),
     ],
 )
 def test_what_is_written_out_is_a_literal(text: str, value: object) -> None:
@@ -53,7 +58,7 @@ def test_what_is_written_out_is_a_literal(text: str, value: object) -> None:
             "a.c",
             "LOOP",
             "f'{1}'",
-            "1 + 1",
+            "1 + 'a'",
             "'a' * 9",
             "-'a'",
             "-True",
@@ -62,7 +67,19 @@ def test_what_is_written_out_is_a_literal(text: str, value: object) -> None:
             "{[]: 1}",
             "{(): 1}",
         ),
-        *("{[1]}", "lambda: 1", "1 if 2 else 3", "[each for each in ()]", "10 ** 9", "9e12 * 9e12", "not 1"),
+        *("{[1]}", "lambda: 1", "1 if 2 else 3", "[each for each in ()]", "1 + True", "not 1", "7 % 2", "[1] + [2]"),
+        *(
+            "2 ** 65",
+            "1 << 65",
+            "1 << -1",
+            "2.5 << 1",
+            "1 / 0",
+            "0 ** -1",
+            "(-8) ** 0.5",
+            "9e99 * 9e99",
+            "2**64 * 2 - 1",
+        ),
+        *("2.0**64**9", "9**9**9**9"),
     ],
 )
 def test_what_would_have_to_be_executed_is_none(text: str) -> None:
@@ -74,3 +91,18 @@ def test_the_innermost_part_that_is_no_literal_is_told() -> None:
     with pytest.raises(NotLiteral) as refusal:
         _literal("[1, {'k': (2, call())}]")
     assert isinstance(refusal.value.node, ast.Call)
+
+
+def test_names_that_hold_names_end_at_a_number_of_values() -> None:
+    constants = {f"A{number}": f"[A{number - 1}, A{number - 1}]" for number in range(1, 25)} | {"A0": "[1]"}
+
+    def constant(name: str) -> ast.expr | None:
+        return parse_expression(constants[name])
+
+    node = parse_expression("A3")
+    assert node is not None
+    assert literal(node, constant) == [[[[1], [1]], [[1], [1]]], [[[1], [1]], [[1], [1]]]]
+    many = parse_expression("A24")
+    assert many is not None
+    with pytest.raises(NotLiteral):
+        literal(many, constant)

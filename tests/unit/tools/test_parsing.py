@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from sandbox.errors import SourceError
 from sandbox.tools import Tool, read_tool
 from sandbox.tools.parse_cost import MAX_TOKENS, count_tokens
+from sandbox.tools.parsing import parse_module
+from sandbox.tools.scope import type_parameters
 from tests.processor_time import within
 
 TOOL = "def greet(): pass\n"
@@ -264,3 +266,47 @@ def _is_answered(source: str | bytes, *, filename: str = "tool.py", entry: str |
         return isinstance(read_tool(source, filename=filename, entry=entry), Tool)
     except SourceError as refusal:
         return len(str(refusal)) < 3000
+
+
+NEWER = """
+class Page[T: (int, str), *Ts](Base): x: T
+class A:
+    async def get[
+        T = "a[b]",  # of it
+    ](self): ...
+type  Pair [A, B: list[int]] = tuple[A, B]
+type Ids = list[int]
+def f[**P](a: int): ...
+text = "def f[T](a)"
+"""
+
+
+def test_a_source_of_a_newer_python_has_its_type_parameters_and_its_places() -> None:
+    module = parse_module(NEWER)
+    found = [(each, type_parameters(each)) for each in ast.walk(module)]
+    named = {getattr(each, "name", "Pair"): [name for name, _ in names] for each, names in found if names}
+    assert {str(getattr(name, "id", name)): names for name, names in named.items()} == {
+        "Page": ["T", "Ts"],
+        "get": ["T"],
+        "Pair": ["A", "B"],
+        "f": ["P"],
+    }
+    assert [each.lineno for each in module.body] == [2, 3, 7, 8, 9, 10]
+    assert ast.unparse(module.body[-1]) == "text = 'def f[T](a)'"
+    (bound,) = [bound for _, names in found for name, bound in names if name == "B"]
+    assert ast.unparse(bound or module) == "list[int]"
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "column"),
+    [
+        ("class A[T]: x: T\ndef f(a b): ...\n", 2, 9),
+        ("type X[T] = list[T]\n\ndef f[T](a: T: ...\n", 3, 14),
+        ("def f[T(a): ...\n", 1, 6),
+        ("x = 1\nclass A[T:\n    int]: ?\n", 3, 11),
+    ],
+)
+def test_a_fault_in_a_source_of_a_newer_python_is_where_it_is(source: str, line: int, column: int) -> None:
+    with pytest.raises(SourceError) as refusal:
+        parse_module(source)
+    assert (refusal.value.line, refusal.value.column) == (line, column)

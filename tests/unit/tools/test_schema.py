@@ -144,7 +144,7 @@ from enum import Enum, IntEnum
 from pathlib import Path
 from typing import *
 from uuid import UUID
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from typing_extensions import TypedDict
 
 class Color(Enum):
@@ -183,6 +183,18 @@ class Node(BaseModel):
     value: int
     children: list[Node] = []
 
+T = TypeVar("T")
+
+class Page(BaseModel, Generic[T]):
+    items: list[T]
+    size: int = 0
+
+class Pages(Page[dict[str, T]], Generic[T]):
+    first: T
+
+class Tags(RootModel[list[Place]]):
+    '''Some places.'''
+
 LIMIT = 5
 """
 TEXTS: Final = ("a", "ab", "red", "x", "5", "true", "null", "[1]", '{"k": 1}', "2026-05-31")
@@ -201,6 +213,10 @@ ANNOTATIONS: Final = [
     "Annotated[list[Place], Field(min_length=1)]", "Annotated[Place | None, Field(description='x')] = None",
     "tuple[Node, ...]", "Union[Place, list[Union[Point, str]], None] = None", "Sequence[Closed]",
     "Annotated[dict[str, Place], Field(min_length=1)]", "list[Annotated[int, Field(ge=1)]]", "Level = Level.LOW",
+    "Annotated[list[str] | None, Field(max_length=5)] = None", "Annotated[str | None, Field(pattern='^a')] = None",
+    "Annotated[dict[str, int] | None, Field(min_length=1)] = None", "list[Annotated[str | None, Field(pattern='a')]]",
+    "Annotated[Optional[set[int]], Field(min_length=1, description='x')] = None", "Page[Place]", "Page[int] = None",
+    "list[Page[list[str]]]", "Pages[int]", "Page[Page[bool]]", "Pages[Color]", "Tags", "list[Tags] | Page[Tags]",
 ]  # fmt: skip
 
 

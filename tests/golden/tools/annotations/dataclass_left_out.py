@@ -1,5 +1,5 @@
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 @dataclass
@@ -7,6 +7,8 @@ class Point:
     kind: ClassVar[str] = "point"
     x: float
     length: float = field(init=False)
+    MOST: Final = 5
+    LEAST: Final[int] = 1
 
 
 def f(a: Point) -> None:

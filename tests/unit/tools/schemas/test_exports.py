@@ -58,6 +58,15 @@ def _tool(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 EACH = [_tool({name: node}) for name, node in {**NODES, **OPEN}.items()]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("to", [Format.OPENAI, Format.OPENAI_RESPONSES, Format.ANTHROPIC, Format.MCP])
+def test_a_schema_says_first_that_it_is_an_object(to: Format, strict: bool) -> None:
+    document = json.dumps(export(_tool({"plain": NODES["plain"]}), to=to, strict=strict).document)
+    assert '{"type": "object", "properties": {"plain": ' in document
+
+
 ALL = [*EACH, _tool({}), _tool(NODES), _tool({**NODES, **OPEN}), _tool(NODES, additionalProperties=True)]
 ALL_UNIONS = [*ALL, _tool(NODES, anyOf=[{"required": ["plain"]}]), _tool(NODES, allOf=[{"required": ["date"]}])]
 
