@@ -33,6 +33,7 @@ _filters = Lock()
 
 def parse_module(text: str) -> ast.Module:
     """The syntax tree of a source text."""
+    _refuse_file_name(text)
     refuse_costly(text)
     try:
         return _parse_as_written(text)
@@ -42,6 +43,16 @@ def parse_module(text: str) -> ast.Module:
         raise SourceError("the source is nested too deeply", remedy="split the expression into steps") from None
     except (ValueError, OverflowError, SystemError) as error:
         raise SourceError(f"the source cannot be parsed: {excerpt(str(error))}") from None
+
+
+def _refuse_file_name(text: str) -> None:
+    """Some names of files are good Python, and would be told to hold no function. No tool does without parentheses."""
+    name = text.strip()
+    if name.endswith(".py") and not {"\n", "(", "#"} & set(name):
+        raise SourceError(
+            f"{excerpt(name)} is the name of a file, not a source",
+            remedy="hand over a pathlib.Path, or the file's text",
+        )
 
 
 def _parse_as_written(text: str) -> ast.Module:

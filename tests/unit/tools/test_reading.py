@@ -119,6 +119,19 @@ def test_a_source_without_a_function_is_refused_with_what_to_do(source: str) -> 
         read_tool(source)
 
 
+@pytest.mark.parametrize(
+    "name", ["tool.py", "examples/word_count.py", "./2-tools/a.py", "C:\\tools\\a.py", " a b.py\n"]
+)
+def test_the_name_of_a_file_is_told_from_a_source(name: str) -> None:
+    with pytest.raises(SourceError, match="is the name of a file, not a source") as refused:
+        read_tool(name)
+    assert "Path" in str(refused.value)
+
+
+def test_a_tool_on_one_line_may_end_with_the_name_of_a_file() -> None:
+    assert read_tool("def tool(): return 1  # as in tool.py").name == "tool"
+
+
 def test_the_later_of_two_definitions_counts() -> None:
     tool = read_tool("def tool(a): pass\ndef tool(b): pass\n")
     assert (tool.line, tool.parameters[0].name) == (2, "b")
