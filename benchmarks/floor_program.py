@@ -1,12 +1,19 @@
-"""The floors' own small process: `python -I -S floor_program.py fork|spawn PYTHON`, one measurement per line it reads.
+"""The floors' own small process: `python -I -S floor_program.py fork|spawn|walled ARGUMENT…`, one measurement for each
+line it reads. The argument of `spawn` is an interpreter; those of `walled` are the runner's folder and a plan of walls.
 
 It is apart from the benchmark because a fork costs what its parent weighs: the floor is what a *small* Python pays.
 Each answer is one line, the milliseconds it measured around its own work.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from time import perf_counter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PROGRAM = "import json; print(json.dumps(2+3))"
 
@@ -31,14 +38,60 @@ def spawn() -> None:
     subprocess.run([sys.argv[2], "-I", "-S", "-c", _PROGRAM], capture_output=True, check=True)
 
 
+def walled() -> Callable[[], None]:
+    """A child behind all walls of a call and one below it that answers: what the kernel alone takes for a call on
+    demand, with as little around it as there can be. It is not counted what taking the two down takes."""
+    sys.path.insert(0, sys.argv[2])
+    import binascii
+
+    import call_pipes
+    import call_walls
+    import documents
+    import walls
+
+    plan = documents.read(sys.argv[3])
+    plan["filter"] = binascii.a2b_base64(plan["filter"])
+    call_walls.prepare(plan)
+    place = plan["handed"][2]
+
+    def work() -> None:
+        ours, theirs = os.pipe()
+        call_pipes.hand(theirs, place)
+        if not walls.fork(plan):
+            try:
+                call_walls.put_up(plan)
+                if not os.fork():
+                    os.write(2, b"{}")
+                    os._exit(0)
+                os.wait()
+            finally:
+                os._exit(0)
+        call_pipes.take_back([place])
+        if os.read(ours, 16) != b"{}":
+            raise OSError("a wall could not be put up")
+        os.close(ours)
+
+    return work
+
+
+def _reap() -> None:
+    """Wait for what is left of the last time."""
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        return
+
+
 def main() -> None:
     """Measure once for every line, until there are no more."""
-    work = {"fork": fork, "spawn": spawn}[sys.argv[1]]
+    work = walled() if sys.argv[1] == "walled" else {"fork": fork, "spawn": spawn}[sys.argv[1]]
     work()
     for _ in sys.stdin:
         begun = perf_counter()
         work()
         print((perf_counter() - begun) * 1000, flush=True)
+        _reap()
 
 
 if __name__ == "__main__":

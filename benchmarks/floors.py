@@ -2,21 +2,31 @@
 
 `fork` is `os.pipe`, `os.fork`, one write, one read and `waitpid` in a Python that has imported nothing: no sandbox that
 makes a process per call can be cheaper, unless the process is there before the call. `spawn` is `subprocess.run` of an
-interpreter that prints one JSON document: the cheapest call without an engine.
+interpreter that prints one JSON document: the cheapest call without an engine. `walled` is a fork into the walls of the
+default policy, but for its control groups, and a fork below it: what the kernel takes of a call that is forked on
+demand.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
+from sandbox.backends.seccomp_profiles import Sockets
+from sandbox.backends.subprocess.backend import runner_folder
+from sandbox.backends.subprocess.tree import TOOL_USER
+from sandbox.backends.subprocess.walls import namespaces, process_limits, system_call_filter
 from sandbox.environments import bare_environment
+from sandbox.policy import load
 
 BARE_FORK: Final = "bare fork and pipe"
 FRESH_PYTHON: Final = "subprocess.run of a fresh python"
+WALLED_FORKS: Final = "two bare forks behind the same walls"
 
 _PROGRAM: Final = Path(__file__).with_name("floor_program.py")
 
@@ -41,9 +51,26 @@ class Floor:
 
 
 @contextmanager
-def open_floor(kind: Literal["fork", "spawn"]) -> Iterator[Floor]:
+def open_floor(kind: Literal["fork", "spawn", "walled"]) -> Iterator[Floor]:
     """A floor, started now and gone at the end."""
     python = str(bare_environment().python)
-    command = [python, "-I", "-S", "-B", str(_PROGRAM), kind, python]
+    given = [str(runner_folder()), json.dumps(_default_walls())] if kind == "walled" else [python]
+    command = [python, "-I", "-S", "-B", str(_PROGRAM), kind, *given]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Floor(process)
+
+
+def _default_walls() -> dict[str, object]:
+    """What a guard of the default policy puts up, where the whole tree of the host can be read."""
+    policy = load("default")
+    return {
+        "namespaces": namespaces(policy),
+        "user": list(TOOL_USER),
+        "outside": [os.geteuid(), os.getegid()],
+        "limits": process_limits(policy, is_metered=True),
+        "held": 0,
+        "cpus": [],
+        "workplace": {"path": "/tmp", "size": policy.limits.disk, "inodes": policy.limits.inodes},
+        "landlock": {"execute": ["/"], "write": ["/tmp", "/dev", "/proc"], "network": True},
+        "filter": system_call_filter("tool", Sockets.INTERNET),
+    }

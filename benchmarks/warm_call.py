@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.alone import run_alone
 from benchmarks.calls import LONG_SOURCE, AheadOnly, TimedCall, call, call_and_wait, on_demand_policy
-from benchmarks.floors import BARE_FORK, FRESH_PYTHON, open_floor
+from benchmarks.floors import BARE_FORK, FRESH_PYTHON, WALLED_FORKS, open_floor
 from benchmarks.report import Report, at_most, build_report, ratio, spread
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox, Sandbox
@@ -33,7 +33,7 @@ def measure(*, is_quick: bool) -> Report:
 
 async def _measure(*, rounds: int) -> Report:
     async with AsyncExitStack() as stack:
-        fork, spawn = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn"))
+        fork, spawn, walled = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn", "walled"))
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
         facade = stack.enter_context(Sandbox())
@@ -43,7 +43,11 @@ async def _measure(*, rounds: int) -> Report:
             _AHEAD_SYNC: AheadOnly(lambda: _blocking(facade)),
         }
         cases = {name: case.measure for name, case in ahead.items()} | {_ON_DEMAND: lambda: _forked_now(unforked)}
-        floors = {BARE_FORK: fork.measure_in_turn, FRESH_PYTHON: spawn.measure_in_turn}
+        floors = {
+            BARE_FORK: fork.measure_in_turn,
+            FRESH_PYTHON: spawn.measure_in_turn,
+            WALLED_FORKS: walled.measure_in_turn,
+        }
         found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_PAUSE_S)
     shares = {name: case.share for name, case in ahead.items()}
     return _report({name: found[name] for name in cases}, {name: found[name] for name in floors}, shares)
@@ -67,6 +71,7 @@ def _report(cases: dict[str, list[float]], floors: dict[str, list[float]], share
         "warm_call",
         cases=case,
         floors=floor,
+        ratios={f"{WALLED_FORKS} / {BARE_FORK}": ratio(floor[WALLED_FORKS], floor[BARE_FORK])},
         goals=[
             at_most(f"{_AHEAD} / {BARE_FORK}", ratio(case[_AHEAD], floor[BARE_FORK]), 1.0),
             at_most(f"{_ON_DEMAND} / {BARE_FORK}", ratio(case[_ON_DEMAND], floor[BARE_FORK]), 4.0),

@@ -3,7 +3,7 @@
 3  request   a length and the limits that this call lowers, as JSON; then a length and the call, as JSON; then the
              bytes of the files that it is given, one after the other (see placing.py)
 1  stdout, 2  stderr   the tool's own
-4  status    records of the guard, each a length and a JSON object; the tool never holds it
+4  status    records of the guard and of the tool's process, each a length and a JSON object; the tool never holds it
 5  value     the reply (see call.py), moved to a high number before the tool runs
 6  files     what the tool left (see collecting.py), sent by the guard; the tool never holds it
 """
@@ -117,9 +117,9 @@ def rehearse(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
         os.close(writing)
 
 
-def tell(record: bytes) -> None:
-    """One record to the zygote."""
-    os.write(STATUS, _RECORD.pack(len(record)) + record)
+def tell(*records: bytes) -> None:
+    """One record to the zygote, or some at once."""
+    os.write(STATUS, b"".join([_RECORD.pack(len(record)) + record for record in records]))
 
 
 def as_record(content: dict[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ import call_pipes as pipes
 import limits
 import workplace
 from signals import signal
-from walls import IS_LINUX, WallFault
+from walls import IS_LINUX, WallFault, write_down_fork
 
 if IS_LINUX:
     from kernel import calls, capabilities, clone, landlock, loopback, mounts, seccomp
@@ -47,10 +47,12 @@ class Written:
 def prepare(plan: dict[str, Any]) -> None:
     """Work out for the plan what is the same for all of its calls. What fails is left for a call to meet and tell."""
     if "handed" not in plan:
+        write_down_fork(plan)
         plan["handed"] = pipes.reserve()
     written = plan.get("written")
     if not IS_LINUX or "mount" not in plan["namespaces"] or (written and written.held == plan["held"]):
         return
+    plan["known"] = None
     try:
         plan["written"] = Written(plan)
     except OSError:

@@ -151,7 +151,7 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
     descriptors for it."""
     ours: list[int] = []
     brought: list[int] = list(line.ends) if line else []
-    home = workplace.choose(plan)
+    plan["home"] = workplace.choose(plan)
     call_walls.prepare(plan)
     handed = plan["handed"]
     try:
@@ -162,7 +162,7 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
             ours.append(near)
             pipes.hand(far, number)
             os.set_blocking(near, direction < 0)
-        pid = guard.fork(dict(plan, home=home), doors, ahead=ahead)
+        pid = guard.fork(plan, doors, ahead=ahead)
     except OSError:
         _close_all(ours)
         raise
@@ -170,7 +170,7 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
         _close_all(brought)
         pipes.take_back(handed)
     *led, status, files = ours
-    child = Child(pid, status, files, slot=slot, home=home, ahead=ahead)
+    child = Child(pid, status, files, slot=slot, home=plan["home"], ahead=ahead)
     if line:
         child.line = line.id
     else:

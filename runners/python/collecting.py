@@ -57,7 +57,10 @@ class _Refused(Exception):
 
 
 def collect(wanted: dict[str, int], descriptor: int) -> None:
-    """Send what is in the folder below the current one; so many `files` at most, and `bytes` of them together."""
+    """Send what is in the folder below the current one; so many `files` at most, and `bytes` of them together. A folder
+    with nothing in it, as it nearly always is, is removed: there is no quicker way to know."""
+    if _is_empty():
+        return
     try:
         looked = os.stat(FOLDER, follow_symlinks=False)
     except OSError:
@@ -77,6 +80,15 @@ def is_left(home: str) -> bool:
             return next(entries, None) is not None
     except OSError:
         return True
+
+
+def _is_empty() -> bool:
+    """The kernel removes no folder that is not."""
+    try:
+        os.rmdir(FOLDER)
+    except OSError:
+        return False
+    return True
 
 
 def misnamed(path: str) -> str | None:

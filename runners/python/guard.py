@@ -1,15 +1,16 @@
 """The guard: the first process of a call's own namespaces, between the zygote and the process that runs the tool.
 
-It puts up the call's walls, forks the tool's process, measures the walls while that one gets ready behind a gate, waits
-for it, kills and reaps whatever the tool left running, sends on what it left in its folder, and tells the zygote in one
-record how the tool ended and what it used. The kernel shields the first process of a pid namespace from signals of its
-own kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor read its memory. (It has the
-same user, so the tool may lower its limits: that ends the tool's own call, and no other.) That is why the tool is not
-itself the first process: it would be shielded from its own `SIGKILL`, and its end could only be guessed at.
+It puts up the call's walls, forks the tool's process, which finds them around itself before it runs a tool (see
+findings.py), waits for it, kills and reaps whatever the tool left running, sends on what it left in its folder, and
+tells the zygote in one record how the tool ended and what it used. The kernel shields the first process of a pid
+namespace from signals of its own kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor
+read its memory. (It has the same user, so the tool may lower its limits: that ends the tool's own call, and no other.)
+That is why the tool is not itself the first process: it would be shielded from its own `SIGKILL`, and its end could
+only be guessed at.
 
 Three records go to the zygote, each a length and a JSON object: the walls, measured after the last of them is up and
-before any foreign code runs; what it took to get so far; and the end. A wall that could not be put up is the first
-record, and the last.
+before any foreign code runs; what it took to get so far; and the end. Of these the tool's process tells the first two.
+A wall that could not be put up, or was not found, is the first record, and the last.
 
 A call is ended by killing its guard, where that kills the pid namespace. Where there is none, the guard is told to end
 it (SIGTERM), and does not listen before there is something to end. Where there is one, a guard can be told so as well,
@@ -28,12 +29,12 @@ import collecting
 import documents
 import egress
 import ending
-import measure
+import findings
 import tool
 import walls
 import workplace
-from gate import Gate
-from signals import signal
+from findings import Found
+from signals import HEARD, signal, stop_listening
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 _BROKEN, _FAULT = 70, 69
 _TIDYING_S = 0.5
 """So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
-_HEARD = (signal.SIGCHLD, signal.SIGTERM)
 _NOBODY_HERE = 0
 
 
@@ -51,7 +51,7 @@ def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> int:
     """Fork a guard for one call; returns its pid to the zygote and never returns in the child."""
     if not is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    pid = walls.fork(plan["namespaces"])
+    pid = walls.fork(plan)
     if pid:
         if not is_first(plan):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
@@ -66,7 +66,7 @@ def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> int:
 
 def rehearse(plan: dict[str, Any]) -> None:
     """Work out in the zygote what guards tell, for what that takes to be made by then."""
-    _describe_walls(dict(plan, workplace=None, required=()), None)
+    findings.rehearse(plan)
     _describe_end(plan, 0, max_rss=0)
 
 
@@ -97,9 +97,10 @@ def read_end(record: bytes) -> dict[str, Any]:
     return fields
 
 
-def read_spent(record: bytes) -> float:
-    """The processor time a child had used before it got its call."""
-    return float(documents.read(record.decode("ascii"))["cpu_s"])
+def read_spent(record: bytes) -> tuple[float, list[Any] | None]:
+    """The processor time a child had used before it got its call, and what there is to remember of its walls."""
+    told = documents.read(record.decode("ascii"))
+    return float(told["cpu_s"]), told.get("said")
 
 
 def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict[str, Any]:
@@ -115,62 +116,50 @@ def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict
 def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoReturn:
     for door in doors:
         os.write(door, b"0")
-    _stop_listening()
-    try:
-        if plan.get("egress"):
-            plan["label"] = egress.hand_over(**plan["egress"])
-        landlock = call_walls.put_up(plan)
-    except walls.WallFault as fault:
-        _refuse(plan, fault)
-    gate = Gate()
+    if not is_first(plan):
+        stop_listening()
+    found = Found(plan, _put_up_walls(plan))
     if is_first(plan):
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     pid = os.fork()
     if pid == 0:
-        tool.run(plan, gate, ahead=ahead)
+        tool.run(plan, found, ahead=ahead)
     if not is_first(plan):
         _listen_for_the_end(pid)
     for descriptor in (0, 1, 2, pipes.REQUEST, pipes.VALUE):
         os.close(descriptor)
-    try:
-        pipes.tell(_describe_walls(plan, landlock))
-    except walls.WallFault as fault:
-        gate.forget()
-        _end_the_rest(plan, pid)
-        _refuse(plan, fault)
-    gate.open()
     status, spent = _wait_or_be_told(pid) if is_first(plan) else _wait(pid)
     _end_the_rest(plan, pid)
+    if not found.tell_if_untold():
+        _leave(plan)
+    end = _describe_end(plan, status, max_rss=spent.ru_maxrss)  # before there is more room than the tool had
     if plan["outputs"]:
         collecting.collect(plan["outputs"], pipes.FILES)
     _remove_workplace(plan, within_s=_TIDYING_S)
-    pipes.tell(_describe_end(plan, status, max_rss=spent.ru_maxrss))
+    pipes.tell(end)
     _remove_workplace(plan)
     os._exit(0)
 
 
-def _stop_listening() -> None:
-    """Signals are for the zygote's loop; here they do what they do in any process."""
-    signal.set_wakeup_fd(-1)
-    for number in _HEARD:
-        signal.signal(number, signal.SIG_DFL)
+def _put_up_walls(plan: dict[str, Any]) -> dict[str, object] | None:
+    """All of them; what Landlock restricts, if it does. Where one cannot be put up, this is the end."""
+    try:
+        if plan.get("egress"):
+            plan["label"] = egress.hand_over(**plan["egress"])
+        return call_walls.put_up(plan)
+    except walls.WallFault as fault:
+        _refuse(plan, fault)
 
 
 def _refuse(plan: dict[str, Any], fault: walls.WallFault) -> NoReturn:
+    pipes.tell(findings.describe_fault(fault))
+    _leave(plan)
+
+
+def _leave(plan: dict[str, Any]) -> NoReturn:
+    """A wall is missing, and that has been told."""
     _remove_workplace(plan)
-    pipes.tell(pipes.as_record({"fault": {"layer": fault.layer, "reason": fault.reason}}))
     os._exit(_FAULT)
-
-
-def _describe_walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> bytes:
-    """The record of what is measured; `WallFault` for a wall that is required and not found."""
-    found = measure.walls(plan, landlock)
-    missing = measure.missing(found, plan["required"])
-    if missing:
-        raise walls.WallFault(missing[0], "asked for, but not in force when measured")
-    if "label" in plan:
-        found["egress"] = plan["label"]
-    return pipes.as_record({"walls": found})
 
 
 def _describe_end(plan: dict[str, Any], status: int, *, max_rss: int) -> bytes:
@@ -203,7 +192,7 @@ def _wait(pid: int) -> tuple[int, resource.struct_rusage]:
 def _wait_or_be_told(pid: int) -> tuple[int, resource.struct_rusage]:
     """The same, and kill the tool's process when the zygote says so."""
     while True:
-        heard = signal.sigwaitinfo(_HEARD)
+        heard = signal.sigwaitinfo(HEARD)
         if heard.si_signo == signal.SIGTERM:
             if (heard.si_pid, heard.si_code) == (_NOBODY_HERE, 0):  # sent by kill(2), from outside
                 ending.end_process(pid)

@@ -7,6 +7,7 @@ import select
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 
 class Loop:
@@ -14,11 +15,11 @@ class Loop:
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._ready: dict[int, Callable[[], None]] = {}
+        self._ready: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
 
-    def on_readable(self, descriptor: int, ready: Callable[[], None]) -> None:
-        """Call `ready` whenever there is something to read, or the other end is closed."""
-        self._ready[descriptor] = ready
+    def on_readable(self, descriptor: int, ready: Callable[..., None], *given: Any) -> None:
+        """Call `ready` with what is given whenever there is something to read, or the other end is closed."""
+        self._ready[descriptor] = (ready, given)
         self._poll.register(descriptor, select.POLLIN)
 
     def waits_for(self, descriptor: int) -> bool:
@@ -35,7 +36,8 @@ class Loop:
         events = self._poll.poll(None if seconds is None else seconds * 1000)
         for descriptor, _ in events:
             # What was called before may have forgotten it, and a new owner of the number only reads nothing.
-            ready = self._ready.get(descriptor)
-            if ready:
-                ready()
+            found = self._ready.get(descriptor)
+            if found:
+                ready, given = found
+                ready(*given)
         return bool(events)

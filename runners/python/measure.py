@@ -1,9 +1,10 @@
 """What the walls around this process really are, read back from the kernel.
 
-Taken after the last wall is up and before foreign code runs. A namespace is in force when its link differs from the
-zygote's; privileges, filters and limits are what /proc and getrlimit say; Landlock, which the kernel does not show, is
-tried: making a device node is a right it never grants here, and the one kind that needs no privilege is refused only
-by Landlock.
+Taken after the last wall is up and before foreign code runs. Every call reads all of it; what is read is the same for
+nearly all calls of a box, and what it means is then known from the one before (see findings.py). A namespace is in
+force when its link differs from the zygote's; privileges, filters and limits are what /proc and getrlimit say;
+Landlock, which the kernel does not show, is tried: making a device node is a right it never grants here, and the one
+kind that needs no privilege is refused only by Landlock.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 _READ_SIZE = 1 << 16
 _OF_PRIVILEGES = ("NoNewPrivs", "Seccomp", "Seccomp_filters", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+_LIMITS = {
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_size": resource.RLIMIT_FSIZE,
+    "cpu": resource.RLIMIT_CPU,
+    "processes": resource.RLIMIT_NPROC,
+    "data": resource.RLIMIT_DATA,
+}
 _NAMESPACES = {
     "user": "user",
     "mount": "mnt",
@@ -46,18 +54,6 @@ def namespaces() -> dict[str, str]:
     return found
 
 
-def status() -> dict[str, str]:
-    """What /proc/self/status tells of privileges. It has sixty lines, so only those that are wanted are looked for."""
-    text = _read("/proc/self/status")
-    found = {}
-    for name in _OF_PRIVILEGES:
-        start = text.find("\n%s:\t" % name)
-        if start >= 0:
-            start += len(name) + 3
-            found[name] = text[start : text.index("\n", start)]
-    return found
-
-
 def data_bytes() -> int:
     """What the kernel counts as this process's data, which is not a call's that is forked from it."""
     sizes = _read("/proc/self/statm").split()
@@ -66,26 +62,42 @@ def data_bytes() -> int:
 
 def walls(plan: dict[str, Any], landlock: dict[str, object] | None) -> dict[str, Any]:
     """Everything the receipt says about the inside of this call."""
-    inside = namespaces()
-    now = status()
+    return interpret(read(plan, landlock), landlock)
+
+
+def read(plan: dict[str, Any], landlock: dict[str, object] | None) -> list[Any]:
+    """What the kernel says of this process now, in its own words: where it says the same as before, it means the same,
+    so the little that is done here is all that a call needs."""
+    inside, around = namespaces(), plan["around"]
+    return [
+        [kind for kind in inside if inside[kind] != around.get(kind)],
+        _privileges(),
+        os.getuid(),
+        os.getgid(),
+        bool(landlock) and _is_landlocked(),
+        _read("/proc/net/dev"),
+        [resource.getrlimit(kind)[1] for kind in _LIMITS.values()],
+        _cpus(),
+        _workplace(plan),
+    ]
+
+
+def interpret(said: list[Any], landlock: dict[str, object] | None) -> dict[str, Any]:
+    """What that means; `landlock` is what it was asked to restrict."""
+    kinds, privileges, uid, gid, is_landlocked, interfaces, limits, cpus, workplace = said
+    now = _status(privileges)
     return {
-        "namespaces": [kind for kind in inside if inside[kind] != plan["around"].get(kind)],
+        "namespaces": kinds,
         "no_new_privs": now["NoNewPrivs"] == "1" if "NoNewPrivs" in now else _is_without_new_privileges(),
         "seccomp_filters": int(now.get("Seccomp_filters", now.get("Seccomp", "0"))),
         "capabilities": {name: now[name] for name in now if name.startswith("Cap")},
-        "uid": os.getuid(),
-        "gid": os.getgid(),
-        "landlock": landlock if landlock and _is_landlocked() else None,
-        "interfaces": _interfaces(),
-        "limits": {
-            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
-            "file_size": resource.getrlimit(resource.RLIMIT_FSIZE)[1],
-            "cpu": resource.getrlimit(resource.RLIMIT_CPU)[1],
-            "processes": resource.getrlimit(resource.RLIMIT_NPROC)[1],
-            "data": resource.getrlimit(resource.RLIMIT_DATA)[1],
-        },
-        "cpus": _cpus(),
-        "workplace": _workplace(plan),
+        "uid": uid,
+        "gid": gid,
+        "landlock": landlock if is_landlocked else None,
+        "interfaces": _interfaces(interfaces),
+        "limits": dict(zip(_LIMITS, limits)),
+        "cpus": cpus,
+        "workplace": workplace,
     }
 
 
@@ -129,9 +141,21 @@ def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _interfaces() -> list[str] | None:
+def _privileges() -> str:
+    """The lines of /proc/self/status from the first that tells of privileges to the last; they follow each other."""
+    text = _read("/proc/self/status")
+    end = text.find("\nCpus_allowed")
+    return text[max(text.find("\nCapInh"), 0) : end if end >= 0 else len(text)]
+
+
+def _status(text: str) -> dict[str, str]:
+    """What these lines say of privileges; gVisor leaves some out."""
+    lines = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    return {name: lines[name] for name in _OF_PRIVILEGES if name in lines}
+
+
+def _interfaces(text: str) -> list[str] | None:
     """Those there are: a line for each, after two of headings."""
-    text = _read("/proc/net/dev")
     return sorted(line.partition(":")[0].strip() for line in text.splitlines()[2:]) if text else None
 
 

@@ -93,7 +93,7 @@ class Relay:
                 self._carry(child, descriptor, stream)
 
     def _carry(self, child: Child, descriptor: int, stream: int) -> None:
-        self._loop.on_readable(descriptor, lambda: self._forward(child, descriptor, stream))
+        self._loop.on_readable(descriptor, self._forward, child, descriptor, stream)
 
     def _forward(self, child: Child, descriptor: int, stream: int) -> None:
         data = self._outlet.read(descriptor)

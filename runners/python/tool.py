@@ -5,31 +5,30 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
-import time
 
 import call
 import call_pipes as pipes
 import limits
 import walls
 import workplace
-from signals import signal
+from signals import signal, stop_listening
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from gate import Gate
+    from findings import Found
 
 _HIGH, _BELOW_THE_LIMIT = 1024, 4
 
 
-def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
-    """Become the tool's process, wait for the call, run it; this is where it ends as well. Every fork makes the pages
-    that are written to after it anew, so what can be done before, once for the guard and the tool, is. What can be done
-    before the gate opens is done there: a child ahead of its call rehearses, another reads its request (0.2 of 6 ms).
-    """
+def run(plan: dict[str, Any], found: Found, *, ahead: bool) -> NoReturn:
+    """Become the tool's process, find the walls in force, wait for the call, run it; this is where it ends as well.
+    Every fork makes the pages that are written to after it anew, so what can be done before, once for the guard and the
+    tool, is; and what either of the two could do, this one does, which writes to most of those pages anyway."""
     os.setsid()
     if "pid" in plan["namespaces"]:
+        stop_listening()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if not plan["namespaces"]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -37,16 +36,13 @@ def run(plan: dict[str, Any], gate: Gate, *, ahead: bool) -> NoReturn:
         walls.die_with_parent(signal.SIGKILL)
     os.close(pipes.FILES)
     value = _move_up(pipes.VALUE)
-    received = None
     if ahead:
         walls.own_its_files(from_now_on=False)
         call.rehearse()
-    else:
-        received = pipes.receive()
-    gate.wait()
-    pipes.tell(b'{"cpu_s": %f}' % time.process_time())
+    if not found.tell():
+        os._exit(0)
     os.close(pipes.STATUS)
-    lower, request = received or pipes.receive()
+    lower, request = pipes.receive()
     walls.own_its_files()  # not before it has a call: the one that runs meanwhile may see it wait
     if lower:  # what its box leaves to others to count is not this process's to limit either
         limits.lower(limits.lowered({name: lower[name] for name in lower if name in plan["limits"]}, held=0))

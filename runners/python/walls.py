@@ -18,6 +18,7 @@ if IS_LINUX:
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
@@ -34,9 +35,15 @@ class WallFault(Exception):
         self.reason = reason
 
 
-def fork(namespaces: Sequence[str]) -> int:
-    """Fork into new namespaces of these kinds."""
-    return clone.fork(namespaces) if namespaces else os.fork()
+def write_down_fork(plan: dict[str, Any]) -> None:
+    """Work out for the plan what is the same for all forks into its namespaces."""
+    if plan["namespaces"]:
+        plan["forking"] = clone.written(plan["namespaces"])
+
+
+def fork(plan: dict[str, Any]) -> int:
+    """Fork into new namespaces, of the kinds that the plan names."""
+    return clone.fork_as_written(plan["forking"]) if plan["namespaces"] else os.fork()
 
 
 def fault(namespaces: Sequence[str], error: OSError) -> bytes:

@@ -21,6 +21,7 @@ import time
 import call_pipes as pipes
 import child as children
 import compiled
+import findings
 import frames
 import guard
 import measure
@@ -33,7 +34,7 @@ from loop import Loop
 from outlet import Outlet
 from preloading import keep_as_is, preload, rehearse
 from relay import Relay
-from signals import signal
+from signals import listen, signal
 from slots import Slots
 from spares import QUIET_S, Spares
 from waiting import Waiting
@@ -91,12 +92,10 @@ class Zygote:
         pipes.keep_numbers_free()
         open_streams()
         wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        listen(wake_write)
         if not guard.is_first(self._plan["call"]):
             walls.adopt_orphans()
-        self._loop.on_readable(wake, lambda: self._wake_up(wake))
+        self._loop.on_readable(wake, self._wake_up, wake)
         self._loop.on_readable(self._channel.fileno(), self._hear)
         if self._channel.lifeline is not None:
             self._loop.on_readable(self._channel.lifeline, self._leave)
@@ -255,7 +254,7 @@ class Zygote:
             self._flush()
             os._exit(_CANNOT_FORK)
         self._brood.add(child)
-        self._loop.on_readable(child.status, lambda: self._hear_guard(child))
+        self._loop.on_readable(child.status, self._hear_guard, child)
         return child
 
     def _assign(self, child: Child, said: dict[str, Any]) -> None:
@@ -281,9 +280,10 @@ class Zygote:
             if child.walls is None:
                 child.walls = record
                 if child.call is not None:
-                    self._outlet.say(frames.chunk(child.call, frames.WALLS, record))
+                    self._outlet.say(frames.chunk(child.call, frames.WALLS, record), urgent=False)
             elif child.spent is None:
-                child.spent = guard.read_spent(record)
+                child.spent, said = guard.read_spent(record)
+                findings.remember(self._plan["call"], said, child.walls)
                 self._take_note_of(child)
             else:
                 self._end(child, record)

@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 
 AT_FDCWD = -100
 ANY_ERROR = range(1, 4096)
+_ZEROS = (0,) * 4
 
 libc = ctypes.PyDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 raw = libc["syscall"]
 raw.restype = ctypes.c_long
 raw.argtypes = (ctypes.c_long,) * 7
+_prctl = libc["prctl"]
+_prctl.argtypes = (ctypes.c_int, *(ctypes.c_long,) * 4)
 
 _EVERYWHERE = {
     "pidfd_send_signal": 424,
@@ -128,10 +131,10 @@ def syscall(name: str, *arguments: Any) -> int:
     return check(result, name)
 
 
-def prctl(option: int, *arguments: Any) -> int:
+def prctl(option: int, *arguments: int) -> int:
     """prctl(2) with the arguments that are not given as zeros (some options insist); raises OSError."""
-    values = [_wide(argument) for argument in arguments] + [ctypes.c_long(0)] * (4 - len(arguments))
-    return check(libc.prctl(ctypes.c_int(option), *values), f"prctl {option}")
+    result: int = _prctl(option, *arguments, *_ZEROS[len(arguments) :])
+    return result if result >= 0 else check(result, f"prctl {option}")
 
 
 def written(name: str, *arguments: Any) -> tuple[tuple[int, ...], list[Any]]:

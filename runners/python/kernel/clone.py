@@ -7,6 +7,10 @@ the user namespace is made first, so no privilege is needed for the others. Doin
 * libc's note of the thread id, which the kernel rewrites for us (CLONE_CHILD_SETTID) once we know where libc keeps it:
   that is the very address libc gave to the kernel, and PR_GET_TID_ADDRESS gives it back.
 
+What the kernel is given is the same for all forks of a process into namespaces of the same kinds, so whoever forks
+often has it written down once: what is done around a fork is done by the one that waits for it, and each page of memory
+that it touches is copied.
+
 Only a process with a single thread may call this. Where PR_GET_TID_ADDRESS is not built into the kernel the note stays
 stale in the child, which only libraries with process-shared robust mutexes could notice.
 """
@@ -34,29 +38,36 @@ FLAGS = {
 }
 _SETTID, _CLEARTID = 0x01000000, 0x00200000
 _PR_GET_TID_ADDRESS = 40
+_before_fork = ctypes.pythonapi.PyOS_BeforeFork
+_after_fork_in_parent = ctypes.pythonapi.PyOS_AfterFork_Parent
+_after_fork_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
 
 
 def fork(namespaces: Sequence[str]) -> int:
     """Fork into new namespaces of the kinds named; 0 in the child. Raises OSError when the kernel refuses."""
-    if not namespaces:
-        return os.fork()
+    return fork_as_written(written(namespaces)) if namespaces else os.fork()
+
+
+def written(namespaces: Sequence[str]) -> tuple[int, ...]:
+    """What the kernel is given for a fork of this process into new namespaces of the kinds named."""
     flags = int(signal.SIGCHLD)
     for kind in namespaces:
         flags |= FLAGS[kind]
     address = _thread_id_address()
     if address:
         flags |= _SETTID | _CLEARTID
-    ctypes.pythonapi.PyOS_BeforeFork()
-    try:
-        pid = calls.syscall("clone", flags, 0, 0, *_tail(address))
-    except OSError:
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
-        raise
+    return calls.written("clone", flags, 0, 0, *_tail(address))[0]
+
+
+def fork_as_written(numbers: tuple[int, ...]) -> int:
+    """The same fork as `fork` makes."""
+    _before_fork()
+    pid: int = calls.raw(*numbers)
     if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-    else:
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
-    return pid
+        _after_fork_in_child()
+        return 0
+    _after_fork_in_parent()
+    return calls.check(pid, "clone")
 
 
 def refused(namespaces: Sequence[str]) -> dict[str, str]:

@@ -33,7 +33,8 @@ _PATIENCE_S: Final = 2.0
 _TIDYING_S: Final = 60.0
 """Where calls have folders of the host, the warden removes what is left of them, which may be a million files."""
 _MAX_LAST_WORDS: Final = 8192
-_WARDEN_ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
+_WARDEN_ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8", "LD_BIND_NOW": "1", "PATH": "/usr/bin:/bin"}
+"""What libraries bind when it is first used would be looked up anew by each child that is forked for a call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ class SocketChannel:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[bytes, Sequence[int]]] = deque()
         self._receiver: Receiver | None = None
+        self._room = memoryview(bytearray(_READ_SIZE))
         self._is_open = True
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -94,7 +95,7 @@ class SocketChannel:
 
     def _read(self) -> None:
         try:
-            data = self._socket.recv(_READ_SIZE)
+            data = bytes(self._room[: self._socket.recv_into(self._room)])
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
