@@ -36,7 +36,7 @@ import os, socket
 def tool(way: str) -> object:
     print("printed")
     if way == "folders":
-        for number in range(50_000):
+        for number in range(30_000):
             os.mkdir(str(number))
     if way in ("folders", "loop"):
         while True:
