@@ -46,9 +46,15 @@ class AttachStream(asyncio.Protocol):
         self._takes_more.set()
 
     async def switched(self) -> None:
-        """Wait until the daemon has handed the streams over."""
-        async with asyncio.timeout(_PATIENCE_S):
-            await self._is_switched
+        """Wait until the daemon has handed the streams over; `BackendUnavailable` when it does not."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._is_switched
+        except TimeoutError as error:
+            remedy = "see what the daemon's own log says"
+            raise BackendUnavailable(
+                "the Docker daemon took too long for attaching a container", remedy=remedy
+            ) from error
 
     async def first(self, size: int) -> bytes:
         """The first bytes of stdout, which nobody else gets then; fewer, when it ends or nothing comes for long."""

@@ -21,6 +21,7 @@ import pytest
 from sandbox.backends.container.address import Address
 from sandbox.backends.container.attach import AttachStream, attach
 from sandbox.backends.container.way import Way, open_way
+from sandbox.errors import BackendUnavailable
 from sandbox.wire.frames import pack_message
 from tests.runners.plain_runner import RUNNER, plain_plan
 
@@ -149,6 +150,24 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 (nobody sets an event: what is waited for comes through a pipe)
             await asyncio.sleep(0.01)
+
+
+def test_a_daemon_that_answers_nothing_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox.backends.container.attach._PATIENCE_S", 0.01)
+
+    async def ask() -> None:
+        stays = asyncio.Event()
+
+        async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await stays.wait()
+            writer.close()
+
+        async with await asyncio.start_unix_server(say_nothing, tmp_path / "daemon.sock"):
+            with pytest.raises(BackendUnavailable, match="took too long for attaching a container"):
+                await attach(Address(f"unix://{tmp_path}/daemon.sock"), "some", on_stderr=lambda _: None)
+            stays.set()
+
+    asyncio.run(ask())
 
 
 def test_a_runner_that_is_near_is_spoken_to_past_the_daemon(tmp_path: Path) -> None:
