@@ -170,6 +170,38 @@ def test_a_daemon_that_answers_nothing_is_told_as_such(tmp_path: Path, monkeypat
     asyncio.run(ask())
 
 
+@pytest.mark.parametrize("ends", ["before", "while it is waited for"])
+def test_a_container_that_ends_is_heard_to_end_though_the_daemon_does_not_hang_up(ends: str, tmp_path: Path) -> None:
+    """As daemons do not that have something left to send to it."""
+
+    async def speak() -> None:
+        before, stays = len(os.listdir("/proc/self/fd")), asyncio.Event()
+
+        async def hang_on(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 101 UPGRADED\r\n\r\n" + struct.pack(">BxxxI", 1, 4) + b"last")
+            await stays.wait()
+            writer.close()
+
+        async with await asyncio.start_unix_server(hang_on, tmp_path / "daemon.sock"):
+            init = await asyncio.create_subprocess_exec("sleep", "600")
+            stream = await attach(Address(f"unix://{tmp_path}/daemon.sock"), "some", on_stderr=lambda _: None)
+            if ends == "before":
+                init.kill()
+                await init.wait()
+            heard, told = Heard(), list[int]()
+            stream.end_with(init.pid, on_end=lambda: told.append(heard.ends))
+            stream.listen(heard)
+            if init.returncode is None:
+                init.kill()
+            await until(lambda: heard.ends == 1)
+            assert (heard.data, told) == (b"last", [0])
+            await init.wait()
+            stays.set()
+        assert len(os.listdir("/proc/self/fd")) <= before + 1, "but what the loop keeps for its children"
+
+    asyncio.run(speak())
+
+
 def test_a_runner_that_is_near_is_spoken_to_past_the_daemon(tmp_path: Path) -> None:
     async def speak() -> None:
         async with near_runner(tmp_path) as (daemon, way, heard):
