@@ -131,7 +131,7 @@ class ContainerBackend(Backend):
             init = int(said["State"]["Pid"])
             if meter is not None:  # which knows that this is the container's process
                 half_open.callback(meter.close)
-                stream.end_with(init)
+                stream.end_with(init, on_end=meter.remember)
             elif not init:
                 stream.end_with(init)
             way = await open_way(stream, init=init) if container.is_near else Way(stream)
