@@ -97,7 +97,7 @@ def test_a_call_in_a_container_that_was_paused_while_ready_says_that_it_never_be
     sandbox.prepare(TRIVIAL)
     paused = only_container(docker_client, before=before)
     docker_client.api.pause(paused)
-    outcome = sandbox.run(TRIVIAL, {"a": 1, "b": 2}, limits={"wall": 3})
+    outcome = sandbox.run(TRIVIAL, {"a": 1, "b": 2}, limits={"wall": 0.5})
     assert (outcome.status, outcome.evidence["where"], outcome.receipt) == (Status.TIMEOUT, "box", None)
     assert serves(sandbox)
     assert wait_until(lambda: paused not in containers(docker_client))
@@ -231,7 +231,7 @@ def read(engine, mebibytes):
     taken = 0
     for event in engine.stream(PRINTS, {"mebibytes": mebibytes}):
         if isinstance(event, Printed):
-            if taken < 64 << 20:
+            if taken < 16 << 20:
                 engine.run(PRINTS, {"mebibytes": 0})  # has other things to do
             taken += len(event.text)
     return event.outcome, taken
