@@ -65,7 +65,7 @@ class BoxOpener:
         conversation = Conversation(box)
         reuse = plan.policy.reuse
         is_single_use = reuse.mode is ReuseMode.NEVER
-        ahead = min(reuse.ahead, 1) if is_single_use else reuse.ahead
+        ahead = min(reuse.ahead, 1 if is_single_use else box.capacity)
         try:
             refuse_weaker(box.protection, policy=plan.policy)
             async with asyncio.timeout(_patience(plan.policy)):

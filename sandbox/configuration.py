@@ -27,6 +27,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from sandbox.errors import SpecError
+from sandbox.policy.complaints import complaints
 
 EnvironmentForm = Literal["auto", "mount", "image"]
 
@@ -66,9 +67,7 @@ def load_configuration(variables: Mapping[str, str] | None = None) -> Configurat
     try:
         return Configuration.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise _wrong(environment, f"{place}: {first['msg']}") from None
+        raise _wrong(environment, complaints(error, model=Configuration)[0]) from None
 
 
 def _content(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -166,8 +166,9 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
         said = next(str(cause) for cause in causes if isinstance(cause, NotReached))
         remedy = "see that `ssh HOST docker version` works there without a password"
         return BackendUnavailable(f"the Docker daemon at {address} is not reached: {said}", remedy=remedy)
-    if is_any(FileNotFoundError, ConnectionRefusedError):
-        return BackendUnavailable(f"no Docker daemon answers at {address}", remedy=_START_ONE)
+    if is_any(FileNotFoundError, ConnectionRefusedError, socket.gaierror):
+        why = ": no machine has that name" if is_any(socket.gaierror) else ""
+        return BackendUnavailable(f"no Docker daemon answers at {address}{why}", remedy=_START_ONE)
     if is_any(Timeout, TimeoutError):
         return BackendUnavailable(f"the Docker daemon at {address} took too long for {doing}", remedy=_LOOK_THERE)
     if is_any(InvalidVersion):

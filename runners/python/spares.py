@@ -1,9 +1,11 @@
 """Children forked ahead, and how many of them are worth having.
 
-Demand tells: one more whenever a call found none, one fewer after a quiet time, never more than the engine allowed and,
-if it allowed any, never none. A box for one call needs one, and none once that call has come. When they die before they
-have a call, something is wrong with this place, and after a few of them no more are made: a call that forks its own
-child will say what it is.
+Demand tells: one more whenever a call found none, one fewer when every call found one for a while, never more than the
+engine allowed. None is kept when there was no call at all for a while: each holds more memory than the zygote, and who
+pauses so long does not miss the milliseconds that forking takes on demand. The next call brings one back. A box for one
+call needs one, however long it waits, and none once that call has come. When they die before they have a call,
+something is wrong with this place, and after a few of them no more are made: a call that forks its own child will say
+what it is.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class Spares:
         self._has_been_called = False
         self._wanted = min(1, most)
         self._lost = 0
-        self._last_change = time.monotonic()
+        self._last_change = self._last_call = time.monotonic()
         self._children: list[Child] = []
 
     def __bool__(self) -> bool:
@@ -37,6 +39,11 @@ class Spares:
 
     def __iter__(self) -> Iterator[Child]:
         return iter(self._children)
+
+    @property
+    def wanted(self) -> int:
+        """How many are worth having now."""
+        return self._wanted
 
     @property
     def are_too_few(self) -> bool:
@@ -48,7 +55,7 @@ class Spares:
     @property
     def may_become_fewer(self) -> bool:
         """Whether a quiet time would change anything."""
-        return self._wanted > 1 and bool(self._children)
+        return bool(self._children) and not self._are_for_one_call
 
     def add(self, child: Child) -> None:
         """One more is waiting."""
@@ -58,19 +65,20 @@ class Spares:
         """The one that has waited longest; a call that finds none is noted."""
         if not self._children:
             return self.miss()
-        self._has_been_called = True
+        self._note_call()
         return self._children.pop(0)
 
     def miss(self) -> Child | None:
         """A call found none, and gets none."""
-        self._has_been_called = True
+        self._note_call()
         self._wanted = min(self._wanted + 1, self._most)
         self._last_change = time.monotonic()
         return None
 
     def release(self, child: Child) -> None:
         """It is not ours any more, if it still was: it has a call."""
-        self._has_been_called = True
+        self._note_call()
+        self._wanted = max(self._wanted, min(1, self._most))
         if child in self._children:
             self._children.remove(child)
 
@@ -82,15 +90,17 @@ class Spares:
 
     def forgive(self) -> None:
         """One that was lost had a call after all."""
-        self._has_been_called = True
+        self._note_call()
         self._lost = max(self._lost - 1, 0)
 
     def unwanted(self) -> list[Child]:
         """After a quiet time, those that are too many now; not ours any more."""
-        if self._wanted <= 1 or time.monotonic() - self._last_change <= QUIET_S:
+        now = time.monotonic()
+        is_at_rest, is_quiet = now - self._last_call > QUIET_S, now - self._last_change > QUIET_S
+        if not self.may_become_fewer or not (is_at_rest or is_quiet):
             return []
-        self._wanted -= 1
-        self._last_change = time.monotonic()
+        self._wanted = 0 if is_at_rest else max(self._wanted - 1, 1)
+        self._last_change = now
         return [self._children.pop() for _ in range(len(self._children) - self._wanted)]
 
     def newest(self) -> list[Child]:
@@ -101,3 +111,7 @@ class Spares:
         """All of them; not ours any more."""
         children, self._children = self._children, []
         return children
+
+    def _note_call(self) -> None:
+        self._has_been_called = True
+        self._last_call = time.monotonic()

@@ -328,7 +328,7 @@ class Zygote:
     def _discard(self, child: Child) -> None:
         """A spare that is not wanted any more; one that the engine may be calling just now is for it to dismiss."""
         if child.is_ready:
-            self._outlet.say(frames.message("surplus", line=child.line))
+            self._outlet.say(frames.message("surplus", line=child.line, wanted=self._spares.wanted))
             return
         self._brood.kill(child, None)
         self._let_die_unused(child)

@@ -60,10 +60,11 @@ def attack(oom_score: int) -> dict:
     attempt("dying after the engine when memory runs out", lower_score, oom_score)
     return report()
 """
-_COMPUTED_S: Final = 0.25
-"""How long the forger computes by its own clock, before it claims that it took nothing."""
-_LEAST_COUNTED_S: Final = 0.05
-"""By the host's clock. A kernel inside a box counts for its processes what the host gave to others."""
+_STEPS: Final = 10_000_000
+"""What the forger computes, before it claims that it took nothing. It is not told by a clock: a kernel inside a box
+counts for its processes what the host gave to others."""
+_LEAST_S: Final = 0.03
+"""No processor takes so many steps of Python in less."""
 _FORGE: Final = f"""{TRYING}
 import json
 
@@ -88,8 +89,7 @@ def theirs(outside) -> list:
     return [name for name in os.listdir("/proc") if name.isdigit() and name != os.readlink("/proc/self")]
 
 def attack(outside: str) -> str:
-    begun = time.process_time()
-    while time.process_time() < begun + {_COMPUTED_S}:
+    for _ in range({_STEPS}):
         pass
     for pid in theirs(outside):
         for number in range(16):
@@ -122,8 +122,8 @@ def _is_not_believed(outcomes: Sequence[Outcome]) -> Verdict:
     if (victim.status, victim.value) != (Status.OK, "the next call"):
         return Verdict(held=False, how=f"the next call was answered by a forgery: {ending_of(victim)}")
     spent = attacker.usage.cpu_s
-    if spent is not None and spent < _LEAST_COUNTED_S:
-        return Verdict(held=False, how=f"it took {_COMPUTED_S} s of processor time, and {spent:.3f} s were counted")
+    if spent is not None and spent < _LEAST_S:
+        return Verdict(held=False, how=f"of the processor time of {_STEPS} steps, {spent:.3f} s were counted")
     return Verdict(held=True, how="what was measured outside stood, and the next call spoke for itself")
 
 

@@ -70,7 +70,7 @@ def _reason(details: ErrorDetails, *, model: type[BaseModel]) -> str:
         return str(facts["error"])
     if kind == "extra_forbidden":
         return f"there is no such key; there are: {', '.join(_known(model, location=details['loc']))}"
-    if kind == "enum":
+    if kind in ("enum", "literal_error"):
         return f"must be {facts['expected']}".replace("'", '"')
     if kind == "less_than_equal":
         return f"must be at most {facts['le']}"

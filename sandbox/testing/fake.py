@@ -135,6 +135,11 @@ class FakeBox(Box):
         return tuple(self._runner.preloaded)
 
     @property
+    def ahead(self) -> int:
+        """How many children its runner may fork ahead."""
+        return self._runner.ahead
+
+    @property
     def compiled(self) -> Sequence[tuple[str, str]]:
         """The tools its runner was told to compile, each as its file and its text."""
         return tuple(self._runner.compiled)

@@ -53,6 +53,7 @@ class FakeRunner:
         self._waiting: deque[CallUnderWay] = deque()
         self._free: deque[int] = deque()
         self._taken: dict[str, int] | None = None
+        self.ahead = 0
         self.preloaded: list[str] = []
         self.compiled: list[tuple[str, str]] = []
 
@@ -81,7 +82,8 @@ class FakeRunner:
                 message = json.loads(frame)
                 hearers[message.pop("type")](**message)
 
-    def _open(self, *, preload: list[str], outputs: dict[str, int] | None, **_: Any) -> None:
+    def _open(self, *, preload: list[str], ahead: int, outputs: dict[str, int] | None, **_: Any) -> None:
+        self.ahead = ahead
         self.preloaded += preload
         self._taken = outputs
         self._tell(

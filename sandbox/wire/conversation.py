@@ -250,7 +250,7 @@ class Conversation:
         elif isinstance(said, Ready):
             self._take_ready(said)
         elif isinstance(said, Surplus):
-            self._lines.dismiss(said.line)
+            self._lines.dismiss(said.line, wanted=said.wanted)
             self.supply_lines()
         elif isinstance(said, Gone):
             self._take_gone(said)

@@ -4,7 +4,7 @@ A line is handed over, becomes *ready* when the runner says that a child waits o
 What the runner says of lines is checked like all that a box says: one it does not have, or told of before, is its end.
 
 How many are worth having is told by demand, as the runner tells it for its children: one more whenever a call found
-none ready, one fewer when the runner has one too many.
+none ready, one fewer when the runner has one too many, and none when it keeps none, once there was no call for a while.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lines:
         self._most = 0
         self._wanted = 0
         self._are_for_one_call = False
-        self._has_had_one = False
+        self._keeps_children = False
         self._waiting: dict[int, Line] = {}
         self._ready: dict[int, ReadyChild] = {}
 
@@ -62,14 +62,15 @@ class Lines:
         line = self._waiting.pop(said.line, None)
         if line is None:
             raise ProtocolError(f"a box said that a child waits on line {said.line}, which is not waiting for one")
-        self._has_had_one = True
+        self._keeps_children = True
         self._ready[line.id] = ReadyChild(line, slot, said.cpu_before, said.walls.encode())
         line.attend()
 
     @property
     def are_coming(self) -> bool:
-        """Whether a child can be expected soon, though there is none; a runner that has not had one yet is busy."""
-        return self._has_had_one and bool(self._waiting)
+        """Whether a child can be expected soon, though there is none; not of a runner that has not had one yet, which
+        is busy, or that keeps none while there are no calls."""
+        return self._keeps_children and bool(self._waiting)
 
     def note_call(self) -> None:
         """A call comes, on a line or by way of the runner; where that is the only one, no more are needed."""
@@ -86,11 +87,12 @@ class Lines:
         self._wanted = min(self._wanted + 1, self._most)
         return None
 
-    def dismiss(self, id: int) -> None:
-        """There are too many; one that has been called is not ours any more."""
+    def dismiss(self, id: int, *, wanted: int) -> None:
+        """There are too many, by the runner's count or by ours; one that has been called is not ours any more."""
         if id in self._ready:
             self._ready[id].line.hang_up()
-            self._wanted = max(self._wanted - 1, min(1, self._most))
+            self._wanted = min(wanted, max(self._wanted - 1, min(1, self._most)))
+            self._keeps_children = wanted > 0
 
     def lose(self, id: int) -> Slot | None:
         """The child is gone, or there never was one; the slot it had."""

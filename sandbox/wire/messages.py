@@ -100,10 +100,12 @@ class Ready(_Said):
 
 
 class Surplus(_Said):
-    """The child on that line need not be kept: hang up, unless it has been called."""
+    """The child on that line need not be kept: hang up, unless it has been called. `wanted` children are worth having
+    now."""
 
     type: Literal["surplus"]
     line: _Id
+    wanted: _Count
 
 
 class Gone(_End):

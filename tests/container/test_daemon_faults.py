@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from sandbox import Policy, Sandbox, box_opening
+from sandbox.backends.container import attach
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.daemon import connect
 from sandbox.errors import BackendUnavailable, SandboxError
@@ -154,7 +155,8 @@ def test_an_image_whose_python_is_a_script_opens_no_box_and_stops_nobody(
     base: BaseImage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(box_opening, "_LEAST_FOR_OPENING_S", 3.0)  # which is waited for in full where nothing comes
+    monkeypatch.setattr(box_opening, "_LEAST_FOR_OPENING_S", 3.0)  # which is waited for in full where nothing comes,
+    monkeypatch.setattr(attach, "_PATIENCE_S", 3.0 if deed == "hangs" else 600.0)  # and this, but not after an end
     assert serves(sandbox)
     script = f"#!/usr/bin/python3.11 -IS\nimport os, sys\n{HOSTILE[deed]}\n"
     policy = load("default")

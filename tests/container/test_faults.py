@@ -19,7 +19,9 @@ import pytest
 
 from sandbox import Outcome, Sandbox, Status
 from sandbox.backends.container import backend as container_backend
+from sandbox.backends.container import box as container_box
 from sandbox.backends.container.backend import ContainerBackend
+from sandbox.backends.container.meters import Facts
 from sandbox.backends.container.ownership import Owner
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.images import BaseImage
@@ -95,7 +97,7 @@ def test_a_call_in_a_container_that_was_paused_while_ready_says_that_it_never_be
     sandbox.prepare(TRIVIAL)
     paused = only_container(docker_client, before=before)
     docker_client.api.pause(paused)
-    outcome = sandbox.run(TRIVIAL, {"a": 1, "b": 2}, limits={"wall": 3})
+    outcome = sandbox.run(TRIVIAL, {"a": 1, "b": 2}, limits={"wall": 0.5})
     assert (outcome.status, outcome.evidence["where"], outcome.receipt) == (Status.TIMEOUT, "box", None)
     assert serves(sandbox)
     assert wait_until(lambda: paused not in containers(docker_client))
@@ -118,6 +120,29 @@ def test_a_call_whose_stream_is_cut_is_lost_and_the_next_one_works(
         assert proxy.cut_attached() == 1  # of a box that waits for a call
         assert serves(sandbox)
     assert containers(docker_client) == before
+
+
+TAKE_THE_RUNNER_ALONG: Final = """
+import os
+
+def tool() -> None:
+    # holds next to nothing itself: who has most is the runner, and with it the container ends
+    script = "for number in 1 2 3 4 5 6 7 8; do head -c 30000000 /dev/zero > /work/full-$number; done; sleep 60"
+    os.execv("/bin/sh", ["sh", "-c", script])
+"""
+
+
+def test_a_call_killed_for_memory_is_told_so_though_the_daemon_never_heard_why(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who deletes the container's group may be quicker than who would tell the daemon; here that is pretended."""
+    assert serves(sandbox)
+    unheard = Facts(status="exited", exit_code=137)
+    with monkeypatch.context() as patched:
+        patched.setattr(container_box, "facts", lambda *_, **__: unheard)
+        outcome = sandbox.run(TAKE_THE_RUNNER_ALONG, limits={"memory": 96 * MIB})
+    assert (outcome.status, outcome.limit_name) == (Status.MEMORY, "memory"), outcome.to_json()
+    assert serves(sandbox)
 
 
 ENGINE: Final = """
@@ -206,7 +231,7 @@ def read(engine, mebibytes):
     taken = 0
     for event in engine.stream(PRINTS, {"mebibytes": mebibytes}):
         if isinstance(event, Printed):
-            if taken < 64 << 20:
+            if taken < 16 << 20:
                 engine.run(PRINTS, {"mebibytes": 0})  # has other things to do
             taken += len(event.text)
     return event.outcome, taken

@@ -35,7 +35,8 @@ WITH_A_CHILD_AHEAD: Final = 4
 """The processes of a container at rest: init, the runner, a guard and its tool's."""
 ID: Final = "5ab8" * 16
 IDLE: Final = "import signal; print('here', flush=True); signal.pause()"
-COMPUTE: Final = "import time\nwhile time.process_time() < 0.5: pass\nprint(time.process_time())"
+COMPUTE: Final = "import time\nfor _ in range(20_000_000): pass\nprint(time.process_time())"
+"""The same work under every runtime, however long it takes; it says how long by its own clock."""
 HOLD: Final = f"held = b'x' * (100 * {MIB})"
 HOLD_TOO_MUCH: Final = f"held = b'x' * (400 * {MIB})"
 FORK_TOO_OFTEN: Final = """
@@ -108,21 +109,23 @@ def test_processor_time_is_what_the_container_says_it_used(
 ) -> None:
     with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
         said = float(call(container, COMPUTE))
-        assert meter.read().cpu_s == pytest.approx(said, rel=0.2)
+        assert said <= (meter.read().cpu_s or 0.0) < 2 * said, "and what starts it there"
 
 
-def test_gvisor_says_more_than_it_used_where_others_use_the_processor(
+def test_what_computing_in_gvisor_takes_is_counted_by_the_hosts_clock(
     docker_client: DockerClient, base_image: BaseImage
 ) -> None:
+    """Its own says more where others use the processor."""
+    with running(docker_client, base_image) as container:
+        least = float(call(container, COMPUTE)) / 4
     with (
         running(docker_client, base_image, runtime="runsc") as container,
         metered(docker_client, container) as meter,
     ):
         began = time.monotonic()
-        said = float(call(container, COMPUTE))
-        used, passed = meter.read().cpu_s, time.monotonic() - began
-    assert used is not None
-    assert said / 4 < used < 2 * passed
+        call(container, COMPUTE)
+        used, passed = meter.read().cpu_s or 0.0, time.monotonic() - began
+    assert least < used <= (os.cpu_count() or 1) * passed
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -133,7 +136,7 @@ def test_memory_held_for_a_moment_is_seen_afterwards(
         call(container, HOLD)
         peak = meter.read().memory_peak_bytes
     assert peak is not None
-    assert 100 * MIB < peak < 150 * MIB
+    assert 100 * MIB < peak < 200 * MIB
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -142,11 +145,11 @@ def test_what_the_first_call_used_is_not_the_seconds(
 ) -> None:
     with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
         call(container, f"{HOLD}\n{COMPUTE}")
+        first = meter.read()
         assert meter.renew()
         call(container, "pass")
         second = meter.read()
-    assert second.cpu_s is not None
-    assert 0 < second.cpu_s < 0.4
+    assert 0 < (second.cpu_s or 0.0) < (first.cpu_s or 0.0)
     if runtime in SHARING_OUR_KERNEL:
         assert second.memory_peak_bytes is not None
         assert 0 < second.memory_peak_bytes < 100 * MIB
@@ -232,6 +235,23 @@ def test_of_a_container_that_is_gone_nothing_is_known(
             assert meter.read() == Reading()
 
 
+@pytest.mark.parametrize("runtime", SHARING_OUR_KERNEL)
+def test_what_was_counted_when_a_container_ended_is_known_when_it_is_gone(
+    runtime: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        call(container, COMPUTE)
+        assert meter.renew()
+        call(container, HOLD_TOO_MUCH)
+        meter.remember()
+        counted = meter.read()
+        container.remove(force=True)
+        assert meter.read() == counted
+        assert counted.out_of_memory_kills == 1
+        assert not meter.renew()
+        assert meter.read() == Reading(), "it is no later call's"
+
+
 def test_a_meter_gives_its_descriptors_back(docker_client: DockerClient, base_image: BaseImage) -> None:
     with running(docker_client, base_image) as container:
         with metered(docker_client, container):
@@ -289,7 +309,7 @@ def test_the_daemon_tells_of_a_kill_in_a_container_that_lives_on(
     with running(docker_client, base_image, runtime=runtime) as container:
         before = facts(docker_client, str(container.id))
         call(container, HOLD_TOO_MUCH)
-        after = facts(docker_client, str(container.id))
+        after = facts(docker_client, str(container.id), awaits_reason=True)
     assert (before.status, before.exit_code, before.out_of_memory) == ("running", None, False)
     assert (after.status, after.exit_code, after.out_of_memory) == ("running", None, True)
     assert used_since(before.totals, now=after.totals).out_of_memory_kills == 1
@@ -298,10 +318,14 @@ def test_the_daemon_tells_of_a_kill_in_a_container_that_lives_on(
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_daemons_counters_are_the_kernels(runtime: str, docker_client: DockerClient, base_image: BaseImage) -> None:
     with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
+        marks = [meter.read().cpu_s or 0.0]
         before = facts(docker_client, str(container.id))
+        marks.append(meter.read().cpu_s or 0.0)
         call(container, COMPUTE)
+        marks.append(meter.read().cpu_s or 0.0)
         used = used_since(before.totals, now=facts(docker_client, str(container.id)).totals)
-        assert used.cpu_s == pytest.approx(meter.read().cpu_s, rel=0.1)
+        marks.append(meter.read().cpu_s or 0.0)
+    assert marks[2] - marks[1] <= (used.cpu_s or 0.0) <= marks[3] - marks[0], "asked in between"
 
 
 def test_what_a_container_does_between_calls_is_no_calls(

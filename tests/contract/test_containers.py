@@ -68,8 +68,8 @@ class Variant:
 
     runtime: str
     is_single_use: bool = False
-    ahead: int = 2
-    """How many are opened before their calls."""
+    ahead: int = 1
+    """How many are opened before their calls; each check with limits of its own has those opened for it."""
     many: int = 64
     """How many calls are many, of which sixteen are under way at once."""
     not_asked: Reasons = field(default_factory=dict)

@@ -17,7 +17,7 @@ from child import Child
 from lines import Line, Lines
 from sandbox.wire import frames
 from sandbox.wire.messages import Ended, Gone, Ready, Said, Surplus, parse_message
-from spares import Spares
+from spares import QUIET_S, Spares
 from tests.runners.plain_runner import PATIENCE_SECONDS, Runner, plain_plan, start_runner_on_a_socket
 
 SOURCE: Final = "import sys\ndef tool(a):\n    print('out')\n    print('err', file=sys.stderr)\n    return a + 1\n"
@@ -154,7 +154,7 @@ def test_a_child_without_what_is_preloaded_now_is_left_to_the_engine(runner: Run
     with _line(runner, 5) as near:
         _hear(runner)
         runner.say({"type": "preload", "modules": ["colorsys"]})
-        assert _hear(runner) == Surplus(type="surplus", line=5)
+        assert _hear(runner) == Surplus(type="surplus", line=5, wanted=1)
         near.call(SOURCE, a=41)
         runner.say({"type": "call", "id": 1, "line": 5, "credit": 0, "limits": {}})
         assert isinstance(_hear(runner), Ended)
@@ -225,6 +225,79 @@ def test_a_child_that_was_not_wanted_any_more_does_not_count_as_lost() -> None:
 
 def _spare(pid: int) -> Child:
     return Child(pid, -1, -1, slot=None, home=None, ahead=True)
+
+
+class Clock:
+    """Stands for the module `time` in `spares`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("spares.time", clock)
+    return clock
+
+
+def test_the_last_child_ahead_goes_when_there_was_no_call_for_a_while_and_the_next_call_brings_it_back(
+    clock: Clock,
+) -> None:
+    kept = Spares(most=2)
+    for pid in range(20):  # each call finds one, and each comes soon
+        kept.add(_spare(pid))
+        clock.now += QUIET_S - 1
+        assert kept.unwanted() == []
+        assert kept.take() is not None
+    kept.add(_spare(20))
+    assert kept.may_become_fewer
+    clock.now += QUIET_S + 1
+    (gone,) = kept.unwanted()
+    kept.lose(gone)
+    assert (gone.pid, kept.wanted, kept.are_too_few, kept.may_become_fewer) == (20, 0, False, False)
+    assert kept.take() is None
+    assert (kept.wanted, kept.are_too_few) == (1, True)
+
+
+def test_children_ahead_become_fewer_while_each_call_finds_one_and_all_go_when_none_comes(clock: Clock) -> None:
+    kept = Spares(most=3)
+    for pid in range(3):
+        kept.miss()
+        kept.add(_spare(pid))
+    for _ in range(5):  # a call now and then
+        called = kept.take()
+        assert called is not None
+        kept.add(called)
+        clock.now += QUIET_S - 1
+        for gone in kept.unwanted():
+            kept.lose(gone)
+    assert kept.wanted == len([*kept]) == 1
+    for pid in (8, 9):
+        kept.miss()
+        kept.add(_spare(pid))
+    clock.now += QUIET_S + 1
+    assert len(kept.unwanted()) == 3
+    assert kept.wanted == 0
+
+
+def test_one_that_was_called_when_it_was_to_go_is_followed_by_another(clock: Clock) -> None:
+    kept = Spares(most=1)
+    kept.add(_spare(1))
+    clock.now += QUIET_S + 1
+    (called,) = kept.unwanted()
+    kept.release(called)
+    assert kept.are_too_few
+
+
+def test_in_a_box_for_one_call_the_child_ahead_stays_however_long_the_call_takes_to_come(clock: Clock) -> None:
+    kept = Spares(most=1, are_for_one_call=True)
+    kept.add(_spare(1))
+    clock.now += 100 * QUIET_S
+    assert (kept.unwanted(), kept.may_become_fewer) == ([], False)
 
 
 def test_a_box_for_one_call_has_one_child_ahead_until_that_call_has_come() -> None:

@@ -52,10 +52,11 @@ def test_what_an_engine_is_told_counts_before_both(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('bakend = "container"\n', "bakend"),
-        ("backend = 3\n", "backend"),
-        ('[container]\nenvironment = "copy"\n', "container.environment"),
-        ('container = "runsc"\n', "container"),
+        ('bakend = "container"\n', "bakend: there is no such key; there are: backend, container"),
+        ("backend = 3\n", "backend: must be text"),
+        ('[container]\nruntim = "crun"\n', "container.runtim: there is no such key; there are: environment, host, run"),
+        ('[container]\nenvironment = "copy"\n', 'container.environment: must be "auto", "mount" or "image"'),
+        ('container = "runsc"\n', "container: must be a section with keys of its own"),
         ("backend =\n", "not TOML"),
         ('backend = "' + "x" * (1 << 17) + '"\n', "larger"),
     ],

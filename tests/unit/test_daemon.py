@@ -73,6 +73,11 @@ def test_a_port_where_nobody_listens_is_told_with_a_remedy() -> None:
         connect(url)
 
 
+def test_a_machine_that_nobody_knows_is_told_as_such() -> None:
+    with pytest.raises(BackendUnavailable, match=r"at tcp://nowhere\.invalid:2375: no machine has that name"):
+        connect("tcp://nowhere.invalid:2375")
+
+
 @pytest.mark.root
 def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) -> None:
     import socket

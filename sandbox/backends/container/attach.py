@@ -8,11 +8,16 @@ how long::
 
 The connection is one of our own and not the SDK's, whose sockets block, and whose every read would take a thread. When
 it ends, be it because the engine died, the daemon closes the container's standard input, and the runner ends itself.
+
+The other way round that is not so. A daemon that still has something to send to a container which has ended (all of a
+runner, to a Python that read none of it) waits for ever. Where the container's first process is one of this machine's,
+its end is therefore taken for the stream's, once nothing comes any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -26,6 +31,7 @@ _HEADER: Final = 8
 _MOST_HEAD: Final = 1 << 14
 _SWITCHED: Final = (101, 200)
 _PATIENCE_S: Final = 30.0
+_QUIET_S: Final = 1.0
 
 
 class AttachStream(asyncio.Protocol):
@@ -42,13 +48,21 @@ class AttachStream(asyncio.Protocol):
         self._partial_header = b""
         self._kind, self._left = 0, 0
         self._is_closed = False
+        self._init: int | None = None
+        self._received = 0
         self._takes_more = asyncio.Event()
         self._takes_more.set()
 
     async def switched(self) -> None:
-        """Wait until the daemon has handed the streams over."""
-        async with asyncio.timeout(_PATIENCE_S):
-            await self._is_switched
+        """Wait until the daemon has handed the streams over; `BackendUnavailable` when it does not."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._is_switched
+        except TimeoutError as error:
+            remedy = "see what the daemon's own log says"
+            raise BackendUnavailable(
+                "the Docker daemon took too long for attaching a container", remedy=remedy
+            ) from error
 
     async def first(self, size: int) -> bytes:
         """The first bytes of stdout, which nobody else gets then; fewer, when it ends or nothing comes for long."""
@@ -65,6 +79,20 @@ class AttachStream(asyncio.Protocol):
     def is_closed(self) -> bool:
         """Whether either side has hung up."""
         return self._is_closed
+
+    def end_with(self, init: int, *, on_end: Callable[[], None] = lambda: None) -> None:
+        """Have the stream end when that process does, which is the container's first; 0: it has ended. `on_end` is told
+        at once, while what the daemon keeps of the container is there."""
+        try:
+            self._init = os.pidfd_open(init) if init else None
+        except ProcessLookupError:
+            self._init = None
+        except OSError:  # there is no descriptor to be had: the daemon will tell, or patience ends
+            return
+        if self._init is None:
+            self._note_end(on_end)
+        else:
+            asyncio.get_running_loop().add_reader(self._init, self._note_end, on_end)
 
     def listen(self, receiver: Receiver) -> None:
         """Hand everything on, from now on."""
@@ -87,6 +115,7 @@ class AttachStream(asyncio.Protocol):
     def close(self) -> None:
         """Hang up."""
         self._is_closed = True
+        self._forget_init()
         self._takes_more.set()
         if self._transport is not None:
             self._transport.abort()
@@ -107,6 +136,7 @@ class AttachStream(asyncio.Protocol):
         self._takes_more.set()
 
     def data_received(self, data: bytes) -> None:
+        self._received += len(data)
         if not self._is_switched.done():
             data = self._read_head(data)
         if data:
@@ -116,10 +146,29 @@ class AttachStream(asyncio.Protocol):
         if not self._is_switched.done():
             self._is_switched.set_exception(BackendUnavailable("the daemon hung up before the container was attached"))
         was_closed, self._is_closed = self._is_closed, True
+        self._forget_init()
         self._takes_more.set()
         self._came.set()
         if self._receiver is not None and not was_closed:
             self._receiver.closed()
+
+    def _note_end(self, on_end: Callable[[], None]) -> None:
+        self._forget_init()
+        on_end()
+        self._end_when_quiet(-1)
+
+    def _end_when_quiet(self, received: int) -> None:
+        """What the container said last may be on its way still."""
+        if self._received != received:
+            asyncio.get_running_loop().call_later(_QUIET_S, self._end_when_quiet, self._received)
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def _forget_init(self) -> None:
+        if self._init is not None:
+            asyncio.get_running_loop().remove_reader(self._init)
+            os.close(self._init)
+            self._init = None
 
     def _read_head(self, data: bytes) -> bytes:
         """What follows the answer's head; nothing before the head is whole."""

@@ -128,9 +128,13 @@ class ContainerBackend(Backend):
             stream = await attach(link.address, id, on_stderr=words.add)
             half_open.callback(stream.close)
             said, meter = await _start(link, id, stream, first=package(image.magic))
-            if meter is not None:
+            init = int(said["State"]["Pid"])
+            if meter is not None:  # which knows that this is the container's process
                 half_open.callback(meter.close)
-            way = await open_way(stream, init=int(said["State"]["Pid"])) if container.is_near else Way(stream)
+                stream.end_with(init, on_end=meter.remember)
+            elif not init:
+                stream.end_with(init)
+            way = await open_way(stream, init=init) if container.is_near else Way(stream)
             half_open.callback(way.close)
             proof = await _proof(proving, runtime)
             box = ContainerBox(

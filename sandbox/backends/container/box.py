@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
@@ -110,10 +111,11 @@ class ContainerBox(Box):
         return _ABOUT
 
     async def last_reading(self) -> Reading:
-        """A container whose streams have ended is ending: the daemon knows why only when it knows that."""
+        """A container whose streams have ended is ending: the daemon knows why only when it knows that. In one that
+        goes on something was killed, of which the daemon may be told just now."""
         deadline = time.monotonic() + _PATIENCE_S
         with suppress(BackendUnavailable):
-            known = await self._ask_for_facts()
+            known = await self._ask_for_facts(awaits_reason=not self._way.is_closed)
             while self._way.is_closed and known.status == "running" and time.monotonic() < deadline:
                 await asyncio.sleep(_PAUSE_S)
                 known = await self._ask_for_facts()
@@ -132,6 +134,7 @@ class ContainerBox(Box):
             await asyncio.shield(self._link.remove_container(self.id))
         return str(self._last_words)
 
-    async def _ask_for_facts(self) -> Facts:
+    async def _ask_for_facts(self, *, awaits_reason: bool = False) -> Facts:
         """With the counters comes the daemon's own time, without which it tells nothing of a container that runs."""
-        return await self._link.ask("inspecting a container", lambda client: facts(client, self.id))
+        question = partial(facts, container=self.id, awaits_reason=awaits_reason)
+        return await self._link.ask("inspecting a container", question)

@@ -9,8 +9,9 @@ Two sources, and neither asks anything inside:
   for memory. That takes milliseconds, and the counters up to a second with Docker 20.10, which gathers them once in a
   second; it blocks, so it belongs into a thread.
 
-When the last process of a container dies its group goes, with every counter: then only the daemon knows that the kernel
-did it for memory, and tells it apart from a SIGKILL of anybody else's (`Facts.out_of_memory`).
+When the last process of a container dies its group goes, with every counter, but not at once: whoever hears that a
+container is ending has its meter `remember` them. Otherwise only the daemon knows that the kernel did it for memory,
+and tells it apart from a SIGKILL of anybody else's (`Facts.out_of_memory`), if it has heard of that.
 
 What can be counted anew is (processor time, kills, refusals); a peak cannot, unless the kernel lets this user set it
 back: root for memory, nobody for processes. A peak that has not moved since `renew` may be an earlier call's and is
@@ -48,7 +49,7 @@ _OWN_KERNELS: Final = (b"runsc-sandbox",)
 
 _KILLED: Final = 137
 _LATE_WORD_S: Final = 1.0
-"""How long after a container's end the daemon may still hear why it was killed, by its own clock."""
+"""How long afterwards the daemon may still hear why a container was killed, or something in it, by its own clock."""
 
 
 class ContainerMeter:
@@ -59,7 +60,7 @@ class ContainerMeter:
         self.id = id
         self._counters = counters
         self._resting = resting
-        self._before = Reading()
+        self._before = self._last = Reading()
         self._is_closed = False
         self.renew()
 
@@ -68,23 +69,29 @@ class ContainerMeter:
         return ()
 
     def read(self) -> Reading:
-        """What has been used since the last `renew`; nothing is known of a container that is gone."""
+        """What has been used since the last `renew`; of a container that is gone, what was remembered."""
         if self._is_closed:
             return Reading()
-        used = used_since(self._before, now=self._counters.read())
+        now = self._counters.read()
+        used = used_since(self._before, now=now if _is_there(now) else self._last)
         if self._resting is None or used.processes_peak is None:
             return replace(used, processes_peak=None)
         return replace(used, processes_peak=max(used.processes_peak - self._resting, 1))
 
+    def remember(self) -> None:
+        """Keep what is counted now, for when the container is gone: it is ending."""
+        self._last = Reading() if self._is_closed else self._counters.read()
+
     def renew(self) -> bool:
         """Start counting anew; False when the container is gone."""
+        self._last = Reading()
         if self._is_closed:
             return False
         is_reset = self._counters.reset_memory_peak()
         now = self._counters.read()
         has_left_none = self._resting is None or (now.memory_peak_bytes or 0) <= RUNNER_MEMORY
         self._before = replace(now, memory_peak_bytes=0) if is_reset and has_left_none else now
-        return now.cpu_s is not None or now.memory_peak_bytes is not None
+        return _is_there(now)
 
     def leave_out_what_was_used(self) -> bool:
         """Count processor time from this moment on; False when the container is gone."""
@@ -124,6 +131,11 @@ def _has_own_kernel(process: int) -> bool:
     return program in _OWN_KERNELS
 
 
+def _is_there(now: Reading) -> bool:
+    """Whether there is a group that says anything."""
+    return now.cpu_s is not None or now.memory_peak_bytes is not None
+
+
 def used_since(before: Reading, *, now: Reading) -> Reading:
     """What was used between two readings of counters that only grow; a peak that has not moved says nothing."""
     return Reading(
@@ -155,15 +167,16 @@ class Facts:
     """Its counters since it was started, as far as they were asked for and are told; see `used_since`."""
 
 
-def facts(client: DockerClient, container: str, *, with_counters: bool = True) -> Facts:
-    """What the daemon knows of it now. Blocks, the longer with counters; raises `BackendUnavailable`."""
+def facts(client: DockerClient, container: str, *, with_counters: bool = True, awaits_reason: bool = False) -> Facts:
+    """What the daemon knows of it now; or, when something in it was killed, a moment later if it knows no reason yet.
+    Blocks, the longer with counters; raises `BackendUnavailable`."""
     from docker.errors import NotFound
 
     with translated("inspecting a container"):
         try:
             inspected = client.api.inspect_container(container)
             totals, now = _totals(client, inspected) if with_counters else (Reading(), "")
-            kills = _kills(client, inspected, until=now)
+            kills = _kills(client, inspected, until=now, awaits_one=awaits_reason)
         except NotFound:
             return Facts(status="gone")
     state = inspected["State"]
@@ -198,16 +211,20 @@ def are_its_own(stats: Mapping[str, Any], *, inspected: Mapping[str, Any]) -> bo
     return bool((stats.get("memory_stats") or {}).get("limit") == inspected["HostConfig"].get("Memory"))
 
 
-def _kills(client: DockerClient, inspected: Mapping[str, Any], *, until: str) -> int:
-    """How often the kernel killed in it for memory, among the last events that the daemon remembers.
+def _kills(client: DockerClient, inspected: Mapping[str, Any], *, until: str, awaits_one: bool) -> int:
+    """How often the kernel killed in it for memory, among the last events that the daemon remembers; once, if one is
+    waited for.
 
     `OOMKilled` is only told of a container that ended, and missing when the daemon heard of the kill after the end.
     """
     state = inspected["State"]
     told = int(bool(state.get("OOMKilled")))
     began = _unix_time(str(state.get("StartedAt") or ""))
+    now = _unix_time(until)
+    if state["Running"] and awaits_one and now is not None:
+        return _kills_between(client, inspected["Id"], began, now + _LATE_WORD_S, most=1)
     if state["Running"]:
-        return _kills_between(client, inspected["Id"], began, _unix_time(until))
+        return _kills_between(client, inspected["Id"], began, now)
     ended = _unix_time(str(state.get("FinishedAt") or ""))
     if told or state["ExitCode"] != _KILLED or ended is None:
         return told

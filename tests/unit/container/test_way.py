@@ -21,6 +21,7 @@ import pytest
 from sandbox.backends.container.address import Address
 from sandbox.backends.container.attach import AttachStream, attach
 from sandbox.backends.container.way import Way, open_way
+from sandbox.errors import BackendUnavailable
 from sandbox.wire.frames import pack_message
 from tests.runners.plain_runner import RUNNER, plain_plan
 
@@ -149,6 +150,56 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 (nobody sets an event: what is waited for comes through a pipe)
             await asyncio.sleep(0.01)
+
+
+def test_a_daemon_that_answers_nothing_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox.backends.container.attach._PATIENCE_S", 0.01)
+
+    async def ask() -> None:
+        stays = asyncio.Event()
+
+        async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await stays.wait()
+            writer.close()
+
+        async with await asyncio.start_unix_server(say_nothing, tmp_path / "daemon.sock"):
+            with pytest.raises(BackendUnavailable, match="took too long for attaching a container"):
+                await attach(Address(f"unix://{tmp_path}/daemon.sock"), "some", on_stderr=lambda _: None)
+            stays.set()
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("ends", ["before", "while it is waited for"])
+def test_a_container_that_ends_is_heard_to_end_though_the_daemon_does_not_hang_up(ends: str, tmp_path: Path) -> None:
+    """As daemons do not that have something left to send to it."""
+
+    async def speak() -> None:
+        before, stays = len(os.listdir("/proc/self/fd")), asyncio.Event()
+
+        async def hang_on(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 101 UPGRADED\r\n\r\n" + struct.pack(">BxxxI", 1, 4) + b"last")
+            await stays.wait()
+            writer.close()
+
+        async with await asyncio.start_unix_server(hang_on, tmp_path / "daemon.sock"):
+            init = await asyncio.create_subprocess_exec("sleep", "600")
+            stream = await attach(Address(f"unix://{tmp_path}/daemon.sock"), "some", on_stderr=lambda _: None)
+            if ends == "before":
+                init.kill()
+                await init.wait()
+            heard, told = Heard(), list[int]()
+            stream.end_with(init.pid, on_end=lambda: told.append(heard.ends))
+            stream.listen(heard)
+            if init.returncode is None:
+                init.kill()
+            await until(lambda: heard.ends == 1)
+            assert (heard.data, told) == (b"last", [0])
+            await init.wait()
+            stays.set()
+        assert len(os.listdir("/proc/self/fd")) <= before + 1, "but what the loop keeps for its children"
+
+    asyncio.run(speak())
 
 
 def test_a_runner_that_is_near_is_spoken_to_past_the_daemon(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox.backends.base import BoxPlan
 from sandbox.errors import BackendUnavailable, BoxLost, EngineClosed, IsolationUnavailable
-from sandbox.policy import Layer
+from sandbox.policy import Layer, ReuseMode
 from sandbox.pool import WarmBox
 from sandbox.testing import FakeBox, hangs
 from tests.unit.pool.worlds import POLICY, SINGLE_USE, World, policy_with, pooled, settle, until
@@ -47,6 +47,19 @@ async def test_calls_share_a_box_as_long_as_it_has_room(world: World) -> None:
         assert first.warm is second.warm
         assert third.warm is not first.warm
         assert len(world.backend.boxes) == 2
+
+
+@pooled()
+async def test_no_more_children_wait_than_may_have_calls_at_once(world: World) -> None:
+    policies = {"kept": policy_with(ahead=3), "single use": policy_with(ahead=3, mode=ReuseMode.NEVER)}
+    found = {}
+    for capacity in (1, 8):
+        world.backend.capacity = capacity
+        for name, policy in policies.items():
+            async with world.lend(str(capacity), policy=policy) as loan:
+                assert isinstance(loan.warm.box, FakeBox)
+                found[name, capacity] = loan.warm.box.ahead
+    assert found == {("kept", 1): 1, ("kept", 8): 3, ("single use", 1): 1, ("single use", 8): 1}
 
 
 @pooled(capacity=3)

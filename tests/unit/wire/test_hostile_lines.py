@@ -41,7 +41,8 @@ CALL: Final = Act("call")
 back = st.sampled_from([0, 0, 0, 1, 1, 2, -1])
 acts = st.one_of(
     st.just(CALL),
-    st.builds(Act, st.sampled_from(["leave", "surplus"]), back),
+    st.builds(Act, st.just("leave"), back),
+    st.builds(Act, st.just("surplus"), back, st.builds(dict, wanted=st.sampled_from([0, 0, 1, 1 << 40]))),
     st.builds(Act, st.just("ready"), back, st.builds(dict, slot=st.sampled_from([None, None, None, 0, 1, 2]))),
     st.builds(Act, st.sampled_from(["gone", "ended"]), back, st.just(NOTHING)),
     st.builds(Act, st.just("started"), back, st.just({"slot": None, "ahead": True})),

@@ -303,15 +303,26 @@ async def test_a_call_that_ended_before_the_runner_heard_of_it_is_told_as_it_end
 @talking
 async def test_a_child_that_need_not_be_kept_is_hung_up_unless_it_has_a_call(talk: Talk) -> None:
     talk.ready()
-    talk.hear(type="surplus", line=0)
+    talk.hear(type="surplus", line=0, wanted=1)
     assert os.read(talk.wire.ends[0][REQUEST], 9) == b""
     assert [message["lines"] for message in talk.wire.of("lines")] == [[0], [1]]
     talk.gone()
     talk.ready(1)
     call = talk.start()
-    talk.hear(type="surplus", line=1)
+    talk.hear(type="surplus", line=1, wanted=1)
     assert call.line is not None
     assert call.line.is_open
+
+
+@talking
+async def test_a_box_that_keeps_no_child_any_more_gets_no_line_before_the_next_call(talk: Talk) -> None:
+    talk.ready()
+    talk.hear(type="surplus", line=0, wanted=0)
+    talk.gone()
+    assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
+    talk.start()
+    assert talk.wire.of("call")[-1].get("line") is None, "it goes to the runner, and waits for nobody"
+    await until(lambda: len(talk.wire.ends) == 2)
 
 
 @talking
@@ -478,3 +489,21 @@ async def test_a_box_cannot_send_the_bytes_of_a_call_that_is_on_a_line(talk: Tal
     talk.conversation.received(b"\0\0\0\x0b\2\0\0\0\1\3" + b"forge")
     assert isinstance(talk.conversation.loss, ProtocolError)
     assert call.was_lost
+
+
+def test_no_child_is_waited_for_of_a_box_that_keeps_none_though_it_has_a_line_for_one() -> None:
+    async def run() -> None:
+        talk = Talk()
+        await talk.open(ahead=2, is_one_at_a_time=True)
+        talk.start()
+        await until(lambda: len(talk.wire.ends) == 2)
+        talk.hear(type="started", id=1, slot=None, ahead=False)
+        talk.ended()
+        talk.ready()
+        talk.hear(type="surplus", line=0, wanted=0)
+        talk.gone()
+        talk.start()
+        assert [message["id"] for message in talk.wire.of("call")] == [1, 2]
+        talk.close()
+
+    asyncio.run(run())
