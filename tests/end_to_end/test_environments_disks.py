@@ -148,3 +148,44 @@ def test_a_package_that_is_more_than_the_policy_lets_a_build_leave_is_refused(
         assert engine.run(version_of("small", "small")).value == "1.0"
     assert list((tmp_path / "store" / "building").iterdir()) == []
     assert len(list((tmp_path / "store" / "packages").iterdir())) == 1
+
+
+_FULL: Final = """
+import sys
+from pathlib import Path
+from sandbox.environments.disk.places import writing
+from sandbox.environments.interpreters.host import own_interpreter
+from sandbox.environments.interpreters.skeleton import make_skeleton
+from sandbox.environments.resolution.made_wheels import take_wheel
+from sandbox.errors import SandboxError
+
+way, disk, wheels = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+(disk / "wheels").mkdir()
+try:
+    with writing("the environment"):
+        if way == "skeleton":
+            make_skeleton(own_interpreter(), kept_in=disk / "kept", folder=disk / "content")
+        else:
+            take_wheel(wheels, name="noisy", version="1.0", interpreter=own_interpreter(), wheels=disk / "wheels")
+except SandboxError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("way", ["skeleton", "wheel that was built"])
+def test_whatever_a_build_begins_with_a_full_disk_is_to_blame_and_not_remembered(way: str, tmp_path: Path) -> None:
+    """What is `StoreUnwritable` is not remembered, see above."""
+    disk, wheels = tmp_path / "disk", tmp_path / "wheels"
+    disk.mkdir()
+    publish_files(wheels, "noisy", {"noisy.py": f"NOISE = {random.Random(1).randbytes(MIB).hex()!r}"})
+    engine = [sys.executable, "-c", _FULL, way, str(disk), str(wheels)]
+    answer = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", _MOUNTED, "sh", "size=64k,nr_inodes=12", str(disk), *engine],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert answer.stdout.startswith("StoreUnwritable "), answer
