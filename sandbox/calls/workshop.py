@@ -71,7 +71,8 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
         return JobEnd(problem=str(loan.warm.conversation.fault), said=said)
     limit = f" ({verdict.limit_name})" if verdict.limit_name else ""
     message = verdict.error.message if verdict.error else ""
-    return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", said=said)
+    is_late = verdict.status is Status.TIMEOUT
+    return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", is_late=is_late, said=said)
 
 
 @cache
