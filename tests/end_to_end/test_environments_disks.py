@@ -73,7 +73,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalIndex]:
     publish(folder, "small", "1.0")
     noise = random.Random(1).randbytes(12 * MIB).hex()
     publish_files(folder, "noisy", {"noisy/__init__.py": "VERSION = '1.0'\n", "noisy/noise.txt": noise})
-    bomb = "0" * (300 * MIB)
+    bomb = "0" * (100 * MIB)
     publish_files(folder, "bomb", {"bomb/__init__.py": "VERSION = '1.0'\n", "bomb/bomb.txt": bomb})
     crumbs = {f"crumbs/{number}.txt": "" for number in range(3000)}
     publish_files(folder, "crumbs", {"crumbs/__init__.py": "VERSION = '1.0'\n", **crumbs})

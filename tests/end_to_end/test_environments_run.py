@@ -336,7 +336,7 @@ def test_code_that_fails_at_start_harms_nobody_else(way: str, deed: str, sandbox
 def test_code_that_never_ends_at_start_is_ended(sandbox: Sandbox, wheels: Path, tmp_path: Path) -> None:
     name = _starting(wheels, "hangs", "while True: pass")
     policy = tmp_path / "impatient.toml"
-    policy.write_text('description = "for tests"\nextends = "default"\n[limits]\nwall = "10s"\n')
+    policy.write_text('description = "for tests"\nextends = "default"\n[limits]\nwall = "4s"\n')
     with pytest.raises(BoxLost, match="did not open within") as ended:
         sandbox.run(requiring((name,), NOTHING), policy=str(policy), limits={"wall": 2})
     assert "env show" in (ended.value.remedy or "")
