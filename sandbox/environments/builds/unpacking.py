@@ -63,13 +63,14 @@ class Unpacking:
         """Raises `BuildFailed` or `IndexUnavailable`; the box is gone when this ends, however it ends."""
         meter = Meter(len(self.packages), self.tell)
         await asyncio.to_thread(self._make_shown)
-        fetching = asyncio.ensure_future(self._fetched(meter))
-        boxed = asyncio.ensure_future(self._in_boxes(meter, fetching))
+        fetching = asyncio.create_task(self._fetched(meter))
+        boxed = asyncio.create_task(self._in_boxes(meter, fetching))
         try:
             wheels, folder = await asyncio.gather(fetching, boxed)
         finally:
             self._over.set()
-            boxed.cancel()
+            if not boxed.cancelling():  # a second time would interrupt the closing of its box
+                boxed.cancel()
             await asyncio.wait({boxed})
         return Unpacked(folder, wheels)
 
@@ -108,7 +109,7 @@ class Unpacking:
         with writing(f"the environment {self.plan.key[:12]}"):
             os.link(wheel, self._shown / wheel.name)
 
-    async def _in_boxes(self, meter: Meter, fetching: asyncio.Future[Mapping[str, Path]]) -> Path:
+    async def _in_boxes(self, meter: Meter, fetching: asyncio.Task[Mapping[str, Path]]) -> Path:
         """What the box left that unpacked everything."""
         for name in _ATTEMPTS:
             has_all = fetching.done()

@@ -99,21 +99,45 @@ def test_a_box_that_failed_is_not_followed_by_another(ends: list[JobEnd], index:
     assert boxes.ends == []
 
 
+class _Waiting(_Boxes):
+    """A workshop whose box never ends, and takes a few turns of the loop to be gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.are_gone = 0
+
+    async def run(self, job: Job) -> JobEnd:
+        never: asyncio.Future[JobEnd] = asyncio.get_running_loop().create_future()
+        self.is_over.set()
+        self.is_open.set()
+        try:
+            return await never
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.are_gone += 1
+
+
 def test_a_wheel_that_cannot_be_had_ends_the_box(index: LocalIndex, tmp_path: Path) -> None:
-    closed = []
-
-    class _Waiting(_Boxes):
-        async def run(self, job: Job) -> JobEnd:
-            self.is_over.set()
-            try:
-                return await asyncio.Future()
-            finally:
-                closed.append(job.program)
-
+    boxes = _Waiting()
     index.corrupted.add("wanted-1.0-py3-none-any.whl")
     with pytest.raises(BuildFailed, match="is not the file that was locked"):
-        _run(_unpacking(index, _Waiting(), tmp_path))
-    assert closed == ["unpack"]
+        _run(_unpacking(index, boxes, tmp_path))
+    assert boxes.are_gone == 1
+
+
+def test_who_is_cancelled_sees_the_box_gone(index: LocalIndex, tmp_path: Path) -> None:
+    async def cancelled() -> int:
+        boxes = _Waiting()
+        task = asyncio.create_task(_unpacking(index, boxes, tmp_path).run())
+        await boxes.is_open.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return boxes.are_gone
+
+    assert asyncio.run(cancelled()) == 1
 
 
 def test_what_is_unpacked_is_told_when_all_is_downloaded_and_not_before() -> None:
