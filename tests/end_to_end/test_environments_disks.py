@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 MIB: Final = 1 << 20
 _MOUNTED: Final = 'mount -t tmpfs -o "$1" tmpfs "$2" && shift 2 && exec "$@"'
 _ENGINE: Final = """
-import errno, json, os, sys
+import errno, json, os, sys, threading
 from pathlib import Path
 from sandbox import Sandbox
 from sandbox.environments.store.store import Store
@@ -35,10 +35,11 @@ from sandbox.errors import SandboxError
 folder, steps = Path(sys.argv[1]), json.loads(sys.argv[2])
 filler = folder / "filler"
 fill_at = None
+filling = threading.Lock()  # a download tells from its own thread, and a build may fail before that has filled the disk
 
 def tell(event):
     if event.stage == fill_at and not filler.exists():
-        with open(filler, "wb", buffering=0) as file:
+        with filling, open(filler, "wb", buffering=0) as file:
             try:
                 for size in (1 << 16, 1):
                     while True:
@@ -56,7 +57,9 @@ with Sandbox(store=folder / "store", on_progress=tell) as engine:
         except SandboxError as error:
             told.append([type(error).__name__, str(error)])
         finally:
-            filler.unlink(missing_ok=True)
+            with filling:
+                fill_at = None
+                filler.unlink(missing_ok=True)
     store = Store(folder / "store")
     building = os.listdir(store.building)
 told.append([each.name for each in store.wheels.glob(".partial/*")] + building)
