@@ -116,8 +116,10 @@ def tool():
 
 
 def test_two_tools_with_two_versions_of_a_package_run_at_the_same_time(sandbox: Sandbox) -> None:
-    with under_way(sandbox, requiring(("left==1.0",), LAZY), args={"seconds": 1.0}) as first:
-        assert _value(sandbox.run(requiring(("left==2.0",), LAZY), {"seconds": 0.0})) == "2.0"
+    other = requiring(("left==2.0",), LAZY)
+    sandbox.prepare(other)
+    with under_way(sandbox, requiring(("left==1.0",), LAZY), args={"seconds": 1.5}) as first:
+        assert _value(sandbox.run(other, {"seconds": 0.0})) == "2.0"
         assert not first.done()
     assert _value(first.result()) == "1.0"
 
