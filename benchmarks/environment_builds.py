@@ -5,8 +5,9 @@ is the same situation. *Wheels in the store*: they are unpacked, compiled and ve
 same wheels with an empty cache. *Cold*: an empty store against an empty cache, both resolve and download.
 
 uv neither compiles nor verifies what it unpacked, so those two are told apart and not counted in what is held to the
-goals. A build's box first unpacks everything and then compiles it, and says how long that took; all else that the box
-costs counts as unpacking. Verifying is all that is done to what the box left, until it is in the store as trees.
+goals. A build's box first unpacks everything, as it comes from the index, and then compiles it, and says how long that
+took; the second names that uv's cache has for its files are removed meanwhile. All else that the box costs counts as
+unpacking. Verifying is all that is done to what the box left, until it is in the store as trees.
 """
 
 from __future__ import annotations

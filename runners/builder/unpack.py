@@ -3,6 +3,9 @@
 Nothing of a wheel is executed here: uv unpacks it, and Python's compiler reads it. Bytecode names its files as a box
 that uses them will see them, and is never checked against them again: the environment cannot change.
 
+Wheels may come while others are unpacked: the engine shows each as soon as it has all of it and knows it for the right
+one. What uv keeps in its cache is the same files by another name; those names are removed while Python compiles.
+
 On stdout it says how far it is, a line each time: `unpacked NAME`, then `compile COUNT`, then `compiled COUNT` for each
 further part of those.
 """
@@ -13,10 +16,14 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import cache_from_source
 
+_WHEELS = "/wheels"
+_PYTHON = "/environment/bin/python"
+_LOOK_S = 0.005
 _COMPILE = """
 import gc, os, py_compile, sys
 gc.disable()  # it would walk through all that was compiled, again and again
@@ -40,26 +47,48 @@ _LEFT_OUT = "tests"
 all the same has them compiled at that moment, as without any bytecode."""
 
 
+class _Wheels:
+    """The packages that are still to be unpacked, those that are preferred first; wheels come one by one."""
+
+    def __init__(self, packages: list[list[str]]) -> None:
+        self._left = list(packages)
+        self._lock = threading.Lock()
+
+    def take(self) -> list[str] | None:
+        """The next whose wheel is there, when it is; nothing when all were taken."""
+        with self._lock:
+            while self._left:
+                there = set(os.listdir(_WHEELS))
+                for package in self._left:
+                    if package[2] in there:
+                        self._left.remove(package)
+                        return package
+                time.sleep(_LOOK_S)
+        return None
+
+
 def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -> dict[str, object]:
-    """`packages` are pairs of a folder's name and a requirement; why what could not be made was not, and how long
-    unpacking all of them and compiling all of them took. The first is unpacked alone: what uv finds out for it about
-    the interpreter, which takes longer than a small wheel, it finds in its cache for all others."""
+    """`packages` are a folder's name, a requirement, and the name of a wheel, which may not be there yet; why what
+    could not be made was not, and how long unpacking all of them and compiling all of them took."""
     begun = time.monotonic()
     cache = os.path.join(folder, ".cache")
-
-    def unpack_one(each: list[str]) -> str:
-        return _unpack(*each, folder=folder, cache=cache)
-
+    if len(packages) > 1:
+        _learn_about_python(cache)
+    said: dict[str, str] = {}
+    wheels = _Wheels(packages)
+    removing = threading.Thread(target=shutil.rmtree, args=(cache,), kwargs={"ignore_errors": True})
     with ThreadPoolExecutor(workers) as pool:
-        said = [unpack_one(packages[0]), *pool.map(unpack_one, packages[1:])]
-        shutil.rmtree(cache, ignore_errors=True)
+        for ended in [pool.submit(_unpack_all, wheels, folder, cache, said) for _ in range(workers)]:
+            ended.result()
         unpacked = time.monotonic()
-        failed = {name: text for (name, _), text in zip(packages, said) if text}
+        removing.start()
+        failed = {name: said[name] for name, _, _ in packages if said[name]}
         if not failed:
-            sources = [source for name, _ in packages for source in _sources(os.path.join(folder, name), seen_at)]
+            sources = [source for name, _, _ in packages for source in _sources(os.path.join(folder, name), seen_at)]
             _tell("compile", len(sources))
             problems = [text for text in pool.map(_compile, _shared_out(sources, workers)) if text]
             failed = {"bytecode": problems[0]} if problems else _unusable(packages, folder)
+        removing.join()
     return {
         "failed": failed,
         "unpack_s": round(unpacked - begun, 3),
@@ -67,10 +96,23 @@ def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -
     }
 
 
+def _learn_about_python(cache: str) -> None:
+    """What uv finds out about the interpreter, which takes longer than a small wheel, it keeps for all that follow."""
+    _run("/uv", "python", "find", "--no-config", "--offline", "--no-project", "--quiet", "--cache-dir", cache, _PYTHON)
+
+
+def _unpack_all(wheels: _Wheels, folder: str, cache: str, said: dict[str, str]) -> None:
+    package = wheels.take()
+    while package:
+        name, requirement, _ = package
+        said[name] = _unpack(name, requirement, folder=folder, cache=cache)
+        package = wheels.take()
+
+
 def _unpack(name: str, requirement: str, *, folder: str, cache: str) -> str:
     said = _run(
-        "/uv", "pip", "install", "--no-config", "--offline", "--no-index", "--find-links", "/wheels", "--no-deps",
-        "--no-build", "--quiet", "--color", "never", "--link-mode", "hardlink", "--python", "/environment/bin/python",
+        "/uv", "pip", "install", "--no-config", "--offline", "--no-index", "--find-links", _WHEELS, "--no-deps",
+        "--no-build", "--quiet", "--color", "never", "--link-mode", "hardlink", "--python", _PYTHON,
         "--target", os.path.join(folder, name), "--cache-dir", cache, requirement,
     )  # fmt: skip
     _tell("unpacked", name)
@@ -99,7 +141,7 @@ def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
 def _unusable(packages: list[list[str]], folder: str) -> dict[str, str]:
     """Packages of which nothing can be imported, since none of their modules is of this Python, and what is wrong."""
     found = {}
-    for name, _ in packages:
+    for name, _, _ in packages:
         roots = [os.path.join(folder, name), *(entry.path for entry in os.scandir(os.path.join(folder, name)))]
         modules = [module for root in roots for module in _modules(root, is_package=root != roots[0])]
         problems = [problem for problem in map(_problem, modules) if problem]

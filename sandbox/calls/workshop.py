@@ -34,7 +34,9 @@ from sandbox.tools import Tool, read_tool
 from sandbox.wire.frames import Stream
 
 _SAID: Final = 16384
+_GLANCE_S: Final = 0.05
 _LOOK_S: Final = 0.5
+_STARTLING_PART: Final = 8
 _KEPT_FREE: Final = 1 << 30
 _LOOKS_AT_MOST: Final = 4
 """How many times as long as a look took to wait before the next."""
@@ -71,7 +73,8 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
         return JobEnd(problem=str(loan.warm.conversation.fault), said=said)
     limit = f" ({verdict.limit_name})" if verdict.limit_name else ""
     message = verdict.error.message if verdict.error else ""
-    return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", said=said)
+    is_late = verdict.status is Status.TIMEOUT
+    return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", is_late=is_late, said=said)
 
 
 @cache
@@ -82,19 +85,49 @@ def _budgets() -> Budgets:
 
 async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | str:
     """Its end; or what it left too much of in its folder, which no control of the kernel counts."""
-    pause, least_free = _LOOK_S, _least_free(job)
+    looks = _Looks(job)
     try:
-        while not (await asyncio.wait({watching}, timeout=pause))[0]:
-            begun = time.monotonic()
-            excess = await asyncio.to_thread(_excess, job, least_free)
+        while not (await asyncio.wait({watching}, timeout=_GLANCE_S))[0]:
+            excess = await asyncio.to_thread(looks.look) if looks.is_due() else None
             if excess is not None:
                 return excess
-            pause = max(_LOOK_S, _LOOKS_AT_MOST * (time.monotonic() - begun))
         return watching.result()
     finally:
         if not watching.done():
             watching.cancel()
             await asyncio.wait({watching})
+
+
+class _Looks:
+    """When to look at all that is in a job's folder, which takes a while: now and then, and at once when the disk has
+    lost a good part of what the job may leave. That takes a glance, and is the doing of whoever writes there."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._least_free = _least_free(job)
+        self._startling = (job.disk or 0) // _STARTLING_PART
+        self._earliest = time.monotonic()
+        self._latest = self._earliest + _LOOK_S
+        self._free = self._free_now()
+
+    def is_due(self) -> bool:
+        """Whether it is time."""
+        now, free = time.monotonic(), self._free_now()
+        self._free = max(self._free, free)
+        is_startling = self._free - free > self._startling or free < self._least_free
+        return now >= self._latest or (is_startling and now >= self._earliest)
+
+    def look(self) -> str | None:
+        """What is too much, if anything."""
+        begun, self._free = time.monotonic(), self._free_now()
+        excess = _excess(self._job, self._least_free)
+        now = time.monotonic()
+        self._earliest = now + _LOOKS_AT_MOST * (now - begun)
+        self._latest = max(self._earliest, now + _LOOK_S)
+        return excess
+
+    def _free_now(self) -> int:
+        return 0 if self._job.folder is None else shutil.disk_usage(self._job.folder).free
 
 
 def _least_free(job: Job) -> int:

@@ -41,7 +41,7 @@ from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
 from sandbox.resources import folder
 
 if TYPE_CHECKING:
-    from sandbox.environments.builds.building import Plan
+    from sandbox.environments.builds.plan import Plan
 
 Result = TypeVar("Result")
 _PATIENCE_S: Final = 3600.0
@@ -216,7 +216,7 @@ class Provider:
         return replace(settings, offline=settings.offline or self._is_offline or policy.supply.offline)
 
     def _plan(self, key: str, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Plan:
-        from sandbox.environments.builds.building import Plan
+        from sandbox.environments.builds.plan import Plan
 
         return Plan(
             key=key,

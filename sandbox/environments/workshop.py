@@ -51,6 +51,8 @@ class JobEnd:
 
     value: JsonValue = None
     problem: str | None = None
+    is_late: bool = False
+    """Whether the problem is that its time was up."""
     said: str = ""
     """The end of what it wrote to stderr."""
 

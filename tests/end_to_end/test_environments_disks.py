@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 MIB: Final = 1 << 20
 _MOUNTED: Final = 'mount -t tmpfs -o "$1" tmpfs "$2" && shift 2 && exec "$@"'
 _ENGINE: Final = """
-import errno, json, os, sys
+import errno, json, os, sys, threading
 from pathlib import Path
 from sandbox import Sandbox
 from sandbox.environments.store.store import Store
@@ -35,10 +35,11 @@ from sandbox.errors import SandboxError
 folder, steps = Path(sys.argv[1]), json.loads(sys.argv[2])
 filler = folder / "filler"
 fill_at = None
+filling = threading.Lock()  # a download tells from its own thread, and a build may fail before that has filled the disk
 
 def tell(event):
     if event.stage == fill_at and not filler.exists():
-        with open(filler, "wb", buffering=0) as file:
+        with filling, open(filler, "wb", buffering=0) as file:
             try:
                 for size in (1 << 16, 1):
                     while True:
@@ -56,7 +57,9 @@ with Sandbox(store=folder / "store", on_progress=tell) as engine:
         except SandboxError as error:
             told.append([type(error).__name__, str(error)])
         finally:
-            filler.unlink(missing_ok=True)
+            with filling:
+                fill_at = None
+                filler.unlink(missing_ok=True)
     store = Store(folder / "store")
     building = os.listdir(store.building)
 told.append([each.name for each in store.wheels.glob(".partial/*")] + building)
@@ -73,7 +76,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalIndex]:
     publish(folder, "small", "1.0")
     noise = random.Random(1).randbytes(12 * MIB).hex()
     publish_files(folder, "noisy", {"noisy/__init__.py": "VERSION = '1.0'\n", "noisy/noise.txt": noise})
-    bomb = "0" * (300 * MIB)
+    bomb = "0" * (100 * MIB)
     publish_files(folder, "bomb", {"bomb/__init__.py": "VERSION = '1.0'\n", "bomb/bomb.txt": bomb})
     crumbs = {f"crumbs/{number}.txt": "" for number in range(3000)}
     publish_files(folder, "crumbs", {"crumbs/__init__.py": "VERSION = '1.0'\n", **crumbs})
@@ -148,3 +151,44 @@ def test_a_package_that_is_more_than_the_policy_lets_a_build_leave_is_refused(
         assert engine.run(version_of("small", "small")).value == "1.0"
     assert list((tmp_path / "store" / "building").iterdir()) == []
     assert len(list((tmp_path / "store" / "packages").iterdir())) == 1
+
+
+_FULL: Final = """
+import sys
+from pathlib import Path
+from sandbox.environments.disk.places import writing
+from sandbox.environments.interpreters.host import own_interpreter
+from sandbox.environments.interpreters.skeleton import make_skeleton
+from sandbox.environments.resolution.made_wheels import take_wheel
+from sandbox.errors import SandboxError
+
+way, disk, wheels = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+(disk / "wheels").mkdir()
+try:
+    with writing("the environment"):
+        if way == "skeleton":
+            make_skeleton(own_interpreter(), kept_in=disk / "kept", folder=disk / "content")
+        else:
+            take_wheel(wheels, name="noisy", version="1.0", interpreter=own_interpreter(), wheels=disk / "wheels")
+except SandboxError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("way", ["skeleton", "wheel that was built"])
+def test_whatever_a_build_begins_with_a_full_disk_is_to_blame_and_not_remembered(way: str, tmp_path: Path) -> None:
+    """What is `StoreUnwritable` is not remembered, see above."""
+    disk, wheels = tmp_path / "disk", tmp_path / "wheels"
+    disk.mkdir()
+    publish_files(wheels, "noisy", {"noisy.py": f"NOISE = {random.Random(1).randbytes(MIB).hex()!r}"})
+    engine = [sys.executable, "-c", _FULL, way, str(disk), str(wheels)]
+    answer = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", _MOUNTED, "sh", "size=64k,nr_inodes=12", str(disk), *engine],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert answer.stdout.startswith("StoreUnwritable "), answer

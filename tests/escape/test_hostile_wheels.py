@@ -25,7 +25,7 @@ from tests.indexes import make_wheel
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("harmless")]
 
 BOUND_S: Final = 60.0
-OPENING_S: Final = 10.0
+OPENING_S: Final = 5.0
 NOTHING: Final = "def tool() -> int:\n    return 1\n"
 
 

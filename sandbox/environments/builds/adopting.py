@@ -19,7 +19,6 @@ The box must be gone. A process of it that still held a file open for writing co
 from __future__ import annotations
 
 import csv
-import errno
 import os
 import re
 import stat
@@ -41,7 +40,7 @@ from sandbox.environments.builds.record import (
     wheel_contents,
     without_passing_files,
 )
-from sandbox.environments.disk.places import READ_ONLY
+from sandbox.environments.disk.places import READ_ONLY, is_full
 from sandbox.environments.disk.stock import Entry, StoredFile, bytes_on_disk, digests, list_digest, walk
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.store.tree_report import TreeFacts, TreeReport
@@ -88,7 +87,7 @@ def adopt_tree(
             check_against_wheel(claimed, contents, dist_info=dist_info, who=who)
         _close_folders(folder, entries)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_full(error):
             raise StoreUnwritable(f"there is no room left for {who}", remedy="make room in the store") from error
         raise BuildFailed(f"what was unpacked of {who} cannot be read: {error}", remedy=_REMEDY) from error
     outside = contents.prefix_files if contents is not None else frozenset[str]()

@@ -1,6 +1,6 @@
 """From a lock to an environment in the store.
 
-    wheels        what is missing is downloaded by the engine: bytes, checked against the lock
+    wheels        what is missing is downloaded by the engine: bytes, checked against the lock; and meanwhile
     job           a box without any network unpacks each missing wheel into a folder of its own and compiles it
     trees         the box is gone: what it left is verified, made the engine's own, and published, one tree per wheel
     environment   a skeleton with hard links into the trees, published by rename
@@ -12,72 +12,27 @@ were published by then are found by the next attempt: no wheel is unpacked twice
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from pathlib import Path
-from typing import Final
 
 from sandbox.environments.builds.adopting import TreeCaps, adopt_tree
 from sandbox.environments.builds.linking import Linked, link_tree
-from sandbox.environments.builds.wheels import fetch_wheels
+from sandbox.environments.builds.plan import Plan
+from sandbox.environments.builds.unpacking import Unpacked, Unpacking, counted
 from sandbox.environments.disk.building_folder import BuildingFolder
 from sandbox.environments.disk.places import writing
 from sandbox.environments.disk.stock import Stock, StoredFile, list_digest, take_stock
-from sandbox.environments.indexes.settings import IndexSettings
-from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.interpreters.skeleton import make_skeleton, site_folder
-from sandbox.environments.key import tree_key
 from sandbox.environments.lock import LockedPackage
-from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress
-from sandbox.environments.resolution.questions import Resolution
 from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_tree, publish_tree
 from sandbox.environments.threads import to_its_end
-from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
-from sandbox.errors import BuildFailed, StoreUnwritable
-from sandbox.policy import Policy
-
-ENVIRONMENT: Final = "/environment"
-"""Where a box sees an environment; bytecode and scripts name it."""
-_MOST_SAID: Final = 2000
-_NO_ROOM: Final = ("No space left on device", "Disk quota exceeded")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One environment to build."""
-
-    key: str
-    resolution: Resolution
-    interpreter: HostInterpreter
-    settings: IndexSettings
-    policy: Policy
-    """The build's own: no network, and limits of its own."""
-    environment: Environment
-    """The interpreter alone."""
-    disk: int
-    """Bytes that unpacking may leave."""
-    builder_digest: str
-    uv: Path
-    tenant: str = ""
-
-    @property
-    def packages(self) -> tuple[LockedPackage, ...]:
-        """What is installed."""
-        return self.resolution.lock.packages
-
-    def tree_key(self, package: LockedPackage) -> str:
-        """What the package's tree is called."""
-        return tree_key(package, self.interpreter.tag, self.builder_digest)
+from sandbox.environments.workshop import Workshop
 
 
 async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgress) -> StoredEnvironment:
@@ -88,12 +43,8 @@ async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgres
         await to_its_end(partial(_make_skeleton, plan, building, store))
         if missing:
             trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
-        tell(Progress("publish", _counted(plan.packages), len(plan.packages), len(plan.packages)))
+        tell(Progress("publish", counted(len(plan.packages)), len(plan.packages), len(plan.packages)))
         return await to_its_end(partial(_assemble, plan, trees, building, store))
-
-
-def _counted(packages: Sequence[LockedPackage]) -> str:
-    return "1 package" if len(packages) == 1 else f"{len(packages)} packages"
 
 
 def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
@@ -116,144 +67,28 @@ async def _make_trees(
     workshop: Workshop,
     tell: OnProgress,
 ) -> dict[str, TreeReport]:
-    over = threading.Event()
-    try:
-        wheels = await asyncio.to_thread(_fetch, plan, missing, building, store, _until(over, tell))
-    finally:
-        over.set()
-    tell(Progress("unpack", _counted(missing), 0, len(missing)))
-    unpacked = await asyncio.to_thread(open_folder, building.folder / "unpacked")
-    end = await workshop.run(_job(plan, missing, building, unpacked, tell))
-    _refuse_failed(end)
-    tell(Progress("verify", _counted(missing), len(missing), len(missing)))
-    return await to_its_end(partial(_adopt, plan, missing, unpacked, wheels, store))
-
-
-class _Abandoned(Exception):
-    """Nobody waits for it any more."""
-
-
-def _until(over: threading.Event, tell: OnProgress) -> OnProgress:
-    """Tells until that is so, and then ends who tells: a thread cannot be cancelled otherwise."""
-
-    def tell_or_end(event: Progress) -> None:
-        if over.is_set():
-            raise _Abandoned
-        tell(event)
-
-    return tell_or_end
-
-
-def _fetch(
-    plan: Plan, missing: Sequence[LockedPackage], building: BuildingFolder, store: Store, tell: OnProgress
-) -> Mapping[str, Path]:
-    """The wheels, side by side in a folder that the box can be shown."""
-
-    def on_progress(name: str, done: int, total: int | None) -> None:
-        tell(Progress("download", name, done, total))
-
-    wheels = fetch_wheels(
+    unpacking = Unpacking(
+        plan,
         missing,
-        settings=plan.settings,
-        origins=plan.resolution.origins,
+        skeleton=building.folder / CONTENT,
+        workplace=building.folder,
         store=store.wheels,
-        on_progress=on_progress,
-        within_s=plan.policy.limits.wall,
+        workshop=workshop,
+        tell=tell,
     )
-    shown = building.folder / "wheels"
-    with writing(f"the environment {plan.key[:12]}"):
-        shown.mkdir(mode=0o755)
-        for path in wheels.values():
-            os.link(path, shown / path.name)
-    return wheels
+    unpacked = await unpacking.run()
+    tell(Progress("verify", counted(len(missing)), len(missing), len(missing)))
+    return await to_its_end(partial(_adopt, plan, missing, unpacked, store))
 
 
-def _job(
-    plan: Plan, missing: Sequence[LockedPackage], building: BuildingFolder, unpacked: Path, tell: OnProgress
-) -> Job:
-    site = site_folder(plan.interpreter)
-    skeleton = Environment(
-        **{name: getattr(plan.environment, name) for name in ("key", "lock_digest", "python", "version")},
-        folders=plan.environment.folders,
-        hidden=plan.environment.hidden,
-        installed=building.folder / CONTENT,
-        site=site,
-    )
-    return Job(
-        program="unpack",
-        entry="unpack",
-        arguments={
-            "packages": [[package.name, f"{package.name}=={package.version}"] for package in _smallest_first(missing)],
-            "folder": BUILD,
-            "seen_at": f"{ENVIRONMENT}/{site}",
-            "workers": plan.policy.limits.cpus,
-        },
-        policy=plan.policy,
-        interpreter=skeleton,
-        folder=unpacked,
-        disk=plan.disk,
-        readable={"/uv": plan.uv, "/wheels": building.folder / "wheels"},
-        tenant=plan.tenant,
-        on_line=_Meter(len(missing), tell),
-    )
-
-
-def _smallest_first(packages: Iterable[LockedPackage]) -> list[LockedPackage]:
-    return sorted(packages, key=lambda package: package.size or 0)
-
-
-class _Meter:
-    """Makes progress of what the box says of how far it is. That is of no consequence, so it may be believed."""
-
-    def __init__(self, packages: int, tell: OnProgress) -> None:
-        self._tell = tell
-        self._packages = packages
-        self._unpacked = self._compiled = self._modules = 0
-
-    def __call__(self, line: str) -> None:
-        word, _, what = line.partition(" ")
-        count = int(what) if re.fullmatch(r"[0-9]{1,9}", what) else 0
-        if word == "unpacked":
-            self._unpacked = min(self._unpacked + 1, self._packages)
-            self._tell(Progress("unpack", what, self._unpacked, self._packages))
-        elif word == "compile":
-            self._modules = count
-            self._tell_compiled()
-        elif word == "compiled":
-            self._compiled = min(self._compiled + count, self._modules)
-            self._tell_compiled()
-
-    def _tell_compiled(self) -> None:
-        text = "1 module" if self._modules == 1 else f"{self._modules} modules"
-        self._tell(Progress("compile", text, self._compiled, self._modules))
-
-
-def _refuse_failed(end: JobEnd) -> None:
-    if end.problem is not None or not isinstance(end.value, dict):
-        message = f"the wheels could not be unpacked: {end.problem} {end.said[-_MOST_SAID:]}".rstrip()
-        raise _failure(message, log=end.said)
-    failed = end.value.get("failed")
-    if failed and isinstance(failed, dict):
-        said = "; ".join(f"{name}: {' '.join(str(text).split())[-_MOST_SAID:]}" for name, text in failed.items())
-        log = "\n\n".join(f"{name}:\n{text}" for name, text in failed.items())
-        raise _failure(f"the wheels could not be unpacked: {said}", log=log)
-
-
-def _failure(message: str, *, log: str) -> BuildFailed:
-    """What is unpacked is written to the store's own disk, and only there can a job of ours run out of room."""
-    if any(said in message for said in _NO_ROOM):
-        return StoreUnwritable(message, remedy="make room, for example with `sandbox env prune`")
-    return BuildFailed(message, log=log)
-
-
-def _adopt(
-    plan: Plan, missing: Sequence[LockedPackage], unpacked: Path, wheels: Mapping[str, Path], store: Store
-) -> dict[str, TreeReport]:
+def _adopt(plan: Plan, missing: Sequence[LockedPackage], unpacked: Unpacked, store: Store) -> dict[str, TreeReport]:
     """What the box left, verified and published; nothing that runs can reach it any more."""
     made, left = {}, plan.disk
     for package in missing:
         caps = TreeCaps(bytes=left)
-        report = adopt_tree(unpacked / package.name, wheel=package, archive=wheels[package.sha256], caps=caps)
+        report = adopt_tree(
+            unpacked.folder / package.name, wheel=package, archive=unpacked.wheels[package.sha256], caps=caps
+        )
         left = max(left - sum(file.size for file in report.files), 0)
         made[package.name] = publish_tree(store, report, plan.tree_key(package))
     return made

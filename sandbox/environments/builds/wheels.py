@@ -37,6 +37,9 @@ from sandbox.errors import BuildFailed, IndexUnavailable, StoreUnwritable
 OnDownload = Callable[[str, int, int | None], None]
 """Told a package's name, how many of its bytes are here, and how many there will be; from several threads."""
 
+OnWheel = Callable[[Path], None]
+"""Told where a wheel lies as soon as it is there and checked; from several threads."""
+
 MOST_AT_ONCE: Final = 8
 STALE_S: Final = 3600.0
 _PARTIAL: Final = ".partial"
@@ -62,14 +65,15 @@ def fetch_wheels(
     origins: Mapping[str, str],
     store: Path,
     on_progress: OnDownload | None = None,
+    on_wheel: OnWheel = lambda _: None,
     patience: Patience | None = None,
     within_s: float = _LONGEST_S,
 ) -> dict[str, Path]:
-    """Where each wheel lies, by its SHA-256; those that are missing are downloaded, a few at a time.
+    """Where each wheel lies, by its SHA-256; those that are missing are downloaded, a few at a time, the first first.
 
     Raises `IndexUnavailable` if an index that may have a wheel does not answer, or not in time, `BuildFailed` if none
-    has it, if what they have is not what was locked, or if there is no room. What `on_progress` raises ends all
-    downloads, too. Wheels that were finished by then stay.
+    has it, if what they have is not what was locked, or if there is no room. What `on_progress` or
+    `on_wheel` raises ends all downloads, too. Wheels that were finished by then stay.
     """
     wanted = {package.sha256: package for package in packages}
     upstream = Upstream(settings, patience=patience)
@@ -78,14 +82,19 @@ def fetch_wheels(
     with _named_disk_faults(store):
         download.prepare()
     try:
-        return _all_of(download, list(wanted.values()))
+        return _all_of(download, list(wanted.values()), on_wheel)
     finally:
         upstream.close()
 
 
-def _all_of(download: _Download, packages: list[LockedPackage]) -> dict[str, Path]:
+def _all_of(download: _Download, packages: list[LockedPackage], on_wheel: OnWheel) -> dict[str, Path]:
+    def one(package: LockedPackage) -> Path:
+        place = download.one(package)
+        on_wheel(place)
+        return place
+
     with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="wheel") as threads:
-        pending = {threads.submit(download.one, package): package for package in packages}
+        pending = {threads.submit(one, package): package for package in packages}
         try:
             wait(pending, return_when=FIRST_EXCEPTION)
             failed = [error for future in pending if future.done() and (error := future.exception())]

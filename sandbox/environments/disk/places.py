@@ -9,6 +9,7 @@ could also hold it forever.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -22,6 +23,7 @@ from sandbox.errors import EnvironmentUnavailable, StoreUnwritable
 CLOSED: Final = 0o700
 READ_ONLY: Final = 0o555
 _SHOWN: Final = 0o711
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def default_root(variables: Mapping[str, str] | None = None) -> Path:
@@ -77,6 +79,13 @@ def writing(what: str) -> Iterator[None]:
         raise StoreUnwritable(
             f"{what} cannot be written: {reason}", remedy="make room, for example with `sandbox env prune`, or see why"
         ) from error
+
+
+def is_full(problem: OSError | str) -> bool:
+    """Whether that is what the system, or a program, says of a disk without room."""
+    if isinstance(problem, OSError):
+        return problem.errno in _NO_ROOM
+    return any(os.strerror(number) in problem for number in _NO_ROOM)
 
 
 def make_folder(folder: Path, mode: int) -> None:

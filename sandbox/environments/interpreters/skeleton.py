@@ -6,6 +6,8 @@ put in (nobody in a box installs anything) and nothing that starts with every in
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -26,7 +28,8 @@ def site_folder(interpreter: HostInterpreter) -> str:
 
 
 def make_skeleton(interpreter: HostInterpreter, *, kept_in: Path, folder: Path) -> None:
-    """Make `folder` a virtual environment with nothing installed; a copy of the one kept for this interpreter."""
+    """Make `folder` a virtual environment with nothing installed; a copy of the one kept for this interpreter. Raises
+    `BuildFailed`, and `OSError` where the disk is to blame."""
     kept = _place(interpreter, kept_in)
     if not kept.is_dir():
         _make(interpreter, folder)
@@ -52,11 +55,19 @@ def _make(interpreter: HostInterpreter, folder: Path) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=_MAKING_S, stdin=subprocess.DEVNULL)
     except (subprocess.SubprocessError, OSError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        raise BuildFailed(f"no virtual environment could be made for {interpreter.python}: {said[-500:]}") from None
+        said = [getattr(error, name, None) or "" for name in ("stdout", "stderr")]  # virtualenv complains on stdout
+        raise _failure(interpreter, "".join(said) or str(error)) from None
     finally:
         shutil.rmtree(f"{folder}.app", ignore_errors=True)
     _strip(folder, interpreter)
+
+
+def _failure(interpreter: HostInterpreter, said: str) -> Exception:
+    """A disk without room is told like any write of our own that fails."""
+    for number in (errno.ENOSPC, errno.EDQUOT):
+        if os.strerror(number) in said:
+            return OSError(number, os.strerror(number))
+    return BuildFailed(f"no virtual environment could be made for {interpreter.python}: {said[-500:]}")
 
 
 def _strip(folder: Path, interpreter: HostInterpreter) -> None:

@@ -19,13 +19,15 @@ from typing import BinaryIO, Final
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from sandbox.environments.disk.places import is_full
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import LockedPackage
-from sandbox.errors import BuildFailed
+from sandbox.errors import BuildFailed, StoreUnwritable
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE: Final = 1 << 20
+_MAKE_ROOM: Final = "make room, for example with `sandbox env prune`"
 _PASSED_OVER: Final = (".gitignore",)
 
 
@@ -42,7 +44,8 @@ def take_wheel(folder: Path, *, name: str, version: str, interpreter: HostInterp
         _refuse_another(found[0], name=name, version=version, interpreter=interpreter)
         return _copy(descriptor, found[0], name=name, version=version, wheels=wheels)
     except OSError as error:
-        raise BuildFailed(f"the wheel that was built of {name} {version} cannot be kept: {error}") from None
+        message = f"the wheel that was built of {name} {version} cannot be kept: {error}"
+        raise (StoreUnwritable(message, remedy=_MAKE_ROOM) if is_full(error) else BuildFailed(message)) from None
     finally:
         os.close(descriptor)
 

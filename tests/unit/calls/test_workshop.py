@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from sandbox.calls.workshop import _excess
+from sandbox.calls.workshop import _excess, _Looks
 from sandbox.environments import bare_environment
 from sandbox.environments.workshop import Job
 from sandbox.errors import StoreUnwritable
@@ -47,3 +50,11 @@ def test_too_many_files_and_folders_are_an_excess_though_they_are_empty(make: ob
     for number in range(MOST_FILES + 1):
         make(tmp_path / str(number))
     assert "inodes" in str(_excess(job, 0))
+
+
+def test_a_disk_that_loses_much_at_once_is_looked_at_before_it_is_time(job: Job, tmp_path: Path) -> None:
+    calm, looks = _Looks(replace(job, disk=1 << 50)), _Looks(job)
+    (tmp_path / "file").write_bytes(os.urandom(16 * MOST_BYTES))
+    assert looks.is_due()
+    assert "disk" in str(looks.look())
+    assert not calm.is_due() or time.monotonic() > calm._latest

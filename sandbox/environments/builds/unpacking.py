@@ -1,0 +1,219 @@
+"""From an index to folders: wheels are downloaded by the engine and unpacked in a box, both at the same time.
+
+    engine    downloads, checks against the lock, and only then shows a wheel in a folder that the box may read
+    box       has no network; is opened before the first wheel is there, unpacks each as it comes, the largest of those
+              that are there first, and compiles what all of them hold
+
+So the box opens while the first wheel comes, and little is left to unpack when the last has come. A build may take as
+long to download as to unpack: a box whose time was up before it had all wheels is followed by one that has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sandbox.environments.builds.plan import Plan
+from sandbox.environments.builds.wheels import fetch_wheels
+from sandbox.environments.disk.places import is_full, writing
+from sandbox.environments.interpreters.skeleton import site_folder
+from sandbox.environments.lock import LockedPackage
+from sandbox.environments.model import Environment
+from sandbox.environments.progress import OnProgress, Progress
+from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
+from sandbox.errors import BuildFailed, StoreUnwritable
+
+ENVIRONMENT: Final = "/environment"
+"""Where a box sees an environment; bytecode and scripts name it."""
+_ATTEMPTS: Final = ("unpacked", "unpacked-again")
+_MOST_SAID: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """What came of the wheels."""
+
+    folder: Path
+    """Has a folder for each package, by its name; a box left it, and it is trusted in nothing."""
+    wheels: Mapping[str, Path]
+    """Where each wheel lies in the store, by its SHA-256."""
+
+
+@dataclass(slots=True)
+class Unpacking:
+    """The wheels of one build that must be unpacked. `skeleton` is what the box is to have for an environment, and
+    `workplace` a folder for what it is shown and for what it leaves; `store` is where wheels are kept."""
+
+    plan: Plan
+    packages: Sequence[LockedPackage]
+    skeleton: Path
+    workplace: Path
+    store: Path
+    workshop: Workshop
+    tell: OnProgress
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    async def run(self) -> Unpacked:
+        """Raises `BuildFailed` or `IndexUnavailable`; the box is gone when this ends, however it ends."""
+        meter = Meter(len(self.packages), self.tell)
+        await asyncio.to_thread(self._make_shown)
+        fetching = asyncio.create_task(self._fetched(meter))
+        boxed = asyncio.create_task(self._in_boxes(meter, fetching))
+        try:
+            wheels, folder = await asyncio.gather(fetching, boxed)
+        finally:
+            self._over.set()
+            if not boxed.cancelling():  # a second time would interrupt the closing of its box
+                boxed.cancel()
+            await asyncio.wait({boxed})
+        return Unpacked(folder, wheels)
+
+    @property
+    def _shown(self) -> Path:
+        return self.workplace / "wheels"
+
+    def _make_shown(self) -> None:
+        with writing(f"the environment {self.plan.key[:12]}"):
+            self._shown.mkdir(mode=0o755)
+
+    async def _fetched(self, meter: Meter) -> Mapping[str, Path]:
+        """The wheels, when all of them are here and shown."""
+        wheels = await asyncio.to_thread(self._fetch)
+        meter.begin()
+        return wheels
+
+    def _fetch(self) -> Mapping[str, Path]:
+        return fetch_wheels(
+            sorted(self.packages, key=lambda package: package.size or 0),
+            settings=self.plan.settings,
+            origins=self.plan.resolution.origins,
+            store=self.store,
+            on_progress=self._tell_download,
+            on_wheel=self._show,
+            within_s=self.plan.policy.limits.wall,
+        )
+
+    def _tell_download(self, name: str, done: int, total: int | None) -> None:
+        """A thread cannot be cancelled: what this raises when nobody waits any more ends all downloads."""
+        if self._over.is_set():
+            raise _Abandoned
+        self.tell(Progress("download", name, done, total))
+
+    def _show(self, wheel: Path) -> None:
+        with writing(f"the environment {self.plan.key[:12]}"):
+            os.link(wheel, self._shown / wheel.name)
+
+    async def _in_boxes(self, meter: Meter, fetching: asyncio.Task[Mapping[str, Path]]) -> Path:
+        """What the box left that unpacked everything."""
+        for name in _ATTEMPTS:
+            has_all = fetching.done()
+            folder = await asyncio.to_thread(open_folder, self.workplace / name)
+            end = await self.workshop.run(self._job(folder, meter))
+            if has_all or not end.is_late:
+                break
+            await asyncio.wait({fetching})
+        refuse_failed(end)
+        return folder
+
+    def _job(self, folder: Path, meter: Meter) -> Job:
+        plan, site = self.plan, site_folder(self.plan.interpreter)
+        skeleton = Environment(
+            **{name: getattr(plan.environment, name) for name in ("key", "lock_digest", "python", "version")},
+            folders=plan.environment.folders,
+            hidden=plan.environment.hidden,
+            installed=self.skeleton,
+            site=site,
+        )
+        return Job(
+            program="unpack",
+            entry="unpack",
+            arguments={
+                "packages": [[each.name, f"{each.name}=={each.version}", each.wheel] for each in self._largest_first],
+                "folder": BUILD,
+                "seen_at": f"{ENVIRONMENT}/{site}",
+                "workers": plan.policy.limits.cpus,
+            },
+            policy=plan.policy,
+            interpreter=skeleton,
+            folder=folder,
+            disk=plan.disk,
+            readable={"/uv": plan.uv, "/wheels": self._shown},
+            tenant=plan.tenant,
+            on_line=meter,
+        )
+
+    @property
+    def _largest_first(self) -> Iterable[LockedPackage]:
+        return sorted(self.packages, key=lambda package: package.size or 0, reverse=True)
+
+
+class _Abandoned(Exception):
+    """Nobody waits for it any more."""
+
+
+def counted(packages: int) -> str:
+    """So many packages, in words."""
+    return "1 package" if packages == 1 else f"{packages} packages"
+
+
+class Meter:
+    """Makes progress of what the box says of how far it is. That is of no consequence, so it may be believed.
+
+    One stage is told after the other: of what is unpacked, nothing before all is downloaded.
+    """
+
+    def __init__(self, packages: int, tell: OnProgress) -> None:
+        self._tell = tell
+        self._packages = packages
+        self._unpacked = self._compiled = self._modules = 0
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """All wheels are there."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._tell(Progress("unpack", counted(self._packages), self._unpacked, self._packages))
+
+    def __call__(self, line: str) -> None:
+        word, _, what = line.partition(" ")
+        count = int(what) if re.fullmatch(r"[0-9]{1,9}", what) else 0
+        if word == "unpacked":
+            self._unpacked = min(self._unpacked + 1, self._packages)
+            if self._has_begun:
+                self._tell(Progress("unpack", what, self._unpacked, self._packages))
+        elif word == "compile":
+            self._modules = count
+            self._tell_compiled()
+        elif word == "compiled":
+            self._compiled = min(self._compiled + count, self._modules)
+            self._tell_compiled()
+
+    def _tell_compiled(self) -> None:
+        self.begin()
+        text = "1 module" if self._modules == 1 else f"{self._modules} modules"
+        self._tell(Progress("compile", text, self._compiled, self._modules))
+
+
+def refuse_failed(end: JobEnd) -> None:
+    """Raise what the box says that went wrong, or what went wrong with it."""
+    if end.problem is not None or not isinstance(end.value, dict):
+        message = f"the wheels could not be unpacked: {end.problem} {end.said[-_MOST_SAID:]}".rstrip()
+        raise _failure(message, log=end.said)
+    failed = end.value.get("failed")
+    if failed and isinstance(failed, dict):
+        said = "; ".join(f"{name}: {' '.join(str(text).split())[-_MOST_SAID:]}" for name, text in failed.items())
+        log = "\n\n".join(f"{name}:\n{text}" for name, text in failed.items())
+        raise _failure(f"the wheels could not be unpacked: {said}", log=log)
+
+
+def _failure(message: str, *, log: str) -> BuildFailed:
+    """What is unpacked is written to the store's own disk, and only there can a job of ours run out of room."""
+    if is_full(message):
+        return StoreUnwritable(message, remedy="make room, for example with `sandbox env prune`")
+    return BuildFailed(message, log=log)
