@@ -109,7 +109,8 @@ def test_processor_time_is_what_the_container_says_it_used(
 ) -> None:
     with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
         said = float(call(container, COMPUTE))
-        assert said <= (meter.read().cpu_s or 0.0) < 2 * said, "and what starts it there"
+        used = meter.read().cpu_s or 0.0
+    assert 0.95 * said < used < 2 * said, "what starts it there counts, too; the kernel's two clocks differ by a little"
 
 
 def test_what_computing_in_gvisor_takes_is_counted_by_the_hosts_clock(
