@@ -85,7 +85,7 @@ _IN_MEMORY: Final = Path("/dev/shm")
 
 @pytest.fixture(scope="module")
 def quick_folder() -> Iterator[Path]:
-    """For temporary files, and not on a disk: that others may keep busy for longer than the end of a call is waited for."""
+    """For temporary files, and not on a disk: others may keep that busy for longer than a call's end is waited for."""
     with tempfile.TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)
