@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from sandbox import Policy, Sandbox, box_opening
-from sandbox.backends.container import attach
+from sandbox.backends.container import attach, backend
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.daemon import connect
 from sandbox.errors import BackendUnavailable, SandboxError
@@ -158,16 +158,33 @@ def test_an_image_whose_python_is_a_script_opens_no_box_and_stops_nobody(
     monkeypatch.setattr(box_opening, "_LEAST_FOR_OPENING_S", 3.0)  # which is waited for in full where nothing comes,
     monkeypatch.setattr(attach, "_PATIENCE_S", 3.0 if deed == "hangs" else 600.0)  # and this, but not after an end
     assert serves(sandbox)
+    opens_no_box(deed, own_daemon, client, base)
+    assert serves(sandbox)
+
+
+def test_a_container_that_ends_before_its_process_is_looked_at_is_told_by_the_daemon(
+    own_daemon: Daemon, client: DockerClient, base: BaseImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it would be found then: it had a process when the daemon was asked, and nothing is known of that one."""
+    monkeypatch.setattr(backend, "meter_of", lambda *_, **__: None)
+    monkeypatch.setattr(attach, "_PATIENCE_S", 600.0)
+    opens_no_box("fails", own_daemon, client, base)
+
+
+def opens_no_box(deed: str, own_daemon: Daemon, client: DockerClient, base: BaseImage) -> None:
+    """A call in a container whose Python does that is refused in a few words, and nothing of it is left."""
+    before = containers(client)
     script = f"#!/usr/bin/python3.11 -IS\nimport os, sys\n{HOSTILE[deed]}\n"
     policy = load("default")
     brisk = policy.model_copy(update={"limits": policy.limits.model_copy(update={"wall": 1.0})})
-    backend = ContainerBackend(host=own_daemon.url)
-    with base_with_python(client, base, script), Sandbox(backend=backend, policy=brisk) as fooled:
+    with (
+        base_with_python(client, base, script),
+        Sandbox(backend=ContainerBackend(host=own_daemon.url), policy=brisk) as fooled,
+    ):
         with pytest.raises(SandboxError) as refused:
             fooled.run(TRIVIAL, {"a": 1, "b": 2})
         assert len(str(refused.value)) < 2000
-        assert serves(sandbox)
-        assert wait_until(lambda: len(containers(client)) == 1)
+        assert wait_until(lambda: containers(client) == before)
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 _GVISOR: Final = "runsc"
 _SWEEP_S: Final = 60.0
+_PAUSE_S: Final = 0.25
 _CONFLICT: Final = 409
 _DRAWS: Final = 3
 _BEYOND_ITS_TIME_S: Final = 3600.0
@@ -134,7 +135,11 @@ class ContainerBackend(Backend):
                 stream.end_with(init, on_end=meter.remember)
             elif not init:
                 stream.end_with(init)
-            way = await open_way(stream, init=init) if container.is_near else Way(stream)
+            if container.is_near:
+                async with nullcontext() if meter is not None else _told_by_the_daemon(link, id, stream):
+                    way = await open_way(stream, init=init)
+            else:
+                way = Way(stream)
             half_open.callback(way.close)
             proof = await _proof(proving, runtime)
             box = ContainerBox(
@@ -258,6 +263,25 @@ async def _start(
     said: dict[str, Any] = await link.ask("inspecting a container", lambda client: client.api.inspect_container(id))
     is_here = link.is_on_this_machine
     return said, meter_of(int(said["State"]["Pid"]), id, resting=OURS_BESIDE_A_CALL) if is_here else None
+
+
+@asynccontextmanager
+async def _told_by_the_daemon(link: DaemonLink, id: str, stream: AttachStream) -> AsyncIterator[None]:
+    """Meanwhile the stream ends with a container whose first process is not known here, or was gone before it was."""
+    asking = asyncio.create_task(_end_with_it(link, id, stream))
+    try:
+        yield
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def _end_with_it(link: DaemonLink, id: str, stream: AttachStream) -> None:
+    while True:
+        said = await link.ask("inspecting a container", lambda client: client.api.inspect_container(id))
+        if not said["State"]["Running"]:
+            return stream.end_with(0)
+        await asyncio.sleep(_PAUSE_S)
 
 
 async def _sweep(link: DaemonLink) -> None:
