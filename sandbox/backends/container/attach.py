@@ -11,7 +11,7 @@ it ends, be it because the engine died, the daemon closes the container's standa
 
 The other way round that is not so. A daemon that still has something to send to a container which has ended (all of a
 runner, to a Python that read none of it) waits for ever. Where the container's first process is one of this machine's,
-its end is therefore taken for the stream's, once nothing comes any more.
+its end, or the daemon's word of it, is therefore taken for the stream's, once nothing comes any more.
 """
 
 from __future__ import annotations
