@@ -63,8 +63,9 @@ def give_much(n: int):
             given.write(str(number))
         yield "x" * 60_000
 """
-_MOST_AHEAD: Final = 80
-"""Items that may be under way: what waits for its reader, and what pipes and sockets hold."""
+_ITEMS: Final = 2_000
+_MOST_AHEAD: Final = 700
+"""Items that may be under way: what waits for its reader, and what pipes hold, and sockets, which may be tens of MB."""
 
 
 async def check_a_method_of_a_class_is_called(subject: Subject) -> None:
@@ -111,7 +112,7 @@ async def check_what_a_generator_gives_comes_as_progress(subject: Subject) -> No
 async def check_what_nobody_takes_is_not_given(subject: Subject) -> None:
     """A tool whose reader takes nothing for so long is out of time, with most of it still to be given."""
     wall = 2.0
-    events = subject.sandbox.stream(GIVES_MUCH, {"n": 120}, limits={"wall": wall})
+    events = subject.sandbox.stream(GIVES_MUCH, {"n": _ITEMS}, limits={"wall": wall})
     await anext(events)
     await asyncio.sleep(wall + 0.2)
     last = [event async for event in events][-1]
