@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -14,9 +15,13 @@ from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
     from sandbox.environments.bundles.importing import ImportReport
+    from sandbox.environments.bundles.signing import Key
+
+AnyKey = TypeVar("AnyKey", bound="Key")
 
 _MOST_TOOL: Final = 6 << 20
-_LONGEST_SECRET: Final = 4096
+_LONGEST_KEY: Final = 4096
+_WITH: Final = {"ed25519": "with the private key of the pair", "hmac": "with the secret"}
 
 
 def export_environment(
@@ -25,8 +30,9 @@ def export_environment(
     tool: Annotated[
         Path | None, typer.Option("--tool", metavar="FILE", help="A tool's file, which goes along.")
     ] = None,
-    secret: Annotated[
-        Path | None, typer.Option("--key", metavar="FILE", help="A file with a secret, to sign the bundle with.")
+    signing_key: Annotated[
+        Path | None,
+        typer.Option("--key", metavar="FILE", help="Sign it: a private Ed25519 key, or a secret that both sides have."),
     ] = None,
     store: StorePlace = None,
     as_json: AsJson = False,
@@ -37,19 +43,22 @@ def export_environment(
     """
     from sandbox.cli.named_files import read_file
     from sandbox.environments.bundles.exporting import export_bundle
+    from sandbox.environments.bundles.signing import read_signing_key
     from sandbox.environments.store.store import Store
 
     source = None if tool is None else read_file(tool, what="the tool", most=_MOST_TOOL)
-    report = export_bundle(Store(store), key, target, tool=source, secret=_secret(secret))
+    key_to_sign_with = _key(signing_key, read_signing_key)
+    report = export_bundle(Store(store), key, target, tool=source, signed_with=key_to_sign_with)
     facts = {
         "file": str(report.file),
         "digest": report.digest,
         "size": report.size,
         "packages": len(report.lock.packages),
         "has_tool": report.has_tool,
-        "is_signed": report.is_signed,
+        "signature": report.signature,
     }
-    signed = "with the key" if report.is_signed else "no; compare its digest where you import it, or export with --key"
+    unsigned = "no; compare its digest where you import it, or export with --key"
+    signed = unsigned if report.signature is None else _WITH[report.signature]
     _show(facts, {"tool": "goes along" if report.has_tool else "none", "signed": signed}, as_json=as_json)
     return 0
 
@@ -59,9 +68,11 @@ def import_environment(
     tool: Annotated[
         Path | None, typer.Option("--tool", metavar="FILE", help="Where to write the tool that came along.")
     ] = None,
-    secret: Annotated[
+    signing_key: Annotated[
         Path | None,
-        typer.Option("--key", metavar="FILE", help="Take only what was signed with the secret in that file."),
+        typer.Option(
+            "--key", metavar="FILE", help="Take only what was signed with it: the public key of a pair, or a secret."
+        ),
     ] = None,
     store: StorePlace = None,
     as_json: AsJson = False,
@@ -72,10 +83,11 @@ def import_environment(
     """
     from sandbox.cli.named_files import write_file
     from sandbox.environments.bundles.importing import import_bundle
+    from sandbox.environments.bundles.signing import read_key
     from sandbox.environments.store.store import Store
     from sandbox.errors import SpecError
 
-    report = import_bundle(Store(store), file, secret=_secret(secret))
+    report = import_bundle(Store(store), file, signed_with=_key(signing_key, read_key))
     if tool is not None:
         if report.tool is None:
             raise SpecError("no tool came along in this bundle", remedy="import it without --tool")
@@ -89,7 +101,7 @@ def import_environment(
         "packages": len(report.lock.packages),
         "has_tool": report.tool is not None,
         "tool": str(tool) if tool else None,
-        "is_signed": report.is_signed,
+        "signature": report.signature,
         "is_signature_checked": report.is_signature_checked,
     }
     _show(facts, _told(report, tool), as_json=as_json)
@@ -102,33 +114,28 @@ def _told(report: ImportReport, tool: Path | None) -> dict[str, str]:
 
     own = own_interpreter().tag
     kept = f"written to {tool}" if tool else "came along; --tool FILE writes it"
-    checked = (
-        "with the key" if report.is_signature_checked else "yes, but nothing was given to check it with; see --key"
-    )
     fits = "" if report.lock.interpreter == own else f"; the engine's own is {own}"
     return {
         "required": ", ".join(report.lock.requirements),
         "for": report.lock.interpreter + fits,
         "tool": kept if report.tool is not None else "none",
-        "signed": checked if report.is_signed else "no; compare the digest with that of the export",
+        "signed": _told_of_signature(report),
     }
 
 
-def _secret(path: Path | None) -> bytes | None:
-    """The secret in that file; line breaks at its end do not count."""
-    from sandbox.cli.named_files import read_file
-    from sandbox.environments.bundles.format import SHORTEST_SECRET
-    from sandbox.errors import SpecError
+def _told_of_signature(report: ImportReport) -> str:
+    if report.signature is None:
+        return "no; compare the digest with that of the export"
+    if not report.is_signature_checked:
+        return "yes, but nothing was given to check it with; see --key"
+    return _WITH[report.signature]
 
-    if path is None:
-        return None
-    secret = read_file(path, what="the key", most=_LONGEST_SECRET).rstrip(b"\r\n")
-    if len(secret) < SHORTEST_SECRET:
-        raise SpecError(
-            f"the key in {path} is too short: {len(secret)} bytes, at least {SHORTEST_SECRET}",
-            remedy=f"make one with: head -c 32 /dev/urandom | base64 > {path}",
-        )
-    return secret
+
+def _key(path: Path | None, read: Callable[..., AnyKey]) -> AnyKey | None:
+    """The key in that file."""
+    from sandbox.cli.named_files import read_file
+
+    return None if path is None else read(read_file(path, what="the key", most=_LONGEST_KEY), name=str(path))
 
 
 def _show(facts: dict[str, Any], told: dict[str, str], *, as_json: bool) -> None:

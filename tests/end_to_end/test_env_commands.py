@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests.checkout import ROOT
 from tests.end_to_end.command_line import COMMAND, environment, sandbox
@@ -171,14 +173,21 @@ def test_a_lock_for_another_interpreter_is_refused(index: LocalIndex, store: Pat
 # On a machine without a network.
 
 
+def _make_pair(folder: Path, name: str) -> None:
+    """As `ssh-keygen` does."""
+    pair = Ed25519PrivateKey.generate()
+    (folder / name).write_bytes(pair.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    (folder / f"{name}.pub").write_bytes(pair.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+
+
 @pytest.fixture
 def bundle(built: dict[str, Any], store: Path, tmp_path: Path) -> Path:
     """A signed bundle with a tool."""
-    (tmp_path / "key").write_text("a secret that both sides know\n")
+    _make_pair(tmp_path, "key")
     (tmp_path / "tool.py").write_text(version_of("left", "right"))
     words = ["--tool", tmp_path / "tool.py", "--key", tmp_path / "key", "--store", store]
     told = _told("env", "export", built["key"][:12], tmp_path / "right.bundle", *words)
-    assert (told["is_signed"], told["has_tool"]) == (True, True)
+    assert (told["signature"], told["has_tool"]) == ("ed25519", True)
     return tmp_path / "right.bundle"
 
 
@@ -186,7 +195,7 @@ def bundle(built: dict[str, Any], store: Path, tmp_path: Path) -> Path:
 def test_a_bundle_runs_where_there_is_no_network_at_all(bundle: Path, tmp_path: Path) -> None:
     elsewhere, tool = tmp_path / "elsewhere", tmp_path / "arrived.py"
     for words in (
-        ("env", "import", bundle, "--tool", tool, "--key", tmp_path / "key", "--store", elsewhere),
+        ("env", "import", bundle, "--tool", tool, "--key", tmp_path / "key.pub", "--store", elsewhere),
         ("env", "build", "right", "--offline", "--store", elsewhere),
         ("run", tool, "--offline", "--store", elsewhere),
     ):
@@ -225,7 +234,7 @@ def test_the_readme_commands_run_one_after_the_other(tmp_path: Path, tmp_path_fa
         *("lock", "build", "list", "show", "verify", "prune", "export", "import")
     }
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    (tmp_path / "signing.key").write_text("a secret that both sides know\n")
+    _make_pair(tmp_path, "signing")
     wheels = tmp_path_factory.mktemp("wheels")
     publish(wheels, "pandas", "2.3.0")
     publish(wheels, "tabulate", "0.9.0")

@@ -15,17 +15,17 @@ from pydantic import ValidationError
 from sandbox.environments.bundles.format import (
     CONTENTS,
     END,
-    SIGNATURE,
     TOOL,
     Contents,
     Member,
     copied_whole,
     header,
     padding,
-    signature,
+    signature_member,
     wheel_member,
     wheel_place,
 )
+from sandbox.environments.bundles.signing import SignatureKind, SigningKey
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecError
@@ -40,14 +40,14 @@ class BundleReport:
     digest: str
     """The SHA-256 of bundle.json, which stands for all of it."""
     size: int
-    is_signed: bool
+    signature: SignatureKind | None
     has_tool: bool
 
 
 def export_bundle(
-    store: Store, key: str, target: Path, *, tool: bytes | None = None, secret: bytes | None = None
+    store: Store, key: str, target: Path, *, tool: bytes | None = None, signed_with: SigningKey | None = None
 ) -> BundleReport:
-    """Write all that the environment with that key, or the beginning of one, is built from; `secret` signs it.
+    """Write all that the environment with that key, or the beginning of one, is built from; a key signs it.
 
     A file that is there already is replaced, once the new one is whole.
     """
@@ -61,8 +61,8 @@ def export_bundle(
         members |= {wheel_member(package): _stored_wheel(store, package) for package in lock.packages}
         head = _contents(lock, members).to_bytes()
         _put(file, CONTENTS, head)
-        if secret is not None:
-            _put(file, SIGNATURE, signature(head, secret))
+        if signed_with is not None:
+            _put(file, signature_member(signed_with.kind), signed_with.sign(head))
         if tool is not None:
             _put(file, TOOL, tool)
         for package in lock.packages:
@@ -70,7 +70,8 @@ def export_bundle(
         file.write(END)
         size = file.tell()
     digest = hashlib.sha256(head).hexdigest()
-    return BundleReport(target, lock, digest, size, is_signed=secret is not None, has_tool=tool is not None)
+    kind = None if signed_with is None else signed_with.kind
+    return BundleReport(target, lock, digest, size, signature=kind, has_tool=tool is not None)
 
 
 def _contents(lock: Lock, members: dict[str, Member]) -> Contents:

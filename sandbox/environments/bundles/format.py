@@ -1,9 +1,9 @@
 """Bundles: one file with everything that an environment is built from, for machines without a network.
 
-    bundle.json        `Contents`: the lock, and each member below with its size and SHA-256
-    bundle.json.hmac   if it is signed: the HMAC-SHA256 of bundle.json, in hexadecimal
-    tool.py            if a tool goes along
-    wheels/<sha256>    each wheel of the lock, in its order
+    bundle.json          `Contents`: the lock, and each member below with its size and SHA-256
+    bundle.json.<kind>   if it is signed: what signs bundle.json, in hexadecimal (see signing.py)
+    tool.py              if a tool goes along
+    wheels/<sha256>      each wheel of the lock, in its order
 
 It is a tar archive, so that anybody can look inside, but an engine does not read it as one. Equal contents make equal
 bytes: nothing in a bundle depends on when, where or by whom it was written. So once bundle.json is read, every further
@@ -11,13 +11,12 @@ byte is known beforehand, or has a digest that is, and whatever differs is refus
 the file is ever acted on, and nothing is kept before all of it was checked.
 
 Digests tell what was damaged, not who made it: who changes a wheel can change bundle.json too. Against that, there is
-the signature with a secret that both sides know; or the digest of bundle.json, compared on another way.
+a signature; or the digest of bundle.json, compared on another way.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,16 +24,14 @@ from typing import Annotated, BinaryIO, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sandbox.environments.bundles.signing import SignatureKind
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.store.store import Store
 
 CONTENTS: Final = "bundle.json"
-SIGNATURE: Final = "bundle.json.hmac"
 TOOL: Final = "tool.py"
-SHORTEST_SECRET: Final = 16
 BLOCK: Final = 512
 END: Final = bytes(2 * BLOCK)
-SIGNATURE_BYTES: Final = 65
 MOST_CONTENTS: Final = 16 << 20
 _MOST_TOOL: Final = 6 << 20
 _MOST_WHEEL: Final = (8 << 30) - 1
@@ -86,6 +83,11 @@ class Contents(BaseModel):
         return f"{self.model_dump_json(indent=1)}\n".encode()
 
 
+def signature_member(kind: SignatureKind) -> str:
+    """The name that a signature of that kind has in a bundle."""
+    return f"{CONTENTS}.{kind}"
+
+
 def wheel_member(package: LockedPackage) -> str:
     """The name that a wheel has in a bundle: long file names would need more than a plain header."""
     return f"wheels/{package.sha256}"
@@ -116,8 +118,3 @@ def header(name: str, size: int) -> bytes:
 def padding(size: int) -> bytes:
     """What follows a member of that size."""
     return bytes(-size % BLOCK)
-
-
-def signature(head: bytes, secret: bytes) -> bytes:
-    """What signs a bundle.json of these bytes."""
-    return f"{hmac.new(secret, head, hashlib.sha256).hexdigest()}\n".encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import os
 import stat
 import tarfile
@@ -20,18 +19,17 @@ from sandbox.environments.bundles.format import (
     CONTENTS,
     END,
     MOST_CONTENTS,
-    SIGNATURE,
-    SIGNATURE_BYTES,
     TOOL,
     Contents,
     Member,
     copied_whole,
     header,
     padding,
-    signature,
+    signature_member,
     wheel_member,
     wheel_place,
 )
+from sandbox.environments.bundles.signing import SIGNATURE_BYTES, Key, SignatureKind
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.resolution.questions import remember_lock
 from sandbox.environments.store.store import BuildingFolder, Store
@@ -47,23 +45,23 @@ class ImportReport:
     lock: Lock
     digest: str
     size: int
-    is_signed: bool
-    """Whether there is a signature, right or not."""
+    signature: SignatureKind | None
+    """The kind of its signature, right or not."""
     is_signature_checked: bool
-    """Whether it was held against a secret; then it is right."""
+    """Whether it was held against a key; then it is right."""
     tool: bytes | None
 
 
-def import_bundle(store: Store, file: Path, *, secret: bytes | None = None) -> ImportReport:
+def import_bundle(store: Store, file: Path, *, signed_with: Key | None = None) -> ImportReport:
     """Take the wheels into the store, and remember what the requirements come to, for who asks without a network.
 
     Raises `SpecError` for what is no bundle, and `EnvironmentTampered` for one that is not as it was exported, or,
-    with `secret`, not signed with it. Then nothing of it is kept.
+    with a key, not signed with that. Then nothing of it is kept.
     """
     with _opened(file) as bundle, store.new_building_folder() as building:
         head = _read_head(bundle)
         contents = _understood(head)
-        is_signed = _check_signature(bundle, head, secret)
+        signature = _checked_signature(bundle, head, signed_with)
         _check_length(bundle, contents)
         tool = _taken_tool(bundle, contents)
         for package in contents.lock.packages:
@@ -71,8 +69,8 @@ def import_bundle(store: Store, file: Path, *, secret: bytes | None = None) -> I
         if bundle.read(len(END) + 1) != END:
             raise _tampered("there is more after its last member")
         _keep(store, building, contents.lock)
-        digest, is_checked = hashlib.sha256(head).hexdigest(), secret is not None
-        return ImportReport(contents.lock, digest, bundle.tell(), is_signed, is_checked, tool)
+        digest, is_checked = hashlib.sha256(head).hexdigest(), signed_with is not None
+        return ImportReport(contents.lock, digest, bundle.tell(), signature, is_checked, tool)
 
 
 @contextmanager
@@ -111,20 +109,22 @@ def _understood(head: bytes) -> Contents:
         raise SpecError(f"the bundle's contents cannot be read: {place}: {first['msg'][:300]}") from None
 
 
-def _check_signature(bundle: BinaryIO, head: bytes, secret: bytes | None) -> bool:
-    """Whether there is one; raises if it must be right and is not."""
+def _checked_signature(bundle: BinaryIO, head: bytes, key: Key | None) -> SignatureKind | None:
+    """The kind of its signature; raises if it must be right and is not."""
     start = bundle.tell()
-    is_signed = bundle.read(BLOCK) == header(SIGNATURE, SIGNATURE_BYTES)
-    if not is_signed:
+    block = bundle.read(BLOCK)
+    headers = {header(signature_member(kind), size): kind for kind, size in SIGNATURE_BYTES.items()}
+    kind = headers.get(block)
+    if kind is None:
         bundle.seek(start)
-        if secret is not None:
+        if key is not None:
             raise _tampered("it is not signed")
-        return False
-    stated = bundle.read(SIGNATURE_BYTES)
-    _skip_padding(bundle, SIGNATURE, SIGNATURE_BYTES)
-    if secret is not None and not hmac.compare_digest(stated, signature(head, secret)):
+        return None
+    stated = bundle.read(SIGNATURE_BYTES[kind])
+    _skip_padding(bundle, signature_member(kind), SIGNATURE_BYTES[kind])
+    if key is not None and not (key.kind == kind and key.has_signed(head, stated)):
         raise _tampered("it is not signed with this key")
-    return True
+    return kind
 
 
 def _check_length(bundle: BinaryIO, contents: Contents) -> None:

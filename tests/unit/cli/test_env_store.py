@@ -221,11 +221,11 @@ def test_an_environment_goes_from_store_to_store(
     tool, key, file = tmp_path / "tool.py", tmp_path / "key", tmp_path / "a.bundle"
     tool.write_text("def tool(): ...\n")
     key.write_text("sixteen bytes or more\n")
-    assert export_environment(KEY[:8], file, tool=tool, secret=key, store=store.root, as_json=True) == 0
+    assert export_environment(KEY[:8], file, tool=tool, signing_key=key, store=store.root, as_json=True) == 0
     exported = _document(capfd)
-    assert (exported["is_signed"], exported["has_tool"], exported["packages"]) == (True, True, 1)
+    assert (exported["signature"], exported["has_tool"], exported["packages"]) == ("hmac", True, 1)
     copy = tmp_path / "copy.py"
-    assert import_environment(file, tool=copy, secret=key, store=empty, as_json=True) == 0
+    assert import_environment(file, tool=copy, signing_key=key, store=empty, as_json=True) == 0
     imported = _document(capfd)
     assert (imported["is_signature_checked"], imported["digest"]) == (True, exported["digest"])
     assert copy.read_text() == tool.read_text()
@@ -250,7 +250,7 @@ def test_who_gives_a_key_takes_no_unsigned_bundle(store: Store, empty: Path, tmp
     (tmp_path / "key").write_text("sixteen bytes or more")
     export_environment(KEY, tmp_path / "a.bundle", store=store.root)
     with pytest.raises(EnvironmentTampered, match="not signed"):
-        import_environment(tmp_path / "a.bundle", secret=tmp_path / "key", store=empty)
+        import_environment(tmp_path / "a.bundle", signing_key=tmp_path / "key", store=empty)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_who_gives_a_key_takes_no_unsigned_bundle(store: Store, empty: Path, tmp
 def test_a_key_that_is_none_is_refused(content: bytes, why: str, store: Store, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(content)
     with pytest.raises(SpecError, match=why):
-        export_environment(KEY, tmp_path / "a.bundle", secret=tmp_path / "key", store=store.root)
+        export_environment(KEY, tmp_path / "a.bundle", signing_key=tmp_path / "key", store=store.root)
     assert not (tmp_path / "a.bundle").exists()
 
 

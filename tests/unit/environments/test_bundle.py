@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sandbox.environments.bundles.exporting import export_bundle
 from sandbox.environments.bundles.format import Contents, Member, header, padding
 from sandbox.environments.bundles.importing import import_bundle
+from sandbox.environments.bundles.signing import Key, PrivateKey, PublicKey, Secret, SigningKey
 from sandbox.environments.disk.stock import list_digest
 from sandbox.environments.indexes.settings import Index, IndexSettings
 from sandbox.environments.interpreters.host import own_interpreter
@@ -30,7 +32,8 @@ from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, Resoluti
 from sandbox.policy import Supply
 
 KEY: Final = "ab" * 32
-SECRET: Final = b"a secret of both sides"
+SECRET: Final = Secret(b"a secret of both sides")
+PAIR: Final = PrivateKey(Ed25519PrivateKey.generate())
 TOOL: Final = b"def tool():\n    return 1\n"
 WHEELS: Final = {"first": b"the bytes of one wheel" * 50, "second": b"", "third": bytes(512)}
 
@@ -104,7 +107,7 @@ def target(tmp_path: Path) -> Store:
 @pytest.fixture
 def bundle(origin: Store, tmp_path: Path) -> Path:
     file = tmp_path / "signed.bundle"
-    export_bundle(origin, KEY, file, tool=TOOL, secret=SECRET)
+    export_bundle(origin, KEY, file, tool=TOOL, signed_with=SECRET)
     return file
 
 
@@ -155,7 +158,7 @@ def test_equal_contents_make_equal_bytes(origin: Store, tmp_path: Path, monkeypa
     files = [tmp_path / "a.bundle", tmp_path / "b.bundle"]
     for store, file, umask in zip((origin, other), files, (0o077, 0o022), strict=True):
         ours = os.umask(umask)
-        export_bundle(store, KEY, file, tool=TOOL, secret=SECRET)
+        export_bundle(store, KEY, file, tool=TOOL, signed_with=SECRET)
         os.umask(ours)
         monkeypatch.setenv("TZ", "Asia/Tokyo")
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -229,26 +232,27 @@ def test_an_environment_that_is_not_there_is_not_exported(origin: Store, tmp_pat
 
 
 def test_what_is_signed_is_taken_by_who_has_the_secret_and_by_who_does_not_ask(target: Store, bundle: Path) -> None:
-    checked, unchecked = import_bundle(target, bundle, secret=SECRET), import_bundle(target, bundle)
-    assert (checked.is_signed, checked.is_signature_checked) == (True, True)
-    assert (unchecked.is_signed, unchecked.is_signature_checked) == (True, False)
+    checked, unchecked = import_bundle(target, bundle, signed_with=SECRET), import_bundle(target, bundle)
+    assert (checked.signature, checked.is_signature_checked) == ("hmac", True)
+    assert (unchecked.signature, unchecked.is_signature_checked) == ("hmac", False)
 
 
 def test_who_asks_for_a_signature_takes_nothing_without_one(origin: Store, target: Store, tmp_path: Path) -> None:
     export_bundle(origin, KEY, tmp_path / "a.bundle")
     with pytest.raises(EnvironmentTampered, match="not signed"):
-        import_bundle(target, tmp_path / "a.bundle", secret=SECRET)
+        import_bundle(target, tmp_path / "a.bundle", signed_with=SECRET)
     assert _kept(target) == []
 
 
-def test_a_signature_with_another_secret_is_refused(target: Store, bundle: Path) -> None:
+@pytest.mark.parametrize("other", [Secret(b"another secret of theirs"), PAIR], ids=["secret", "pair"])
+def test_a_signature_with_another_key_is_refused(other: Key, target: Store, bundle: Path) -> None:
     with pytest.raises(EnvironmentTampered, match="not signed with this key"):
-        import_bundle(target, bundle, secret=b"another secret of theirs")
+        import_bundle(target, bundle, signed_with=other)
     assert _kept(target) == []
 
 
 def test_a_signature_does_not_carry_over_to_other_contents(origin: Store, target: Store, tmp_path: Path) -> None:
-    export_bundle(origin, KEY, tmp_path / "signed", secret=SECRET)
+    export_bundle(origin, KEY, tmp_path / "signed", signed_with=SECRET)
     export_bundle(origin, KEY, tmp_path / "other", tool=TOOL)
     signed, other = (tmp_path / "signed").read_bytes(), (tmp_path / "other").read_bytes()
     at, end = signed.index(b"bundle.json.hmac"), other.index(b"tool.py")
@@ -256,24 +260,48 @@ def test_a_signature_does_not_carry_over_to_other_contents(origin: Store, target
     forged = tmp_path / "forged"
     forged.write_bytes(other[:end] + signed[at : at + 1024] + other[end:])
     with pytest.raises(EnvironmentTampered, match="not signed with this key"):
-        import_bundle(target, forged, secret=SECRET)
-    assert import_bundle(target, forged).is_signed
+        import_bundle(target, forged, signed_with=SECRET)
+    assert import_bundle(target, forged).signature == "hmac"
+
+
+def test_what_a_private_key_signed_is_taken_by_who_has_the_public_one(
+    origin: Store, target: Store, tmp_path: Path
+) -> None:
+    report = export_bundle(origin, KEY, tmp_path / "a.bundle", tool=TOOL, signed_with=PAIR)
+    taken = import_bundle(target, tmp_path / "a.bundle", signed_with=PublicKey(PAIR.private.public_key()))
+    assert (report.signature, taken.signature, taken.is_signature_checked) == ("ed25519", "ed25519", True)
+
+
+@pytest.mark.parametrize("other", [SECRET, PublicKey(Ed25519PrivateKey.generate().public_key())], ids=type)
+def test_what_a_private_key_signed_is_not_taken_by_who_has_another(
+    other: Key, origin: Store, target: Store, tmp_path: Path
+) -> None:
+    export_bundle(origin, KEY, tmp_path / "a.bundle", signed_with=PAIR)
+    with pytest.raises(EnvironmentTampered, match="not signed with this key"):
+        import_bundle(target, tmp_path / "a.bundle", signed_with=other)
+    assert _kept(target) == []
 
 
 # Changed on the way.
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("key", [SECRET, PAIR], ids=["secret", "pair"])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_not_one_byte_of_a_signed_bundle_can_be_changed(data: st.DataObject, target: Store, bundle: Path) -> None:
+def test_not_one_byte_of_a_signed_bundle_can_be_changed(
+    key: SigningKey, data: st.DataObject, origin: Store, target: Store, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "signed"
+    if not bundle.exists():
+        export_bundle(origin, KEY, bundle, tool=TOOL, signed_with=key)
     content = bytearray(bundle.read_bytes())
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= data.draw(st.integers(1, 255))
     changed = bundle.with_name("changed")
     changed.write_bytes(content)
     with pytest.raises((EnvironmentTampered, SpecError)):
-        import_bundle(target, changed, secret=SECRET)
+        import_bundle(target, changed, signed_with=key)
     assert _kept(target) == []
 
 
@@ -309,7 +337,7 @@ def test_another_wheel_in_its_place_is_named(name: str, target: Store, tmp_path:
 def test_another_tool_in_its_place_is_named(target: Store, bundle: Path) -> None:
     bundle.write_bytes(bundle.read_bytes().replace(b"return 1", b"return 2"))
     with pytest.raises(EnvironmentTampered, match=r"the content of 'tool\.py' is not what was exported"):
-        import_bundle(target, bundle, secret=SECRET)
+        import_bundle(target, bundle, signed_with=SECRET)
 
 
 # Made by somebody else.
