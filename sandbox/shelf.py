@@ -53,7 +53,7 @@ class Shelf:
     """Openings for nobody yet, begun or not."""
     has_lent: bool = False
     preloads: bool = True
-    """Whether preloading leaves a process that can be forked; found out by the first box."""
+    """Whether preloading leaves a process that can be forked; found out by its boxes."""
     memory: int = 0
     """What one of its boxes held when that was last looked at."""
     opening_s: float = 0.0

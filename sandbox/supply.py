@@ -69,6 +69,7 @@ class Supply:
         """A box that nobody has used is for who is in line, for calls to come, or for nobody."""
         warm.idle_since = asyncio.get_running_loop().time()
         warm.conversation.on_loss = lambda: self.retire(warm, shelf)
+        warm.conversation.on_threads = lambda: self._preload_no_more(warm, shelf)
         shelf.hand_out(warm, "cold")
         if shelf.is_single_use and warm.lent:
             return
@@ -86,6 +87,11 @@ class Supply:
         shelf.drop(warm)
         if warm.lent <= 0:
             self._opener.close_soon(warm)
+
+    def _preload_no_more(self, warm: WarmBox, shelf: Shelf) -> None:
+        """What a later tool imports has left threads in the box, as it would in those to come."""
+        shelf.preloads = False
+        self.retire(warm, shelf)
 
     async def stop(self) -> None:
         """End every opening."""

@@ -4,9 +4,9 @@ A process with threads cannot be forked safely, and libraries for arithmetic sta
 many as they are told. So while we import for others they are told one, which is none beside the one that there is. A
 call that imports such a library by itself is told the truth.
 
-Some packages cannot be imported here, but in a call: they want a folder to write to, say. Python then forgets a package
-and remembers its parts, and as those that are known are not tied to it again, no call could import it any more. So they
-are forgotten as well; but not those in C, many of which can be loaded only once.
+Some packages cannot be imported here, but in a call: they want a network, say. Python then forgets a package and
+remembers its parts, and as those that are known are not tied to it again, no call could import it any more. So they are
+forgotten as well; but not those in C, many of which can be loaded only once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 
 import call
 import guard
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _REHEARSALS = 12
+_ENDING_S, _PAUSE_S = 0.25, 0.001
 _POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -48,9 +50,9 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _forget_parts(names: set[str]) -> None:
-    """Those of these modules whose package is not there."""
-    for name in names:
-        if name.partition(".")[0] not in sys.modules and _is_python(sys.modules[name]):
+    """Those of these modules that are in a package which is not there."""
+    for name in sorted(names):
+        if "." in name and name.rpartition(".")[0] not in sys.modules and _is_python(sys.modules[name]):
             del sys.modules[name]
 
 
@@ -85,7 +87,15 @@ def keep_as_is() -> None:
 
 
 def threads() -> int:
-    """How many there are; only a process with one can be forked safely."""
+    """How many there are; only a process with one can be forked safely. Some packages have one while they are imported,
+    which is told to end and needs a moment for it."""
+    until = time.monotonic() + _ENDING_S
+    while _threads() > 1 and time.monotonic() < until:
+        time.sleep(_PAUSE_S)
+    return _threads()
+
+
+def _threads() -> int:
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:

@@ -32,7 +32,7 @@ from call import open_streams
 from lines import FAR_ENDS, Line, Lines
 from loop import Loop
 from outlet import Outlet
-from preloading import keep_as_is, preload, rehearse
+from preloading import keep_as_is, preload, rehearse, threads
 from relay import Relay
 from signals import listen, signal
 from slots import Slots
@@ -75,6 +75,7 @@ class Zygote:
         self._brood = Brood(self._loop, self._slots, plan["call"])
         self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False
+        self._has_threads = False
         self._on_message = {
             "call": self._take_call,
             "grant": self._take_pace,
@@ -120,7 +121,8 @@ class Zygote:
         return QUIET_S if self._spares.may_become_fewer else None
 
     def _wants_spare(self) -> bool:
-        return self._spares.are_too_few and self._slots.has_room and self._lines.has_room
+        has_room = self._slots.has_room and self._lines.has_room
+        return self._spares.are_too_few and has_room and not self._has_threads
 
     def _use_idle_time(self) -> None:
         if not self._has_rehearsed:
@@ -193,6 +195,9 @@ class Zygote:
 
     def _take_preload(self, said: dict[str, Any]) -> None:
         new, _ = preload(said["modules"])
+        if new and threads() > 1:
+            self._has_threads = True
+            self._outlet.say(frames.message("threaded"))
         self._plan["call"]["held"] = measure.data_bytes()
         for child in self._spares.give_up() if new else ():
             self._discard(child)

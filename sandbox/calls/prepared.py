@@ -14,7 +14,8 @@ from typing import Final
 
 from sandbox.backends.base import BoxPlan
 from sandbox.calls.declared_outputs import declared_outputs
-from sandbox.calls.request import RequestHead, box_environment, lowered_limits, preloadable, request_head
+from sandbox.calls.preloads import preloadable
+from sandbox.calls.request import RequestHead, box_environment, lowered_limits, request_head
 from sandbox.environments import Environment
 from sandbox.outcome import EnvironmentUsed, ToolName
 from sandbox.outputs.budgets import Budgets, asked_of
@@ -75,8 +76,7 @@ class Recipe:
     @cached_property
     def preload(self) -> tuple[str, ...]:
         """What its tool imports, as far as that is worth importing ahead of its calls."""
-        is_wanted = self.policy.environment.preload
-        return preloadable(self.tool, installed=self.environment.modules if is_wanted else frozenset())
+        return preloadable(self.tool, environment=self.environment if self.policy.environment.preload else None)
 
     @cached_property
     def accepts_plain(self) -> bool:

@@ -1,9 +1,8 @@
-"""What a box is told about one call: its request, its lowered limits, and what is worth importing ahead of the next."""
+"""What a box is told about one call: its request and its lowered limits, and the variables of all of its calls."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -28,14 +27,7 @@ _PROXIED: Final = {"HTTP_PROXY": _PROXY, "HTTPS_PROXY": _PROXY, "ALL_PROXY": _PR
 _PROXIES: Final = {spelled: text for name, text in _PROXIED.items() for spelled in (name, name.lower())}
 """What all programs know: in capitals, and not. A call's own loopback is reached directly."""
 _OURS: Final = frozenset({*_TRUTHS, "PYTHON_CPU_COUNT", *_THREAD_HINTS, "SANDBOX_CALL_ID", "SANDBOX_TOOL"})
-_ASYNC: Final = frozenset({"asyncio"})
-_TYPING: Final = frozenset({"typing"})
 _TRUTH: Final = {True: "true", False: "false"}
-_KIT: Final = frozenset({"sandbox"})
-"""There in every box, whatever is installed."""
-_NEVER_PRELOADED: Final = frozenset(
-    {"antigravity", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +98,6 @@ def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, int]:
     if asked.cpu < given.cpu:
         lowered["cpu"] = int(asked.cpu) + 1
     return lowered
-
-
-def preloadable(tool: Tool, *, installed: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """What the tool imports of the standard library and of its environment, to be imported once for all calls."""
-    wanted = tool.imports | _ASYNC if tool.is_async else tool.imports
-    return _preloadable(wanted | _TYPING if needs_rebuilding(tool) else wanted, installed)
-
-
-@lru_cache(maxsize=1024)
-def _preloadable(imports: frozenset[str], installed: frozenset[str]) -> tuple[str, ...]:
-    known = (imports & sys.stdlib_module_names) - _NEVER_PRELOADED
-    return tuple(sorted(name for name in known | (imports & (installed | _KIT)) if not name.startswith("_")))
 
 
 def box_environment(policy: Policy, *, prefix: str | None = None) -> Mapping[str, str]:

@@ -24,15 +24,16 @@ def import_time_statements(module: ast.Module, *, with_typing: bool = False) -> 
             waiting += ast.iter_child_nodes(node)
 
 
-def imported_modules(statements: Iterable[ast.stmt]) -> frozenset[str]:
-    """The top-level modules imported; `__future__` speaks to the compiler, and relative imports have no package."""
+def imported_names(statements: Iterable[ast.stmt]) -> frozenset[str]:
+    """The modules imported, and the packages that they are in; `from a import b` names `a.b`, which may be something
+    else in `a`. `__future__` speaks to the compiler, and relative imports have no package."""
     names: set[str] = set()
     for node in statements:
         if isinstance(node, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
-            names.add(node.module.partition(".")[0])
-    return frozenset(names - {"__future__"})
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module not in (None, "__future__"):
+            names.update((str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return frozenset(names | {name.partition(".")[0] for name in names})
 
 
 def _never_holds(test: ast.expr) -> bool:

@@ -15,7 +15,7 @@ from sandbox.tools.decoding import MAX_SOURCE_BYTES, decode_source
 from sandbox.tools.described import mapping_schema
 from sandbox.tools.dialects import Candidate, read_candidates, settings_of
 from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, safe_filename
-from sandbox.tools.module_names import imported_modules
+from sandbox.tools.module_names import imported_names
 from sandbox.tools.parsing import parse_module
 from sandbox.tools.recent import Recent
 from sandbox.tools.returned import returned_schema
@@ -67,7 +67,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
         is_generator=function is not None and is_generator(function),
         parameters=taken.parameters,
         accepts_extra=taken.accepts_extra,
-        imports=imported_modules(source.statements),
+        imports=imported_names(source.statements),
         line=getattr(chosen.node, "lineno", 1),
         docstring=_docstring(chosen),
         requirements=block.requirements,

@@ -73,6 +73,7 @@ class Tool:
     parameters: tuple[Parameter, ...]
     accepts_extra: bool
     imports: frozenset[str]
+    """What may be modules of all that it imports when it is loaded."""
     line: int
     docstring: str | None
     requirements: tuple[str, ...]

@@ -21,6 +21,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -43,6 +44,7 @@ from sandbox.wire.messages import (
     Said,
     Started,
     Surplus,
+    Threaded,
     WallFault,
     parse_message,
 )
@@ -75,6 +77,19 @@ class Conversation:
         self.fault: WallFault | None = None
         """The wall that could not be put up, where that is why the box is lost."""
         self.on_loss: Callable[[], None] | None = None
+        self.on_threads: Callable[[], None] | None = None
+        """The runner cannot fork safely any more: the box is for nobody else."""
+        self._takers: Mapping[type[Said], Callable[[Any], None]] = {
+            Hello: self._take_hello,
+            Fault: self._take_fault,
+            Started: self._take_started,
+            Returned: self._take_returned,
+            Ended: self._take_ended,
+            Ready: self._take_ready,
+            Surplus: self._take_surplus,
+            Threaded: self._take_threaded,
+            Gone: self._take_gone,
+        }
 
     @property
     def running(self) -> int:
@@ -241,27 +256,17 @@ class Conversation:
         self._lose(BoxLost("the box is gone: its channel closed"))
 
     def _take_message(self, said: Said) -> None:
-        if isinstance(said, Started):
-            self._take_started(said)
-        elif isinstance(said, Returned):
-            self._take_returned(said)
-        elif isinstance(said, Ended):
-            self._take_ended(said)
-        elif isinstance(said, Ready):
-            self._take_ready(said)
-        elif isinstance(said, Surplus):
-            self._lines.dismiss(said.line, wanted=said.wanted)
-            self.supply_lines()
-        elif isinstance(said, Gone):
-            self._take_gone(said)
-        elif isinstance(said, Fault):
-            self._lose(WallFault(said.layer, said.reason))
-        elif self._hello.done():
-            raise ProtocolError(f"a box said {said.type} twice")
-        elif said.protocol != frames.PROTOCOL:
+        self._takers[type(said)](said)
+
+    def _take_hello(self, said: Hello) -> None:
+        if self._hello.done():
+            raise ProtocolError("a box said hello twice")
+        if said.protocol != frames.PROTOCOL:
             raise ProtocolError(f"the runner speaks protocol {said.protocol}, the engine {frames.PROTOCOL}")
-        else:
-            self._hello.set_result(said)
+        self._hello.set_result(said)
+
+    def _take_fault(self, said: Fault) -> None:
+        self._lose(WallFault(said.layer, said.reason))
 
     def _take_started(self, said: Started) -> None:
         call = self._calls.get(said.id)
@@ -277,6 +282,14 @@ class Conversation:
         if call is None or call.started is None or call.returned is not None or call.line is not None:
             raise ProtocolError(f"a box said returned of call {said.id}, which is not running")
         call.tell(said)
+
+    def _take_surplus(self, said: Surplus) -> None:
+        self._lines.dismiss(said.line, wanted=said.wanted)
+        self.supply_lines()
+
+    def _take_threaded(self, _: Threaded) -> None:
+        if self.on_threads is not None:
+            self.on_threads()
 
     def _take_gone(self, said: Gone) -> None:
         """A short call may have ended before the runner heard of it."""

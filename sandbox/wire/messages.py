@@ -108,6 +108,12 @@ class Surplus(_Said):
     wanted: _Count
 
 
+class Threaded(_Said):
+    """What was preloaded for later calls has left threads, so that no fork is safe any more."""
+
+    type: Literal["threaded"]
+
+
 class Gone(_End):
     """The child on that line is gone likewise, or there never was one, and the runner has not heard of a call. If it
     was called, this is how the call ended."""
@@ -129,7 +135,7 @@ NO_END: Final = Ended(
 )
 """Nothing is known of a call's end: it was lost, or is not over yet."""
 
-Said: TypeAlias = Hello | Fault | Started | Returned | Ended | Ready | Surplus | Gone
+Said: TypeAlias = Hello | Fault | Started | Returned | Ended | Ready | Surplus | Threaded | Gone
 _FROM_BOX: TypeAdapter[Said] = TypeAdapter(Annotated[Said, Field(discriminator="type")])
 
 

@@ -12,7 +12,17 @@ import psutil
 import pytest
 
 from sandbox.wire.frames import Stream
-from sandbox.wire.messages import ExceptionReply, ExitedReply, Fault, Hello, TooLargeReply, ValueReply, parse_reply
+from sandbox.wire.messages import (
+    ExceptionReply,
+    ExitedReply,
+    Fault,
+    Hello,
+    Threaded,
+    TooLargeReply,
+    ValueReply,
+    parse_message,
+    parse_reply,
+)
 from tests.checkout import ROOT
 from tests.end_to_end.calls import wait_until
 from tests.runners.interpreters import interpreters
@@ -244,6 +254,53 @@ def test_what_is_preloaded_is_there_and_its_threads_are_counted(python: str, tmp
             "broken": "ZeroDivisionError: division by zero",
             "nowhere": "ModuleNotFoundError: No module named 'nowhere'",
         }
+
+
+def test_a_thread_that_is_just_ending_is_not_counted(python: str, tmp_path: Path) -> None:
+    (tmp_path / "busy.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(0.05,), daemon=True).start()\n"
+    )
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    plan = plain_plan(folder, installed=["/environment", str(tmp_path)], preload=["busy"])
+    with start_runner(plan, python=python) as runner:
+        hello = runner.hear()
+        assert isinstance(hello, Hello)
+        assert (hello.threads, hello.failed) == (1, {})
+
+
+def test_threads_that_a_later_tool_leaves_are_told(python: str, tmp_path: Path) -> None:
+    (tmp_path / "threaded.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    with start_runner(plain_plan(folder, installed=["/environment", str(tmp_path)]), python=python) as runner:
+        assert isinstance(runner.hear(), Hello)
+        runner.say({"type": "preload", "modules": ["colorsys", "threaded"]})
+        assert parse_message(runner.next_message()) == Threaded(type="threaded")
+
+
+def test_parts_of_a_package_are_preloaded_and_forgotten_where_that_fails(python: str, tmp_path: Path) -> None:
+    package, ready, folder = tmp_path / "whole", tmp_path / "ready", tmp_path / "calls"
+    for part in (package, package / "needy", folder):
+        part.mkdir()
+    (package / "__init__.py").touch()
+    (package / "good.py").write_text("import os\nMARK = os.getpid()\n")
+    (package / "needy" / "__init__.py").write_text(
+        f"from . import part\nopen({str(ready)!r}).close()\nKIND = part.KIND\n"
+    )
+    (package / "needy" / "part.py").write_text("KIND = 'needy'\n")
+    modules = ["whole", "whole.good", "whole.needy"]
+    plan = plain_plan(folder, installed=["/environment", str(tmp_path)], preload=modules)
+    with start_runner(plan, python=python) as runner:
+        hello = runner.hear()
+        assert isinstance(hello, Hello)
+        assert set(hello.failed) == {"whole.needy"}
+        ready.touch()
+        source = "import whole.good, whole.needy\ndef tool():\n    return whole.needy.KIND, whole.good.MARK\n"
+        first, second = _value(runner.run(source).reply), _value(runner.run(source).reply)
+        assert first == second == ["needy", first[1]]
 
 
 def test_a_package_that_could_not_be_preloaded_is_imported_anew_by_calls(python: str, tmp_path: Path) -> None:

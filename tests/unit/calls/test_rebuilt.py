@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from sandbox.calls.preloads import preloadable
 from sandbox.calls.rebuilt import needs_rebuilding
-from sandbox.calls.request import build_request, preloadable
+from sandbox.calls.request import build_request
 from sandbox.policy import load
 from sandbox.spec import CallSpec
 from sandbox.tools import Tool, read_tool

@@ -14,7 +14,6 @@ from sandbox.calls.request import (
     build_request,
     complete_request,
     lowered_limits,
-    preloadable,
     request_head,
 )
 from sandbox.policy import Policy, load
@@ -135,12 +134,3 @@ def test_processor_time_is_told_rounded_up_so_that_the_engine_is_first(asked: fl
 
 def test_limits_that_shape_the_box_are_not_the_call_s() -> None:
     assert lowered_limits(limited(memory=1 << 20, processes=1, disk=1, inodes=16, cpus=1), POLICY) == {}
-
-
-def test_only_what_the_standard_library_imports_without_effects_is_preloaded() -> None:
-    source = "import json, csv, antigravity, tkinter, _thread, numpy, own\n\ndef tool():\n    pass\n"
-    assert preloadable(read_tool(source)) == ("csv", "json")
-
-
-def test_an_async_tool_has_its_loop_preloaded() -> None:
-    assert preloadable(read_tool("async def tool():\n    pass\n")) == ("asyncio",)

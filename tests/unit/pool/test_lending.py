@@ -13,6 +13,7 @@ from sandbox.errors import BackendUnavailable, BoxLost, EngineClosed, IsolationU
 from sandbox.policy import Layer, ReuseMode
 from sandbox.pool import WarmBox
 from sandbox.testing import FakeBox, hangs
+from sandbox.wire.frames import pack_message
 from tests.unit.pool.worlds import POLICY, SINGLE_USE, World, policy_with, pooled, settle, until
 
 REQUEST = b'{"entry":"tool","arguments":{},"source":"","environment":{},"value_limit":1}'
@@ -378,6 +379,19 @@ async def test_a_runner_with_threads_after_preloading_is_replaced_by_one_with_no
     assert [box.is_open for box in world.backend.boxes] == [False, True]
     assert world.box(1).preloaded == ()
     assert world.box(1).plan == replace(world.box(0).plan, preload=())
+
+
+@pooled()
+async def test_a_box_that_a_later_tool_leaves_with_threads_is_lent_no_more_and_its_followers_preload_nothing(
+    world: World,
+) -> None:
+    async with world.lend(preload=("json",)) as loan:
+        loan.warm.conversation.received(pack_message({"type": "threaded"}))
+        assert not loan.warm.has_room
+        assert world.box().is_open
+        await world.lend_once(preload=("json", "sad"))
+    await settle()
+    assert [(box.is_open, box.plan.preload) for box in world.backend.boxes] == [(False, ("json",)), (True, ())]
 
 
 @pooled(threads=4)

@@ -289,7 +289,8 @@ def tool():
 if __name__ == "__main__":
     import main_only
 """
-    expected = {"os", "json", "numpy", "fast", "slow", "windows", "suppressed"}
+    modules = {"os", "os.path", "json", "numpy", "numpy.linalg", "fast", "slow", "windows", "suppressed"}
+    expected = {*modules, "numpy.linalg.norm"}
     assert read_tool(source).imports == expected
 
 

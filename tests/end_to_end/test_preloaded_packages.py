@@ -1,0 +1,106 @@
+"""What a tool imports is imported once for all of its calls, parts of packages too, and none of them sees what it left.
+
+A package that draws a random mark when it is imported tells which calls have it from one import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from sandbox import Outcome, Sandbox
+from tests.end_to_end.packages import publish_files, requiring
+from tests.indexes import LocalIndex
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("harmless")]
+
+MARK: Final = "import os\nMARK = os.urandom(8).hex()\n"
+DRAWS: Final = """
+import os, pathlib, tempfile
+cache = pathlib.Path.home() / ".cache" / "draws"
+cache.mkdir(parents=True)
+(cache / "fonts").write_text("slowly found")
+with tempfile.NamedTemporaryFile(delete=False) as left:
+    left.write(b"temporary")
+MARK = os.urandom(8).hex()
+"""
+FILLS: Final = """
+import os, pathlib
+MARK = os.urandom(8).hex()
+try:
+    with open(pathlib.Path.home() / "much", "wb") as file:
+        for _ in range(1024):
+            file.write(bytes(1 << 20))
+    REFUSED = None
+except OSError as error:
+    REFUSED = error.strerror
+"""
+SAD: Final = MARK + "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the index of this module has."""
+    folder = tmp_path_factory.mktemp("wheels")
+    files = {"whole/__init__.py": "", "whole/part.py": MARK, "whole/inner/__init__.py": "", "whole/inner/deep.py": MARK}
+    publish_files(folder, "whole", files)
+    publish_files(folder, "draws", {"draws/__init__.py": "", "draws/simple.py": DRAWS})
+    publish_files(folder, "fills", {"fills.py": FILLS})
+    publish_files(folder, "sad", {"sad/__init__.py": "", "sad/threads.py": SAD})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
+    """One engine whose store is the module's own."""
+    with Sandbox(store=store) as engine:
+        yield engine
+
+
+def _values(sandbox: Sandbox, source: str, *, calls: int = 3) -> list[Any]:
+    return [_ok(sandbox.run(source)).value for _ in range(calls)]
+
+
+def _ok(outcome: Outcome) -> Outcome:
+    assert outcome.status == "ok", outcome.to_json()
+    return outcome
+
+
+def test_parts_of_packages_are_imported_once_for_all_calls(sandbox: Sandbox) -> None:
+    code = "import whole.part\nfrom whole.inner import deep\ndef tool():\n    return whole.part.MARK, deep.MARK\n"
+    first, *others = _values(sandbox, requiring(("whole",), code))
+    assert others == [first, first]
+
+
+def test_a_package_may_write_when_it_is_imported_and_no_call_sees_it(sandbox: Sandbox) -> None:
+    code = """
+import os, tempfile
+from draws import simple
+def tool():
+    found = [os.path.join(*each[:1], name) for each in os.walk(os.path.expanduser("~")) for name in each[2]]
+    return simple.MARK, sorted(found), os.listdir(tempfile.gettempdir())
+"""
+    first, *others = _values(sandbox, requiring(("draws",), code))
+    assert others == [first, first]
+    assert first[1:] == [["/work/tool.py"], []]
+
+
+def test_what_it_may_write_then_is_little(sandbox: Sandbox) -> None:
+    code = "import fills\ndef tool():\n    return fills.MARK, fills.REFUSED\n"
+    first, second = _values(sandbox, requiring(("fills",), code), calls=2)
+    assert first == second
+    assert first[1] == "No space left on device"
+
+
+def test_threads_that_a_later_tool_would_leave_cost_the_preloading_and_no_call(sandbox: Sandbox) -> None:
+    requirements = ("whole", "sad")
+    one = requiring(requirements, "import whole.part\ndef tool():\n    return whole.part.MARK\n")
+    assert len(set(_values(sandbox, one, calls=2))) == 1
+    other = requiring(requirements, "from sad import threads\ndef tool():\n    return threads.MARK\n")
+    assert len(set(_values(sandbox, other, calls=4))) == 4
+    outcome = _ok(sandbox.run(other))
+    assert outcome.timing is not None
+    assert not outcome.timing.preloaded
