@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from sandbox.environments.bundles.signing import PrivateKey, PublicKey, Secret, read_key, read_signing_key
 from sandbox.errors import SpecError
 
-PRIVATE: Final = Ed25519PrivateKey.generate()
+PRIVATE: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 LOCKED: Final = BestAvailableEncryption(b"a passphrase")
 LOCKED_BY_OPENSSH: Final = b"""\
 -----BEGIN OPENSSH PRIVATE KEY-----
