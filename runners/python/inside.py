@@ -16,6 +16,7 @@ import frames
 import installed
 import kit
 import preloading
+import workplace
 import zygote
 from walls import WallFault
 
@@ -41,8 +42,10 @@ def serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> No
         installed.enter(*plan["installed"])
     if plan.get("kit"):
         kit.offer(plan["kit"])
-    _, failed = preloading.preload(plan["preload"])
     walls = plan["call"]
+    if "mount" in walls["namespaces"]:
+        workplace.make_own(walls["workplace"]["path"])
+    _, failed = preloading.preload(plan["preload"])
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
     walls["outputs"] = plan.get("outputs")
     if walls["workplace"] and "covered" in walls["workplace"]:

@@ -225,18 +225,9 @@ def _build_tree(plan: dict[str, Any]) -> None:
         mounts.proc()
     mounts.leave_old_root()
     os.umask(0o077)
-    _furnish(plan["own_place"])
-
-
-def _furnish(place: dict[str, Any]) -> None:
-    """Some packages want a folder to write to when they are imported. What calls have covers this one."""
-    path, flags = place["path"], mounts.NOSUID | mounts.NODEV | mounts.NOEXEC
-    mounts.tmpfs(path, size=place["size"], inodes=place["inodes"], flags=flags, mode="0700")
-    folders = [os.path.join(path, name) for name in workplace.PLACES]
-    for folder in folders:
-        os.mkdir(folder)
-    for made in (path, *folders):
-        os.chown(made, *place["owner"])
+    own, flags = plan["own_place"], mounts.NOSUID | mounts.NODEV | mounts.NOEXEC
+    mounts.tmpfs(own["path"], size=own["size"], inodes=own["inodes"], flags=flags, mode="0700")
+    os.chown(own["path"], *own["owner"])
 
 
 def _show(source: str, target: str, flags: int) -> None:

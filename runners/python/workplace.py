@@ -47,6 +47,16 @@ def remove_left(plan: dict[str, Any], warden: int) -> None:
             remove(os.path.join(parent(plan), name))
 
 
+def make_own(path: str) -> None:
+    """What programs expect in the box's own place, which that of each call covers: some packages write when they are
+    imported. Where it cannot be had they fail as they would on a full disk."""
+    for name in PLACES:
+        try:
+            os.mkdir(os.path.join(path, name), 0o700)
+        except OSError:
+            return
+
+
 def enter(path: str) -> None:
     """Make the folder, for its user alone, and go there."""
     os.mkdir(path, 0o700)

@@ -27,6 +27,13 @@ with tempfile.NamedTemporaryFile(delete=False) as left:
     left.write(b"temporary")
 MARK = os.urandom(8).hex()
 """
+SHOWS_WHAT_IS_LEFT: Final = """
+import os, tempfile
+from draws import simple
+def tool():
+    found = [os.path.join(folder, name) for folder, _, names in os.walk(os.path.expanduser("~")) for name in names]
+    return simple.MARK, sorted(found), os.listdir(tempfile.gettempdir())
+"""
 FILLS: Final = """
 import os, pathlib
 MARK = os.urandom(8).hex()
@@ -76,14 +83,7 @@ def test_parts_of_packages_are_imported_once_for_all_calls(sandbox: Sandbox) -> 
 
 
 def test_a_package_may_write_when_it_is_imported_and_no_call_sees_it(sandbox: Sandbox) -> None:
-    code = """
-import os, tempfile
-from draws import simple
-def tool():
-    found = [os.path.join(*each[:1], name) for each in os.walk(os.path.expanduser("~")) for name in each[2]]
-    return simple.MARK, sorted(found), os.listdir(tempfile.gettempdir())
-"""
-    first, *others = _values(sandbox, requiring(("draws",), code))
+    first, *others = _values(sandbox, requiring(("draws",), SHOWS_WHAT_IS_LEFT))
     assert others == [first, first]
     assert first[1:] == [["/work/tool.py"], []]
 

@@ -20,6 +20,7 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import Shown
 from sandbox.backends.container.seccomp import ProfileName
+from sandbox.backends.subprocess.walls import OWN_BYTES, OWN_INODES
 from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode
 
 WORKPLACE: Final = "/work"
@@ -126,13 +127,14 @@ def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 
 def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
-    """The workplace. Where calls are walled again, each mounts one of its own there, and this one stays empty.
-    Owner and mode are given, because Docker ignores `mode` where the folder exists.
+    """The workplace. Where calls are walled again, each mounts one of its own there, and this one is for packages that
+    write when they are imported. Owner and mode are given, because Docker ignores `mode` where the folder exists.
 
     gVisor covers the image's `/tmp`, a link into the workplace, with a tmpfs of its own, of any size and for programs
     to be run from, unless there is to be one already."""
     limits = policy.limits
-    size, inodes = (limits.disk, limits.inodes) if stands_alone(policy, container.runtime) else (4096, 2)
+    is_the_calls = stands_alone(policy, container.runtime)
+    size, inodes = (limits.disk, limits.inodes) if is_the_calls else (OWN_BYTES, OWN_INODES)
     options = tmpfs_options(size, inodes, user=container.user, is_podman=container.is_podman)
     places = (WORKPLACE, _TEMPORARY) if "runsc" in (container.runtime or "") else (WORKPLACE,)
     return dict.fromkeys(places, options)

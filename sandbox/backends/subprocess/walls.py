@@ -31,8 +31,8 @@ from sandbox.policy import Layer, NetworkMode, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
 _FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
-_OWN_BYTES, _OWN_INODES = 32 << 20, 1024
-"""What the box itself may write, before its calls cover it with places of their own."""
+OWN_BYTES, OWN_INODES = 16 << 20, 1024
+"""What a box itself may write where its calls have places of their own."""
 _STACK_BYTES: Final = 8 << 20
 _WATCH_INTERVAL_S: Final = 0.05
 _GUARD_PROCESSES: Final = 1
@@ -82,7 +82,7 @@ def box_walls(
         "namespaces": [] if plan.is_plain else [*kinds],
         "identity": [caller.uid, caller.gid],
         "user": [user, group],
-        "own_place": {"path": WORKPLACE, "size": _OWN_BYTES, "inodes": _OWN_INODES, "owner": [user, group]},
+        "own_place": {"path": WORKPLACE, "size": OWN_BYTES, "inodes": OWN_INODES, "owner": [user, group]},
         "filter": system_call_filter("runner", Sockets.INTERNET),
         "doors": list(doors),
         "again": list(again) if again and not plan.is_plain else None,
