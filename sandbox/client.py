@@ -21,19 +21,19 @@ from sandbox.backends.base import Backend
 from sandbox.configuration import load_configuration
 from sandbox.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
 from sandbox.environments import Environment
-from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
-from sandbox.outputs.artifacts.reading import Artifacts, AsyncArtifacts
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy
 from sandbox.pool import PoolStatistics
 from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, plain_spec, reading_spec
-from sandbox.streaming import Event, stream_call
 
 if TYPE_CHECKING:
+    from sandbox.environments.lock import Lock
+    from sandbox.outputs.artifacts.reading import Artifacts, AsyncArtifacts
+    from sandbox.streaming import Event
     from sandbox.tools.check import CheckReport
     from sandbox.tools.metadata import ToolRecord
     from sandbox.tools.schemas import Export
@@ -85,6 +85,8 @@ class AsyncSandbox:
     @property
     def artifacts(self) -> AsyncArtifacts:
         """What calls left, and what was too long to show: to be listed, shown, searched and saved."""
+        from sandbox.outputs.artifacts.reading import AsyncArtifacts
+
         return AsyncArtifacts(self._settings.artifacts)
 
     async def __aenter__(self) -> Self:
@@ -105,6 +107,8 @@ class AsyncSandbox:
     ) -> AsyncGenerator[Event]:
         """Run one call and give what it prints (`Printed`) and, if it is a generator, what it gives (`Progress`) as it
         comes; the last event is `Finished` with the outcome."""
+        from sandbox.streaming import stream_call
+
         async with aclosing(stream_call(self._opened(), self._spec(source, args, fields))) as events:
             async for event in events:
                 yield event
@@ -225,6 +229,8 @@ class Sandbox:
     @property
     def artifacts(self) -> Artifacts:
         """What calls left, and what was too long to show; see `AsyncSandbox.artifacts`."""
+        from sandbox.outputs.artifacts.reading import Artifacts
+
         return Artifacts(self._store_of_artifacts)
 
     def __enter__(self) -> Self:

@@ -35,7 +35,6 @@ from sandbox.calls.tool_terms import limits_for, policy_for
 from sandbox.calls.verdict import Ending
 from sandbox.calls.watching import Watcher
 from sandbox.environments import Environment, bare_environment
-from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable, SpecError
 from sandbox.outcome import Outcome, Status
@@ -49,6 +48,7 @@ from sandbox.tools import read_tool
 from sandbox.tools.recent import Recent
 
 if TYPE_CHECKING:
+    from sandbox.environments.lock import Lock
     from sandbox.environments.provider import Needs
 
 Result = TypeVar("Result")

@@ -16,7 +16,6 @@ from sandbox.backends import open_backend
 from sandbox.backends.base import Backend
 from sandbox.calls.image_supply import ImageSupply
 from sandbox.environments import Environment, bare_environment
-from sandbox.environments.lock import Lock
 from sandbox.environments.progress import OnProgress
 from sandbox.policy import Policy
 from sandbox.pool import Pool
@@ -24,6 +23,7 @@ from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.tools import Tool
 
 if TYPE_CHECKING:
+    from sandbox.environments.lock import Lock
     from sandbox.environments.provider import Needs, Provider
 
 

@@ -12,17 +12,21 @@ engine comes in when a command runs, and rich only where something is drawn on a
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from typing import Final, NoReturn
 
 __all__ = ["main"]
 
+_BROKEN: Final = 1
 _CANCELLED: Final = 130
 
 
 def main() -> NoReturn:
     """The console script: run the command line of this process and leave with its exit code."""
+    code = _BROKEN
+    atexit.register(lambda: _leave(code))  # what is registered first is called last, after all others and all threads
     try:
         from sandbox.cli.ending import exit_code_of
 
@@ -34,3 +38,14 @@ def main() -> NoReturn:
         # interrupt met an `exec` of text: dataclasses have one, and they are made while modules are imported.
         os._exit(code)
     sys.exit(code)
+
+
+def _leave(code: int) -> None:
+    """End the process here. Python would now take everything apart, object by object, which takes longer than the call
+    of a small tool, and the kernel takes it back at once. What cannot be written out Python tells in its own way."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)

@@ -1,79 +1,90 @@
-"""Every command. A new one is one file and one line here."""
+"""Every command. A new one is one file and one line here.
+
+A command's file is imported when the words name that command, and typer is told of no other then: to make ready all of
+them for one takes longer than to read a tool.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated, Final
 
 import typer
 
-from sandbox.cli.artifact_grep import grep_artifact
-from sandbox.cli.artifact_list import list_artifacts
-from sandbox.cli.artifact_save import save_artifact
-from sandbox.cli.artifact_show import show_artifact
-from sandbox.cli.check import check
-from sandbox.cli.doctor import doctor
-from sandbox.cli.env_build import build_environment
-from sandbox.cli.env_bundle import export_environment, import_environment
-from sandbox.cli.env_list import list_environments, show_environment
-from sandbox.cli.env_lock import lock_environment
-from sandbox.cli.env_prune import prune_environments
-from sandbox.cli.env_verify import verify_environments
-from sandbox.cli.image_bootstrap import bootstrap_image
-from sandbox.cli.image_build import build_image
-from sandbox.cli.image_list import list_all_images
-from sandbox.cli.image_prune import prune_images
-from sandbox.cli.image_pull import pull_image
-from sandbox.cli.image_push import push_image
-from sandbox.cli.policy_explain import explain
-from sandbox.cli.policy_list import list_policies
-from sandbox.cli.policy_show import show_policy
-from sandbox.cli.run import run
-from sandbox.cli.schema import schema
 from sandbox.cli.terminal import show
 
+_COMMANDS: Final = {
+    "run": "run:run",
+    "check": "check:check",
+    "schema": "schema:schema",
+    "doctor": "doctor:doctor",
+}
+"""The file and the function of each."""
+_GROUPS: Final = {
+    "policy": {
+        "list": "policy_list:list_policies",
+        "show": "policy_show:show_policy",
+        "explain": "policy_explain:explain",
+    },
+    "env": {
+        "lock": "env_lock:lock_environment",
+        "build": "env_build:build_environment",
+        "list": "env_list:list_environments",
+        "show": "env_list:show_environment",
+        "verify": "env_verify:verify_environments",
+        "prune": "env_prune:prune_environments",
+        "export": "env_bundle:export_environment",
+        "import": "env_bundle:import_environment",
+    },
+    "image": {
+        "bootstrap": "image_bootstrap:bootstrap_image",
+        "build": "image_build:build_image",
+        "list": "image_list:list_all_images",
+        "prune": "image_prune:prune_images",
+        "push": "image_push:push_image",
+        "pull": "image_pull:pull_image",
+    },
+    "artifact": {
+        "list": "artifact_list:list_artifacts",
+        "show": "artifact_show:show_artifact",
+        "grep": "artifact_grep:grep_artifact",
+        "save": "artifact_save:save_artifact",
+    },
+}
+_ABOUT: Final = {
+    "policy": "See what policies grant, and what enforces them here.",
+    "env": "Lock, build and keep the environments that tools run in.",
+    "image": "Make and keep the images that containers start from.",
+    "artifact": "Read what calls left, and what was too long to show.",
+}
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
-app = typer.Typer(
-    add_completion=False,
-    context_settings=_SETTINGS,
-    no_args_is_help=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help is there in half the time
-)
-policy = typer.Typer(help="See what policies grant, and what enforces them here.", no_args_is_help=False)
-image = typer.Typer(help="Make and keep the images that containers start from.", no_args_is_help=False)
-env = typer.Typer(help="Lock, build and keep the environments that tools run in.", no_args_is_help=False)
-artifact = typer.Typer(help="Read what calls left, and what was too long to show.", no_args_is_help=False)
 
-app.command("run")(run)
-app.command("check")(check)
-app.command("schema")(schema)
-app.command("doctor")(doctor)
-app.add_typer(policy, name="policy")
-policy.command("list")(list_policies)
-policy.command("show")(show_policy)
-policy.command("explain")(explain)
-app.add_typer(env, name="env")
-env.command("lock")(lock_environment)
-env.command("build")(build_environment)
-env.command("list")(list_environments)
-env.command("show")(show_environment)
-env.command("verify")(verify_environments)
-env.command("prune")(prune_environments)
-env.command("export")(export_environment)
-env.command("import")(import_environment)
-app.add_typer(image, name="image")
-image.command("bootstrap")(bootstrap_image)
-image.command("build")(build_image)
-image.command("list")(list_all_images)
-image.command("prune")(prune_images)
-image.command("push")(push_image)
-image.command("pull")(pull_image)
-app.add_typer(artifact, name="artifact")
-artifact.command("list")(list_artifacts)
-artifact.command("show")(show_artifact)
-artifact.command("grep")(grep_artifact)
-artifact.command("save")(save_artifact)
+def command_line(first: str | None = None) -> typer.Typer:
+    """The command line for words of which this is the first: with that command or group alone, if it is one."""
+    app = typer.Typer(
+        add_completion=False,
+        context_settings=_SETTINGS,
+        no_args_is_help=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help is there in half the time
+    )
+    app.callback()(root)
+    is_known = first in _COMMANDS or first in _GROUPS
+    _add(app, {name: place for name, place in _COMMANDS.items() if name == first or not is_known})
+    for name, commands in _GROUPS.items():
+        if name == first or not is_known:
+            group = typer.Typer(help=_ABOUT[name], no_args_is_help=False)
+            _add(group, commands)
+            app.add_typer(group, name=name)
+    return app
+
+
+def _add(app: typer.Typer, commands: Mapping[str, str]) -> None:
+    for name, place in commands.items():
+        file, _, function = place.partition(":")
+        app.command(name)(getattr(import_module(f"sandbox.cli.{file}"), function))
 
 
 def _show_version(asked: bool) -> None:
@@ -84,7 +95,6 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")

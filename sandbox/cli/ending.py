@@ -83,8 +83,9 @@ def exit_code_of(words: list[str]) -> int:
 
 
 def _obeyed(words: list[str]) -> int:
-    from sandbox.cli.app import app
+    from sandbox.cli.app import command_line
 
+    app = command_line(words[0] if words else None)
     code: Any = app(words or ["--help"], prog_name="sandbox", standalone_mode=False)
     return code if isinstance(code, int) and words else 0 if words else USAGE
 

@@ -121,7 +121,6 @@ def run(  # noqa: PLR0913  (each option is a parameter)
     stream: Annotated[bool, typer.Option("--stream", help="Show what the tool prints as it comes.")] = False,
 ) -> int:
     """Run a tool in a box, and show what came of it."""
-    from sandbox.cli.artifact_files import save_all
     from sandbox.cli.build_progress import build_progress
     from sandbox.cli.given import (
         read_arguments,
@@ -168,6 +167,8 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         else:
             outcome = box.run(file, arguments, **fields)
         if save_artifacts is not None:
+            from sandbox.cli.artifact_files import save_all
+
             save_all(outcome, box.artifacts, save_artifacts, tenant=tenant)
         is_fitted = tokens is not None or "value" in fields["outputs"]
         _report(outcome, as_json=as_json, is_output_shown=stream, is_value_fitted=is_fitted)

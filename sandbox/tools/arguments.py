@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel, Field, PydanticUserError, ValidationError, create_model
 from pydantic_core import ErrorDetails
@@ -23,9 +23,6 @@ from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER, NotPlain, PlainCopy
 from sandbox.tools.recent import Recent
 from sandbox.tools.schema_types import schema_type
-from sandbox.tools.schemas.filled_nulls import without_filled_nulls
-from sandbox.tools.schemas.findings import ROOT
-from sandbox.tools.schemas.validator import SchemaValidator, validator
 from sandbox.tools.tool import Tool
 from sandbox.tools.value_types import (
     ANYTHING,
@@ -39,6 +36,9 @@ from sandbox.tools.value_types import (
     ValueType,
     Work,
 )
+
+if TYPE_CHECKING:
+    from sandbox.tools.schemas.validator import SchemaValidator
 
 MAX_PROBLEMS: Final = 100
 _SHOWN: Final = 80
@@ -180,6 +180,7 @@ def _without_nulls(plain: Mapping[str, JSON], tool: Tool, model: _Model) -> dict
     if not any(value is not None and _holds_null(value) for value in given.values()):
         return given
     from sandbox.tools.check import check_source
+    from sandbox.tools.schemas.filled_nulls import without_filled_nulls
 
     try:
         chosen = check_source(tool.text, filename=tool.filename, entry=tool.entry).chosen()
@@ -209,6 +210,8 @@ def _validator(tool: Tool) -> SchemaValidator | None:
     """Of a schema that makes no sense `check` tells; a call goes by the names in it."""
     if tool.schema is None:
         return None
+    from sandbox.tools.schemas.validator import validator
+
     try:
         return validator(tool.schema)
     except SchemaRefused:
@@ -216,6 +219,8 @@ def _validator(tool: Tool) -> SchemaValidator | None:
 
 
 def _schema_problems(arguments: Mapping[str, JSON], whole: SchemaValidator) -> list[Problem]:
+    from sandbox.tools.schemas.findings import ROOT
+
     return [
         Problem(each.path.removeprefix(ROOT).lstrip("."), each.message, "what the schema says", "something else")
         for each in whole.problems(arguments)

@@ -10,14 +10,16 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from sandbox.tools.docstrings import Documentation, read_docstring
 from sandbox.tools.literals import NotLiteral, literal
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope, assigned
 from sandbox.tools.spoken_fields import Spoken, plain_default, spoken_default
+
+if TYPE_CHECKING:
+    from sandbox.tools.docstrings import Documentation
 
 Extra = Literal["forbid", "ignore", "allow"]
 _ENUMS: Final = frozenset({"Enum", "StrEnum", "IntEnum"})
@@ -72,7 +74,8 @@ def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
 def class_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> list[ClassField]:
     """Its members and those it inherits, in the order that Python gives them; its own words on each go first."""
     chain = list(scope.class_chain(node))[::-1]
-    described = {name: text for each in chain for name, text in _documentation(each).parameters.items() if text}
+    documented = [said for each in chain if (said := _documentation(each)) is not None]
+    described = {name: text for said in documented for name, text in said.parameters.items() if text}
     found: dict[str, ClassField] = {}
     for each in chain:
         for member in _own_fields(scope, each, kind, described):
@@ -82,12 +85,17 @@ def class_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> list[Clas
 
 def class_description(node: ast.ClassDef) -> str | None:
     """What its docstring says of it as a whole."""
-    return _documentation(node).description
+    said = _documentation(node)
+    return None if said is None else said.description
 
 
-def _documentation(node: ast.ClassDef) -> Documentation:
+def _documentation(node: ast.ClassDef) -> Documentation | None:
     text = ast.get_docstring(node)
-    return Documentation() if text is None else read_docstring(text.encode(errors="replace").decode())
+    if text is None:
+        return None
+    from sandbox.tools.docstrings import read_docstring
+
+    return read_docstring(text.encode(errors="replace").decode())
 
 
 def root_field(scope: Scope, node: ast.ClassDef) -> ClassField | None:

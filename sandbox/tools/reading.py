@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Final
 
 from sandbox.tools.decoding import MAX_SOURCE_BYTES, decode_source
-from sandbox.tools.described import mapping_schema
 from sandbox.tools.dialects import Candidate, read_candidates, settings_of
 from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, safe_filename
 from sandbox.tools.module_names import imported_names
@@ -54,6 +53,8 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
     chosen = choose_entry(source, read_candidates(source), filename=filename, entry=entry)
     taken = read_signature(chosen, source)
     if chosen.schema is None and (taken.takes_mapping or chosen.arguments is not None):
+        from sandbox.tools.described import mapping_schema
+
         chosen = replace(chosen, schema=mapping_schema(chosen, source))
         taken = read_signature(chosen, source)
     function = chosen.function

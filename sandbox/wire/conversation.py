@@ -295,7 +295,7 @@ class Conversation:
         """A short call may have ended before the runner heard of it."""
         call = self._on_lines.get(said.line)
         if call is not None:
-            self._note_end(call, Ended(type="ended", id=call.id, **said.model_dump(exclude={"type", "line"})))
+            self._note_end(call, said.of_call(call.id))
             return
         slot = self._lines.lose(said.line)
         if slot is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -233,6 +234,19 @@ def test_a_run_for_a_program_imports_nothing_to_draw_with(tool: Tool) -> None:
     )
     answer = subprocess.run([COMMAND[0], "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_run_imports_no_other_command_and_nothing_that_draws(tool: Tool) -> None:
+    others = sorted(path.stem for path in (ROOT / "sandbox/cli").glob("*_*.py"))
+    shared = {"artifact_options", "build_progress", "error_report", "outcome_report"}
+    script = (
+        "import sys; from sandbox.cli.ending import exit_code_of;"
+        f"exit_code_of(['run', {str(tool('def f(): return 1'))!r}]);"
+        f"others = {{f'sandbox.cli.{{name}}' for name in {others}}} | {{'sandbox.cli.check', 'sandbox.cli.doctor'}};"
+        "print(sorted(set(sys.modules) & (others | {'rich', 'psutil', 'docstring_parser'})))"
+    )
+    answer = subprocess.run([COMMAND[0], "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(ast.literal_eval(answer.stdout.splitlines()[-1])) <= {f"sandbox.cli.{name}" for name in shared}
 
 
 def test_help_needs_neither_the_engine_nor_anything_to_draw_with() -> None:

@@ -35,3 +35,29 @@ def test_files_called_like_modules_are_not_imported_outside_of_a_box(way: str, t
     )
     assert (answer.returncode, answer.stdout) == (0, "1\n"), answer.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.py" for name in names)
+
+
+def test_the_end_waits_for_what_is_under_way_and_takes_nothing_apart(tmp_path: Path) -> None:
+    """Threads are waited for, handlers are called, and what was printed is written; objects are left to the kernel."""
+    (tmp_path / "tool.py").write_text("def tool() -> int:\n    raise SystemExit(3)\n")
+    script = (
+        "import atexit, sys, threading, time\n"
+        "from sandbox.cli import main\n"
+        "class Noisy:\n"
+        "    def __del__(self): print('taken apart', flush=True)\n"
+        "def later():\n"
+        "    threading.main_thread().join()\n"
+        "    print('thread')\n"
+        "noisy = Noisy()\n"
+        "threading.Thread(target=later).start()\n"
+        "sys.argv = ['sandbox', 'run', 'tool.py']\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    atexit.register(print, 'handler')\n"
+    )
+    command = [sys.executable, "-c", script]
+    answer = subprocess.run(
+        command, cwd=tmp_path, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True, check=False
+    )
+    assert (answer.returncode, answer.stdout.split()) == (1, ["thread", "handler"]), answer.stderr

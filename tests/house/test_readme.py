@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 import typer.main
 
-from sandbox.cli.app import app
+from sandbox.cli.app import command_line
 from tests.checkout import ROOT
 
 README: Final = (ROOT / "README.md").read_text()
@@ -31,7 +31,7 @@ def test_the_readme_shows_the_set_up_command(command: str) -> None:
 def test_the_readme_tells_every_option_of_run_once() -> None:
     table = README.partition("| option of `sandbox run FILE` | |")[2].partition("\n\n")[0]
     told = [option for row in table.splitlines() for option in re.findall(r"`(--?[a-z-]+)", row.split(" | ")[0])]
-    run = typer.main.get_group(app).commands["run"]
+    run = typer.main.get_group(command_line("run")).commands["run"]
     known = {parameter.name: parameter.opts for parameter in run.params if parameter.param_type_name == "option"}
     assert len(told) == len(set(told))
     assert set(told) <= {"--help"} | {spelling for opts in known.values() for spelling in opts}

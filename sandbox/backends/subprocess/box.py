@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import psutil
 from pydantic import JsonValue
 
 from sandbox.backends.base import Box
@@ -117,6 +116,8 @@ class SubprocessBox(Box):
         """Shared pages count once in a control group; without one they count in each process."""
         if self._group is not None:
             return self._group.memory_bytes()
+        import psutil
+
         with suppress(psutil.Error):
             warden = psutil.Process(self._process.pid)
             return sum(process.memory_info().rss for process in (warden, *warden.children(recursive=True)))
