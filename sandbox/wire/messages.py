@@ -23,7 +23,7 @@ _Signal = Annotated[int, Field(ge=1, le=128)]
 
 
 class _Said(BaseModel):
-    """Messages are read by the two adapters below, and the engine makes none but unchecked, so what pydantic would build
+    """Messages are read by the two adapters below, and the engine makes none but unchecked: what pydantic would build
     to look at one of them alone is left out. It is not to be asked for: that is safe in threads only since 2.14."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
