@@ -17,7 +17,7 @@ from sandbox.streaming import Event
 from sandbox.testing import FakeBackend, hangs, prints, script
 
 TOOL: Final = "def tool(hang: bool):\n    pass\n"
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 60.0
 LEFT: Final = """
 from sandbox import Sandbox
 from sandbox.testing import FakeBackend, hangs, prints, script
