@@ -34,7 +34,7 @@ HARDENED: Final[dict[str, Any]] = {
     "security_opt": ["no-new-privileges"],
 }
 """As for `client.containers.run`."""
-_OWN_SECONDS: Final = 120
+_OWN_SECONDS: Final = 240
 _DAEMONS: Final = {"docker_daemon", "own_daemon"}
 
 

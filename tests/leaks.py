@@ -37,7 +37,7 @@ Traces = dict[str, str]  # what identifies a trace → what to call it
 Look = Callable[[], Traces]
 Scope = Literal["function", "module", "session"]
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 30.0
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _KEEP_NOTHING_OPEN: Final = {
     __name__,

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 
 
 class _ImpatientSelector(selectors.SelectSelector):

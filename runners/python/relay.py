@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from outlet import Outlet
 
 _DRAIN_S = 0.1
+_MOST_HELD = 1 << 20
+"""What the pipe of a tool can hold, and is taken in any time: on a busy machine it may be long between two reads."""
 _DRAIN_FILES_S = 10.0
 """Only a guard writes those, and it has ended: what is there is bounded."""
 
@@ -137,8 +139,10 @@ class Relay:
 
     def _drain(self, descriptor: int, carry: Callable[[memoryview], None], *, most_s: float = _DRAIN_S) -> None:
         """What a pipe holds; a process that goes on, or that escaped, could write for ever."""
-        deadline = time.monotonic() + most_s
+        deadline, taken = time.monotonic() + most_s, 0
         data = self._outlet.read(descriptor)
         while data:
             carry(data)
-            data = self._outlet.read(descriptor) if time.monotonic() < deadline else None
+            taken += len(data)
+            is_enough = taken >= _MOST_HELD and time.monotonic() >= deadline
+            data = None if is_enough else self._outlet.read(descriptor)

@@ -26,7 +26,7 @@ import psutil
 
 from sandbox.backends.syscall_table import load_table
 
-_PATIENCE_S: Final = 3.0
+_PATIENCE_S: Final = 20.0
 _PAUSE_S: Final = 0.02
 _YOUNG_S: Final = 10.0
 _PREFIX: Final = "sandbox-attack-"

@@ -18,9 +18,9 @@ from sandbox.egress.heads import END_OF_HEAD, Head, Length, Malformed, read_head
 from sandbox.egress.ledger import Exhausted, Ledger, Way
 
 _ASKING_S: Final = 10.0
-_LINGERING_S: Final = 1.0
+_LINGERING_S: Final = 5.0
 _PIECE: Final = 1 << 16
-_MOST_DROPPED: Final = 16
+_MOST_DROPPED: Final = 1 << 20
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _TUNNEL_IS_OPEN: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -149,9 +149,9 @@ class Connection:
             async with asyncio.timeout(_LINGERING_S):
                 await self._writer.drain()
                 self._writer.write_eof()
-                for _ in range(_MOST_DROPPED):
-                    if not await self._reader.read(_PIECE):
-                        return
+                dropped = 0
+                while dropped < _MOST_DROPPED and (data := await self._reader.read(_PIECE)):
+                    dropped += len(data)
         except (OSError, TimeoutError, RuntimeError):
             return
 

@@ -20,6 +20,7 @@ class Proxy:
         self.url = f"unix://{path}"
         self._to = to
         self.carried_attached = 0
+        self._counting = threading.Lock()
         self._attached: list[socket.socket] = []
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -60,7 +61,9 @@ class Proxy:
             while piece := source.recv(_PIECE):
                 if _ATTACHING in piece[:500]:
                     self._attached.append(source)
-                self.carried_attached += len(piece) if {source, target} & {*self._attached} else 0
+                if {source, target} & {*self._attached}:
+                    with self._counting:
+                        self.carried_attached += len(piece)
                 target.sendall(piece)
         with suppress(OSError):
             target.shutdown(socket.SHUT_WR)

@@ -64,7 +64,7 @@ def test_its_mounts_are_in_nobodys_way(docker_client: DockerClient, base_image: 
 
 def test_of_a_killed_run_nothing_stays() -> None:
     provision.remove_abandoned()
-    before, watch = abandoned(), Watch(cgroups)
+    watch = Watch(cgroups)
     command = [sys.executable, "-m", "tests.provision.docker_daemon"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
@@ -75,7 +75,7 @@ def test_of_a_killed_run_nothing_stays() -> None:
     kill(daemon)
     assert folder in abandoned()
     provision.remove_abandoned()
-    assert abandoned() == before
+    assert folder not in abandoned()
     assert watch.leftovers() == {}
 
 
@@ -83,7 +83,7 @@ def kill(process: int) -> None:
     descriptor = os.pidfd_open(process)
     try:
         os.kill(process, signal.SIGKILL)
-        assert select.select([descriptor], [], [], 10)[0], "it does not die"
+        assert select.select([descriptor], [], [], 60)[0], "it does not die"
     finally:
         os.close(descriptor)
 

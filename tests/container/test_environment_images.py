@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
-PATIENCE_S: Final = 60
+PATIENCE_S: Final = 110
 PASSWORD: Final = "nobodys-business"
 TREE: Final = """
 import hashlib, importlib.metadata, json, os, stat, sys

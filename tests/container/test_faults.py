@@ -49,7 +49,7 @@ def sandbox(docker_daemon: str, docker_client: DockerClient, base_image: BaseIma
     before = containers(docker_client)
     with Sandbox(backend=ContainerBackend(host=docker_daemon)) as engine:
         yield engine
-    assert containers(docker_client) == before
+    assert containers(docker_client) <= before  # of which some may have been about to go
 
 
 def containers(client: DockerClient) -> set[str]:
@@ -84,7 +84,7 @@ def test_a_container_that_is_paused_costs_its_call_no_more_than_its_time(
     sandbox: Sandbox, docker_client: DockerClient
 ) -> None:
     before = containers(docker_client)
-    with under_way(sandbox, ENDLESS, limits={"wall": 3}) as outcome:
+    with under_way(sandbox, ENDLESS, limits={"wall": 6}) as outcome:
         paused = only_container(docker_client, before=before)
         docker_client.api.pause(paused)
         assert outcome.result().status is Status.TIMEOUT
@@ -121,19 +121,7 @@ def test_a_call_whose_stream_is_cut_is_lost_and_the_next_one_works(
         assert wait_until(lambda: lost not in containers(docker_client))
         assert proxy.cut_attached() == 1  # of a box that waits for a call
         assert serves(sandbox)
-    assert containers(docker_client) == before
-
-
-@contextmanager
-def group_kept(client: DockerClient, container: str) -> Iterator[None]:
-    """The process that waits for the container's end, and then deletes its control group, stands still."""
-    shim = psutil.Process(client.api.inspect_container(container)["State"]["Pid"]).parent()
-    assert shim is not None
-    shim.suspend()
-    try:
-        yield
-    finally:
-        shim.resume()
+    assert containers(docker_client) <= before
 
 
 TAKE_THE_RUNNER_ALONG: Final = """
@@ -146,15 +134,26 @@ def tool() -> None:
 """
 
 
+@contextmanager
+def group_kept(client: DockerClient, container: str) -> Iterator[None]:
+    """Who deletes a container's group when it ends does not come to it meanwhile."""
+    keeper = psutil.Process(psutil.Process(client.api.inspect_container(container)["State"]["Pid"]).ppid())
+    keeper.suspend()
+    try:
+        yield
+    finally:
+        keeper.resume()
+
+
 def test_a_call_killed_for_memory_is_told_so_though_the_daemon_never_heard_why(
     sandbox: Sandbox, docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who deletes the container's group may be quicker than who would tell the daemon; here that is pretended. Nor may
-    it be quicker than the engine on a busy machine: it is held up meanwhile."""
+    """Who deletes the container's group may be quicker than who would tell the daemon; here that is pretended. That it
+    is not quicker than the engine, which nobody can promise, is seen to."""
     before, limits = containers(docker_client), {"memory": 96 * MIB}
-    sandbox.prepare(TAKE_THE_RUNNER_ALONG, limits=limits)
+    assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, limits=limits).value == 3
     unheard = Facts(status="exited", exit_code=137)
-    with monkeypatch.context() as patched, group_kept(docker_client, only_container(docker_client, before=before)):
+    with group_kept(docker_client, only_container(docker_client, before=before)), monkeypatch.context() as patched:
         patched.setattr(container_box, "facts", lambda *_, **__: unheard)
         outcome = sandbox.run(TAKE_THE_RUNNER_ALONG, limits=limits)
     assert (outcome.status, outcome.limit_name) == (Status.MEMORY, "memory"), outcome.to_json()
@@ -216,12 +215,12 @@ def test_two_engines_share_a_daemon_and_one_that_closes_leaves_the_others_calls_
     sandbox: Sandbox, docker_daemon: str, docker_client: DockerClient
 ) -> None:
     before = containers(docker_client)
-    with under_way(sandbox, ENDLESS, limits={"wall": 20}) as running:
-        ours = containers(docker_client)
+    with under_way(sandbox, ENDLESS) as running:
+        ours = containers(docker_client) - before
         with Sandbox(backend=ContainerBackend(host=docker_daemon)) as other:
             outcomes = other.map(TRIVIAL, [{"a": n, "b": 1} for n in range(4)])
             assert [outcome.value for outcome in outcomes] == [1, 2, 3, 4]
-        assert containers(docker_client) == ours != before
+        assert containers(docker_client) - before == ours != set()
         assert not running.done()
         docker_client.api.kill(only_container(docker_client, before=before))
 
@@ -252,7 +251,7 @@ def read(engine, mebibytes):
             taken += len(event.text)
     return event.outcome, taken
 
-limits = Limits(wall=100, cpu=100, output_rate=8 << 30)
+limits = Limits(wall=200, cpu=200, output_rate=8 << 30)
 policy = Policy(name="loud", description="x", limits=limits)
 with Sandbox(backend=ContainerBackend(host=sys.argv[1]), policy=policy) as engine:
     read(engine, 64)
@@ -348,5 +347,5 @@ def test_a_system_call_profile_that_is_refused_opens_no_box_without_one(
         with pytest.raises(BackendUnavailable, match=r"refused (making|starting) a container") as refused:
             sandbox.run(TRIVIAL, {"a": 1, "b": 2})
     assert len(str(refused.value)) < 1000
-    assert wait_until(lambda: containers(docker_client) == before)
+    assert wait_until(lambda: containers(docker_client) <= before)
     assert serves(sandbox)

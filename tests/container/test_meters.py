@@ -74,7 +74,7 @@ def running(client: DockerClient, image: BaseImage, *, runtime: str = "runc", **
 
 
 def wait_until_it_speaks(container: Container) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not container.logs():
         assert time.monotonic() < deadline
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tests.checkout import ROOT
 
 COMMAND: Final = (sys.executable, "-m", "sandbox")
-SECONDS: Final = 60
+SECONDS: Final = 220
 
 
 def environment(**variables: str) -> dict[str, str]:

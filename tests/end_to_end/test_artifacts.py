@@ -115,7 +115,7 @@ def test_nothing_can_be_a_file_and_a_folder(sandbox: Sandbox) -> None:
 
 def test_a_file_that_changes_while_it_is_sent_ends_the_call(sandbox: Sandbox, tmp_path: Path) -> None:
     path = tmp_path / "changing"
-    path.write_bytes(bytes(8 * MIB))
+    path.write_bytes(bytes(48 * MIB))  # it takes so long that a touch comes in between, however busy the machine is
     with ThreadPoolExecutor() as pool:
         is_over = threading.Event()
         changing = pool.submit(_touch_until, is_over, path)

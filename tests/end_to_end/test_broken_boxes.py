@@ -24,7 +24,7 @@ from tests.end_to_end.calls import ENDLESS, PATIENCE_S, all_of_boxes, groups_of,
 
 pytestmark = pytest.mark.slow
 
-GONE_WITHIN_S: Final = 10.0
+GONE_WITHIN_S: Final = 60.0
 STUBBORN: Final = """
 import os, signal, time
 def tool() -> None:
@@ -222,7 +222,7 @@ def test_an_idle_box_that_is_killed_is_not_lent_again() -> None:
 
 @pytest.mark.parametrize("part", ["runner", "warden", "both"])
 def test_a_box_that_is_stopped_is_given_up(part: str) -> None:
-    with Sandbox() as engine, under_way(engine, ENDLESS, limits={"wall": 0.5}) as call:
+    with Sandbox() as engine, under_way(engine, ENDLESS, limits={"wall": 2}) as call:  # long enough to stop it before
         (zygote,) = zygotes()
         warden = psutil.Process(zygote.ppid())
         everything = all_of_boxes()
@@ -240,4 +240,4 @@ def test_an_engine_with_a_stopped_box_still_closes() -> None:
         assert serves(engine)
         (zygote,) = zygotes()
         zygote.suspend()
-    assert not zygote.is_running()
+    assert wait_until(lambda: not zygote.is_running())

@@ -61,7 +61,7 @@ def test_a_call_cancelled_in_the_queue_never_runs() -> None:
     async def work() -> None:
         async with AsyncSandbox(concurrency=1) as engine:
             begun = asyncio.Event()
-            first = asyncio.create_task(_printed(engine, ENDLESS, begun, limits={"wall": 3}))
+            first = asyncio.create_task(_printed(engine, ENDLESS, begun))
             await begun.wait()
             queued = [asyncio.create_task(engine.run(TRIVIAL, {"a": 1, "b": 2})) for _ in range(5)]
             await asyncio.sleep(0)

@@ -95,19 +95,24 @@ def test_a_call_cancelled_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
 def test_a_stream_cancelled_between_its_items_leaves_nothing(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
 
-    async def read(engine: AsyncSandbox, most: int) -> None:
+    async def read(engine: AsyncSandbox, most: int, reached: asyncio.Event) -> None:
         seen = 0
         async for event in engine.stream(EVERYTHING, **CALL):
             seen += isinstance(event, Progress)
             if seen == most:
-                await asyncio.sleep(PATIENCE_S)
+                reached.set()
+                await asyncio.Event().wait()
 
     async def work() -> None:
         async with AsyncSandbox(artifact_store=store) as engine:
             for most in (1, 2, 20, 41):
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(1):
-                        await read(engine, most)
+                reached = asyncio.Event()
+                reading = asyncio.create_task(read(engine, most, reached))
+                async with asyncio.timeout(PATIENCE_S):
+                    await reached.wait()
+                reading.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reading
                 assert await _serves(engine)
                 assert await asyncio.to_thread(wait_until, lambda: is_at_rest() and not _unfinished(store))
 

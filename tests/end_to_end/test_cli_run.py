@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -91,7 +92,8 @@ def test_json_is_the_outcome_and_nothing_else(tool: Tool) -> None:
 )
 def test_each_way_to_fail_has_its_exit_code_and_says_so(tool: Tool, body: str, status: Status, code: int) -> None:
     path = tool(f"def f():\n    print('before')\n    {body}\n")
-    answer = sandbox("run", path, "--timeout", "2s", "--limit", "memory=64MiB")
+    seconds = "2s" if status is Status.TIMEOUT else "30s"
+    answer = sandbox("run", path, "--timeout", seconds, "--limit", "memory=64MiB")
     assert answer.returncode == code
     assert answer.stdout in ("before\n", "")  # what a killed tool had not flushed is lost with it
     assert answer.stderr.splitlines()[0].startswith(f"{status.value}")
@@ -106,7 +108,7 @@ def test_an_exception_shows_the_authors_lines(tool: Tool) -> None:
 
 def test_a_limit_is_told_with_what_was_allowed_and_measured(tool: Tool) -> None:
     answer = sandbox("run", tool("def f():\n    while True: pass"), "--timeout", "300ms")
-    assert "limit wall: 300 ms, measured 3" in answer.stderr
+    assert re.search(r"limit wall: 300 ms, measured [\d.]+ m?s", answer.stderr), answer.stderr
 
 
 def test_every_wrong_argument_has_a_line_of_its_own(tool: Tool) -> None:

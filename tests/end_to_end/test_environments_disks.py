@@ -92,7 +92,7 @@ def _on_a_disk(folder: Path, options: str, *steps: dict[str, Any]) -> list[Any]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=220,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr[-3000:]
@@ -188,7 +188,7 @@ def test_whatever_a_build_begins_with_a_full_disk_is_to_blame_and_not_remembered
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=220,
         check=False,
     )
     assert answer.stdout.startswith("StoreUnwritable "), answer

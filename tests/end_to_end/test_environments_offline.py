@@ -69,7 +69,7 @@ def _run_without_network(store: Path, *calls: dict[str, Any], is_offline: bool =
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=220,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr[-3000:]
@@ -78,7 +78,7 @@ def _run_without_network(store: Path, *calls: dict[str, Any], is_offline: bool =
 
 def _command_without_network(*words: object) -> subprocess.CompletedProcess[str]:
     line = [*NO_NETWORK, sys.executable, "-m", "sandbox", *map(str, words)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=220, check=False)
 
 
 def _call(module: str, *requirements: str, **more: object) -> dict[str, Any]:

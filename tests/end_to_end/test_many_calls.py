@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from sandbox import AsyncSandbox, Outcome, Sandbox, Status
+from sandbox.policy import Limits, load
 from tests.end_to_end.calls import groups_of, is_at_rest, wait_until
 from tests.leaks import Traces, Watch, descriptors, mounts, processes, temporary_directories
 
@@ -63,10 +64,11 @@ def test_a_thousand_calls_in_flight_all_succeed_and_leave_nothing() -> None:
 
 def test_hundreds_of_calls_running_at_once_all_succeed_and_leave_nothing() -> None:
     watch = Watch(processes, descriptors, mounts, temporary_directories, own_groups)
+    patient = load("default").model_copy(update={"limits": Limits(wall=100)})
     lasting = f"import time\n{ECHO}".replace("    return", "    time.sleep(1)\n    return")
 
     async def work() -> None:
-        async with AsyncSandbox(concurrency=AT_ONCE) as engine:
+        async with AsyncSandbox(concurrency=AT_ONCE, policy=patient) as engine:
             outcomes = await asyncio.gather(*(engine.run(lasting, {"i": i}) for i in range(AT_ONCE)))
             wrong = [outcome for i, outcome in enumerate(outcomes) if not _is_answer(outcome, i)]
             assert wrong == []

@@ -104,7 +104,7 @@ def test_ready_boxes_that_were_killed_are_replaced_for_the_next_calls() -> None:
 def test_ready_boxes_that_nobody_needs_go() -> None:
     with Sandbox(policy=single_use(ahead=2, idle=1.0)) as sandbox:
         assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}).status is Status.OK
-        assert are_ready(sandbox, 2)
+        assert wait_until(lambda: sandbox.statistics().ready > 0)  # one may go before the other has come
         assert are_ready(sandbox, 0)
         assert wait_until(lambda: not zygotes())
 

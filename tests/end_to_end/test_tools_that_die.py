@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from sandbox import Sandbox, Status
-from tests.end_to_end.calls import serves
+from tests.end_to_end.calls import out_of_time, serves
 
 pytestmark = pytest.mark.usefixtures("harmless")
 
@@ -111,7 +111,7 @@ PARENTS: Final = {
 @pytest.mark.parametrize("target", PARENTS)
 def test_a_tool_cannot_kill_what_it_lives_in(target: str, sandbox: Sandbox) -> None:
     code = f"try:\n        {PARENTS[target].replace(chr(10), chr(10) + '    ')}\n    except OSError: pass"
-    outcome = sandbox.run(f"{HEAD}    {code}\n    print('after')\n    return 'alive'\n", limits={"wall": 10})
+    outcome = sandbox.run(f"{HEAD}    {code}\n    print('after')\n    return 'alive'\n")
     assert outcome.status is Status.OK, outcome.error
     assert (outcome.value, outcome.stdout.text) == ("alive", "before\nafter\n")
 
@@ -156,7 +156,7 @@ CLOSINGS: Final = {
 
 @pytest.mark.parametrize("which", CLOSINGS)
 def test_a_tool_that_closes_descriptors_hurts_only_itself(which: str, sandbox: Sandbox) -> None:
-    outcome = sandbox.run(f"{HEAD}    {CLOSINGS[which]}\n    return 1\n", limits={"wall": 5})
+    outcome = sandbox.run(f"{HEAD}    {CLOSINGS[which]}\n    return 1\n")
     assert outcome.status in (Status.OK, Status.EXCEPTION, Status.EXITED), outcome
     assert outcome.stdout.text == "before\n"
 
@@ -178,5 +178,5 @@ def test_every_signal_a_tool_sends_itself_ends_at_most_its_call(sandbox: Sandbox
 
 @pytest.mark.slow
 def test_a_tool_that_stops_itself_is_ended_at_its_time(sandbox: Sandbox) -> None:
-    outcome = sandbox.run(f"{HEAD}    os.kill(os.getpid(), signal.SIGSTOP)\n    return 1\n", limits={"wall": 0.5})
+    outcome = out_of_time(sandbox, f"{HEAD}    os.kill(os.getpid(), signal.SIGSTOP)\n    return 1\n")
     assert (outcome.status, outcome.limit_name, outcome.stdout.text) == (Status.TIMEOUT, "wall", "before\n")

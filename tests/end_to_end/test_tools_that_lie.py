@@ -108,11 +108,11 @@ def test_a_forged_value_is_what_the_call_says_of_itself_and_its_end(after: str, 
     when the value is read counts more."""
     true_end, act = _GOES_ON[after]
     source = WRITES_EVERYWHERE.replace("os._exit(3)", act)
-    limits = {"memory": 96 << 20, "disk": 48 << 20, "wall": 20}
+    limits = {"memory": 96 << 20, "disk": 48 << 20}
     begun = time.monotonic()
     outcome = sandbox.run(source, {"data": WON.hex(), "ends": "exited"}, limits=limits)
     assert (outcome.status, outcome.value) in ((Status.OK, "forged"), (true_end, None)), outcome
-    assert time.monotonic() - begun < 18
+    assert time.monotonic() - begun < 28  # and the call's own time is 30
     again = sandbox.run(source, {"data": WON.hex(), "ends": "exited"}, limits=limits)
     assert again.status in (Status.OK, true_end), again
 

@@ -102,7 +102,7 @@ def tool(mebibytes: int) -> str:
     for _ in range(mebibytes * 16): os.write(1, piece) == 1 << 16 or os._exit(9)
     return "printed"
 '''
-limits = Limits(wall=100, cpu=100, output_rate=8 << 30)
+limits = Limits(wall=200, cpu=200, output_rate=8 << 30)
 policy = Policy(name="loud", description="x", limits=limits, output=Output(over=Excess(sys.argv[1])))
 with Sandbox(policy=policy) as engine:
     for _ in range(2):
@@ -121,7 +121,7 @@ print(json.dumps({**told, "grown": grown, "is_serving": is_serving, "stdout": st
 def _print_a_gibibyte(over: str) -> dict[str, Any]:
     """In an engine of its own, whose memory is measured where it is."""
     command = [sys.executable, "-c", ENGINE, over]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=220)
     assert answer.returncode == 0, answer.stderr
     told: dict[str, Any] = json.loads(answer.stdout)
     return told

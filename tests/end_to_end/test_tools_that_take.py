@@ -16,7 +16,7 @@ MEMORY: Final = 96 * MIB
 
 
 def _take(sandbox: Sandbox, code: str, **limits: float) -> Outcome:
-    outcome = sandbox.run(f"{HEAD}    {code}\n", limits={"wall": 20, **limits})
+    outcome = sandbox.run(f"{HEAD}    {code}\n", limits=limits)
     assert outcome.stdout.text == "before\n", outcome
     return outcome
 

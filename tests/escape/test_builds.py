@@ -32,7 +32,7 @@ from tests.unprivileged import AS_NOBODY, NOBODY
 pytestmark = pytest.mark.slow
 
 SECRET: Final = "hunter2-of-the-index"
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 110.0
 _POLICY: Final = """
 description = "for tests"
 [supply]
@@ -440,6 +440,6 @@ def test_a_build_that_fills_the_disk_is_ended(
 ) -> None:
     deed, said = FILLS[what]
     name = make_source(links, f"fills{list(FILLS).index(what)}", FILLING.format(deed=deed))
-    refusal = _refusal(sandbox, name, policy=_policy(folder, seconds=20, disk="64MiB"))
+    refusal = _refusal(sandbox, name, policy=_policy(folder, seconds=50, disk="64MiB"))
     assert isinstance(refusal, BuildFailed)
     assert re.search(said, refusal.message), refusal.message

@@ -86,7 +86,7 @@ def test_who_strangles_its_guard_ends_its_own_call_at_most(engine: Engine) -> No
 def test_who_strangles_its_guard_harms_no_neighbour(engine: Engine) -> None:
     strangles = STRANGLE.replace('"STACK", ', "")  # so that it lives on
     stays = strangles.replace('    return "tried"', "    print('tried', flush=True)\n    __import__('time').sleep(20)")
-    said, neighbour = engine.run_beside(call(stays, limits={"wall": 5}), call(HARMLESS))
+    said, neighbour = engine.run_beside(call(stays), call(HARMLESS))
     assert (said.strip(), neighbour.value) == ("tried", "served")
 
 
@@ -138,7 +138,7 @@ def test_killing_everybody_leaves_a_neighbour_running(engine: Engine) -> None:
     patient = (
         "import time\ndef tool() -> str:\n    print('here', flush=True)\n    time.sleep(0.5)\n    return 'alive'\n"
     )
-    _, killer = engine.run_beside(call(SLEEPER, limits={"wall": 5}), call(KILL_ALL))
+    _, killer = engine.run_beside(call(SLEEPER), call(KILL_ALL))
     assert killer.status is Status.CRASHED
     _, neighbour = engine.run_beside(call(KILL_ALL.replace("def tool() -> None:", _AFTER_A_WORD)), call(patient))
     assert (neighbour.status, neighbour.value) == (Status.OK, "alive")

@@ -105,7 +105,7 @@ def test_nothing_arrives_at_any_address(identity: dict[str, Any], unprivileged_p
     args = json.dumps({"addresses": ADDRESSES, "addresses_6": ADDRESSES_6, "names": NAMES})
     python = str(unprivileged_python)
     stage = ["unshare", "--net", python, "-I", "-c", STAGE, ATTACK, python, ENGINE, args, json.dumps(identity)]
-    answer = subprocess.run(stage, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run(stage, cwd="/", capture_output=True, text=True, timeout=220, check=False)
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
     assert found["error"] == ""

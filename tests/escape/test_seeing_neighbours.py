@@ -16,7 +16,7 @@ from sandbox import Status
 from sandbox.attacks.marks import KEPT_KINDS, MARKS
 from tests.escape.engines import Engine, call
 
-HOLDS: Final = {"wall": 10}
+HOLDS: Final = {"wall": 30}
 
 
 @pytest.mark.slow

@@ -56,24 +56,26 @@ _LONGEST_PAUSE_S: Final = 0.5
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MANY)
 def test_a_value_of_too_many_parts_is_refused_and_holds_nobody_up(kind: str) -> None:
-    outcome, pause = asyncio.run(_watched(kind, MANY[kind]))
+    outcome, pause, allowed = asyncio.run(_watched(kind, MANY[kind]))
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "value"), outcome.error
     assert "parts" in str(outcome.error)
     assert outcome.evidence == {"limit": 250_000, "measured": outcome.evidence["measured"]}
-    assert pause < _LONGEST_PAUSE_S * slowness()
+    assert pause < allowed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), [*MOST.items(), *FULL.items()])
 def test_the_largest_values_are_returned_and_hold_nobody_up(kind: str, count: int) -> None:
-    outcome, pause = asyncio.run(_watched(kind, count))
+    outcome, pause, allowed = asyncio.run(_watched(kind, count))
     assert outcome.status is Status.OK, outcome.error
-    assert pause < _LONGEST_PAUSE_S * slowness()
+    assert pause < allowed
 
 
-async def _watched(kind: str, count: int) -> tuple[Outcome, float]:
-    """The outcome, and the most processor time that the engine spent meanwhile while its loop stood still."""
+async def _watched(kind: str, count: int) -> tuple[Outcome, float, float]:
+    """The outcome, the most processor time that the engine spent meanwhile while its loop stood still, and how much it
+    may be."""
     pauses: list[float] = []
+    before = slowness()
     async with AsyncSandbox() as engine:
         await engine.run(TOOL, {"kind": kind, "count": 10_000})
         beating = asyncio.create_task(_beat(pauses))
@@ -81,7 +83,7 @@ async def _watched(kind: str, count: int) -> tuple[Outcome, float]:
         beating.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await beating
-    return outcome, max(pauses)
+    return outcome, max(pauses), _LONGEST_PAUSE_S * max(before, slowness())
 
 
 async def _beat(pauses: list[float]) -> None:

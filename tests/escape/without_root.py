@@ -23,7 +23,7 @@ with Sandbox() as engine:
     outcomes = [engine.run(call.pop("source"), call.pop("args"), **call) for call in calls]
 print(json.dumps([json.loads(outcome.to_json()) for outcome in outcomes]))
 """
-_PATIENCE_S: Final = 60
+_PATIENCE_S: Final = 220
 
 
 def run_without_root(python: Path, source: str, args: Mapping[str, object] | None = None, **fields: object) -> Any:

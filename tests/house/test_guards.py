@@ -138,6 +138,7 @@ def test_what_the_tests_orphan_is_named_and_ended(tmp_path: Path) -> None:
     orphan = f"import subprocess; subprocess.Popen({ENDLESS!r}, start_new_session=True)"
     script = (
         "from tests.provision import offspring\n"
+        "offspring._GRACE_SECONDS = 0.5\n"
         f"ending = offspring.run([{sys.executable!r}, '-c', {orphan!r}])\n"
         "print(ending.exit_code, *ending.left_running)\n"
     )

@@ -45,8 +45,8 @@ _NEEDED: Final = {"dockerd": "docker.io", "debootstrap": "debootstrap", "runsc":
 _HOME: Final = Path("/var/tmp")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _PREFIX: Final = "sandbox-tests-docker-"
-_START_SECONDS: Final = 60.0
-_END_SECONDS: Final = 30.0
+_START_SECONDS: Final = 180.0
+_END_SECONDS: Final = 90.0
 _START_TIME: Final = 19  # in /proc/<pid>/stat, counted from behind the program's name
 
 # gVisor's KVM platform hangs inside virtual machines. Unlike the usual advice its control groups are not ignored: with

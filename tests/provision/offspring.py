@@ -20,7 +20,7 @@ from tests.provision import ROOT
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_GRACE_SECONDS: Final = 3.0
+_GRACE_SECONDS = 20.0
 _TESTED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 

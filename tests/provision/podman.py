@@ -26,7 +26,7 @@ from tests.provision import ProvisionError, debian
 
 _NEEDED: Final = {"podman": "podman", "catatonit": "catatonit", "crun": "crun"}
 _PREFIX: Final = "sandbox-tests-podman-"
-_PATIENCE_S: Final = 60.0
+_PATIENCE_S: Final = 180.0
 _SETTINGS: Final = """
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]

@@ -30,7 +30,7 @@ __all__ = ["CHECKS", "Check", "Result", "Subject", "run_check", "try_all"]
 
 Check: TypeAlias = Callable[[Subject], Awaitable[None]]
 
-_LONGEST_S: Final = 60.0
+_LONGEST_S: Final = 100.0
 
 CHECKS: Final[tuple[Check, ...]] = (
     values.check_every_json_type_makes_the_round_trip,

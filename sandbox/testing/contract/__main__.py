@@ -20,7 +20,7 @@ from sandbox.backends import open_backend
 from sandbox.backends.base import Box
 from sandbox.testing.contract import CHECKS, Subject, try_all
 
-_PATIENCE_S: Final = 5.0
+_PATIENCE_S: Final = 30.0
 
 
 def _kill_the_outermost(box: Box) -> None:

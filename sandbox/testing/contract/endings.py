@@ -9,7 +9,7 @@ from typing import Final
 from sandbox.outcome import Outcome, Status
 from sandbox.streaming import Finished
 from sandbox.testing.contract import expect
-from sandbox.testing.contract.subject import Subject, processes_with, until_gone
+from sandbox.testing.contract.subject import UNTIL_BEGUN_S, Subject, processes_with, until_gone
 
 FAIL: Final = """
 def fail(message: str) -> None:
@@ -30,8 +30,6 @@ def signal_itself(number: int) -> str:
     os.kill(os.getpid(), number)
     return "survived"
 """
-_UNTIL_SEEN_S: Final = (1.0, 4.0, 12.0)
-"""How long a call has that is to start two processes first, which may take long."""
 DAEMON: Final = '''
 import os
 import sys
@@ -113,11 +111,11 @@ async def check_threads_and_exit_handlers_that_hang_hold_nothing_up(subject: Sub
         "import atexit, threading, time\n\ndef hold_on() -> str:\n    atexit.register(time.sleep, 600)\n"
         "    threading.Thread(target=time.sleep, args=(600,)).start()\n    return 'done'\n"
     )
-    expect.same(expect.ok(await subject.sandbox.run(source, limits={"wall": 10})).value, "done")
+    expect.same(expect.ok(await subject.sandbox.run(source)).value, "done")
 
 
 async def check_a_timeout_ends_children_and_their_orphans(subject: Subject) -> None:
-    for wall in _UNTIL_SEEN_S:
+    for wall in UNTIL_BEGUN_S:
         marker = uuid.uuid4().hex
         outcome, was_seen = await _with_daemon(subject, marker, {"wall": wall})
         expect.ended(outcome, Status.TIMEOUT, limit_name="wall")

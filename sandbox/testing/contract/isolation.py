@@ -81,7 +81,7 @@ import socket
 
 def connect(port: int) -> str:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        socket.create_connection(("127.0.0.1", port), timeout=20).close()
     except OSError as error:
         return type(error).__name__
     return "connected"

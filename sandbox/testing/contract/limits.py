@@ -81,7 +81,7 @@ _COUNT: Final = 10_000_000
 
 
 async def _meets(subject: Subject, source: str, limit_name: str, **limits: float) -> None:
-    outcome = await subject.sandbox.run(source, limits={"wall": 20, **limits})
+    outcome = await subject.sandbox.run(source, limits=limits)
     expect.ended(outcome, Status.LIMIT, limit_name=limit_name)
     expect.that("limit" in outcome.evidence, f"the evidence is {outcome.evidence}")
 
@@ -89,7 +89,7 @@ async def _meets(subject: Subject, source: str, limit_name: str, **limits: float
 async def check_the_time_on_the_clock(subject: Subject) -> None:
     outcome = await subject.sandbox.run(SLEEP, limits={"wall": 0.4})
     expect.ended(outcome, Status.TIMEOUT, limit_name="wall")
-    expect.that(0.4 <= outcome.usage.wall_s < 20, f"it took {outcome.usage.wall_s} s")
+    expect.that(0.4 <= outcome.usage.wall_s < 60, f"it took {outcome.usage.wall_s} s")
 
 
 async def check_the_processor_time(subject: Subject) -> None:
@@ -97,7 +97,7 @@ async def check_the_processor_time(subject: Subject) -> None:
 
 
 async def check_the_memory(subject: Subject) -> None:
-    outcome = await subject.sandbox.run(HOARD, limits={"memory": 96 * _MIB, "wall": 20})
+    outcome = await subject.sandbox.run(HOARD, limits={"memory": 96 * _MIB})
     expect.ended(outcome, Status.MEMORY, limit_name="memory")
 
 
@@ -152,7 +152,7 @@ async def check_what_a_call_used_is_measured(subject: Subject) -> None:
     usage = expect.ok(await subject.sandbox.run(WORK, {"count": _COUNT})).usage
     expect.that(here / 4 < (usage.cpu_s or 0) < 4 * here + 1, f"processor time: {usage.cpu_s}, and {here} here")
     expect.that((usage.memory_peak_bytes or 0) > 48 * _MIB, f"memory: {usage.memory_peak_bytes}")
-    expect.that(0.01 < usage.wall_s < 60, f"time: {usage.wall_s}")
+    expect.that(0.01 < usage.wall_s < 100, f"time: {usage.wall_s}")
 
 
 def _seconds_of_counting() -> float:

@@ -19,6 +19,9 @@ from sandbox.testing.contract import expect
 
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.01
+UNTIL_BEGUN_S: Final = (1.0, 4.0, 16.0)
+"""How long a call has that is to do something before its time is up: more where it came to nothing, as may be on a
+busy machine."""
 
 
 class WatchedBackend(Backend):

