@@ -7,17 +7,15 @@ methods, the same engine and the same behaviour, and a `Sandbox` may be used fro
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
-from concurrent.futures import Future
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from sandbox.backends import open_backend
 from sandbox.backends.base import Backend
+from sandbox.background import BackgroundLoop
 from sandbox.configuration import load_configuration
 from sandbox.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
 from sandbox.environments import Environment
@@ -38,9 +36,7 @@ if TYPE_CHECKING:
     from sandbox.tools.metadata import ToolRecord
     from sandbox.tools.schemas import Export
 
-Result = TypeVar("Result")
 _MOST_SOURCE_FILE: Final = 6 << 20
-_GRACE_S: Final = 5.0
 
 
 class AsyncSandbox:
@@ -220,11 +216,7 @@ class Sandbox:
             offline=offline,
             on_progress=on_progress,
         )
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox", daemon=True)
-        self._thread.start()
-        self._lock = threading.RLock()  # what the collector ends may need it while its thread has it
-        self._is_closed = False
+        self._background = BackgroundLoop()
 
     @property
     def artifacts(self) -> Artifacts:
@@ -243,7 +235,7 @@ class Sandbox:
 
     def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
         """Run one call; see `AsyncSandbox.run`."""
-        return self._wait(lambda: self._inner.run(source, args, **fields))
+        return self._background.wait(lambda: self._inner.run(source, args, **fields))
 
     def stream(
         self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
@@ -253,100 +245,51 @@ class Sandbox:
         try:
             while True:
                 try:
-                    yield self._wait(lambda: _next(events))
+                    yield self._background.wait(lambda: _next(events))
                 except StopAsyncIteration:
                     return
         finally:
-            self._leave(events)
+            self._background.leave(events)
 
     def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
         """Run one tool with many arguments; see `AsyncSandbox.map`."""
-        return self._wait(lambda: self._inner.map(source, args, **fields))
+        return self._background.wait(lambda: self._inner.map(source, args, **fields))
 
     def prepare(self, source: str | bytes | Path, **fields: Any) -> None:
         """Have a warm box for this tool ready; see `AsyncSandbox.prepare`."""
-        self._wait(lambda: self._inner.prepare(source, **fields))
+        self._background.wait(lambda: self._inner.prepare(source, **fields))
 
     def lock(self, source: str | bytes | Path | None = None, *, refresh: bool = False, **fields: Any) -> Lock:
         """What a tool's requirements come to; see `AsyncSandbox.lock`."""
-        return self._wait(lambda: self._inner.lock(source, refresh=refresh, **fields))
+        return self._background.wait(lambda: self._inner.lock(source, refresh=refresh, **fields))
 
     def build(
         self, source: str | bytes | Path | None = None, *, lock: Lock | None = None, **fields: Any
     ) -> Environment:
         """Have an environment in the store; see `AsyncSandbox.build`."""
-        return self._wait(lambda: self._inner.build(source, lock=lock, **fields))
+        return self._background.wait(lambda: self._inner.build(source, lock=lock, **fields))
 
     def statistics(self) -> PoolStatistics:
         """What boxes there are now, and how calls came by theirs; see `AsyncSandbox.statistics`."""
-        return self._wait(self._inner.statistics)
+        return self._background.wait(self._inner.statistics)
 
     def check(self, source: str | bytes | Path, **fields: Any) -> CheckReport:
         """Everything that is wrong with a source, and what it can be called as; see `AsyncSandbox.check`."""
-        return self._wait(lambda: self._inner.check(source, **fields))
+        return self._background.wait(lambda: self._inner.check(source, **fields))
 
     def schema(
         self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any
     ) -> Export:
         """The tool's schema in a shape of your choice; see `AsyncSandbox.schema`."""
-        return self._wait(lambda: self._inner.schema(source, format=format, strict=strict, **fields))
+        return self._background.wait(lambda: self._inner.schema(source, format=format, strict=strict, **fields))
 
     def metadata(self, source: str | bytes | Path, **fields: Any) -> tuple[ToolRecord, ...]:
         """What people are shown of each tool that a source defines; see `AsyncSandbox.metadata`."""
-        return self._wait(lambda: self._inner.metadata(source, **fields))
+        return self._background.wait(lambda: self._inner.metadata(source, **fields))
 
     def close(self) -> None:
         """End every call, close every box, and end the background thread."""
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
-        ending.result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _wait(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Do it on the background loop. A KeyboardInterrupt here cancels it there, and goes on when it has ended: also
-        one that comes while it is handed over, which is why it is begun there and not here."""
-        future, begun = Future[Result](), list[asyncio.Task[None]]()
-        try:
-            self._hand_over(work, future, begun)
-            return future.result()
-        except BaseException:
-            if not future.done():
-                asyncio.run_coroutine_threadsafe(_end_of(begun), self._loop).result()
-            raise
-
-    def _hand_over(
-        self, work: Callable[[], Awaitable[Result]], future: Future[Result], begun: list[asyncio.Task[None]]
-    ) -> None:
-        """Have the background loop begin it; what was handed over before `close` has an end."""
-        with self._lock:
-            if not self._is_closed:
-                self._loop.call_soon_threadsafe(lambda: begun.append(self._loop.create_task(_told(work, future))))
-                return
-        future.set_exception(EngineClosed("the engine is closed", remedy="open a new one"))
-
-    def _leave(self, events: AsyncGenerator[Event]) -> None:
-        """End a stream. One that nobody holds any more is ended by the collector, at any time and in any thread: in
-        ours nothing can be waited for, and once we are closed, or that thread is gone, nothing is left to end."""
-        if self._is_closed or not self._thread.is_alive() or sys.is_finalizing():
-            return
-        if threading.current_thread() is self._thread:
-            asyncio.run_coroutine_threadsafe(events.aclose(), self._loop)
-            return
-        with suppress(EngineClosed):
-            self._wait(events.aclose)
-
-    async def _end(self) -> None:
-        """Close the engine, and end what still waits for something of it."""
-        await self._inner.close()
-        waiting = asyncio.all_tasks() - {asyncio.current_task()}
-        if waiting:
-            await asyncio.wait(waiting, timeout=_GRACE_S)
-        await self._loop.shutdown_asyncgens()
+        self._background.close(self._inner.close)
 
 
 def _text_of(source: str | bytes | Path | None) -> dict[str, Any]:
@@ -364,26 +307,6 @@ def _read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SpecError(f"{path} cannot be read: {error.strerror}") from None
-
-
-async def _told(work: Callable[[], Awaitable[Result]], future: Future[Result]) -> None:
-    """Do it, and tell whoever waits in another thread what became of it."""
-    try:
-        result = await work()
-    except asyncio.CancelledError:
-        future.cancel()
-        raise
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-async def _end_of(begun: list[asyncio.Task[None]]) -> None:
-    for task in begun:
-        task.cancel()
-    if begun:
-        await asyncio.wait(begun)
 
 
 async def _next(events: AsyncGenerator[Event]) -> Event:

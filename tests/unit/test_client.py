@@ -72,7 +72,7 @@ class _WhereCtrlCComes:
 def test_ctrl_c_while_a_call_is_handed_over_leaves_nothing_half_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     with _sandbox() as sandbox:
         with monkeypatch.context() as patched:
-            patched.setattr(sandbox, "_lock", _WhereCtrlCComes())
+            patched.setattr(sandbox._background, "_lock", _WhereCtrlCComes())
             with pytest.raises(KeyboardInterrupt):
                 sandbox.run(TOOL, {"hang": False})
         gc.collect()  # what was never awaited is a warning, and warnings are errors
@@ -93,7 +93,7 @@ def _done_on(sandbox: Sandbox, work: Callable[[], object]) -> bool:
         work()
         done.set()
 
-    sandbox._loop.call_soon_threadsafe(work_and_tell)
+    sandbox._background.loop.call_soon_threadsafe(work_and_tell)
     return done.wait(PATIENCE_S)
 
 
