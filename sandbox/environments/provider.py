@@ -18,7 +18,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -35,13 +35,15 @@ from sandbox.environments.resolution.questions import Question, Resolution, reme
 from sandbox.environments.resolution.requirements import SupplyRules, read_requirements
 from sandbox.environments.store.failures import means_digest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
+from sandbox.environments.threads import to_its_end
 from sandbox.environments.workshop import Workshop
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable
 from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
 from sandbox.resources import folder
 
 if TYPE_CHECKING:
-    from sandbox.environments.builds.plan import Plan
+    from sandbox.environments.builds.bench import Bench
+    from sandbox.environments.builds.plan import Means, Plan
 
 Result = TypeVar("Result")
 _PATIENCE_S: Final = 3600.0
@@ -92,9 +94,10 @@ class Provider:
         self._under_way: dict[tuple[object, ...], _Shared] = {}
         self._ending: set[asyncio.Task[Any]] = set()
         self._in_use: dict[str, InUse] = {}
-        processors = max(os.cpu_count() or 1, 2)
-        self._builds = asyncio.Semaphore(processors)
-        self._resolves = asyncio.Semaphore(2 * processors)
+        self._processors = max(os.cpu_count() or 1, 2)
+        self._benches = 0
+        self._builds = asyncio.Semaphore(self._processors)
+        self._resolves = asyncio.Semaphore(2 * self._processors)
         """A gate of its own, and a wider one: these wait for indexes most of the time, and no build waits for them."""
 
     def known(self, needs: Needs) -> Environment | None:
@@ -141,17 +144,43 @@ class Provider:
 
     async def _provide(self, needs: Needs, interpreter: HostInterpreter) -> Environment:
         question = self._question(needs, interpreter)
-        resolution = await self._once(
-            ("lock", question.digest, question.settings.offline), lambda: self._resolve(needs, question, refresh=False)
-        )
-        return await self._locked(needs, interpreter, resolution)
+        async with self._bench_ahead(needs, question) as bench:
+            resolution = await self._once(
+                ("lock", question.digest, question.settings.offline),
+                lambda: self._resolve(needs, question, refresh=False),
+            )
+            return await self._locked(needs, interpreter, resolution, bench=bench)
 
-    async def _locked(self, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Environment:
+    @asynccontextmanager
+    async def _bench_ahead(self, needs: Needs, question: Question) -> AsyncIterator[Bench | None]:
+        """What the build will work with, made while its requirements are resolved; where there is something to resolve,
+        and processors are to spare for it."""
+        means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
+        is_busy = self._builds.locked() or self._benches >= self._processors
+        is_known = remembered(self.store, question) is not None
+        if is_busy or is_known or self.store.failure(question.digest, means=means) is not None:
+            yield None
+            return
+        from sandbox.environments.builds.bench import open_bench
+
+        self._benches += 1
+        try:
+            async with open_bench(
+                self._means(needs, question.interpreter), store=self.store, workshop=self._workshop
+            ) as bench:
+                bench.begin(lambda: self._skeleton(question.interpreter))
+                yield bench
+        finally:
+            self._benches -= 1
+
+    async def _locked(
+        self, needs: Needs, interpreter: HostInterpreter, resolution: Resolution, *, bench: Bench | None = None
+    ) -> Environment:
         """The environment that a lock comes to."""
         if not resolution.lock.packages:
             return bare(interpreter)
         key = environment_key(resolution.lock, interpreter.digest, builder_digest=builder_digest())
-        stored = self._taken(key) or await self._built(self._plan(key, needs, interpreter, resolution), needs)
+        stored = self._taken(key) or await self._built(self._plan(key, needs, interpreter, resolution), needs, bench)
         if needs.policy.environment.verify:
             await asyncio.to_thread(self._verify, key)
         return _environment(stored, interpreter)
@@ -179,13 +208,16 @@ class Provider:
     @asynccontextmanager
     async def _preparing(self, interpreter: HostInterpreter) -> AsyncIterator[None]:
         """What a build begins with is made while indexes are waited for, once for all that resolve."""
-        making = asyncio.ensure_future(
-            self._once(("skeleton", interpreter.digest), lambda: asyncio.to_thread(self._keep_skeleton, interpreter))
-        )
+        making = asyncio.ensure_future(self._skeleton(interpreter))
         try:
             yield
         finally:
             await making
+
+    async def _skeleton(self, interpreter: HostInterpreter) -> None:
+        """See to it that one is kept for this interpreter."""
+        making = partial(self._keep_skeleton, interpreter)
+        await self._once(("skeleton", interpreter.digest), lambda: to_its_end(making))
 
     def _keep_skeleton(self, interpreter: HostInterpreter) -> None:
         """Make the one that is kept, if it is not there yet; whatever prevents it is for the build to say."""
@@ -218,9 +250,12 @@ class Provider:
     def _plan(self, key: str, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Plan:
         from sandbox.environments.builds.plan import Plan
 
-        return Plan(
-            key=key,
-            resolution=resolution,
+        return Plan(key=key, resolution=resolution, means=self._means(needs, interpreter))
+
+    def _means(self, needs: Needs, interpreter: HostInterpreter) -> Means:
+        from sandbox.environments.builds.plan import Means
+
+        return Means(
             interpreter=interpreter,
             settings=self._settings(needs.policy),
             policy=_job_policy(needs.policy, NetworkMode.NONE),
@@ -231,26 +266,31 @@ class Provider:
             tenant=needs.tenant,
         )
 
-    async def _built(self, plan: Plan, needs: Needs) -> StoredEnvironment:
+    async def _built(self, plan: Plan, needs: Needs, bench: Bench | None) -> StoredEnvironment:
         """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
-        means = means_digest(plan.settings, needs.policy.environment, tenant=needs.tenant)
+        means = means_digest(plan.means.settings, needs.policy.environment, tenant=needs.tenant)
         self._refuse_failed(plan.key, means)
         async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=self._tell_waiting):
             found = self._taken(plan.key)
             if found is not None:
                 return found
             self._refuse_failed(plan.key, means)
-            await self._build(plan, means)
+            await self._build(plan, means, bench)
             found = self._taken(plan.key)
         if found is None:
             raise BuildFailed(f"environment {plan.key[:12]} vanished from the store as soon as it was built")
         return found
 
-    async def _build(self, plan: Plan, means: str) -> None:
+    async def _build(self, plan: Plan, means: str, bench: Bench | None) -> None:
+        from sandbox.environments.builds.bench import open_bench
         from sandbox.environments.builds.building import build
 
         async with self._builds, self._remembering(plan.key, means):
-            await build(plan, store=self.store, workshop=self._workshop, tell=self._tell)
+            if bench is not None:
+                await build(plan, bench=bench, store=self.store, tell=self._tell)
+                return
+            async with open_bench(plan.means, store=self.store, workshop=self._workshop) as own:
+                await build(plan, bench=own, store=self.store, tell=self._tell)
 
     @asynccontextmanager
     async def _remembering(self, key: str, means: str) -> AsyncIterator[None]:

@@ -1,5 +1,6 @@
 """From a lock to an environment in the store.
 
+    bench         a folder, a skeleton, and a box that waits: may be there before the lock is
     wheels        what is missing is downloaded by the engine: bytes, checked against the lock; and meanwhile
     job           a box without any network unpacks each missing wheel into a folder of its own and compiles it
     trees         the box is gone: what it left is verified, made the engine's own, and published, one tree per wheel
@@ -18,13 +19,14 @@ from functools import partial
 from itertools import chain
 
 from sandbox.environments.builds.adopting import TreeCaps, adopt_tree
+from sandbox.environments.builds.bench import Bench
 from sandbox.environments.builds.linking import Linked, link_tree
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Unpacked, Unpacking, counted
 from sandbox.environments.disk.building_folder import BuildingFolder
 from sandbox.environments.disk.places import writing
 from sandbox.environments.disk.stock import Stock, StoredFile, list_digest, take_stock
-from sandbox.environments.interpreters.skeleton import make_skeleton, site_folder
+from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.progress import OnProgress, Progress
 from sandbox.environments.store.manifest import Manifest
@@ -32,19 +34,19 @@ from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_tree, publish_tree
 from sandbox.environments.threads import to_its_end
-from sandbox.environments.workshop import Workshop
 
 
-async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgress) -> StoredEnvironment:
+async def build(plan: Plan, *, bench: Bench, store: Store, tell: OnProgress) -> StoredEnvironment:
     """Make the environment and publish it; raises `BuildFailed` or `IndexUnavailable`. Called under the key's lock."""
-    with store.new_building_folder() as building:
-        trees = await asyncio.to_thread(_known_trees, plan, store)
-        missing = [package for package in plan.packages if package.name not in trees]
-        await to_its_end(partial(_make_skeleton, plan, building, store))
-        if missing:
-            trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
-        tell(Progress("publish", counted(len(plan.packages)), len(plan.packages), len(plan.packages)))
-        return await to_its_end(partial(_assemble, plan, trees, building, store))
+    trees = await asyncio.to_thread(_known_trees, plan, store)
+    missing = [package for package in plan.packages if package.name not in trees]
+    if missing:
+        trees |= await _make_trees(plan, missing, bench=bench, store=store, tell=tell)
+    else:
+        await bench.dismiss()
+        await bench.furnish()
+    tell(Progress("publish", counted(len(plan.packages)), len(plan.packages), len(plan.packages)))
+    return await to_its_end(partial(_assemble, plan, trees, bench.building, store))
 
 
 def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
@@ -53,37 +55,17 @@ def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
     return {name: tree for name, tree in found.items() if tree is not None}
 
 
-def _make_skeleton(plan: Plan, building: BuildingFolder, store: Store) -> None:
-    with writing(f"the environment {plan.key[:12]}"):
-        make_skeleton(plan.interpreter, kept_in=store.root / "skeletons", folder=building.folder / CONTENT)
-
-
 async def _make_trees(
-    plan: Plan,
-    missing: Sequence[LockedPackage],
-    *,
-    building: BuildingFolder,
-    store: Store,
-    workshop: Workshop,
-    tell: OnProgress,
+    plan: Plan, missing: Sequence[LockedPackage], *, bench: Bench, store: Store, tell: OnProgress
 ) -> dict[str, TreeReport]:
-    unpacking = Unpacking(
-        plan,
-        missing,
-        skeleton=building.folder / CONTENT,
-        workplace=building.folder,
-        store=store.wheels,
-        workshop=workshop,
-        tell=tell,
-    )
-    unpacked = await unpacking.run()
+    unpacked = await Unpacking(plan, missing, bench=bench, store=store.wheels, tell=tell).run()
     tell(Progress("verify", counted(len(missing)), len(missing), len(missing)))
     return await to_its_end(partial(_adopt, plan, missing, unpacked, store))
 
 
 def _adopt(plan: Plan, missing: Sequence[LockedPackage], unpacked: Unpacked, store: Store) -> dict[str, TreeReport]:
     """What the box left, verified and published; nothing that runs can reach it any more."""
-    made, left = {}, plan.disk
+    made, left = {}, plan.means.disk
     for package in missing:
         caps = TreeCaps(bytes=left)
         report = adopt_tree(
@@ -97,7 +79,7 @@ def _adopt(plan: Plan, missing: Sequence[LockedPackage], unpacked: Unpacked, sto
 def _assemble(plan: Plan, trees: Mapping[str, TreeReport], building: BuildingFolder, store: Store) -> StoredEnvironment:
     """Only the skeleton is looked at: all that is linked is known, and read-only already."""
     content = building.folder / CONTENT
-    site, programs = content / site_folder(plan.interpreter), content / "bin"
+    site, programs = content / site_folder(plan.means.interpreter), content / "bin"
     with writing(f"the environment {plan.key[:12]}"):
         skeleton = take_stock(content)
         linked = [link_tree(trees[package.name], site, programs) for package in plan.packages]
@@ -120,7 +102,7 @@ def _joined(skeleton: Stock, linked: Sequence[Linked], trees: Iterable[TreeRepor
 
 def _manifest(plan: Plan, trees: Mapping[str, TreeReport], stock: Stock) -> Manifest:
     facts = [tree.facts for tree in trees.values()]
-    interpreter = plan.interpreter
+    interpreter = plan.means.interpreter
     return Manifest(
         key=plan.key,
         lock=plan.resolution.lock,
@@ -131,7 +113,7 @@ def _manifest(plan: Plan, trees: Mapping[str, TreeReport], stock: Stock) -> Mani
             "digest": interpreter.digest,
         },
         created=datetime.now(UTC),
-        builder=plan.builder_digest,
+        builder=plan.means.builder_digest,
         files=list_digest(stock.files),
         trees=tuple(plan.tree_key(package) for package in plan.packages),
         modules=tuple(sorted({module for fact in facts for module in fact.modules})),

@@ -15,11 +15,9 @@ from sandbox.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One environment to build."""
+class Means:
+    """What is known of a build before its lock is."""
 
-    key: str
-    resolution: Resolution
     interpreter: HostInterpreter
     settings: IndexSettings
     policy: Policy
@@ -32,6 +30,15 @@ class Plan:
     uv: Path
     tenant: str = ""
 
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One environment to build."""
+
+    key: str
+    resolution: Resolution
+    means: Means
+
     @property
     def packages(self) -> tuple[LockedPackage, ...]:
         """What is installed."""
@@ -39,4 +46,4 @@ class Plan:
 
     def tree_key(self, package: LockedPackage) -> str:
         """What the package's tree is called."""
-        return tree_key(package, self.interpreter.tag, self.builder_digest)
+        return tree_key(package, self.means.interpreter.tag, self.means.builder_digest)
