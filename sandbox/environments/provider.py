@@ -12,23 +12,22 @@ builds is imported for that: a new process that finds its environment in the sto
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sandbox.environments.bare import bare_environment
 from sandbox.environments.disk.holds import InUse, Owner
 from sandbox.environments.indexes.settings import IndexSettings, read_index_settings, settings_for
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter, pick_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.key import environment_key
 from sandbox.environments.lock import Lock
+from sandbox.environments.means import Means, bare, builder_digest, job_policy, means_of, uv_program
 from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
 from sandbox.environments.resolution.questions import Question, Resolution, remembered
@@ -38,12 +37,11 @@ from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.threads import to_its_end
 from sandbox.environments.workshop import Workshop
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable
-from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
-from sandbox.resources import folder
+from sandbox.policy import NetworkMode, Policy, ReuseMode
 
 if TYPE_CHECKING:
     from sandbox.environments.builds.bench import Bench
-    from sandbox.environments.builds.plan import Means, Plan
+    from sandbox.environments.builds.plan import Plan
 
 Result = TypeVar("Result")
 _PATIENCE_S: Final = 3600.0
@@ -165,9 +163,8 @@ class Provider:
 
         self._benches += 1
         try:
-            async with open_bench(
-                self._means(needs, question.interpreter), store=self.store, workshop=self._workshop
-            ) as bench:
+            own = self._means(needs, question.interpreter)
+            async with open_bench(own, store=self.store, workshop=self._workshop) as bench:
                 bench.begin(lambda: self._skeleton(question.interpreter))
                 yield bench
         finally:
@@ -201,7 +198,7 @@ class Provider:
                 store=self.store,
                 workshop=self._workshop,
                 uv=uv_program(),
-                policy=_job_policy(needs.policy, NetworkMode.INDEX),
+                policy=job_policy(needs.policy, NetworkMode.INDEX),
                 environment=bare(question.interpreter),
             )
 
@@ -253,18 +250,7 @@ class Provider:
         return Plan(key=key, resolution=resolution, means=self._means(needs, interpreter))
 
     def _means(self, needs: Needs, interpreter: HostInterpreter) -> Means:
-        from sandbox.environments.builds.plan import Means
-
-        return Means(
-            interpreter=interpreter,
-            settings=self._settings(needs.policy),
-            policy=_job_policy(needs.policy, NetworkMode.NONE),
-            environment=bare(interpreter),
-            disk=needs.policy.environment.build_disk,
-            builder_digest=builder_digest(),
-            uv=uv_program(),
-            tenant=needs.tenant,
-        )
+        return means_of(interpreter, self._settings(needs.policy), policy=needs.policy, tenant=needs.tenant)
 
     async def _built(self, plan: Plan, needs: Needs, bench: Bench | None) -> StoredEnvironment:
         """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
@@ -368,20 +354,6 @@ async def _interpreter(requires_python: str | None) -> HostInterpreter:
     return await asyncio.to_thread(pick_interpreter, requires_python)
 
 
-def bare(interpreter: HostInterpreter) -> Environment:
-    """An interpreter with its standard library and nothing else."""
-    if interpreter == own_interpreter():
-        return bare_environment()
-    return Environment(
-        key=interpreter.digest,
-        lock_digest=bare_environment().lock_digest,
-        python=interpreter.python,
-        version=interpreter.version,
-        folders=interpreter.folders,
-        hidden=interpreter.hidden,
-    )
-
-
 def _given(lock: Lock, interpreter: HostInterpreter) -> Resolution:
     """A lock that somebody brought: it must be for this interpreter, and says nothing of where its wheels are."""
     if lock.interpreter != interpreter.tag:
@@ -401,30 +373,3 @@ def _environment(stored: StoredEnvironment, interpreter: HostInterpreter) -> Env
         site=site_folder(interpreter),
         modules=frozenset(stored.manifest.modules),
     )
-
-
-def _job_policy(policy: Policy, mode: NetworkMode) -> Policy:
-    """What a build's boxes may do: the shipped policy for builds, as far as this policy lets environments cost."""
-    granted, costs = load("packages"), policy.environment
-    limits = granted.limits.model_copy(
-        update={"wall": costs.build_time, "memory": costs.build_memory, "cpu": costs.build_time * granted.limits.cpus}
-    )
-    return granted.model_copy(update={"limits": limits, "network": Network(mode=mode)})
-
-
-@cache
-def uv_program() -> Path:
-    """The resolver and installer itself."""
-    import uv
-
-    return Path(os.path.realpath(uv.find_uv_bin()))
-
-
-@cache
-def builder_digest() -> str:
-    """Exactly what builds environments here: a change of it makes new environments, and leaves the old ones alone."""
-    from importlib.metadata import version
-
-    programs = sorted((folder("runners") / "builder").glob("*.py"))
-    parts = [version("uv"), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in programs)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -19,11 +19,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.builds.plan import Means
 from sandbox.environments.disk.building_folder import BuildingFolder
 from sandbox.environments.disk.places import writing
 from sandbox.environments.interpreters.skeleton import make_skeleton, site_folder
 from sandbox.environments.lock import LockedPackage
+from sandbox.environments.means import Means
 from sandbox.environments.model import Environment
 from sandbox.environments.store.store import CONTENT, Store
 from sandbox.environments.threads import gone, to_its_end

@@ -14,11 +14,12 @@ import pytest
 
 from sandbox.environments import bare_environment
 from sandbox.environments.builds.bench import open_bench
-from sandbox.environments.builds.plan import Means, Plan
+from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Meter, Unpacking
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import Lock, LockedPackage
+from sandbox.environments.means import Means
 from sandbox.environments.progress import Progress
 from sandbox.environments.resolution.questions import Resolution
 from sandbox.environments.store.store import Store
