@@ -256,7 +256,13 @@ class Provider:
         """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
         means = means_digest(plan.means.settings, needs.policy.environment, tenant=needs.tenant)
         self._refuse_failed(plan.key, means)
-        async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=self._tell_waiting):
+
+        def wait(owner: Owner | None) -> None:
+            self._tell(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
+            if bench is not None:
+                bench.give_up()
+
+        async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=wait):
             found = self._taken(plan.key)
             if found is not None:
                 return found
@@ -295,9 +301,6 @@ class Provider:
         failure = self.store.remember_failure(key, means=means, reason=reason, log=error.log, ttl_s=_BELIEVED_S)
         if failure.log is not None and error.remedy is None:
             error.remedy = f"all that was said is in {failure.log}"
-
-    def _tell_waiting(self, owner: Owner | None) -> None:
-        self._tell(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
 
     def _refuse_failed(self, key: str, means: str) -> None:
         failure = self.store.failure(key, means=means)

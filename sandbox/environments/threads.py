@@ -24,7 +24,7 @@ async def to_its_end(work: Callable[[], Result]) -> Result:
 
 async def gone(task: asyncio.Task[Any]) -> None:
     """End it, if it has not ended, and see it gone, whatever it comes to."""
-    if not task.done():
+    if not task.cancelling():  # a second time would interrupt what it does to end
         task.cancel()
     try:
         await asyncio.wait({task})

@@ -73,6 +73,8 @@ class Bench:
     async def unpack(self, packages: Iterable[LockedPackage], *, hear: Callable[[str], None]) -> tuple[Path, JobEnd]:
         """Have a box unpack these, in that order: the one that waits, or a new one. Where to, and how it went; the box
         is gone then. `hear` is told each line that it prints."""
+        if self._box is not None and self._box.cancelling():
+            await self.dismiss()
         await self.furnish()
         self._hear = hear
         await to_its_end(lambda: self._write_order(packages))
@@ -81,6 +83,11 @@ class Bench:
             return await asyncio.shield(box)
         finally:
             await gone(box)
+
+    def give_up(self) -> None:
+        """It may be long until the box that waits is used: end it. Should it be wanted after all, another is opened."""
+        if self._box is not None:
+            self._box.cancel()
 
     async def dismiss(self) -> None:
         """End the box that waits."""

@@ -209,6 +209,33 @@ def test_a_bench_that_nobody_uses_leaves_neither_a_box_nor_a_folder(index: Local
     assert asyncio.run(unused()) == (1, [])
 
 
+class _Second(_Boxes):
+    """A workshop whose first box ends when it is given up only, and whose second does what it should."""
+
+    def __init__(self) -> None:
+        super().__init__(DONE)
+        self.first = _Waiting()
+
+    async def run(self, job: Job) -> JobEnd:
+        if self.is_over.is_set():
+            return await super().run(job)
+        return await self.first.run(job)
+
+
+def test_a_bench_whose_box_was_given_up_unpacks_in_another(index: LocalIndex, tmp_path: Path) -> None:
+    async def unpacked() -> tuple[int, int]:
+        boxes = _Second()
+        async with _unpacking(index, boxes, tmp_path) as unpacking:
+            unpacking.bench.begin(_nothing)
+            await boxes.first.is_open.wait()
+            boxes.is_over.set()
+            unpacking.bench.give_up()
+            await unpacking.run()
+            return boxes.first.are_gone, len(boxes.folders)
+
+    assert asyncio.run(unpacked()) == (1, 1)
+
+
 def test_a_bench_that_could_not_be_made_ahead_is_told_who_uses_it_and_nobody_else(
     index: LocalIndex, tmp_path: Path
 ) -> None:
