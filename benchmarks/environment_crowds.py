@@ -194,7 +194,7 @@ def _of_different(builds: _Crowd, installs: _Crowd, *, damaged: int) -> Report:
         ratios={
             **{f"{name}: at once / alone": value for name, value in builds.ratios.items()},
             **{f"uv, {name}: at once / alone": value for name, value in installs.ratios.items()},
-            "slowest at once / alone, builds / uv": slowest / slowest_uv if slowest and slowest_uv else None,
+            "slowest at once / alone, builds / uv": round(slowest / slowest_uv, 4) if slowest and slowest_uv else None,
         },
         goals=[
             at_most(f"slowest of {all_} at once / alone", slowest, 2.5),
