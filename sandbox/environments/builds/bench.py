@@ -6,7 +6,7 @@
     box         sees the skeleton and the wheels, and has no network; it may be opened while requirements are resolved,
                 and waits for its order
 
-Nothing but our own program runs in a box that waits: strangers' bytes come with the wheels, which come after the order.
+What runs in a box that waits is our own program, which reads nothing that strangers wrote before it has its order.
 """
 
 from __future__ import annotations
