@@ -86,7 +86,7 @@ class Bench:
 
     def give_up(self) -> None:
         """It may be long until the box that waits is used: end it. Should it be wanted after all, another is opened."""
-        if self._box is not None:
+        if self._box is not None and not self._box.cancelling():  # a second time would interrupt its closing
             self._box.cancel()
 
     async def dismiss(self) -> None:
