@@ -164,8 +164,9 @@ class Provider:
         self._benches += 1
         try:
             own = self._means(needs, question.interpreter)
-            async with open_bench(own, store=self.store, workshop=self._workshop) as bench:
-                bench.begin(lambda: self._skeleton(question.interpreter))
+            keep = partial(self._skeleton, question.interpreter)
+            async with open_bench(own, store=self.store, workshop=self._workshop, keep_skeleton=keep) as bench:
+                bench.begin()
                 yield bench
         finally:
             self._benches -= 1
@@ -192,7 +193,7 @@ class Provider:
         if not refresh:
             self._refuse_failed(question.digest, means)
         self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
-        async with self._resolves, self._preparing(question.interpreter), self._remembering(question.digest, means):
+        async with self._resolves, self._remembering(question.digest, means):
             return await resolve(
                 question,
                 store=self.store,
@@ -201,15 +202,6 @@ class Provider:
                 policy=job_policy(needs.policy, NetworkMode.INDEX),
                 environment=bare(question.interpreter),
             )
-
-    @asynccontextmanager
-    async def _preparing(self, interpreter: HostInterpreter) -> AsyncIterator[None]:
-        """What a build begins with is made while indexes are waited for, once for all that resolve."""
-        making = asyncio.ensure_future(self._skeleton(interpreter))
-        try:
-            yield
-        finally:
-            await making
 
     async def _skeleton(self, interpreter: HostInterpreter) -> None:
         """See to it that one is kept for this interpreter."""
@@ -281,7 +273,8 @@ class Provider:
             if bench is not None:
                 await build(plan, bench=bench, store=self.store, tell=self._tell)
                 return
-            async with open_bench(plan.means, store=self.store, workshop=self._workshop) as own:
+            keep = partial(self._skeleton, plan.means.interpreter)
+            async with open_bench(plan.means, store=self.store, workshop=self._workshop, keep_skeleton=keep) as own:
                 await build(plan, bench=own, store=self.store, tell=self._tell)
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
 """A bench: what a build works with, which can be there before it is known what is built.
 
     folder      below the store's `building/`, removed with the bench, whatever is still in it
-    skeleton    what the environment begins as
+    skeleton    what the environment begins as; it may still be made when the box is opened
     wheels      where the engine shows each wheel, and the order: what is to be unpacked
     box         sees the skeleton and the wheels, and has no network; it may be opened while requirements are resolved,
                 and waits for its order
@@ -32,17 +32,24 @@ from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_fol
 ENVIRONMENT: Final = "/environment"
 """Where a box sees an environment; bytecode and scripts name it."""
 _ORDER: Final = "order.json"
-"""Told to runners/builder/unpack.py; no wheel is called so."""
+_FURNISHED: Final = "furnished"
+"""Tell runners/builder/unpack.py what to unpack, and that the skeleton is whole; no wheel is called so."""
+Keep = Callable[[], Awaitable[None]]
+"""Sees to it that the store keeps a skeleton for the interpreter."""
 
 
 class Bench:
     """What one build works with; used in `open_bench`."""
 
-    def __init__(self, means: Means, *, building: BuildingFolder, store: Store, workshop: Workshop) -> None:
+    def __init__(
+        self, means: Means, *, building: BuildingFolder, store: Store, workshop: Workshop, keep_skeleton: Keep
+    ) -> None:
         self.means = means
         self.building = building
         self._store = store
         self._workshop = workshop
+        self._keep_skeleton = keep_skeleton
+        self._ahead: asyncio.Task[None] | None = None
         self._furnishing = asyncio.Lock()
         self._is_furnished = False
         self._boxes = 0
@@ -59,14 +66,22 @@ class Bench:
         """What the box is shown."""
         return self.building.folder / "wheels"
 
-    def begin(self, first: Callable[[], Awaitable[None]]) -> None:
-        """Open the box ahead, once `first` is done; what goes wrong is told who wants to use it."""
-        self._box = asyncio.create_task(self._box_after(first))
+    def lay(self) -> None:
+        """Make the folders that a box needs to be opened, and the engine to show wheels."""
+        with writing("an environment"):
+            (self.skeleton / site_folder(self.means.interpreter)).mkdir(parents=True)
+            self.wheels.mkdir(mode=0o755)
+
+    def begin(self) -> None:
+        """Open the box ahead, and make the skeleton meanwhile; what goes wrong is told who wants to use it."""
+        self._ahead = asyncio.create_task(self.furnish())
+        self._box = asyncio.create_task(self._boxed())
 
     async def furnish(self) -> None:
-        """Have the skeleton, and the folder for wheels."""
+        """Have the skeleton."""
         async with self._furnishing:
             if not self._is_furnished:
+                await self._keep_skeleton()
                 await to_its_end(self._furnish)
                 self._is_furnished = True
 
@@ -92,13 +107,17 @@ class Bench:
     async def dismiss(self) -> None:
         """End the box that waits."""
         box, self._box = self._box, None
-        if box is not None:
-            await gone(box)
+        try:
+            if box is not None:
+                await gone(box)
+        finally:
+            if self._ahead is not None:
+                await gone(self._ahead)
 
     def _furnish(self) -> None:
         with writing("an environment"):
             make_skeleton(self.means.interpreter, kept_in=self._store.root / "skeletons", folder=self.skeleton)
-            self.wheels.mkdir(mode=0o755)
+            (self.wheels / _FURNISHED).touch(mode=0o444)
 
     def _write_order(self, packages: Iterable[LockedPackage]) -> None:
         aside = self.building.folder / _ORDER
@@ -107,11 +126,6 @@ class Bench:
             aside.write_text(json.dumps(listed))
             aside.chmod(0o444)
             os.replace(aside, self.wheels / _ORDER)
-
-    async def _box_after(self, first: Callable[[], Awaitable[None]]) -> tuple[Path, JobEnd]:
-        await first()
-        await self.furnish()
-        return await self._boxed()
 
     async def _boxed(self) -> tuple[Path, JobEnd]:
         self._boxes += 1
@@ -146,10 +160,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def open_bench(means: Means, *, store: Store, workshop: Workshop) -> AsyncIterator[Bench]:
+async def open_bench(means: Means, *, store: Store, workshop: Workshop, keep_skeleton: Keep) -> AsyncIterator[Bench]:
     """A bench with nothing on it; when this ends, its box is gone, and so is its folder."""
     with store.new_building_folder() as building:
-        bench = Bench(means, building=building, store=store, workshop=workshop)
+        bench = Bench(means, building=building, store=store, workshop=workshop, keep_skeleton=keep_skeleton)
+        bench.lay()
         try:
             yield bench
         finally:

@@ -56,7 +56,6 @@ class Unpacking:
     async def run(self) -> Unpacked:
         """Raises `BuildFailed` or `IndexUnavailable`; the box is gone when this ends, however it ends."""
         meter = Meter(len(self.packages), self.tell)
-        await self.bench.furnish()
         fetching = asyncio.create_task(self._fetched(meter))
         boxed = asyncio.create_task(self._in_boxes(meter, fetching))
         try:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from sandbox.environments import bare_environment
-from sandbox.environments.builds.bench import open_bench
+from sandbox.environments.builds.bench import Keep, open_bench
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Meter, Unpacking
 from sandbox.environments.interpreters.host import own_interpreter
@@ -62,8 +62,14 @@ def index(tmp_path: Path) -> Iterator[LocalIndex]:
         yield running
 
 
+async def _nothing() -> None:
+    """One is kept already."""
+
+
 @asynccontextmanager
-async def _unpacking(index: LocalIndex, boxes: _Boxes, folder: Path) -> AsyncIterator[Unpacking]:
+async def _unpacking(
+    index: LocalIndex, boxes: _Boxes, folder: Path, *, keep_skeleton: Keep = _nothing
+) -> AsyncIterator[Unpacking]:
     (wheel,) = index.wheels()
     package = LockedPackage(name="wanted", version="1.0", wheel=wheel.name, sha256=sha256_of(wheel))
     own = own_interpreter()
@@ -79,7 +85,7 @@ async def _unpacking(index: LocalIndex, boxes: _Boxes, folder: Path) -> AsyncIte
     resolution = Resolution(lock=Lock(requirements=("wanted",), interpreter=own.tag, packages=(package,)))
     store = Store(folder / "store")
     (store.root / "skeletons" / own.digest[:32] / site_folder(own)).mkdir(parents=True, exist_ok=True)
-    async with open_bench(means, store=store, workshop=boxes) as bench:
+    async with open_bench(means, store=store, workshop=boxes, keep_skeleton=keep_skeleton) as bench:
         yield Unpacking(Plan("0" * 64, resolution, means), [package], bench, store.wheels, boxes.tell)
 
 
@@ -174,15 +180,11 @@ def _run_ahead(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
 
     async def unpacked() -> list[str]:
         async with _unpacking(index, boxes, folder) as unpacking:
-            unpacking.bench.begin(_nothing)
+            unpacking.bench.begin()
             await asyncio.to_thread(boxes.is_over.wait, PATIENCE_S)
             return [place.name for place in (await unpacking.run()).wheels.values()]
 
     return asyncio.run(unpacked())
-
-
-async def _nothing() -> None:
-    """There is nothing to be done first."""
 
 
 def test_a_box_that_waits_is_told_what_to_unpack_and_no_other_is_opened(index: LocalIndex, tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_a_bench_that_nobody_uses_leaves_neither_a_box_nor_a_folder(index: Local
     async def unused() -> tuple[int, list[Path]]:
         boxes = _Waiting()
         async with _unpacking(index, boxes, tmp_path) as unpacking:
-            unpacking.bench.begin(_nothing)
+            unpacking.bench.begin()
             await boxes.is_open.wait()
         return boxes.are_gone, list((tmp_path / "store" / "building").iterdir())
 
@@ -226,7 +228,7 @@ def test_a_bench_whose_box_was_given_up_unpacks_in_another(index: LocalIndex, tm
     async def unpacked() -> tuple[int, int]:
         boxes = _Second()
         async with _unpacking(index, boxes, tmp_path) as unpacking:
-            unpacking.bench.begin(_nothing)
+            unpacking.bench.begin()
             await boxes.first.is_open.wait()
             boxes.is_over.set()
             for _ in range(2):
@@ -242,8 +244,8 @@ def test_a_bench_that_could_not_be_made_ahead_is_told_who_uses_it_and_nobody_els
     index: LocalIndex, tmp_path: Path
 ) -> None:
     async def used(*, is_used: bool) -> None:
-        async with _unpacking(index, _Boxes(), tmp_path) as unpacking:
-            unpacking.bench.begin(_impossible)
+        async with _unpacking(index, _Waiting(), tmp_path, keep_skeleton=_impossible) as unpacking:
+            unpacking.bench.begin()
             await asyncio.sleep(0)
             if is_used:
                 await unpacking.run()
