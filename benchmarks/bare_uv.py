@@ -7,6 +7,7 @@ requires: no installer that is asked for the same could do less.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from urllib.parse import quote
 from sandbox.environments.indexes.settings import Index, read_index_settings
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock
-from sandbox.environments.provider import uv_program
+from sandbox.environments.means import uv_program
 
 _QUIET: Final = ("--no-config", "--quiet", "--no-progress", "--no-python-downloads")
 
@@ -27,23 +28,30 @@ _QUIET: Final = ("--no-config", "--quiet", "--no-progress", "--no-python-downloa
 class BareUv:
     """Installs the same again and again, each time to a new place below one folder."""
 
-    def __init__(self, folder: Path, lock: Lock) -> None:
+    def __init__(self, folder: Path, lock: Lock | None = None) -> None:
+        """Without a lock there is only `cold`."""
         self._folder = folder
         self._numbers = count()
         self._lock = folder / "lock.txt"
         self._variables = {**os.environ, **_index_variables()}
         folder.mkdir()
+        if lock is not None:
+            self._install_locked(lock)
+
+    def _install_locked(self, lock: Lock) -> None:
         lines = [f"{each.name}=={each.version} --hash=sha256:{each.sha256}\n" for each in lock.packages]
         self._lock.write_text("".join(lines))
-        self._install(folder / "warm", ["--no-deps", "-r", str(self._lock)])
+        self._install(self._folder / "warm", ["--no-deps", "-r", str(self._lock)])
 
     async def warm(self) -> float:
         """Milliseconds for the lock, all of it in uv's cache."""
         return self._install(self._folder / "warm", ["--no-deps", "-r", str(self._lock)])
 
     async def cold(self, requirements: Sequence[str], *, is_compiled: bool = False) -> float:
-        """Milliseconds for requirements that are resolved, downloaded and installed, with an empty cache."""
-        return self._once(["--compile-bytecode", *requirements] if is_compiled else requirements)
+        """Milliseconds for requirements that are resolved, downloaded and installed, with an empty cache; any number at
+        once."""
+        what = ["--compile-bytecode", *requirements] if is_compiled else requirements
+        return await asyncio.to_thread(self._once, what)
 
     async def unpacked(self, wheels: Path) -> float:
         """Milliseconds for the lock, from a folder of wheels and with an empty cache."""

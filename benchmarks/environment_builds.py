@@ -7,7 +7,8 @@ same wheels with an empty cache. *Cold*: an empty store against an empty cache, 
 uv neither compiles nor verifies what it unpacked, so those two are told apart and not counted in what is held to the
 goals. A build's box first unpacks everything, as it comes from the index, and then compiles it, and says how long that
 took; the second names that uv's cache has for its files are removed meanwhile. All else that the box costs counts as
-unpacking. Verifying is all that is done to what the box left, until it is in the store as trees.
+unpacking, from when it is known what to unpack: the box is opened before. Verifying is all that is done to what the box
+left, until it is in the store as trees; trees that are there are linked meanwhile.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ class _Stopwatch:
         self._workshop = workshop
         self._begun = perf_counter()
         self._stages: dict[str, float] = {}
-        self._box_ms: dict[str, float] = {}
-        self._unpacked_at = 0.0
+        self._resolving_ms = 0.0
+        self._resolved_at = self._unpacked_at = 0.0
+        self._unpacking_ms = 0.0
         self._compiling_ms = 0.0
 
     def tell(self, progress: Progress) -> None:
@@ -86,18 +88,21 @@ class _Stopwatch:
     async def run(self, job: Job) -> JobEnd:
         begun = perf_counter()
         end = await self._workshop.run(job)
-        self._box_ms[job.program] = (perf_counter() - begun) * 1000
-        if job.program == _UNPACK and isinstance(end.value, dict):
-            self._unpacked_at = perf_counter()
+        ended = perf_counter()
+        if job.program != _UNPACK:
+            self._resolved_at = ended
+            self._resolving_ms += (ended - begun) * 1000
+        elif isinstance(end.value, dict):
+            self._unpacked_at = ended
+            self._unpacking_ms = (ended - max(begun, self._resolved_at)) * 1000
             self._compiling_ms = float(str(end.value.get("compile_s", 0))) * 1000
         return end
 
     def stop(self) -> BuildTimes:
         total = (perf_counter() - self._begun) * 1000
-        unpacking = self._box_ms.get(_UNPACK, 0.0) - self._compiling_ms
+        unpacking = self._unpacking_ms - self._compiling_ms
         verifying = (self._stages["publish"] - self._unpacked_at) * 1000 if self._unpacked_at else 0.0
-        resolving = sum(value for program, value in self._box_ms.items() if program != _UNPACK)
-        return BuildTimes(total, resolving, unpacking, self._compiling_ms, verifying)
+        return BuildTimes(total, self._resolving_ms, unpacking, self._compiling_ms, verifying)
 
 
 async def timed_build(store: Path, requirements: Sequence[str]) -> BuildTimes:

@@ -4,13 +4,14 @@
 once, and wheels do not count. *One for all*: engines on one store, each with callers that ask for the same new
 environment at the same moment; builds are counted by what the engines tell of their progress. *Different ones*: eight
 builds at once in one engine, each against the same build alone; then every file of every environment is read again.
-How much of that is the processors' doing, the same builds tell that run one after the other.
+How much of that is the processors' doing, the same builds tell that run one after the other, and `uv` alone, asked for
+the same eight at once and for each alone, in the same rounds, every time with an empty cache of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count
@@ -19,6 +20,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.alone import run_alone
+from benchmarks.bare_uv import BareUv
 from benchmarks.calls import ARGUMENTS, SOURCE
 from benchmarks.environment_stores import build, disk, temporary_folder
 from benchmarks.report import Report, Spread, at_least, at_most, build_report, merge, ratio, spread
@@ -121,29 +123,81 @@ def _key(outcome: Outcome) -> str | None:
     return outcome.environment.key if outcome.environment else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """Milliseconds of each of these, by name: alone, and at once with all others."""
+
+    alone: dict[str, list[float]]
+    at_once: dict[str, list[float]]
+
+    @property
+    def ratios(self) -> dict[str, float | None]:
+        """How many times as long each takes in company."""
+        return {name: ratio(spread(self.at_once[name]), spread(self.alone[name])) for name in self.alone}
+
+    @property
+    def in_turn(self) -> Spread:
+        return spread([sum(values) for values in zip(*self.alone.values(), strict=True)])
+
+    @property
+    def together(self) -> Spread:
+        return spread([max(values) for values in zip(*self.at_once.values(), strict=True)])
+
+
 async def _different(different: Sequence[str], rounds: int) -> Report:
-    all_ = f"{len(different)} builds"
-    alone: dict[str, list[float]] = {name: [] for name in different}
-    at_once: dict[str, list[float]] = {name: [] for name in different}
     damaged = 0
     with temporary_folder() as folder:
-        stores = (folder / str(number) for number in count())
+        stores, uv = (folder / str(number) for number in count()), BareUv(folder / "uv")
+
+        async def build_all(names: Sequence[str]) -> list[float]:
+            nonlocal damaged
+            times, bad = await _built(next(stores), names)
+            damaged += bad
+            return times
+
+        async def install_all(names: Sequence[str]) -> list[float]:
+            return await asyncio.gather(*(uv.cold([name]) for name in names))
+
+        builds, installs = _crowd_of(different), _crowd_of(different)
         for _ in range(rounds):
-            for names, found in [*(([name], alone) for name in different), (different, at_once)]:
-                times, bad = await _built(next(stores), names)
-                damaged += bad
-                for name, milliseconds in zip(names, times, strict=True):
-                    found[name].append(milliseconds)
-    ratios = {name: ratio(spread(at_once[name]), spread(alone[name])) for name in different}
-    in_turn = spread([sum(values) for values in zip(*alone.values(), strict=True)])
-    together = spread([max(values) for values in zip(*at_once.values(), strict=True)])
+            await _join(builds, build_all)
+            await _join(installs, install_all)
+    return _of_different(builds, installs, damaged=damaged)
+
+
+def _crowd_of(names: Sequence[str]) -> _Crowd:
+    return _Crowd({name: [] for name in names}, {name: [] for name in names})
+
+
+async def _join(crowd: _Crowd, measure_all: Callable[[Sequence[str]], Awaitable[list[float]]]) -> None:
+    """One more round: each alone, then all at once."""
+    names = [*crowd.alone]
+    for asked, found in [*(([name], crowd.alone) for name in names), (names, crowd.at_once)]:
+        for name, milliseconds in zip(asked, await measure_all(asked), strict=True):
+            found[name].append(milliseconds)
+
+
+def _of_different(builds: _Crowd, installs: _Crowd, *, damaged: int) -> Report:
+    all_, uvs = f"{len(builds.alone)} builds", f"{len(installs.alone)} uv"
+    slowest, slowest_uv = _slowest(builds.ratios.values()), _slowest(installs.ratios.values())
     return build_report(
         "different",
-        cases={f"one of {all_} at once": _of_all(at_once), f"all {all_}, at once": together},
-        floors={_ALONE: _of_all(alone), f"all {all_}, one after the other": in_turn},
-        ratios={f"{name}: at once / alone": value for name, value in ratios.items()},
+        cases={f"one of {all_} at once": _of_all(builds.at_once), f"all {all_}, at once": builds.together},
+        floors={
+            _ALONE: _of_all(builds.alone),
+            f"all {all_}, one after the other": builds.in_turn,
+            "one uv alone": _of_all(installs.alone),
+            f"one of {uvs} at once": _of_all(installs.at_once),
+            f"all {uvs}, at once": installs.together,
+            f"slowest of {uvs} at once / alone": spread([slowest_uv] if slowest_uv else [], unit="times"),
+        },
+        ratios={
+            **{f"{name}: at once / alone": value for name, value in builds.ratios.items()},
+            **{f"uv, {name}: at once / alone": value for name, value in installs.ratios.items()},
+            "slowest at once / alone, builds / uv": round(slowest / slowest_uv, 4) if slowest and slowest_uv else None,
+        },
         goals=[
-            at_most(f"slowest of {all_} at once / alone", _slowest(ratios.values()), 2.5),
+            at_most(f"slowest of {all_} at once / alone", slowest, 2.5),
             at_most("of those, environments that are not as published", damaged, 0),
         ],
     )

@@ -3,8 +3,10 @@
 Nothing of a wheel is executed here: uv unpacks it, and Python's compiler reads it. Bytecode names its files as a box
 that uses them will see them, and is never checked against them again: the environment cannot change.
 
-Wheels may come while others are unpacked: the engine shows each as soon as it has all of it and knows it for the right
-one. What uv keeps in its cache is the same files by another name; those names are removed while Python compiles.
+That the environment is there to be asked, and what is to be unpacked, is told by files beside the wheels, which may
+come after this has begun. Wheels may come while others are unpacked: the engine shows each as soon as it has all of it
+and knows it for the right one. What uv keeps in its cache is the same files by another name; those names are removed
+while Python compiles.
 
 On stdout it says how far it is, a line each time: `unpacked NAME`, then `compile COUNT`, then `compiled COUNT` for each
 further part of those.
@@ -12,6 +14,7 @@ further part of those.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -22,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import cache_from_source
 
 _WHEELS = "/wheels"
+_ORDER = "/wheels/order.json"
+_FURNISHED = "/wheels/furnished"
 _PYTHON = "/environment/bin/python"
 _LOOK_S = 0.005
 _COMPILE = """
@@ -67,13 +72,18 @@ class _Wheels:
         return None
 
 
-def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -> dict[str, object]:
-    """`packages` are a folder's name, a requirement, and the name of a wheel, which may not be there yet; why what
-    could not be made was not, and how long unpacking all of them and compiling all of them took."""
-    begun = time.monotonic()
+def unpack(folder: str, seen_at: str, workers: int) -> dict[str, object]:
+    """Why what could not be made was not, and how long unpacking all that was ordered and compiling it took."""
     cache = os.path.join(folder, ".cache")
-    if len(packages) > 1:
+    while not os.path.exists(_FURNISHED):
+        time.sleep(_LOOK_S)
+    packages = _ordered()
+    if packages is None or len(packages) > 1:
         _learn_about_python(cache)
+    while packages is None:
+        time.sleep(_LOOK_S)
+        packages = _ordered()
+    begun = time.monotonic()
     said: dict[str, str] = {}
     wheels = _Wheels(packages)
     removing = threading.Thread(target=shutil.rmtree, args=(cache,), kwargs={"ignore_errors": True})
@@ -94,6 +104,17 @@ def unpack(packages: list[list[str]], folder: str, seen_at: str, workers: int) -
         "unpack_s": round(unpacked - begun, 3),
         "compile_s": round(time.monotonic() - unpacked, 3),
     }
+
+
+def _ordered() -> list[list[str]] | None:
+    """A folder's name, a requirement, and the name of a wheel, which may not be there yet, for each package to unpack;
+    None before that is known."""
+    try:
+        with open(_ORDER, encoding="utf-8") as file:
+            ordered: list[list[str]] = json.load(file)
+            return ordered
+    except FileNotFoundError:
+        return None
 
 
 def _learn_about_python(cache: str) -> None:

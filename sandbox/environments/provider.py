@@ -12,35 +12,35 @@ builds is imported for that: a new process that finds its environment in the sto
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sandbox.environments.bare import bare_environment
 from sandbox.environments.disk.holds import InUse, Owner
 from sandbox.environments.indexes.settings import IndexSettings, read_index_settings, settings_for
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter, pick_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.key import environment_key
 from sandbox.environments.lock import Lock
+from sandbox.environments.means import Means, bare, builder_digest, job_policy, means_of, uv_program
 from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
 from sandbox.environments.resolution.questions import Question, Resolution, remembered
 from sandbox.environments.resolution.requirements import SupplyRules, read_requirements
 from sandbox.environments.store.failures import means_digest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
+from sandbox.environments.threads import to_its_end
 from sandbox.environments.workshop import Workshop
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable
-from sandbox.policy import Network, NetworkMode, Policy, ReuseMode, load
-from sandbox.resources import folder
+from sandbox.policy import NetworkMode, Policy, ReuseMode
 
 if TYPE_CHECKING:
+    from sandbox.environments.builds.bench import Bench
     from sandbox.environments.builds.plan import Plan
 
 Result = TypeVar("Result")
@@ -92,9 +92,10 @@ class Provider:
         self._under_way: dict[tuple[object, ...], _Shared] = {}
         self._ending: set[asyncio.Task[Any]] = set()
         self._in_use: dict[str, InUse] = {}
-        processors = max(os.cpu_count() or 1, 2)
-        self._builds = asyncio.Semaphore(processors)
-        self._resolves = asyncio.Semaphore(2 * processors)
+        self._processors = max(os.cpu_count() or 1, 2)
+        self._benches = 0
+        self._builds = asyncio.Semaphore(self._processors)
+        self._resolves = asyncio.Semaphore(2 * self._processors)
         """A gate of its own, and a wider one: these wait for indexes most of the time, and no build waits for them."""
 
     def known(self, needs: Needs) -> Environment | None:
@@ -141,17 +142,43 @@ class Provider:
 
     async def _provide(self, needs: Needs, interpreter: HostInterpreter) -> Environment:
         question = self._question(needs, interpreter)
-        resolution = await self._once(
-            ("lock", question.digest, question.settings.offline), lambda: self._resolve(needs, question, refresh=False)
-        )
-        return await self._locked(needs, interpreter, resolution)
+        async with self._bench_ahead(needs, question) as bench:
+            resolution = await self._once(
+                ("lock", question.digest, question.settings.offline),
+                lambda: self._resolve(needs, question, refresh=False),
+            )
+            return await self._locked(needs, interpreter, resolution, bench=bench)
 
-    async def _locked(self, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Environment:
+    @asynccontextmanager
+    async def _bench_ahead(self, needs: Needs, question: Question) -> AsyncIterator[Bench | None]:
+        """What the build will work with, made while its requirements are resolved; where there is something to resolve,
+        and processors are to spare for it."""
+        means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
+        is_busy = self._builds.locked() or self._benches >= self._processors
+        is_known = remembered(self.store, question) is not None
+        if is_busy or is_known or self.store.failure(question.digest, means=means) is not None:
+            yield None
+            return
+        from sandbox.environments.builds.bench import open_bench
+
+        self._benches += 1
+        try:
+            own = self._means(needs, question.interpreter)
+            keep = partial(self._skeleton, question.interpreter)
+            async with open_bench(own, store=self.store, workshop=self._workshop, keep_skeleton=keep) as bench:
+                bench.begin()
+                yield bench
+        finally:
+            self._benches -= 1
+
+    async def _locked(
+        self, needs: Needs, interpreter: HostInterpreter, resolution: Resolution, *, bench: Bench | None = None
+    ) -> Environment:
         """The environment that a lock comes to."""
         if not resolution.lock.packages:
             return bare(interpreter)
         key = environment_key(resolution.lock, interpreter.digest, builder_digest=builder_digest())
-        stored = self._taken(key) or await self._built(self._plan(key, needs, interpreter, resolution), needs)
+        stored = self._taken(key) or await self._built(self._plan(key, needs, interpreter, resolution), needs, bench)
         if needs.policy.environment.verify:
             await asyncio.to_thread(self._verify, key)
         return _environment(stored, interpreter)
@@ -166,26 +193,20 @@ class Provider:
         if not refresh:
             self._refuse_failed(question.digest, means)
         self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
-        async with self._resolves, self._preparing(question.interpreter), self._remembering(question.digest, means):
+        async with self._resolves, self._remembering(question.digest, means):
             return await resolve(
                 question,
                 store=self.store,
                 workshop=self._workshop,
                 uv=uv_program(),
-                policy=_job_policy(needs.policy, NetworkMode.INDEX),
+                policy=job_policy(needs.policy, NetworkMode.INDEX),
                 environment=bare(question.interpreter),
             )
 
-    @asynccontextmanager
-    async def _preparing(self, interpreter: HostInterpreter) -> AsyncIterator[None]:
-        """What a build begins with is made while indexes are waited for, once for all that resolve."""
-        making = asyncio.ensure_future(
-            self._once(("skeleton", interpreter.digest), lambda: asyncio.to_thread(self._keep_skeleton, interpreter))
-        )
-        try:
-            yield
-        finally:
-            await making
+    async def _skeleton(self, interpreter: HostInterpreter) -> None:
+        """See to it that one is kept for this interpreter."""
+        making = partial(self._keep_skeleton, interpreter)
+        await self._once(("skeleton", interpreter.digest), lambda: to_its_end(making))
 
     def _keep_skeleton(self, interpreter: HostInterpreter) -> None:
         """Make the one that is kept, if it is not there yet; whatever prevents it is for the build to say."""
@@ -218,39 +239,43 @@ class Provider:
     def _plan(self, key: str, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Plan:
         from sandbox.environments.builds.plan import Plan
 
-        return Plan(
-            key=key,
-            resolution=resolution,
-            interpreter=interpreter,
-            settings=self._settings(needs.policy),
-            policy=_job_policy(needs.policy, NetworkMode.NONE),
-            environment=bare(interpreter),
-            disk=needs.policy.environment.build_disk,
-            builder_digest=builder_digest(),
-            uv=uv_program(),
-            tenant=needs.tenant,
-        )
+        return Plan(key=key, resolution=resolution, means=self._means(needs, interpreter))
 
-    async def _built(self, plan: Plan, needs: Needs) -> StoredEnvironment:
+    def _means(self, needs: Needs, interpreter: HostInterpreter) -> Means:
+        return means_of(interpreter, self._settings(needs.policy), policy=needs.policy, tenant=needs.tenant)
+
+    async def _built(self, plan: Plan, needs: Needs, bench: Bench | None) -> StoredEnvironment:
         """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
-        means = means_digest(plan.settings, needs.policy.environment, tenant=needs.tenant)
+        means = means_digest(plan.means.settings, needs.policy.environment, tenant=needs.tenant)
         self._refuse_failed(plan.key, means)
-        async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=self._tell_waiting):
+
+        def wait(owner: Owner | None) -> None:
+            self._tell(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
+            if bench is not None:
+                bench.give_up()
+
+        async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=wait):
             found = self._taken(plan.key)
             if found is not None:
                 return found
             self._refuse_failed(plan.key, means)
-            await self._build(plan, means)
+            await self._build(plan, means, bench)
             found = self._taken(plan.key)
         if found is None:
             raise BuildFailed(f"environment {plan.key[:12]} vanished from the store as soon as it was built")
         return found
 
-    async def _build(self, plan: Plan, means: str) -> None:
+    async def _build(self, plan: Plan, means: str, bench: Bench | None) -> None:
+        from sandbox.environments.builds.bench import open_bench
         from sandbox.environments.builds.building import build
 
         async with self._builds, self._remembering(plan.key, means):
-            await build(plan, store=self.store, workshop=self._workshop, tell=self._tell)
+            if bench is not None:
+                await build(plan, bench=bench, store=self.store, tell=self._tell)
+                return
+            keep = partial(self._skeleton, plan.means.interpreter)
+            async with open_bench(plan.means, store=self.store, workshop=self._workshop, keep_skeleton=keep) as own:
+                await build(plan, bench=own, store=self.store, tell=self._tell)
 
     @asynccontextmanager
     async def _remembering(self, key: str, means: str) -> AsyncIterator[None]:
@@ -269,9 +294,6 @@ class Provider:
         failure = self.store.remember_failure(key, means=means, reason=reason, log=error.log, ttl_s=_BELIEVED_S)
         if failure.log is not None and error.remedy is None:
             error.remedy = f"all that was said is in {failure.log}"
-
-    def _tell_waiting(self, owner: Owner | None) -> None:
-        self._tell(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
 
     def _refuse_failed(self, key: str, means: str) -> None:
         failure = self.store.failure(key, means=means)
@@ -328,20 +350,6 @@ async def _interpreter(requires_python: str | None) -> HostInterpreter:
     return await asyncio.to_thread(pick_interpreter, requires_python)
 
 
-def bare(interpreter: HostInterpreter) -> Environment:
-    """An interpreter with its standard library and nothing else."""
-    if interpreter == own_interpreter():
-        return bare_environment()
-    return Environment(
-        key=interpreter.digest,
-        lock_digest=bare_environment().lock_digest,
-        python=interpreter.python,
-        version=interpreter.version,
-        folders=interpreter.folders,
-        hidden=interpreter.hidden,
-    )
-
-
 def _given(lock: Lock, interpreter: HostInterpreter) -> Resolution:
     """A lock that somebody brought: it must be for this interpreter, and says nothing of where its wheels are."""
     if lock.interpreter != interpreter.tag:
@@ -361,30 +369,3 @@ def _environment(stored: StoredEnvironment, interpreter: HostInterpreter) -> Env
         site=site_folder(interpreter),
         modules=frozenset(stored.manifest.modules),
     )
-
-
-def _job_policy(policy: Policy, mode: NetworkMode) -> Policy:
-    """What a build's boxes may do: the shipped policy for builds, as far as this policy lets environments cost."""
-    granted, costs = load("packages"), policy.environment
-    limits = granted.limits.model_copy(
-        update={"wall": costs.build_time, "memory": costs.build_memory, "cpu": costs.build_time * granted.limits.cpus}
-    )
-    return granted.model_copy(update={"limits": limits, "network": Network(mode=mode)})
-
-
-@cache
-def uv_program() -> Path:
-    """The resolver and installer itself."""
-    import uv
-
-    return Path(os.path.realpath(uv.find_uv_bin()))
-
-
-@cache
-def builder_digest() -> str:
-    """Exactly what builds environments here: a change of it makes new environments, and leaves the old ones alone."""
-    from importlib.metadata import version
-
-    programs = sorted((folder("runners") / "builder").glob("*.py"))
-    parts = [version("uv"), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in programs)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

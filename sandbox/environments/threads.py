@@ -1,11 +1,11 @@
-"""Work in threads, for those who may be cancelled meanwhile."""
+"""Waiting for what must come to its end, for those who may be cancelled meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
@@ -20,3 +20,17 @@ async def to_its_end(work: Callable[[], Result]) -> Result:
         while not under_way.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({under_way})
+
+
+async def gone(task: asyncio.Task[Any]) -> None:
+    """End it, if it has not ended, and see it gone, whatever it comes to."""
+    if not task.cancelling():  # a second time would interrupt what it does to end
+        task.cancel()
+    try:
+        await asyncio.wait({task})
+    finally:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # nobody is told of an error that nobody waited for

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import IndexUnavailable, ResolutionFailed, Sandbox
+from tests.end_to_end.calls import wait_until, zygotes
 from tests.end_to_end.packages import machine_with, policy_with, publish, refusal_of, version_of
 from tests.indexes import LocalIndex
 
@@ -45,6 +47,24 @@ def test_an_index_that_is_down_is_named_and_may_be_asked_again(tmp_path: Path) -
     assert isinstance(refusal, IndexUnavailable)
     assert refusal.retryable
     assert index.root in refusal.message
+
+
+def test_a_page_is_asked_for_once(tmp_path: Path) -> None:
+    with _faulty(tmp_path) as (engine, index):
+        assert engine.run(WANTED).value == "1.0"
+        assert index.asked.count("GET /simple/wanted/") == 1
+
+
+def test_the_box_that_waits_for_a_resolution_is_gone_when_that_fails(tmp_path: Path) -> None:
+    with _faulty(tmp_path, timeout_s=60, form="silent") as (engine, index), ThreadPoolExecutor(1) as threads:
+        refused = threads.submit(refusal_of, engine, "wanted")
+        try:
+            assert wait_until(lambda: len(zygotes()) == 2)
+        finally:
+            index.close()
+        assert isinstance(refused.result(), IndexUnavailable)
+        assert wait_until(lambda: not zygotes())
+        assert list((tmp_path / "store" / "building").iterdir()) == []
 
 
 @pytest.mark.parametrize("form", ["garbage", "half"])

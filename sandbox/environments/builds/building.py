@@ -1,9 +1,10 @@
 """From a lock to an environment in the store.
 
+    bench         a folder, a skeleton, and a box that waits: may be there before the lock is
     wheels        what is missing is downloaded by the engine: bytes, checked against the lock; and meanwhile
     job           a box without any network unpacks each missing wheel into a folder of its own and compiles it
     trees         the box is gone: what it left is verified, made the engine's own, and published, one tree per wheel
-    environment   a skeleton with hard links into the trees, published by rename
+    environment   a skeleton with hard links into the trees, made while others are verified; published by rename
 
 A kill at any moment leaves the store as it was, with a folder under `building/` that a later prune removes. Trees that
 were published by then are found by the next attempt: no wheel is unpacked twice.
@@ -13,38 +14,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from sandbox.environments.builds.adopting import TreeCaps, adopt_tree
+from sandbox.environments.builds.bench import Bench
 from sandbox.environments.builds.linking import Linked, link_tree
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Unpacked, Unpacking, counted
 from sandbox.environments.disk.building_folder import BuildingFolder
 from sandbox.environments.disk.places import writing
 from sandbox.environments.disk.stock import Stock, StoredFile, list_digest, take_stock
-from sandbox.environments.interpreters.skeleton import make_skeleton, site_folder
+from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.progress import OnProgress, Progress
 from sandbox.environments.store.manifest import Manifest
-from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
+from sandbox.environments.store.store import Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_tree, publish_tree
 from sandbox.environments.threads import to_its_end
-from sandbox.environments.workshop import Workshop
 
 
-async def build(plan: Plan, *, store: Store, workshop: Workshop, tell: OnProgress) -> StoredEnvironment:
+async def build(plan: Plan, *, bench: Bench, store: Store, tell: OnProgress) -> StoredEnvironment:
     """Make the environment and publish it; raises `BuildFailed` or `IndexUnavailable`. Called under the key's lock."""
-    with store.new_building_folder() as building:
-        trees = await asyncio.to_thread(_known_trees, plan, store)
-        missing = [package for package in plan.packages if package.name not in trees]
-        await to_its_end(partial(_make_skeleton, plan, building, store))
-        if missing:
-            trees |= await _make_trees(plan, missing, building=building, store=store, workshop=workshop, tell=tell)
+    known = await asyncio.to_thread(_known_trees, plan, store)
+    missing = [package for package in plan.packages if package.name not in known]
+    unpacked = await _unpacked(plan, missing, bench=bench, store=store, tell=tell)
+    with _Linking(plan, bench.skeleton) as linking:
+        await to_its_end(partial(_link_all, plan, known, unpacked, store, linking))
         tell(Progress("publish", counted(len(plan.packages)), len(plan.packages), len(plan.packages)))
-        return await to_its_end(partial(_assemble, plan, trees, building, store))
+        return await to_its_end(partial(_publish, plan, linking, bench.building, store))
 
 
 def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
@@ -53,57 +55,75 @@ def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
     return {name: tree for name, tree in found.items() if tree is not None}
 
 
-def _make_skeleton(plan: Plan, building: BuildingFolder, store: Store) -> None:
-    with writing(f"the environment {plan.key[:12]}"):
-        make_skeleton(plan.interpreter, kept_in=store.root / "skeletons", folder=building.folder / CONTENT)
-
-
-async def _make_trees(
-    plan: Plan,
-    missing: Sequence[LockedPackage],
-    *,
-    building: BuildingFolder,
-    store: Store,
-    workshop: Workshop,
-    tell: OnProgress,
-) -> dict[str, TreeReport]:
-    unpacking = Unpacking(
-        plan,
-        missing,
-        skeleton=building.folder / CONTENT,
-        workplace=building.folder,
-        store=store.wheels,
-        workshop=workshop,
-        tell=tell,
-    )
-    unpacked = await unpacking.run()
+async def _unpacked(
+    plan: Plan, missing: Sequence[LockedPackage], *, bench: Bench, store: Store, tell: OnProgress
+) -> Unpacked | None:
+    """What a box left; nothing that runs can reach it any more, nor the skeleton, when this ends."""
+    if not missing:
+        await bench.dismiss()
+        await bench.furnish()
+        return None
+    unpacked = await Unpacking(plan, missing, bench=bench, store=store.wheels, tell=tell).run()
     tell(Progress("verify", counted(len(missing)), len(missing), len(missing)))
-    return await to_its_end(partial(_adopt, plan, missing, unpacked, store))
+    return unpacked
 
 
-def _adopt(plan: Plan, missing: Sequence[LockedPackage], unpacked: Unpacked, store: Store) -> dict[str, TreeReport]:
-    """What the box left, verified and published; nothing that runs can reach it any more."""
-    made, left = {}, plan.disk
-    for package in missing:
-        caps = TreeCaps(bytes=left)
-        report = adopt_tree(
-            unpacked.folder / package.name, wheel=package, archive=unpacked.wheels[package.sha256], caps=caps
-        )
-        left = max(left - sum(file.size for file in report.files), 0)
-        made[package.name] = publish_tree(store, report, plan.tree_key(package))
-    return made
+def _link_all(
+    plan: Plan, known: Mapping[str, TreeReport], unpacked: Unpacked | None, store: Store, linking: _Linking
+) -> None:
+    """Trees that the store has, and those that are made of what the box left: verified, and published."""
+    left = plan.means.disk
+    for package in plan.packages:
+        tree = known.get(package.name)
+        if tree is None and unpacked is not None:
+            tree = _adopt(plan, package, unpacked, store, caps=TreeCaps(bytes=left))
+            left = max(left - sum(file.size for file in tree.files), 0)
+        if tree is not None:
+            linking.add(tree)
 
 
-def _assemble(plan: Plan, trees: Mapping[str, TreeReport], building: BuildingFolder, store: Store) -> StoredEnvironment:
-    """Only the skeleton is looked at: all that is linked is known, and read-only already."""
-    content = building.folder / CONTENT
-    site, programs = content / site_folder(plan.interpreter), content / "bin"
-    with writing(f"the environment {plan.key[:12]}"):
-        skeleton = take_stock(content)
-        linked = [link_tree(trees[package.name], site, programs) for package in plan.packages]
-    stock = _joined(skeleton, linked, trees.values())
+def _adopt(plan: Plan, package: LockedPackage, unpacked: Unpacked, store: Store, *, caps: TreeCaps) -> TreeReport:
+    folder, archive = unpacked.folder / package.name, unpacked.wheels[package.sha256]
+    report = adopt_tree(folder, wheel=package, archive=archive, caps=caps)
+    return publish_tree(store, report, plan.tree_key(package))
+
+
+class _Linking:
+    """A skeleton that becomes an environment: trees are linked into it in the order in which they come, each as soon as
+    it has come, while the next is verified."""
+
+    def __init__(self, plan: Plan, content: Path) -> None:
+        self.trees: list[TreeReport] = []
+        self._what = f"the environment {plan.key[:12]}"
+        self._content = content
+        self._site = content / site_folder(plan.means.interpreter)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="linking")
+        self._linked: list[Future[Linked]] = []
+
+    def __enter__(self) -> _Linking:
+        self._skeleton = self._thread.submit(take_stock, self._content)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def add(self, tree: TreeReport) -> None:
+        """One more, after all others."""
+        self.trees.append(tree)
+        self._linked.append(self._thread.submit(link_tree, tree, self._site, self._content / "bin"))
+
+    def done(self) -> tuple[Stock, list[Linked]]:
+        """The skeleton's files, all there are that are not known already, and what was linked."""
+        with writing(self._what):
+            return self._skeleton.result(), [each.result() for each in self._linked]
+
+
+def _publish(plan: Plan, linking: _Linking, building: BuildingFolder, store: Store) -> StoredEnvironment:
+    """Only the skeleton was looked at: all that is linked is known, and read-only already."""
+    skeleton, linked = linking.done()
+    stock = _joined(skeleton, linked, linking.trees)
     closed = frozenset(file.path for each in linked for file in each.files)
-    return store.publish(building, _manifest(plan, trees, stock), files=stock.files, closed=closed)
+    return store.publish(building, _manifest(plan, linking.trees, stock), files=stock.files, closed=closed)
 
 
 def _joined(skeleton: Stock, linked: Sequence[Linked], trees: Iterable[TreeReport]) -> Stock:
@@ -118,9 +138,9 @@ def _joined(skeleton: Stock, linked: Sequence[Linked], trees: Iterable[TreeRepor
     )
 
 
-def _manifest(plan: Plan, trees: Mapping[str, TreeReport], stock: Stock) -> Manifest:
-    facts = [tree.facts for tree in trees.values()]
-    interpreter = plan.interpreter
+def _manifest(plan: Plan, trees: Iterable[TreeReport], stock: Stock) -> Manifest:
+    facts = [tree.facts for tree in trees]
+    interpreter = plan.means.interpreter
     return Manifest(
         key=plan.key,
         lock=plan.resolution.lock,
@@ -131,7 +151,7 @@ def _manifest(plan: Plan, trees: Mapping[str, TreeReport], stock: Stock) -> Mani
             "digest": interpreter.digest,
         },
         created=datetime.now(UTC),
-        builder=plan.builder_digest,
+        builder=plan.means.builder_digest,
         files=list_digest(stock.files),
         trees=tuple(plan.tree_key(package) for package in plan.packages),
         modules=tuple(sorted({module for fact in facts for module in fact.modules})),

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from sandbox.environments.indexes.settings import IndexSettings
-from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.key import tree_key
 from sandbox.environments.lock import LockedPackage
-from sandbox.environments.model import Environment
+from sandbox.environments.means import Means
 from sandbox.environments.resolution.questions import Resolution
-from sandbox.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +16,7 @@ class Plan:
 
     key: str
     resolution: Resolution
-    interpreter: HostInterpreter
-    settings: IndexSettings
-    policy: Policy
-    """The build's own: no network, and limits of its own."""
-    environment: Environment
-    """The interpreter alone."""
-    disk: int
-    """Bytes that unpacking may leave."""
-    builder_digest: str
-    uv: Path
-    tenant: str = ""
+    means: Means
 
     @property
     def packages(self) -> tuple[LockedPackage, ...]:
@@ -39,4 +25,4 @@ class Plan:
 
     def tree_key(self, package: LockedPackage) -> str:
         """What the package's tree is called."""
-        return tree_key(package, self.interpreter.tag, self.builder_digest)
+        return tree_key(package, self.means.interpreter.tag, self.means.builder_digest)

@@ -1,11 +1,11 @@
 """From an index to folders: wheels are downloaded by the engine and unpacked in a box, both at the same time.
 
     engine    downloads, checks against the lock, and only then shows a wheel in a folder that the box may read
-    box       has no network; is opened before the first wheel is there, unpacks each as it comes, the largest of those
-              that are there first, and compiles what all of them hold
+    box       has no network; is opened before the first wheel is there (see `bench`), unpacks each as it comes, the
+              largest of those that are there first, and compiles what all of them hold
 
-So the box opens while the first wheel comes, and little is left to unpack when the last has come. A build may take as
-long to download as to unpack: a box whose time was up before it had all wheels is followed by one that has them.
+So little is left to unpack when the last wheel has come. A build may take as long to resolve and to download as to
+unpack: a box whose time was up before it had all wheels is followed by one that has them.
 """
 
 from __future__ import annotations
@@ -14,24 +14,21 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from sandbox.environments.builds.bench import Bench
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.wheels import fetch_wheels
 from sandbox.environments.disk.places import is_full, writing
-from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import LockedPackage
-from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress
-from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
+from sandbox.environments.workshop import JobEnd
 from sandbox.errors import BuildFailed, StoreUnwritable
 
-ENVIRONMENT: Final = "/environment"
-"""Where a box sees an environment; bytecode and scripts name it."""
-_ATTEMPTS: Final = ("unpacked", "unpacked-again")
+_ATTEMPTS: Final = 2
 _MOST_SAID: Final = 2000
 
 
@@ -47,22 +44,18 @@ class Unpacked:
 
 @dataclass(slots=True)
 class Unpacking:
-    """The wheels of one build that must be unpacked. `skeleton` is what the box is to have for an environment, and
-    `workplace` a folder for what it is shown and for what it leaves; `store` is where wheels are kept."""
+    """The wheels of one build that must be unpacked; `store` is where wheels are kept."""
 
     plan: Plan
     packages: Sequence[LockedPackage]
-    skeleton: Path
-    workplace: Path
+    bench: Bench
     store: Path
-    workshop: Workshop
     tell: OnProgress
     _over: threading.Event = field(default_factory=threading.Event)
 
     async def run(self) -> Unpacked:
         """Raises `BuildFailed` or `IndexUnavailable`; the box is gone when this ends, however it ends."""
         meter = Meter(len(self.packages), self.tell)
-        await asyncio.to_thread(self._make_shown)
         fetching = asyncio.create_task(self._fetched(meter))
         boxed = asyncio.create_task(self._in_boxes(meter, fetching))
         try:
@@ -74,14 +67,6 @@ class Unpacking:
             await asyncio.wait({boxed})
         return Unpacked(folder, wheels)
 
-    @property
-    def _shown(self) -> Path:
-        return self.workplace / "wheels"
-
-    def _make_shown(self) -> None:
-        with writing(f"the environment {self.plan.key[:12]}"):
-            self._shown.mkdir(mode=0o755)
-
     async def _fetched(self, meter: Meter) -> Mapping[str, Path]:
         """The wheels, when all of them are here and shown."""
         wheels = await asyncio.to_thread(self._fetch)
@@ -89,14 +74,15 @@ class Unpacking:
         return wheels
 
     def _fetch(self) -> Mapping[str, Path]:
+        means = self.plan.means
         return fetch_wheels(
             sorted(self.packages, key=lambda package: package.size or 0),
-            settings=self.plan.settings,
+            settings=means.settings,
             origins=self.plan.resolution.origins,
             store=self.store,
             on_progress=self._tell_download,
             on_wheel=self._show,
-            within_s=self.plan.policy.limits.wall,
+            within_s=means.policy.limits.wall,
         )
 
     def _tell_download(self, name: str, done: int, total: int | None) -> None:
@@ -107,49 +93,21 @@ class Unpacking:
 
     def _show(self, wheel: Path) -> None:
         with writing(f"the environment {self.plan.key[:12]}"):
-            os.link(wheel, self._shown / wheel.name)
+            os.link(wheel, self.bench.wheels / wheel.name)
 
     async def _in_boxes(self, meter: Meter, fetching: asyncio.Task[Mapping[str, Path]]) -> Path:
         """What the box left that unpacked everything."""
-        for name in _ATTEMPTS:
+        for _ in range(_ATTEMPTS):
             has_all = fetching.done()
-            folder = await asyncio.to_thread(open_folder, self.workplace / name)
-            end = await self.workshop.run(self._job(folder, meter))
+            folder, end = await self.bench.unpack(self._largest_first, hear=meter)
             if has_all or not end.is_late:
                 break
             await asyncio.wait({fetching})
         refuse_failed(end)
         return folder
 
-    def _job(self, folder: Path, meter: Meter) -> Job:
-        plan, site = self.plan, site_folder(self.plan.interpreter)
-        skeleton = Environment(
-            **{name: getattr(plan.environment, name) for name in ("key", "lock_digest", "python", "version")},
-            folders=plan.environment.folders,
-            hidden=plan.environment.hidden,
-            installed=self.skeleton,
-            site=site,
-        )
-        return Job(
-            program="unpack",
-            entry="unpack",
-            arguments={
-                "packages": [[each.name, f"{each.name}=={each.version}", each.wheel] for each in self._largest_first],
-                "folder": BUILD,
-                "seen_at": f"{ENVIRONMENT}/{site}",
-                "workers": plan.policy.limits.cpus,
-            },
-            policy=plan.policy,
-            interpreter=skeleton,
-            folder=folder,
-            disk=plan.disk,
-            readable={"/uv": plan.uv, "/wheels": self._shown},
-            tenant=plan.tenant,
-            on_line=meter,
-        )
-
     @property
-    def _largest_first(self) -> Iterable[LockedPackage]:
+    def _largest_first(self) -> Sequence[LockedPackage]:
         return sorted(self.packages, key=lambda package: package.size or 0, reverse=True)
 
 

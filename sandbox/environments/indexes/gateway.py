@@ -13,6 +13,8 @@ on to the next index; *not an index's answer* (down, busy, garbage, wrong login)
 down in `faults`. An index that was given up on is not asked again in this session, so a resolver's own retries cost
 nothing, and the time that a dead index takes is bounded by our patience alone.
 
+Pages of packages that are known to be asked for are asked for before the box does (see `pages_ahead`).
+
 Connections are served by threads of the engine, a bounded number of them. A client that keeps silent is dropped.
 """
 
@@ -24,7 +26,7 @@ import re
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
@@ -36,6 +38,7 @@ from urllib.parse import quote, unquote, urlsplit
 from sandbox.environments.indexes.answers import Absent, Fault, Reply
 from sandbox.environments.indexes.local_packages import PIECE_BYTES, digest_of
 from sandbox.environments.indexes.pages import JSON_PAGE, ListedFile, render_links, render_page
+from sandbox.environments.indexes.pages_ahead import PagesAhead
 from sandbox.environments.indexes.settings import IndexSettings, local_path, redacted, split_credentials
 from sandbox.environments.indexes.upstream import Patience, Upstream
 
@@ -93,6 +96,7 @@ class Gateway:
         self._given_up: dict[str, Fault] = {}
         self._faults: dict[str, IndexFault] = {}
         self._pages: set[str] = set()
+        self._ahead = PagesAhead(self._read_page, indexes=len(settings.indexes), goes_on=settings.goes_on)
         self._server: _Server | None = None
 
     def __enter__(self) -> Gateway:
@@ -108,6 +112,7 @@ class Gateway:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ahead.stop()
         if self._server is not None:
             self._server.stop()
         self._upstream.close()
@@ -137,14 +142,20 @@ class Gateway:
         number = len(self._settings.indexes) + len(self._settings.find_links)
         return self._handing_out(number)(ListedFile(filename, url, hashes={"sha256": sha256}))
 
+    def expect(self, names: Iterable[str]) -> None:
+        """The box is about to ask for the pages of these packages, in their normalized names."""
+        self._ahead.begin(names)
+
     def page(self, number: int, name: str) -> bytes:
         """A package's page as the box sees it."""
         if number >= len(self._settings.indexes):
             raise Absent
-        index = self._settings.indexes[number]
-        with self._noting_faults(index.url, what=name):
+        with self._noting_faults(self._settings.indexes[number].url, what=name):
             self._count_page(f"{number}/{name}")
-            files = self._upstream.page(index, name)
+            return self._ahead.page(number, name)
+
+    def _read_page(self, number: int, name: str) -> bytes:
+        files = self._upstream.page(self._settings.indexes[number], name)
         return render_page(name, files, address_of=self._handing_out(number))
 
     def links(self, number: int) -> bytes:

@@ -34,6 +34,7 @@ from sandbox.environments.resolution.uv_lock import (
     resolve_options,
     source_of,
     stated_packages,
+    sure_names,
 )
 from sandbox.environments.store.store import Store
 from sandbox.environments.threads import to_its_end
@@ -50,6 +51,7 @@ async def resolve(
     """Ask uv, and remember what it found; raises `ResolutionFailed` or `IndexUnavailable`."""
     with store.new_building_folder() as building:
         async with _opened(Gateway(question.settings, building.folder)) as gateway:
+            gateway.expect(sure_names(question))
             asking = _Asking(question, gateway, store=store, workshop=workshop, uv=uv, policy=policy)
             stated = stated_packages(await asking.uv_lock(environment), question)
             found = [locked_wheel(each, gateway, supply=question.supply) for each in stated if each.get("wheels")]

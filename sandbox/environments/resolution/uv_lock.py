@@ -69,6 +69,12 @@ def requirement_lines(question: Question, gateway: Gateway) -> list[str]:
     return [_through(gateway, line) for line in question.requirements]
 
 
+def sure_names(question: Question) -> list[str]:
+    """The packages that uv asks every index for, whatever it finds: those that are required by name, and always."""
+    wanted = [Requirement(line) for line in question.requirements]
+    return [canonicalize_name(each.name) for each in wanted if each.url is None and each.marker is None]
+
+
 def _through(gateway: Gateway, line: str) -> str:
     wanted = Requirement(line)
     if wanted.url is None:

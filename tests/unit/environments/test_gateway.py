@@ -21,8 +21,10 @@ import uv
 
 from sandbox.environments.indexes import gateway as gateway_module
 from sandbox.environments.indexes.gateway import Gateway, IndexFault, Origin
+from sandbox.environments.indexes.pages_ahead import PagesAhead
 from sandbox.environments.indexes.settings import Index, IndexSettings, read_index_settings
 from sandbox.environments.indexes.upstream import Patience
+from tests.end_to_end.calls import wait_until
 from tests.indexes import LocalIndex, make_wheel, sha256_of
 
 SECRET: Final = "hunter2"
@@ -407,6 +409,89 @@ def test_a_folder_with_a_long_path_serves_as_well(index: LocalIndex, tmp_path: P
         assert gateway.socket.is_socket()
         assert gateway.socket.stat().st_mode & 0o777 == 0o666
         (tmp_path / "short").symlink_to(gateway.socket)
+
+
+def _asked_for(index: LocalIndex, *names: str) -> bool:
+    """Whether exactly these pages were asked for; what is still to come is waited for."""
+    expected = sorted(f"GET /simple/{name}/" for name in names)
+    return wait_until(lambda: sorted(index.asked) == expected)
+
+
+def test_a_page_that_is_expected_is_asked_for_before_the_box_asks_and_once(index: LocalIndex, tmp_path: Path) -> None:
+    with _gateway(index.settings(), tmp_path) as (gateway, box):
+        gateway.expect(["child", "unknown"])
+        assert _asked_for(index, "child", "unknown")
+        assert [file["filename"] for file in box.files("child")] == [index.wheels("child")[0].name]
+        assert box.status("/0/simple/unknown/") == 404
+        assert _asked_for(index, "child", "unknown")
+        assert (box.status("/0/simple/child/"), gateway.faults) == (200, [])
+        assert _asked_for(index, "child", "child", "unknown")
+
+
+def test_nothing_is_asked_for_twice_however_soon_the_box_asks(index: LocalIndex, tmp_path: Path) -> None:
+    with _gateway(index.settings(), tmp_path) as (gateway, box):
+        gateway.expect(["child"])
+        assert len(box.files("child")) == 1
+        assert wait_until(lambda: not _page_threads())
+    assert _asked_for(index, "child")
+
+
+def test_what_was_expected_in_vain_is_told_only_when_the_box_asks(index: LocalIndex, tmp_path: Path) -> None:
+    index.form = "garbage"
+    with _gateway(index.settings(), tmp_path) as (gateway, box):
+        gateway.expect(["child"])
+        assert wait_until(lambda: bool(index.asked) and not _page_threads())
+        assert gateway.faults == []
+        assert box.status("/0/simple/child/") == 502
+        assert [fault.url for fault in gateway.faults] == [index.url]
+        assert _asked_for(index, "child")
+
+
+def _page_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "page"]
+
+
+@pytest.mark.parametrize(("goes_on", "asked"), [(False, ["other"]), (True, ["child", "other"])])
+def test_the_next_index_is_asked_for_what_is_expected_as_a_resolver_would(
+    index: LocalIndex, tmp_path: Path, goes_on: bool, asked: list[str]
+) -> None:
+    with LocalIndex(tmp_path / "public") as public:
+        settings = replace(index.settings(), indexes=(Index(index.url), Index(public.url)), goes_on=goes_on)
+        with _gateway(settings, tmp_path) as (gateway, _):
+            gateway.expect(["child", "other"])
+            assert _asked_for(index, "child", "other")
+            assert _asked_for(public, *asked)
+        assert _asked_for(public, *asked)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_no_index_is_asked_for_what_is_expected_after_one_that_failed(
+    index: LocalIndex, tmp_path: Path, goes_on: bool
+) -> None:
+    with LocalIndex(tmp_path / "private", form="garbage") as private:
+        settings = replace(index.settings(), indexes=(Index(private.url), Index(index.url)), goes_on=goes_on)
+        with _gateway(settings, tmp_path) as (gateway, box):
+            gateway.expect(["child"])
+            assert _asked_for(private, "child")
+            assert box.status("/0/simple/child/") == 502
+        assert index.asked == []
+
+
+def test_nothing_more_is_asked_for_ahead_when_the_gateway_is_closed() -> None:
+    read, answers = list[int](), threading.Event()
+
+    def reading(number: int, _: str) -> bytes:
+        read.append(number)
+        answers.wait(20)
+        return b""
+
+    ahead = PagesAhead(reading, indexes=2, goes_on=True)
+    ahead.begin(["child"])
+    assert wait_until(lambda: read == [0])
+    ahead.stop()
+    answers.set()
+    assert wait_until(lambda: not _page_threads())
+    assert read == [0]
 
 
 @contextlib.contextmanager

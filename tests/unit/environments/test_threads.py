@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from sandbox.environments.threads import to_its_end
+from sandbox.environments.threads import gone, to_its_end
 
 
 async def _cancelled(task: asyncio.Task[object]) -> None:
@@ -43,3 +43,39 @@ def test_what_it_comes_to_is_returned_or_raised() -> None:
     assert asyncio.run(to_its_end(partial(int, "7"))) == 7
     with pytest.raises(ValueError, match="seven"):
         asyncio.run(to_its_end(partial(int, "seven")))
+
+
+def test_who_is_cancelled_while_a_task_is_ended_waits_for_that_and_does_not_interrupt_it() -> None:
+    async def scene() -> None:
+        is_ending, may_end, ended = asyncio.Event(), asyncio.Event(), list[str]()
+
+        async def slow_to_end() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                is_ending.set()
+                await may_end.wait()
+                ended.append("in its own time")
+
+        ending = asyncio.create_task(slow_to_end())
+        await asyncio.sleep(0)
+        ending.cancel()
+        task: asyncio.Task[object] = asyncio.create_task(gone(ending))
+        await is_ending.wait()
+        await _cancelled(task)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == ["in its own time"]
+
+    asyncio.run(scene())
+
+
+def test_nobody_is_told_what_a_task_came_to_that_had_ended_before() -> None:
+    async def scene() -> None:
+        for work in (asyncio.to_thread(int, "seven"), asyncio.to_thread(int, "7")):
+            task = asyncio.create_task(work)
+            await asyncio.wait({task})
+            await gone(task)
+
+    asyncio.run(scene())

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from sandbox.environments import bare_environment
+from sandbox.environments.builds.bench import Keep, open_bench
 from sandbox.environments.builds.plan import Plan
-from sandbox.environments.builds.unpacking import Meter, Unpacked, Unpacking
+from sandbox.environments.builds.unpacking import Meter, Unpacking
 from sandbox.environments.interpreters.host import own_interpreter
+from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import Lock, LockedPackage
+from sandbox.environments.means import Means
 from sandbox.environments.progress import Progress
 from sandbox.environments.resolution.questions import Resolution
+from sandbox.environments.store.store import Store
 from sandbox.environments.workshop import Job, JobEnd
 from sandbox.errors import BuildFailed
 from sandbox.policy import load
+from tests.end_to_end.calls import wait_until
 from tests.indexes import LocalIndex, sha256_of
 
 PATIENCE_S: Final = 60
@@ -33,6 +40,7 @@ class _Boxes:
     def __init__(self, *ends: JobEnd) -> None:
         self.ends = list(ends)
         self.saw: list[list[str]] = []
+        self.folders: list[Path | None] = []
         self.is_over = threading.Event()
 
     def tell(self, event: Progress) -> None:
@@ -41,7 +49,8 @@ class _Boxes:
             assert self.is_over.wait(PATIENCE_S)
 
     async def run(self, job: Job) -> JobEnd:
-        self.saw.append(sorted(each.name for each in job.readable["/wheels"].iterdir()))
+        self.saw.append(sorted(each.name for each in job.readable["/wheels"].glob("*.whl")))
+        self.folders.append(job.folder)
         self.is_over.set()
         return self.ends.pop(0)
 
@@ -53,13 +62,18 @@ def index(tmp_path: Path) -> Iterator[LocalIndex]:
         yield running
 
 
-def _unpacking(index: LocalIndex, boxes: _Boxes, folder: Path) -> Unpacking:
+async def _nothing() -> None:
+    """One is kept already."""
+
+
+@asynccontextmanager
+async def _unpacking(
+    index: LocalIndex, boxes: _Boxes, folder: Path, *, keep_skeleton: Keep = _nothing
+) -> AsyncIterator[Unpacking]:
     (wheel,) = index.wheels()
     package = LockedPackage(name="wanted", version="1.0", wheel=wheel.name, sha256=sha256_of(wheel))
     own = own_interpreter()
-    plan = Plan(
-        key="0" * 64,
-        resolution=Resolution(lock=Lock(requirements=("wanted",), interpreter=own.tag, packages=(package,))),
+    means = Means(
         interpreter=own,
         settings=index.settings(),
         policy=load("packages"),
@@ -68,34 +82,43 @@ def _unpacking(index: LocalIndex, boxes: _Boxes, folder: Path) -> Unpacking:
         builder_digest="",
         uv=folder,
     )
-    return Unpacking(plan, [package], folder, folder, folder / "store", boxes, boxes.tell)
+    resolution = Resolution(lock=Lock(requirements=("wanted",), interpreter=own.tag, packages=(package,)))
+    store = Store(folder / "store")
+    (store.root / "skeletons" / own.digest[:32] / site_folder(own)).mkdir(parents=True, exist_ok=True)
+    async with open_bench(means, store=store, workshop=boxes, keep_skeleton=keep_skeleton) as bench:
+        yield Unpacking(Plan("0" * 64, resolution, means), [package], bench, store.wheels, boxes.tell)
 
 
-def _run(unpacking: Unpacking) -> Unpacked:
-    return asyncio.run(unpacking.run())
+def _run(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
+    """The names of the wheels that were unpacked."""
+
+    async def unpacked() -> list[str]:
+        async with _unpacking(index, boxes, folder) as unpacking:
+            return [place.name for place in (await unpacking.run()).wheels.values()]
+
+    return asyncio.run(unpacked())
 
 
 def test_a_box_is_opened_before_the_first_wheel_is_there(index: LocalIndex, tmp_path: Path) -> None:
     boxes = _Boxes(DONE)
-    unpacked = _run(_unpacking(index, boxes, tmp_path))
+    assert _run(index, boxes, tmp_path) == ["wanted-1.0-py3-none-any.whl"]
     assert boxes.saw == [[]]
-    assert [place.name for place in unpacked.wheels.values()] == ["wanted-1.0-py3-none-any.whl"]
 
 
 def test_a_box_whose_time_was_up_before_the_wheels_came_is_followed_by_one_that_has_them(
     index: LocalIndex, tmp_path: Path
 ) -> None:
     boxes = _Boxes(LATE, DONE)
-    unpacked = _run(_unpacking(index, boxes, tmp_path))
+    _run(index, boxes, tmp_path)
     assert boxes.saw == [[], ["wanted-1.0-py3-none-any.whl"]]
-    assert list(unpacked.folder.iterdir()) == []
+    assert len(set(boxes.folders)) == 2
 
 
 @pytest.mark.parametrize("ends", [[LATE, LATE], [JobEnd(problem="memory")]], ids=["late again", "something else"])
 def test_a_box_that_failed_is_not_followed_by_another(ends: list[JobEnd], index: LocalIndex, tmp_path: Path) -> None:
     boxes = _Boxes(*ends)
     with pytest.raises(BuildFailed, match=ends[-1].problem):
-        _run(_unpacking(index, boxes, tmp_path))
+        _run(index, boxes, tmp_path)
     assert boxes.ends == []
 
 
@@ -123,21 +146,117 @@ def test_a_wheel_that_cannot_be_had_ends_the_box(index: LocalIndex, tmp_path: Pa
     boxes = _Waiting()
     index.corrupted.add("wanted-1.0-py3-none-any.whl")
     with pytest.raises(BuildFailed, match="is not the file that was locked"):
-        _run(_unpacking(index, boxes, tmp_path))
+        _run(index, boxes, tmp_path)
     assert boxes.are_gone == 1
 
 
 def test_who_is_cancelled_sees_the_box_gone(index: LocalIndex, tmp_path: Path) -> None:
     async def cancelled() -> int:
         boxes = _Waiting()
-        task = asyncio.create_task(_unpacking(index, boxes, tmp_path).run())
-        await boxes.is_open.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return boxes.are_gone
+        async with _unpacking(index, boxes, tmp_path) as unpacking:
+            task = asyncio.create_task(unpacking.run())
+            await boxes.is_open.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return boxes.are_gone
 
     assert asyncio.run(cancelled()) == 1
+
+
+class _Ahead(_Boxes):
+    """A workshop whose first box waits for its order, as the program in it does."""
+
+    async def run(self, job: Job) -> JobEnd:
+        order = job.readable["/wheels"] / "order.json"
+        self.is_over.set()
+        assert await asyncio.to_thread(wait_until, order.exists)
+        self.ordered = json.loads(order.read_text())
+        return await super().run(job)
+
+
+def _run_ahead(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
+    """The same on a bench whose box was opened before."""
+
+    async def unpacked() -> list[str]:
+        async with _unpacking(index, boxes, folder) as unpacking:
+            unpacking.bench.begin()
+            await asyncio.to_thread(boxes.is_over.wait, PATIENCE_S)
+            return [place.name for place in (await unpacking.run()).wheels.values()]
+
+    return asyncio.run(unpacked())
+
+
+def test_a_box_that_waits_is_told_what_to_unpack_and_no_other_is_opened(index: LocalIndex, tmp_path: Path) -> None:
+    boxes = _Ahead(DONE)
+    assert _run_ahead(index, boxes, tmp_path) == ["wanted-1.0-py3-none-any.whl"]
+    assert boxes.ordered == [["wanted", "wanted==1.0", "wanted-1.0-py3-none-any.whl"]]
+    assert len(boxes.folders) == 1
+
+
+def test_a_box_whose_time_was_up_while_it_waited_is_followed_by_another(index: LocalIndex, tmp_path: Path) -> None:
+    boxes = _Boxes(LATE, DONE)
+    assert _run_ahead(index, boxes, tmp_path) == ["wanted-1.0-py3-none-any.whl"]
+    assert boxes.saw == [[], ["wanted-1.0-py3-none-any.whl"]]
+
+
+def test_a_bench_that_nobody_uses_leaves_neither_a_box_nor_a_folder(index: LocalIndex, tmp_path: Path) -> None:
+    async def unused() -> tuple[int, list[Path]]:
+        boxes = _Waiting()
+        async with _unpacking(index, boxes, tmp_path) as unpacking:
+            unpacking.bench.begin()
+            await boxes.is_open.wait()
+        return boxes.are_gone, list((tmp_path / "store" / "building").iterdir())
+
+    assert asyncio.run(unused()) == (1, [])
+
+
+class _Second(_Boxes):
+    """A workshop whose first box ends when it is given up only, and whose second does what it should."""
+
+    def __init__(self) -> None:
+        super().__init__(DONE)
+        self.first = _Waiting()
+
+    async def run(self, job: Job) -> JobEnd:
+        if self.is_over.is_set():
+            return await super().run(job)
+        return await self.first.run(job)
+
+
+def test_a_bench_whose_box_was_given_up_unpacks_in_another(index: LocalIndex, tmp_path: Path) -> None:
+    async def unpacked() -> tuple[int, int]:
+        boxes = _Second()
+        async with _unpacking(index, boxes, tmp_path) as unpacking:
+            unpacking.bench.begin()
+            await boxes.first.is_open.wait()
+            boxes.is_over.set()
+            for _ in range(2):
+                unpacking.bench.give_up()
+                await asyncio.sleep(0)
+            await unpacking.run()
+            return boxes.first.are_gone, len(boxes.folders)
+
+    assert asyncio.run(unpacked()) == (1, 1)
+
+
+def test_a_bench_that_could_not_be_made_ahead_is_told_who_uses_it_and_nobody_else(
+    index: LocalIndex, tmp_path: Path
+) -> None:
+    async def used(*, is_used: bool) -> None:
+        async with _unpacking(index, _Waiting(), tmp_path, keep_skeleton=_impossible) as unpacking:
+            unpacking.bench.begin()
+            await asyncio.sleep(0)
+            if is_used:
+                await unpacking.run()
+
+    asyncio.run(used(is_used=False))
+    with pytest.raises(BuildFailed, match="no room on the bench"):
+        asyncio.run(used(is_used=True))
+
+
+async def _impossible() -> None:
+    raise BuildFailed("no room on the bench")
 
 
 def test_what_is_unpacked_is_told_when_all_is_downloaded_and_not_before() -> None:
