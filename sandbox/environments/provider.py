@@ -142,6 +142,9 @@ class Provider:
 
     async def _provide(self, needs: Needs, interpreter: HostInterpreter) -> Environment:
         question = self._question(needs, interpreter)
+        known = remembered(self.store, question)
+        if known is not None:
+            return await self._locked(needs, interpreter, known)
         async with self._bench_ahead(needs, question) as bench:
             resolution = await self._once(
                 ("lock", question.digest, question.settings.offline),
@@ -151,12 +154,11 @@ class Provider:
 
     @asynccontextmanager
     async def _bench_ahead(self, needs: Needs, question: Question) -> AsyncIterator[Bench | None]:
-        """What the build will work with, made while its requirements are resolved; where there is something to resolve,
-        and processors are to spare for it."""
+        """What the build will work with, made while its requirements are resolved, where processors are to spare for
+        it."""
         means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
         is_busy = self._builds.locked() or self._benches >= self._processors
-        is_known = remembered(self.store, question) is not None
-        if is_busy or is_known or self.store.failure(question.digest, means=means) is not None:
+        if is_busy or self.store.failure(question.digest, means=means) is not None:
             yield None
             return
         from sandbox.environments.builds.bench import open_bench
