@@ -100,7 +100,9 @@ def pruned(built: Environment, docker_client: DockerClient) -> Iterator[None]:
 
 
 @pytest.fixture
-def small(built: Environment, pruned: None, docker_client: DockerClient) -> Iterator[Environment]:
+def small(
+    built: Environment, pruned: None, base_image: BaseImage, docker_client: DockerClient
+) -> Iterator[Environment]:
     """The same, of which the daemon may have the image; nobody makes it any more afterwards."""
     yield built
     assert makers(docker_client) == []

@@ -270,7 +270,7 @@ def test_of_a_name_with_private_and_public_addresses_only_the_public_are_reached
 def test_a_redirect_leads_to_nothing_that_could_not_be_asked_for(engine: Engine, world: Outside, target: str) -> None:
     url = f"http://public.example/redirect?{target}"
     assert engine.value(TOOL, {"url": url}, entry="ask", policy="network") == [403, "address"]
-    assert [each.address for each in world.heard()] == [PUBLIC]
+    assert {each.address for each in world.heard()} == {PUBLIC}
 
 
 def test_only_the_ports_of_the_web_are_reached(engine_of_root: Engine, world: Outside) -> None:
