@@ -39,10 +39,11 @@ def _passed_on(output: int) -> list[Chunk]:
     assert isinstance(channel, SocketChannel)
     reading = threading.Thread(target=lambda: heard.extend(_all_of(ours)))
     reading.start()
-    outlet, loop = Outlet(channel), Any
+    outlet: Any = Outlet(channel)
+    loop: Any = None  # nothing is waited for where everything is over
     nothing, end = os.pipe2(os.O_NONBLOCK)
     child: Any = SimpleNamespace(files=nothing, outputs=[(output, Stream.STDOUT)], value=None)
-    relay.Relay(loop, outlet, on_early_word=lambda _: None).empty(child, CALL)  # type: ignore[arg-type]
+    relay.Relay(loop, outlet, on_early_word=lambda _: None).empty(child, CALL)
     outlet.flush()
     os.close(channel.fileno())
     channel._socket.detach()
