@@ -165,7 +165,7 @@ class Provider:
 
         self._benches += 1
         try:
-            own = self._means(needs, question.interpreter)
+            own = means_of(question.interpreter, question.settings, policy=needs.policy, tenant=needs.tenant)
             keep = partial(self._skeleton, question.interpreter)
             async with open_bench(own, store=self.store, workshop=self._workshop, keep_skeleton=keep) as bench:
                 bench.begin()
@@ -180,7 +180,10 @@ class Provider:
         if not resolution.lock.packages:
             return bare(interpreter)
         key = environment_key(resolution.lock, interpreter.digest, builder_digest=builder_digest())
-        stored = self._taken(key) or await self._built(self._plan(key, needs, interpreter, resolution), needs, bench)
+        stored = self._taken(key)
+        if stored is None:
+            means = self._means(needs, interpreter) if bench is None else bench.means
+            stored = await self._built(self._plan(key, resolution, means), needs, bench)
         if needs.policy.environment.verify:
             await asyncio.to_thread(self._verify, key)
         return _environment(stored, interpreter)
@@ -238,10 +241,10 @@ class Provider:
         settings = settings_for(policy.supply.indexes, machine, wheelhouse=policy.supply.wheelhouse)
         return replace(settings, offline=settings.offline or self._is_offline or policy.supply.offline)
 
-    def _plan(self, key: str, needs: Needs, interpreter: HostInterpreter, resolution: Resolution) -> Plan:
+    def _plan(self, key: str, resolution: Resolution, means: Means) -> Plan:
         from sandbox.environments.builds.plan import Plan
 
-        return Plan(key=key, resolution=resolution, means=self._means(needs, interpreter))
+        return Plan(key=key, resolution=resolution, means=means)
 
     def _means(self, needs: Needs, interpreter: HostInterpreter) -> Means:
         return means_of(interpreter, self._settings(needs.policy), policy=needs.policy, tenant=needs.tenant)
