@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 
 class Receiver(Protocol):
@@ -103,8 +103,7 @@ class BoxImage:
     """Whether what is installed is part of it, and need not be shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What a slot says about one call; None is "not measured", never a guess."""
 
     cpu_s: float | None = None

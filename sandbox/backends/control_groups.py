@@ -47,7 +47,7 @@ class _Files:
     """Which file, of which controller, tells what; `unit` is the processor time's, in seconds."""
 
     cpu: tuple[str, str]
-    cpu_name: str | None
+    cpu_name: bytes | None
     unit: float
     memory_peak: tuple[str, str] = ("memory", "memory.peak")
     processes_peak: tuple[str, str] = ("pids", "pids.peak")
@@ -63,7 +63,7 @@ _BY_VERSION: Final = {
         memory_peak=("memory", "memory.max_usage_in_bytes"),
         kills=("memory", "memory.oom_control"),
     ),
-    2: _Files(cpu=("cpu", "cpu.stat"), cpu_name="usage_usec", unit=1e-6),
+    2: _Files(cpu=("cpu", "cpu.stat"), cpu_name=b"usage_usec ", unit=1e-6),
 }
 
 
@@ -83,16 +83,17 @@ class Counters:
     def read(self) -> Reading:
         """What they say now."""
         return Reading(
-            cpu_s=self.cpu_s(),
-            memory_peak_bytes=_number(self._text(self._memory_peak)),
-            processes_peak=_number(self._text(self._processes_peak)),
-            out_of_memory_kills=_number(self._text(self._kills), "oom_kill") or 0,
-            refused_forks=_number(self._text(self._refusals), "max") or 0,
+            self.cpu_s(),
+            _number(self._text(self._memory_peak)),
+            _number(self._text(self._processes_peak)),
+            _number_after(b"oom_kill ", self._text(self._kills)) or 0,
+            _number_after(b"max ", self._text(self._refusals)) or 0,
         )
 
     def cpu_s(self) -> float | None:
         """The processor time alone."""
-        cpu = _number(self._text(self._cpu), self._cpu_name)
+        text = self._text(self._cpu)
+        cpu = _number(text) if self._cpu_name is None else _number_after(self._cpu_name, text)
         return None if cpu is None else cpu * self._unit
 
     def reset_memory_peak(self) -> bool:
@@ -112,12 +113,12 @@ class Counters:
             os.close(descriptor)
         self._open.clear()
 
-    def _text(self, path: str) -> str:
+    def _text(self, path: str) -> bytes:
         """What a file says now; nothing where there is none, or no descriptor for it."""
         try:
-            return os.pread(self._descriptor(path), 4096, 0).decode("ascii", "replace")
+            return os.pread(self._open.get(path) or self._descriptor(path), 4096, 0)
         except OSError:
-            return ""
+            return b""
 
     def _descriptor(self, path: str) -> int:
         if path not in self._open:
@@ -165,9 +166,12 @@ def _open_to_reset(path: str) -> int:
         return _open(path)
 
 
-def _number(text: str, name: str | None = None) -> int | None:
-    """The number that a text is, or the one on its line that begins with `name`; None where there is none."""
-    if name is not None:
-        start = text.find(f"{name} ")
-        text = text[start + len(name) :].partition("\n")[0] if start >= 0 else ""
+def _number(text: bytes) -> int | None:
+    """The number that a text is; None where it is none."""
     return int(text) if text.strip().isdigit() else None
+
+
+def _number_after(name: bytes, text: bytes) -> int | None:
+    """The number that follows that name, up to the end of its line."""
+    _, _, rest = text.partition(name)
+    return _number(rest.partition(b"\n")[0])

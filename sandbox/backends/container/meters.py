@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -75,8 +75,8 @@ class ContainerMeter:
         now = self._counters.read()
         used = used_since(self._before, now=now if _is_there(now) else self._last)
         if self._resting is None or used.processes_peak is None:
-            return replace(used, processes_peak=None)
-        return replace(used, processes_peak=max(used.processes_peak - self._resting, 1))
+            return used._replace(processes_peak=None)
+        return used._replace(processes_peak=max(used.processes_peak - self._resting, 1))
 
     def remember(self) -> None:
         """Keep what is counted now, for when the container is gone: it is ending."""
@@ -90,13 +90,13 @@ class ContainerMeter:
         is_reset = self._counters.reset_memory_peak()
         now = self._counters.read()
         has_left_none = self._resting is None or (now.memory_peak_bytes or 0) <= RUNNER_MEMORY
-        self._before = replace(now, memory_peak_bytes=0) if is_reset and has_left_none else now
+        self._before = now._replace(memory_peak_bytes=0) if is_reset and has_left_none else now
         return _is_there(now)
 
     def leave_out_what_was_used(self) -> bool:
         """Count processor time from this moment on; False when the container is gone."""
         cpu_s = None if self._is_closed else self._counters.cpu_s()
-        self._before = replace(self._before, cpu_s=cpu_s)
+        self._before = self._before._replace(cpu_s=cpu_s)
         return cpu_s is not None
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ def facts(client: DockerClient, container: str, *, with_counters: bool = True, a
         exit_code=None if state["Running"] else int(state["ExitCode"]),
         error=str(state.get("Error") or ""),
         out_of_memory=bool(state.get("OOMKilled")) or kills > 0,
-        totals=replace(totals, out_of_memory_kills=kills),
+        totals=totals._replace(out_of_memory_kills=kills),
     )
 
 

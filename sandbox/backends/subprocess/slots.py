@@ -49,14 +49,14 @@ class GroupSlot:
 
     def read(self) -> Reading:
         """What has been used since the last `renew`."""
-        now, before = self._counters.read(), self._before
-        self._now = now
+        self._now = cpu_s, memory_peak, processes_peak, kills, refusals = self._counters.read()
+        cpu_before, _, _, kills_before, refusals_before = self._before
         return Reading(
-            cpu_s=None if now.cpu_s is None else round(now.cpu_s - (before.cpu_s or 0.0), 6),
-            memory_peak_bytes=now.memory_peak_bytes,
-            processes_peak=None if now.processes_peak is None else max(now.processes_peak - GUARD_PROCESSES, 1),
-            out_of_memory_kills=max(now.out_of_memory_kills - before.out_of_memory_kills, 0),
-            refused_forks=max(now.refused_forks - before.refused_forks, 0),
+            None if cpu_s is None else cpu_s - (cpu_before or 0.0),
+            memory_peak,
+            None if processes_peak is None else max(processes_peak - GUARD_PROCESSES, 1),
+            max(kills - kills_before, 0),
+            max(refusals - refusals_before, 0),
         )
 
     def renew(self) -> bool:
