@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter as now
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -155,9 +156,9 @@ class Engine:
             if inputs.problems:
                 return invalid_outcome(call, inputs.problems)
             call = await self._equipped(call)
-            call.clock.mark("equipped")
+            call.clock.equipped = now()
             async with self._turn_of_its_tool(call), self._admission.turn(spec.tenant):
-                call.clock.mark("admitted")
+                call.clock.admitted = now()
                 return await self._run_in_a_box(call, inputs, reader)
 
     def _turn_of_its_tool(self, call: Prepared) -> AbstractAsyncContextManager[object]:
@@ -297,7 +298,7 @@ class Engine:
 
     async def _try(self, call: Prepared, request: bytes, files: Sequence[GivenFile], reader: Reader | None) -> Outcome:
         async with self._lend(call) as loan:
-            call.clock.mark("boxed")
+            call.clock.boxed = now()
             is_clean = False
             try:
                 outcome = await self._run_in(loan, call, request, files, reader)
@@ -323,14 +324,14 @@ class Engine:
             value_limit = policy.limits.value + _REPLY_OVERHEAD
             loan.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit, files=files)
             ending = await watcher.watch()
-            call.clock.mark("ended")
+            call.clock.ended = now()
             _refuse_without_start(loan, call, watcher, ending)
             return await outcome_of(loan, call, watcher, ending)
 
 
 def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> None:
     """A call that no child ever had has no outcome."""
-    if watcher.call.started is not None:
+    if watcher.call.is_started:
         return
     fault = loan.warm.conversation.fault
     if fault is not None:

@@ -88,7 +88,12 @@ def _count(text: bytes) -> int:
 
 async def aside_when_large(work: Callable[[], Result], *, size: int) -> Result:
     """The result of `work` on that many bytes: done in a thread when they are many."""
-    return work() if size <= LARGE_BYTES else await asyncio.to_thread(_alone, work)
+    return work() if size <= LARGE_BYTES else await aside(work)
+
+
+async def aside(work: Callable[[], Result]) -> Result:
+    """The result of `work`, done in a thread."""
+    return await asyncio.to_thread(_alone, work)
 
 
 def _alone(work: Callable[[], Result]) -> Result:

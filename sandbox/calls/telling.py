@@ -33,8 +33,7 @@ _MOST_RECEIPTS: Final = 64
 def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
     """The arguments do not fit: nothing ran, and the reasons are made for a model to read."""
     lines = [f"{each.path}: {each.message}" if each.path else each.message for each in problems]
-    call.clock.mark("ended")
-    total = call.clock.milliseconds(None, "ended")
+    total = call.clock.spans()["total_ms"]
     return Outcome(
         status=Status.INVALID,
         error=Failure(type="InvalidArguments", message="; ".join(lines)[:4000]),
@@ -145,16 +144,6 @@ def _usage(ending: Ending, *, cpu_before: float) -> Usage:
 
 
 def _timing(loan: Loan, call: Prepared, watcher: Watcher) -> Timing:
-    clock, started = call.clock, watcher.call.started
-    clock.mark("done")
-    fields = {
-        "queue_ms": clock.milliseconds("equipped", "admitted"),
-        "environment_ms": clock.milliseconds(None, "equipped"),
-        "box_ms": clock.milliseconds("admitted", "boxed"),
-        "run_ms": clock.milliseconds("boxed", "ended"),
-        "total_ms": clock.milliseconds(None, "done"),
-        "path": loan.path,
-        "ahead": started is not None and started.ahead,
-        "preloaded": loan.warm.preloaded,
-    }
+    fields = call.clock.spans()
+    fields |= {"path": loan.path, "ahead": watcher.call.was_ahead, "preloaded": loan.warm.preloaded}
     return unchecked(Timing, fields)

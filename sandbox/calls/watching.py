@@ -16,12 +16,11 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 from sandbox.calls.following import Output, Reader, unpaced
 from sandbox.calls.given_files import GivenFile
-from sandbox.calls.replies import Answer, aside_when_large, is_sent, read_answer
+from sandbox.calls.replies import LARGE_BYTES, Answer, aside, is_sent, read_answer
 from sandbox.calls.verdict import Ending, Stop
 from sandbox.outcome import Shaped
 from sandbox.outputs.artifacts.arriving import Arrivals, Arrived
@@ -73,7 +72,7 @@ class Watcher:
         self._timers: set[asyncio.TimerHandle] = set()
         self._stopped_for: Stop | None = None
         self.call: RunningCall
-        self._begun = 0.0
+        self._begun = self._due = 0.0
         self._counts_from_start = False
         self._has_lingered = False
         self._feeding: asyncio.Task[None] | None = None
@@ -125,24 +124,22 @@ class Watcher:
         if files:
             self._feeding = asyncio.create_task(self._feed(files))
         self.call.ended.add_done_callback(self._settle)
-        self._after(self._policy.limits.wall, lambda: self._stop(Stop.TIMEOUT))
-        self._after(self._policy.limits.cpu / self._policy.limits.cpus, self._check_cpu)
+        allowed = self._policy.limits
+        self._due = asyncio.get_running_loop().time() + allowed.wall
+        self._after(min(allowed.wall, allowed.cpu / allowed.cpus), self._check_time)
         return self.call
 
     @property
     def cpu_before(self) -> float:
         """What the call's child had used before the call came, where that is among what its slot counts."""
-        returned, started = self.call.returned, self.call.started
-        is_left_out = self._counts_from_start and started is not None and started.ahead
-        return 0.0 if returned is None or is_left_out else returned.cpu_before
+        return 0.0 if self._counts_from_start and self.call.was_ahead else self.call.cpu_before
 
     async def watch(self) -> Ending:
         """See the call to its end; a cancelled caller's call is killed first."""
         try:
             await self.call.told
-            if not self.call.ended.done():
-                self._after(_LINGER_S, self._end_lingering)
-            answer = await self._read()
+            asyncio.get_running_loop().call_soon(self._let_linger)
+            answer = self._read() if len(self.call.value) <= LARGE_BYTES else await aside(self._read)
             self._has_files = self.keeping is not None and isinstance(answer, Replied) and answer.files
             is_enough = self._is_enough(answer)
             if not is_enough:
@@ -177,12 +174,10 @@ class Watcher:
             self._stop(Stop.CANCELLED)
             raise
 
-    async def _read(self) -> Answer | None:
+    def _read(self) -> Answer | None:
         """What the tool's process replied, if it did."""
-        value = self.call.value
-        if not is_sent(value):
-            return None
-        return await aside_when_large(lambda: read_answer(bytes(value)), size=len(value))
+        value = bytes(self.call.value)
+        return read_answer(value) if is_sent(value) else None
 
     def _is_enough(self, answer: Answer | None) -> bool:
         """Whether there is a value, and all else that the outcome tells can be read from outside: then nobody has to
@@ -203,7 +198,7 @@ class Watcher:
         is_unexplained = self.reading.cpu_s is None and ended.signal == signal.SIGKILL and ended.killed_by is None
         if self.call.was_lost or is_unexplained:
             last = await self._warm.box.last_reading()
-            self.reading = replace(self.reading, out_of_memory_kills=last.out_of_memory_kills)
+            self.reading = self.reading._replace(out_of_memory_kills=last.out_of_memory_kills)
 
     def _room(self, stream: Stream) -> Room:
         return self._budgets.stdout if stream is Stream.STDOUT else self._budgets.stderr
@@ -228,6 +223,11 @@ class Watcher:
             most_bytes=limits.artifact_bytes,
             grant=lambda size: self._warm.conversation.intake.grant_files(self.call, size),
         )
+
+    def _let_linger(self) -> None:
+        """A process that has told all gets a moment to go by itself."""
+        if not self.call.ended.done():
+            self._after(_LINGER_S, self._end_lingering)
 
     def _end_lingering(self) -> None:
         taken = 0 if self._arrivals is None else self._arrivals.taken
@@ -313,20 +313,27 @@ class Watcher:
         """The runner does not answer: its box is lost, and everything in it is killed."""
         self._warm.conversation.abandon("its runner did not end a call that was killed")
 
-    def _check_cpu(self) -> None:
-        """Ask the slot; look again when the call could have used up the rest."""
-        if self.call.slot is None:
-            if self.call.started is None:
-                self._after(_LEAST_CPU_CHECK_S, self._check_cpu)
-            return
+    def _check_time(self) -> None:
+        """Stop a call that is out of time; look again when it could be."""
         limits = self._policy.limits
-        used = self.call.slot.read().cpu_s
-        if used is None:
+        left = self._due - asyncio.get_running_loop().time()
+        if left <= 0:
+            self._stop(Stop.TIMEOUT)
             return
-        if used >= limits.cpu:
-            self._stop(Stop.CPU)
+        cpu_left = self._cpu_left()
+        if cpu_left is None:
+            self._after(left, self._check_time)
+        elif cpu_left > 0:
+            self._after(min(left, max(cpu_left / limits.cpus, _LEAST_CPU_CHECK_S)), self._check_time)
         else:
-            self._after(max((limits.cpu - used) / limits.cpus, _LEAST_CPU_CHECK_S), self._check_cpu)
+            self._stop(Stop.CPU)
+
+    def _cpu_left(self) -> float | None:
+        """Processor time that the call may still use, by its slot; None where nobody counts it from outside."""
+        if self.call.slot is None:
+            return None if self.call.is_started else _LEAST_CPU_CHECK_S
+        used = self.call.slot.read().cpu_s
+        return None if used is None else self._policy.limits.cpu - used
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         def fire() -> None:

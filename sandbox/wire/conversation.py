@@ -21,14 +21,13 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, Slot
 from sandbox.resources import authoring_kit
-from sandbox.unchecked import unchecked
 from sandbox.wire import frames
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.intake import CREDIT, Intake
@@ -52,8 +51,8 @@ from sandbox.wire.running_call import RunningCall, TakeItem
 from sandbox.wire.slots import Slots
 from sandbox.wire.voice import Voice
 
-_NO_LIMITS = b"{}"
-_COMING_S = 0.25
+_NO_LIMITS: Final = frames.pack_sized(b"{}")
+_COMING_S: Final = 0.25
 
 
 class Conversation:
@@ -165,8 +164,8 @@ class Conversation:
 
     def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int], is_ahead: bool) -> bool:
         """Send the call to a child that is there; False when none is."""
-        assignment = json.dumps(dict(limits)).encode() if limits else _NO_LIMITS
-        parts = frames.pack_sized(assignment) + frames.pack_sized(request)
+        assignment = frames.pack_sized(json.dumps(dict(limits)).encode()) if limits else _NO_LIMITS
+        parts = assignment + frames.pack_sized(request)
         hear_output, hear_reply = partial(self.intake.hear_output, call), partial(self.intake.hear_reply, call)
         child = self._lines.call(parts, on_output=hear_output, on_reply=hear_reply)
         if child is None:
@@ -174,16 +173,14 @@ class Conversation:
         self._on_lines[child.line.id] = call
         call.line, call.slot, call.cpu_before = child.line, child.slot, child.cpu_before
         call.walls += child.walls
-        slot = None if child.slot is None else child.slot.id
-        call.started = unchecked(Started, {"type": "started", "id": call.id, "slot": slot, "ahead": is_ahead})
-        call.begun.set()
+        call.begin(was_ahead=is_ahead)
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits), "line": child.line.id}
         self._voice.say_soon(said, then=self.supply_lines)
         return True
 
     async def feed(self, call: RunningCall, data: bytes) -> None:
         """Send more of what a call's process reads, once there is one; no more than a little is ever queued here."""
-        await call.begun.wait()
+        await call.until_begun()
         if call.line is not None:
             await call.line.feed(data)
         elif call.id in self._calls:
@@ -270,18 +267,18 @@ class Conversation:
 
     def _take_started(self, said: Started) -> None:
         call = self._calls.get(said.id)
-        if call is None or call.started is not None:
+        if call is None or call.is_started:
             raise ProtocolError(f"a box said started of call {said.id}, which is not waiting for it")
-        call.started = said
-        call.begun.set()
+        call.begin(was_ahead=said.ahead)
         if said.slot is not None:
             call.slot = self._slots.take(said.slot)
 
     def _take_returned(self, said: Returned) -> None:
         call = self._calls.get(said.id)
-        if call is None or call.started is None or call.returned is not None or call.line is not None:
+        if call is None or not call.is_started or call.has_returned or call.line is not None:
             raise ProtocolError(f"a box said returned of call {said.id}, which is not running")
-        call.tell(said)
+        call.cpu_before = said.cpu_before
+        call.tell()
 
     def _take_surplus(self, said: Surplus) -> None:
         self._lines.dismiss(said.line, wanted=said.wanted)
@@ -309,7 +306,7 @@ class Conversation:
         call = self._calls.get(said.id)
         if call is None:
             raise ProtocolError(f"a box said ended of call {said.id}, which is not running")
-        if call.started is None and not call.was_killed:
+        if not (call.is_started or call.was_killed):
             raise ProtocolError(f"a box ended call {said.id}, which it had not started")
         self._note_end(call, said)
 
@@ -320,7 +317,7 @@ class Conversation:
 
     def _take_chunk(self, chunk: Chunk) -> None:
         call = self._calls.get(chunk.call)
-        if call is None or call.started is None or (call.line is not None and chunk.stream is not Stream.FILES):
+        if call is None or not call.is_started or (call.line is not None and chunk.stream is not Stream.FILES):
             raise ProtocolError(f"a box sent bytes of call {chunk.call}, which is not running in its hands")
         self.intake.take_chunk(call, chunk)
 
@@ -329,7 +326,7 @@ class Conversation:
         if call.line is not None:
             call.line.empty()
             if call.line.take_back():
-                call.started = None
+                call.is_started = call.was_ahead = False
             call.line.hang_up()
             self._on_lines.pop(call.line.id, None)
 

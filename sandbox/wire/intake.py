@@ -10,7 +10,8 @@ nothing more is read there: neither of what it gives, nor of the reply behind it
 
 What comes on a line (see `wire.lines`) needs no words for that: what is not wanted yet is not read. But it comes on
 several pipes, with no order among them: so before an item is passed on, or a whole reply told, the pipes of what was
-printed are emptied.
+printed are emptied. Most calls print nothing, and then there is nothing to look for: the first that a call prints is
+heard in the same turn of the event loop as what came after it, and whoever waits for a reply gets it in the next.
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from typing import Final
 
 from sandbox.errors import ProtocolError
 from sandbox.ports import OutputName
-from sandbox.unchecked import unchecked
 from sandbox.wire.frames import Chunk, Stream
-from sandbox.wire.messages import Returned
 from sandbox.wire.running_call import RunningCall
 from sandbox.wire.voice import Voice
 
@@ -83,17 +82,20 @@ class Intake:
 
     def hear_output(self, call: RunningCall, name: OutputName, data: bytes) -> None:
         """Some of its output came on a line."""
+        is_first, call.has_printed = not call.has_printed, True
         self._take_output(call, _STREAMS[name], data)
         if call.line is not None and call.untaken >= CREDIT:
             call.line.pause()
+        elif call.line is not None and is_first and call.has_returned:
+            call.line.empty_outputs()
 
     def hear_reply(self, call: RunningCall, data: bytes) -> None:
         """Some of its reply came on a line; what was printed before that was whole goes first."""
         self._take_value(call, data)
-        if call.line is not None and call.returned is None and call.has_whole_reply:
-            call.line.empty_outputs()
-            said = {"type": "returned", "id": call.id, "cpu_before": call.cpu_before}
-            call.tell(unchecked(Returned, said))
+        if call.line is not None and not call.has_returned and call.has_whole_reply:
+            if call.has_printed:
+                call.line.empty_outputs()
+            call.tell()
 
     def _take_output(self, call: RunningCall, stream: Stream, data: bytes) -> None:
         call.untaken += len(data)

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from sandbox.ports import Line, Slot
 from sandbox.wire.frames import Stream
-from sandbox.wire.messages import Ended, Returned, Started
+from sandbox.wire.messages import Ended
 
 _HEAD: Final = 4
 _ITEM: Final = 1 << 31
@@ -36,40 +36,61 @@ class RunningCall:
     """Done when the reply is whole, or the call has ended without one."""
     value: bytearray = field(default_factory=bytearray)
     walls: bytearray = field(default_factory=bytearray)
-    started: Started | None = None
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once a child has the call, or none ever will."""
-    returned: Returned | None = None
+    is_started: bool = False
+    """Whether a child has the call."""
+    was_ahead: bool = False
+    """Whether that child was there before the call was."""
+    cpu_before: float = 0.0
+    """What the child had used by then, once that is known."""
+    has_returned: bool = False
+    """Whether its reply is whole."""
     slot: Slot | None = None
     line: Line | None = None
-    cpu_before: float = 0.0
     item_bytes: int = 0
     items: int = 0
     owed: int = 0
     untaken: int = 0
     files_untaken: int = 0
     items_untaken: int = 0
+    has_printed: bool = False
     is_held: bool = False
     """Whether no more is read of its items and its reply for now."""
     was_killed: bool = False
     was_lost: bool = False
     value_overflowed: bool = False
+    _begun: asyncio.Event | None = None
+    """Of a call that somebody waits for, to feed it."""
 
     @property
     def has_told(self) -> bool:
         """Whether all that it says of itself is there; an end without a word is that too."""
-        return self.returned is not None or self.ended.done()
+        return self.has_returned or self.ended.done()
 
-    def tell(self, returned: Returned) -> None:
+    def begin(self, *, was_ahead: bool) -> None:
+        """A child has it."""
+        self.is_started, self.was_ahead = True, was_ahead
+        self._let_feed()
+
+    async def until_begun(self) -> None:
+        """Wait until a child has it, or none ever will."""
+        if not (self.is_started or self.ended.done()):
+            self._begun = self._begun or asyncio.Event()
+            await self._begun.wait()
+
+    def tell(self) -> None:
         """Its reply is whole."""
-        self.returned = returned
+        self.has_returned = True
         _finish(self.told, None)
 
     def end(self, ended: Ended) -> None:
         """It is over; nobody waits for anything of it any more."""
-        self.begun.set()
+        self._let_feed()
         _finish(self.ended, ended)
         _finish(self.told, None)
+
+    def _let_feed(self) -> None:
+        if self._begun is not None:
+            self._begun.set()
 
     @property
     def has_too_much(self) -> bool:

@@ -288,7 +288,7 @@ async def test_who_waits_for_a_reply_is_told_when_it_is_whole_and_by_the_end_at_
     talk.conversation.closed()
     for call in calls:
         await call.told
-    assert [call.returned is not None for call in calls] == [True, False, False]
+    assert [call.has_returned for call in calls] == [True, False, False]
     assert [call.was_lost for call in calls] == [True, False, True]
 
 

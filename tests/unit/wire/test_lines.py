@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import selectors
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -115,6 +118,13 @@ class Talk:
             self.wire.leave(line)
 
 
+class LastFirst(selectors.DefaultSelector):
+    """Tells of what is ready in the other order."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(timeout)[::-1]
+
+
 def talking(test: Callable[[Talk], Awaitable[None]]) -> Callable[[], None]:
     async def talk() -> None:
         open_talk = Talk()
@@ -126,7 +136,9 @@ def talking(test: Callable[[Talk], Awaitable[None]]) -> Callable[[], None]:
             open_talk.close()
 
     def run() -> None:
-        asyncio.run(talk())
+        for selector in (selectors.DefaultSelector(), LastFirst()):
+            with asyncio.Runner(loop_factory=partial(asyncio.SelectorEventLoop, selector)) as runner:
+                runner.run(talk())
 
     run.__name__ = getattr(test, "__name__", "test")
     run.__module__ = test.__module__
@@ -157,8 +169,8 @@ async def test_a_call_goes_to_the_child_that_waits_and_the_runner_is_told(talk: 
     await until(lambda: talk.wire.of("call"))
     assert talk.wire.of("call") == [{"type": "call", "id": 1, "credit": CREDIT, "limits": {"cpu": 5}, "line": 0}]
     assert talk.wire.requests == b""
-    assert call.started is not None
-    assert (call.started.ahead, bytes(call.walls), call.cpu_before) == (True, WALLS.encode(), 0.25)
+    assert (call.is_started, call.was_ahead) == (True, True)
+    assert (bytes(call.walls), call.cpu_before) == (WALLS.encode(), 0.25)
 
 
 @talking
@@ -183,9 +195,28 @@ async def test_what_was_printed_before_the_reply_comes_before_the_call_has_told(
     os.write(value, REPLY[5:])
     await call.told
     assert (bytes(call.value), talk.output) == (REPLY, [(Stream.STDOUT, b"out"), (Stream.STDERR, b"err")])
-    assert call.returned is not None
-    assert call.returned.cpu_before == 0.25
+    assert (call.has_returned, call.cpu_before) == (True, 0.25)
     assert not call.ended.done()
+
+
+@talking
+async def test_what_was_printed_at_once_with_the_reply_comes_before_whoever_waits_for_that_goes_on(talk: Talk) -> None:
+    talk.ready()
+    for size in (1, 1 << 16, 100_000) * 7:
+        talk.output.clear()
+        line = len(talk.wire.ends) - 1
+        call = talk.start()
+        _, stdout, stderr, value = talk.wire.ends[line]
+        fcntl.fcntl(stdout, fcntl.F_SETPIPE_SZ, 1 << 20)
+        os.write(stdout, b"o" * size)
+        os.write(stderr, b"e")
+        os.write(value, REPLY)
+        await call.told
+        printed = {stream: b"".join(data for of, data in talk.output if of is stream) for stream, _ in talk.output}
+        assert printed == {Stream.STDOUT: b"o" * size, Stream.STDERR: b"e"}
+        talk.ended(id=call.id, exit_code=0)
+        talk.conversation.supply_lines()
+        talk.ready(line + 1)
 
 
 @talking
@@ -248,7 +279,7 @@ async def test_a_child_that_died_before_is_not_called(talk: Talk) -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     call = talk.start()
-    assert (call.line, call.started) == (None, None)
+    assert (call.line, call.is_started) == (None, False)
     assert talk.wire.requests.endswith(b"request")
     assert [message.get("line") for message in talk.wire.of("call")] == [None]
 
@@ -258,10 +289,10 @@ async def test_a_call_whose_child_died_unnoticed_never_started(talk: Talk) -> No
     talk.ready()
     talk.wire.leave(0)
     call = talk.start()
-    assert call.started is not None
+    assert call.is_started
     talk.ended(signal=9)
     assert call.ended.done()
-    assert call.started is None
+    assert not call.is_started
 
 
 @talking
@@ -271,7 +302,7 @@ async def test_a_call_that_was_read_before_its_child_died_has_started(talk: Talk
     os.read(talk.wire.ends[0][REQUEST], 999)
     talk.wire.leave(0)
     talk.ended(signal=9)
-    assert call.started is not None
+    assert call.is_started
 
 
 @talking
@@ -295,7 +326,7 @@ async def test_a_call_that_ended_before_the_runner_heard_of_it_is_told_as_it_end
     os.read(talk.wire.ends[0][REQUEST], 999)
     talk.gone(exit_code=3)
     assert ((await call.ended).exit_code, call.was_lost) == (3, False)
-    assert call.started is not None
+    assert call.is_started
     assert talk.conversation.give_back(call)
     assert talk.wire.of("release") == [{"type": "release", "slot": 7, "retire": False}]
 
@@ -385,7 +416,7 @@ async def _call_before_its_child(talk: Talk) -> RunningCall:
     await until(lambda: len(talk.wire.of("lines")) == 2)
     talk.ended()
     call = talk.start()
-    assert call.started is None
+    assert not call.is_started
     assert [message["id"] for message in talk.wire.of("call")] == [1]
     return call
 
@@ -411,8 +442,7 @@ def waiting_for_a_child(test: Callable[[Talk, RunningCall], Awaitable[None]]) ->
 async def test_where_calls_come_one_at_a_time_one_waits_for_its_child(talk: Talk, call: RunningCall) -> None:
     talk.ready(1)
     assert os.read(talk.wire.ends[1][REQUEST], 999).endswith(b"request")
-    assert call.started is not None
-    assert not call.started.ahead
+    assert (call.is_started, call.was_ahead) == (True, False)
     await until(lambda: [message["line"] for message in talk.wire.of("call")] == [0, 1])
 
 
@@ -436,14 +466,14 @@ async def test_a_call_killed_while_it_waits_for_its_child_never_runs(talk: Talk,
     talk.conversation.kill(call)
     assert (await call.ended).killed_by == "engine"
     talk.ready(1)
-    assert (call.started, len(talk.wire.of("call")), talk.wire.of("kill")) == (None, 1, [])
+    assert (call.is_started, len(talk.wire.of("call")), talk.wire.of("kill")) == (False, 1, [])
 
 
 @waiting_for_a_child
 async def test_a_call_lost_while_it_waits_for_its_child_never_ran(talk: Talk, call: RunningCall) -> None:
     talk.conversation.abandon("test")
     await call.ended
-    assert (call.started, call.was_lost) == (None, True)
+    assert (call.is_started, call.was_lost) == (False, True)
 
 
 @talking
