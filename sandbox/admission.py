@@ -27,7 +27,8 @@ class Turn:
         self._tenant = tenant
 
     async def __aenter__(self) -> None:
-        await self._admission.enter(self._tenant)
+        if not self._admission.enter_at_once():
+            await self._admission.wait_in_line(self._tenant)
 
     async def __aexit__(self, *_: object) -> None:
         self._admission.leave()
@@ -49,11 +50,15 @@ class Admission:
         """Wait for a turn, and give it back at the end."""
         return Turn(self, tenant)
 
-    async def enter(self, tenant: str) -> None:
-        """Wait for a turn."""
-        if self._free > 0 and not self._lines:
-            self._free -= 1
-            return
+    def enter_at_once(self) -> bool:
+        """Have a turn if one is free, and nobody waits for it; nearly always one is."""
+        if self._free <= 0 or self._lines:
+            return False
+        self._free -= 1
+        return True
+
+    async def wait_in_line(self, tenant: str) -> None:
+        """Have a turn as soon as it is this caller's."""
         place = asyncio.get_running_loop().create_future()
         self._lines.setdefault(tenant, deque()).append(place)
         try:

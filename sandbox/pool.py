@@ -68,6 +68,24 @@ class PoolStatistics:
         return (self.pooled_calls + self.warm_calls) / self.calls if self.calls else 0.0
 
 
+class Lending:
+    """One loan, for the time of an `async with`; as a generator it would cost every call twice as much."""
+
+    __slots__ = ("_key", "_loan", "_plan", "_pool", "_shelf")
+
+    def __init__(self, pool: Pool, key: BoxKey, plan: BoxPlan) -> None:
+        self._pool, self._key, self._plan = pool, key, plan
+        self._loan: Loan
+        self._shelf: Shelf
+
+    async def __aenter__(self) -> Loan:
+        self._loan, self._shelf = await self._pool.lend_now(self._key, self._plan)
+        return self._loan
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pool.take_back(self._loan, self._shelf)
+
+
 class Pool:
     """All boxes of one engine; used from one event loop."""
 
@@ -104,25 +122,32 @@ class Pool:
             warm_calls=self._calls["warm"],
         )
 
-    @asynccontextmanager
-    async def lend(self, key: BoxKey, plan: BoxPlan) -> AsyncIterator[Loan]:
+    def lend(self, key: BoxKey, plan: BoxPlan) -> Lending:
         """A box with room for one call, open already if there is one; retire it if the call does not end cleanly."""
+        return Lending(self, key, plan)
+
+    async def lend_now(self, key: BoxKey, plan: BoxPlan) -> tuple[Loan, Shelf]:
+        """The same, for whoever takes it back."""
         shelf = self._shelves.get(key) or self._new_shelf(key, plan)
         loan = shelf.take() or await self._wait_in_line(shelf, plan)
-        warm = loan.warm
         self._calls[loan.path] += 1
         try:
             if shelf.is_single_use:
                 self._note_demand(shelf, plan)
                 self._supply.fill(shelf)
-            if warm.conversation.loss is None:
-                warm.ensure_slots()
-            yield loan
-        finally:
-            if loan.call is None:
-                self._take_back(warm, shelf)
-            else:
-                self._take_back_when_ended(loan.call, warm, shelf)
+            if loan.warm.conversation.loss is None:
+                loan.warm.ensure_slots()
+        except BaseException:
+            self.take_back(loan, shelf)
+            raise
+        return loan, shelf
+
+    def take_back(self, loan: Loan, shelf: Shelf) -> None:
+        """The loan is over as far as its caller goes."""
+        if loan.call is None:
+            self._take_back(loan.warm, shelf)
+        else:
+            self._take_back_when_ended(loan.call, loan.warm, shelf)
 
     @asynccontextmanager
     async def alone(self, plan: BoxPlan) -> AsyncIterator[Loan]:

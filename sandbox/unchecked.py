@@ -13,6 +13,8 @@ from pydantic import BaseModel
 
 Model = TypeVar("Model", bound=BaseModel)
 _set = object.__setattr__
+_names: dict[type[BaseModel], set[str]] = {}
+"""Of each kind of model those of its fields; one set for all models of a kind, which are frozen."""
 
 
 def unchecked(kind: type[Model], fields: dict[str, Any]) -> Model:
@@ -21,7 +23,7 @@ def unchecked(kind: type[Model], fields: dict[str, Any]) -> Model:
     What pydantic's `model_construct` does, without looking for defaults, aliases, extra and private fields."""
     made = kind.__new__(kind)
     _set(made, "__dict__", fields)
-    _set(made, "__pydantic_fields_set__", set(fields))
+    _set(made, "__pydantic_fields_set__", _names.get(kind) or _names.setdefault(kind, set(fields)))
     _set(made, "__pydantic_extra__", None)
     _set(made, "__pydantic_private__", None)
     return made

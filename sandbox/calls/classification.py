@@ -82,7 +82,7 @@ def is_refusal_text(text: str) -> bool:
 
 def _document(value: JsonValue) -> Mapping[str, Any] | None:
     """The mapping that a value is, or is the text of."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return value
     if not isinstance(value, str) or not _may_be_document(value):
         return None

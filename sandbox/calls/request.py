@@ -122,6 +122,8 @@ def _machine_cpus() -> int:
 def _asked_variables(spec: CallSpec, policy: Policy) -> str:
     """What a call's environment has beside its box's, as members of an object that has others: of the host's only what
     the policy names, nothing that would hide the truth, and none of ours."""
+    if not (spec.env or spec.env_layers or policy.variables.passed):
+        return ""
     layers = merged(passed_through(policy), *spec.env_layers, spec.env)
     asked = {name: text for name, text in layers.items() if name not in _OURS}
     return "," + as_json(asked)[1:-1] if asked else ""

@@ -209,7 +209,7 @@ def _denied(_: Ending, reply: DeniedReply) -> Verdict:
 
 
 def _warnings(reply: ValueReply | ExceptionReply) -> tuple[str, ...]:
-    return tuple(text[:_LONGEST_WARNING] for text in reply.warnings[:_MOST_WARNINGS])
+    return tuple([text[:_LONGEST_WARNING] for text in reply.warnings[:_MOST_WARNINGS]])
 
 
 def _unreadable(ending: Ending, reply: Unreadable) -> Verdict | None:

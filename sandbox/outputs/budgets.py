@@ -89,7 +89,16 @@ class Budgets:
 
     def value(self, value: Json) -> Room:
         """The value's type is what the tool says, or what the value is."""
-        return self._room("value", self.declared.value or value_type(value))
+        output_type = self.declared.value or value_type(value)
+        room = self._rooms.get(output_type)
+        if room is None:
+            room = self._rooms[output_type] = self._room("value", output_type)
+        return room
+
+    @cached_property
+    def _rooms(self) -> dict[str, Room]:
+        """Those that the value had so far, by its type."""
+        return {}
 
     @property
     def limits_value(self) -> bool:
@@ -100,6 +109,8 @@ class Budgets:
 
     def fitted(self, room: Room, shape: Callable[[int], Shaped]) -> Shaped:
         """What `shape` gives for the budget of characters that the room comes to."""
+        if room.tokens is None:
+            return shape(room.budget)
         return shape_within(shape, characters=room.budget, tokens=room.tokens, tokenizer=self.tokenizer)
 
     def _room(self, output: str, declared: str) -> Room:

@@ -92,8 +92,13 @@ def shape_of_value(value: Json, *, output_type: str, artifact: str | None = None
     if isinstance(value, str):
         return lambda budget: shape(value, output_type=output_type, budget=budget, artifact=artifact)
     text, parsed = _text_of(value)
-    ends = Ends.whole(text, parsed=parsed)
-    return lambda budget: shape_ends(ends, output_type=output_type, budget=budget, artifact=artifact)
+
+    def fitted(budget: int) -> Shaped:
+        if len(text) <= budget:
+            return _unchanged(text, output_type=output_type, artifact=artifact)
+        return shape_ends(Ends.whole(text, parsed=parsed), output_type=output_type, budget=budget, artifact=artifact)
+
+    return fitted
 
 
 def shape(text: str, *, output_type: str, budget: int, artifact: str | None = None) -> Shaped:
@@ -141,6 +146,20 @@ def shape_reference(artifact: Artifact, *, output_type: str) -> Shaped:
     """What is told of an output that is no text."""
     text = reference(artifact, output_type=output_type)
     return Shaped(text=text, type=output_type, characters=len(text), shown=len(text), artifact=artifact.id)
+
+
+def _unchanged(text: str, *, output_type: str, artifact: str | None) -> Shaped:
+    """A printable text that is shown as it is."""
+    fields = {
+        "text": text,
+        "type": output_type,
+        "characters": len(text),
+        "shown": len(text),
+        "truncated": False,
+        "reason": None,
+        "artifact": artifact,
+    }
+    return unchecked(Shaped, fields)
 
 
 def _is_shaped(ends: Ends, budget: int) -> bool:

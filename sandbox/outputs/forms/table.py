@@ -79,7 +79,7 @@ def table(ends: Ends, budget: int, notice: Notice) -> Fit:
 
 def read_table(value: Json) -> Table | None:
     """The table that a value is; None when it is none, whatever it says of itself."""
-    if not isinstance(value, Mapping) or value.get(TYPE_KEY) != TABLE:
+    if not isinstance(value, dict) or value.get(TYPE_KEY) != TABLE:
         return None
     columns, rows, count = value.get("columns"), value.get("rows"), value.get("row_count")
     if not isinstance(columns, list) or not isinstance(rows, list) or not isinstance(count, int):
