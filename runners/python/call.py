@@ -56,6 +56,7 @@ _MAX_EXIT_CODE = 1 << 31
 _HEAD = 4
 _FIRST_OF_TOOL = 3
 _GIVES_WAY_S = 0.001
+_LARGE_SIZES = (600, 1200, 2400, 4200, 8200)
 _sleep = time.sleep  # a tool may have put something else in its place
 _REHEARSAL: dict[str, Any] = {
     "source": """
@@ -68,7 +69,7 @@ def rehearse(text: str, count: int) -> dict:
     "entry": "rehearse",
     "arguments": {"text": "x", "count": 2},
     "positional": [],
-    "environment": {"SANDBOX_CALL_ID": "0" * 32, "SANDBOX_TOOL": "rehearse"},
+    "environment": {"SANDBOX_TOOL": "rehearse"},
     "value_limit": 4096,
     "returns": {"schema": {"type": "object", "minProperties": 1}, "is_strict": True},
 }
@@ -96,9 +97,12 @@ def run(request: dict[str, Any], descriptor: int, *, gives_way: bool) -> NoRetur
         os._exit(1 if reply["kind"] == "exited" else 0)
 
 
-def rehearse() -> None:
-    """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then."""
+def rehearse(id: str = "0") -> None:
+    """Do what a call does, on a tool of our own: what is made or touched only once is made and touched by then. The
+    libc keeps every variable that it was ever told, so who is to touch that must come with an id that it has not had.
+    """
     _, request = pipes.rehearse(_REHEARSAL)
+    request["environment"]["SANDBOX_CALL_ID"] = id * 32
     os.getpid()
     name = _module_name(request["filename"])
     home = _enter(request["environment"])
@@ -110,6 +114,14 @@ def rehearse() -> None:
     del sys.modules[name]
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache.clear()
+    compiled.touch()
+    _touch_free_memory()
+
+
+def _touch_free_memory() -> None:
+    """Some of each size that an allocator keeps apart: a page that is free is shared with the parent of a fork as well,
+    and what was given back last is given out first."""
+    [b"x" * size for size in (*range(16, 480, 16), *_LARGE_SIZES) for _ in range(4)]
 
 
 def open_streams() -> None:

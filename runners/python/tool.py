@@ -38,7 +38,7 @@ def run(plan: dict[str, Any], found: Found, *, ahead: bool) -> NoReturn:
     value = _move_up(pipes.VALUE)
     if ahead:
         walls.own_its_files(from_now_on=False)
-        call.rehearse()
+        call.rehearse("f")
     if not found.tell():
         os._exit(0)
     os.close(pipes.STATUS)

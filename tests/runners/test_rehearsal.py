@@ -1,0 +1,66 @@
+"""A child that has rehearsed finds what its call writes to already its own: every page that is not costs it a fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+from sandbox.backends.subprocess.backend import runner_folder
+
+_PROGRAM: Final = """
+import gc, json, os, resource, sys
+sys.path.insert(0, sys.argv[1])
+import call, compiled
+call.open_streams()
+compiled.keep("".join("def f%d(x):\\n    return x + %d.5\\n" % (n, n) for n in range(300)), os.devnull)
+for _ in range(12):
+    call.rehearse()
+gc.collect()
+gc.freeze()
+
+def faults_of(work):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    work()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def use_memory():
+    [b"y" * size for size in (*range(32, 480, 16), 700, 1300, 4096)]
+
+def learn_an_id():
+    os.environ["SANDBOX_CALL_ID"] = "6" * 32
+
+def run_what_is_compiled():
+    exec(next(iter(compiled._known.values())), {})
+
+def in_a_fork(is_rehearsed, work):
+    ours, theirs = os.pipe()
+    if os.fork() == 0:
+        try:
+            if is_rehearsed:
+                call.rehearse("f")
+            faults_of(dict)
+            os.write(theirs, b"%d" % faults_of(work))
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    return int(os.read(ours, 100))
+
+works = (use_memory, learn_an_id, run_what_is_compiled)
+told = {work.__name__: [in_a_fork(is_rehearsed, work) for is_rehearsed in (False, True)] for work in works}
+os.write(1, json.dumps(told).encode())
+"""
+
+
+def test_what_a_call_needs_is_touched_by_then() -> None:
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(runner_folder())]
+    told = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    shares = {name: after / before for name, (before, after) in told.items()}
+    assert shares == {
+        "use_memory": pytest.approx(0, abs=0.12),
+        "learn_an_id": pytest.approx(0, abs=0.1),
+        "run_what_is_compiled": pytest.approx(0, abs=0.25),
+    }
