@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 Model = TypeVar("Model", bound=BaseModel)
+_new = object.__new__
 _set = object.__setattr__
 _names: dict[type[BaseModel], set[str]] = {}
 """Of each kind of model those of its fields; one set for all models of a kind, which are frozen."""
@@ -21,7 +22,7 @@ def unchecked(kind: type[Model], fields: dict[str, Any]) -> Model:
     """The model with these fields, which are all it has; the dictionary is its own from now on.
 
     What pydantic's `model_construct` does, without looking for defaults, aliases, extra and private fields."""
-    made = kind.__new__(kind)
+    made = _new(kind)
     _set(made, "__dict__", fields)
     _set(made, "__pydantic_fields_set__", _names.get(kind) or _names.setdefault(kind, set(fields)))
     _set(made, "__pydantic_extra__", None)

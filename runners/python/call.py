@@ -225,15 +225,13 @@ def _objected(objection: dialects.Objection) -> dict[str, Any]:
 
 def _load(source: str, path: str) -> ModuleType:
     """The tool as a module of its own file, which tracebacks and `inspect` find even when the tool removes it."""
-    import types
-
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.write(file, source.encode("utf-8", "surrogatepass"))
     os.close(file)
     name = _module_name(path)
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache[path] = (lambda: source,)  # its form for lines that are had on demand
-    module = types.ModuleType(name)
+    module: ModuleType = type(sys)(name)
     module.__file__ = path
     sys.modules[name] = module
     exec(compiled.code_of(source, path), module.__dict__)

@@ -52,20 +52,15 @@ def shape_verdict(verdict: Verdict, budgets: Budgets, *, artifact: str | None = 
     return budgets.fitted(room, shape_of_value(verdict.value, output_type=room.type, artifact=artifact))
 
 
-def shape_outputs(watcher: Watcher, value: Shaped) -> ShapedOutputs:
-    """What is shown of a call, where nothing of it is kept and nothing counted in tokens."""
-    return ShapedOutputs(watcher.shown(Stream.STDOUT), watcher.shown(Stream.STDERR), value)
-
-
-async def shape_outputs_in_rooms(watcher: Watcher, value: Shaped) -> ShapedOutputs:
-    """The same where something may be counted in tokens."""
+async def shape_outputs(watcher: Watcher, value: Shaped) -> ShapedOutputs:
+    """What is shown of a call, before anything of it is kept."""
     stdout, stderr = [await watcher.shown_in_room(stream) for stream in (Stream.STDOUT, Stream.STDERR)]
     return ShapedOutputs(stdout, stderr, value)
 
 
 def has_more(shaped: ShapedOutputs, watcher: Watcher, value: Json) -> bool:
     """Whether there is anything beside what is shown; of most calls there is not."""
-    return watcher.has_left or not is_shown_whole(shaped.value) or (isinstance(value, dict) and _TYPE_KEY in value)
+    return watcher.has_left or (isinstance(value, dict) and _TYPE_KEY in value) or not is_shown_whole(shaped.value)
 
 
 async def keep_outputs(shaped: ShapedOutputs, watcher: Watcher, verdict: Verdict, budgets: Budgets) -> None:

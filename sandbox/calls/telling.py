@@ -15,7 +15,6 @@ from sandbox.calls.shaped_outputs import (
     has_more,
     keep_outputs,
     shape_outputs,
-    shape_outputs_in_rooms,
     shape_verdict,
 )
 from sandbox.calls.verdict import Ending, Verdict, judge
@@ -55,7 +54,7 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
     budgets = call.budgets
     size = len(ending.value) if budgets.tokenizer is None else sys.maxsize
     value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=size)
-    shaped = await shape_outputs_in_rooms(watcher, value) if watcher.has_left else shape_outputs(watcher, value)
+    shaped = await shape_outputs(watcher, value) if watcher.has_left else ShapedOutputs(*budgets.silence, value)
     if has_more(shaped, watcher, verdict.value):
         await keep_outputs(shaped, watcher, verdict, budgets)
     return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
@@ -78,7 +77,7 @@ def _told(
         "limit_name": verdict.limit_name,
         "evidence": _with_traffic(verdict.evidence, loan.warm, watcher, receipt),
         "retryable": False,
-        "warnings": tuple(map(printable, (*verdict.warnings, *shaped.warnings))),
+        "warnings": tuple([printable(each) for each in (*verdict.warnings, *shaped.warnings)]),
         "problems": verdict.problems,
         "detail": verdict.detail and printable(verdict.detail),
         "state": verdict.state,
@@ -135,12 +134,17 @@ def _usage(ending: Ending, *, cpu_before: float) -> Usage:
     cpu = ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
     peak = ending.reading.memory_peak_bytes
     fields = {
-        "wall_s": round(ending.wall_s, 6),
-        "cpu_s": None if cpu is None else round(max(cpu - cpu_before, 0.0), 6),
+        "wall_s": _to_the_microsecond(ending.wall_s),
+        "cpu_s": None if cpu is None else _to_the_microsecond(max(cpu - cpu_before, 0.0)),
         "memory_peak_bytes": ending.ended.max_rss if peak is None else peak,
         "processes_peak": ending.reading.processes_peak,
     }
     return unchecked(Usage, fields)
+
+
+def _to_the_microsecond(seconds: float) -> float:
+    """`round` takes longer than all else that is told of usage."""
+    return int(seconds * 1e6 + 0.5) / 1e6
 
 
 def _timing(loan: Loan, call: Prepared, watcher: Watcher) -> Timing:

@@ -54,6 +54,8 @@ _EXIT_CODES: Final = {
 """What a runner's child exits with after each reply."""
 _NO_MORE_THREADS: Final = ("RuntimeError", "can't start new thread")
 """How `threading` says that the kernel refused one; it has no errno."""
+_OUT_OF_TIME: Final = frozenset({signal.SIGXCPU, signal.SIGKILL})
+"""What the kernel sends a process that has used up its processor time."""
 _MOST_WARNINGS, _LONGEST_WARNING = 20, 1000
 _LONGEST_NAME, _LONGEST_MESSAGE, _LONGEST_TRACEBACK = 200, 8192, 32768
 """Twice what a runner sends, which shortens with more care: these only meet a reply that the tool forged."""
@@ -144,7 +146,7 @@ def _by_the_kernel(ending: Ending) -> Verdict | None:
     ended = ending.ended
     if ended.killed_by == "memory" or (ending.reading.out_of_memory_kills and not _ended_after_a_reply(ending)):
         return _memory(ending)
-    if ended.killed_by == "cpu" or (ended.signal in (signal.SIGXCPU, signal.SIGKILL) and _used_up_cpu(ending)):
+    if ended.killed_by == "cpu" or (ended.signal in _OUT_OF_TIME and _used_up_cpu(ending)):
         return _cpu(ending)
     if ended.killed_by == "processes":
         return _limit("processes", "it had too many processes and threads", ending.limits.processes)

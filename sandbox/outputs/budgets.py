@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from sandbox.outcome import Json, Shaped
-from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, form_of, value_type
+from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, form_of, nothing, value_type
 from sandbox.outputs.tokens import LONGEST_TOKEN, Tokenizer, shape_within
 from sandbox.policy import Output
 from sandbox.spec import AskedOutput, CallSpec
@@ -86,6 +86,11 @@ class Budgets:
     def meta(self) -> Room:
         """That of what a result keeps beside its texts."""
         return self._room("meta", "json_data")
+
+    @cached_property
+    def silence(self) -> tuple[Shaped, Shaped]:
+        """What is shown of stdout and stderr where nothing was printed."""
+        return nothing(self.stdout.type), nothing(self.stderr.type)
 
     def value(self, value: Json) -> Room:
         """The value's type is what the tool says, or what the value is."""

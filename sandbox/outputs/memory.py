@@ -40,9 +40,10 @@ def _within(shaped: Shaped, budget: int) -> Shaped:
 
 def is_shown_whole(shaped: Shaped) -> bool:
     """Whether a reader of it, or of its second form, misses nothing; otherwise something must hold the exact whole."""
-    return shaped.reason is None and (
-        not form_of(shaped.type).memory or len(shaped.text) <= form_of(shaped.type).memory
-    )
+    if shaped.reason is not None:
+        return False
+    most = form_of(shaped.type).memory
+    return not most or len(shaped.text) <= most
 
 
 def _ends_of_text(text: str, *, characters: int, shown: int, dropped: int) -> Ends:

@@ -73,10 +73,9 @@ class ContainerMeter:
         if self._is_closed:
             return Reading()
         now = self._counters.read()
-        used = used_since(self._before, now=now if _is_there(now) else self._last)
-        if self._resting is None or used.processes_peak is None:
-            return used._replace(processes_peak=None)
-        return used._replace(processes_peak=max(used.processes_peak - self._resting, 1))
+        cpu_s, memory, processes, *others = used_since(self._before, now=now if _is_there(now) else self._last)
+        its_own = None if self._resting is None or processes is None else max(processes - self._resting, 1)
+        return Reading(cpu_s, memory, its_own, *others)
 
     def remember(self) -> None:
         """Keep what is counted now, for when the container is gone: it is ending."""
@@ -96,7 +95,7 @@ class ContainerMeter:
     def leave_out_what_was_used(self) -> bool:
         """Count processor time from this moment on; False when the container is gone."""
         cpu_s = None if self._is_closed else self._counters.cpu_s()
-        self._before = self._before._replace(cpu_s=cpu_s)
+        self._before = Reading(cpu_s, *self._before[1:])
         return cpu_s is not None
 
     def close(self) -> None:
@@ -138,12 +137,14 @@ def _is_there(now: Reading) -> bool:
 
 def used_since(before: Reading, *, now: Reading) -> Reading:
     """What was used between two readings of counters that only grow; a peak that has not moved says nothing."""
+    cpu_s, memory_peak, processes_peak, kills, refusals = now
+    cpu_before, memory_before, processes_before, kills_before, refusals_before = before
     return Reading(
-        cpu_s=None if now.cpu_s is None or before.cpu_s is None else round(max(now.cpu_s - before.cpu_s, 0.0), 6),
-        memory_peak_bytes=_if_moved(now.memory_peak_bytes, before=before.memory_peak_bytes),
-        processes_peak=_if_moved(now.processes_peak, before=before.processes_peak),
-        out_of_memory_kills=max(now.out_of_memory_kills - before.out_of_memory_kills, 0),
-        refused_forks=max(now.refused_forks - before.refused_forks, 0),
+        None if cpu_s is None or cpu_before is None else max(cpu_s - cpu_before, 0.0),
+        _if_moved(memory_peak, before=memory_before),
+        _if_moved(processes_peak, before=processes_before),
+        max(kills - kills_before, 0),
+        max(refusals - refusals_before, 0),
     )
 
 
