@@ -240,7 +240,7 @@ def _load(source: str, path: str) -> ModuleType:
 
 def _module_name(path: str) -> str:
     """The file's name, unless a module of that name is, or could be, imported."""
-    stem = os.path.basename(path).rpartition(".")[0] or "tool"
+    stem = path[path.rfind("/") + 1 :].rpartition(".")[0] or "tool"
     taken = stem in sys.modules or stem in getattr(sys, "stdlib_module_names", ())
     return stem + "_tool" if taken else stem
 

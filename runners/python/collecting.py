@@ -72,14 +72,12 @@ def collect(wanted: dict[str, int], descriptor: int) -> None:
 
 def is_left(home: str) -> bool:
     """Whether the tool left anything there; asked by its own process, at the end, wherever that has gone."""
-    folder = os.path.join(home, FOLDER)
-    if not os.path.lexists(folder):
-        return False
+    folder = "%s/%s" % (home, FOLDER)
     try:
         with os.scandir(folder) as entries:
             return next(entries, None) is not None
     except OSError:
-        return True
+        return os.path.lexists(folder)
 
 
 def _is_empty() -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,12 +131,17 @@ def test_a_child_whose_line_is_hung_up_is_gone_and_the_next_line_gets_another(ru
         assert ready.line == 6
 
 
+def _kill_children(runner: Runner) -> None:
+    for process in psutil.Process(runner.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # what is below one dies with it
+            process.kill()
+
+
 @pytest.mark.slow
 def test_a_child_that_is_killed_from_outside_is_gone(runner: Runner) -> None:
     with _line(runner, 5):
         _hear(runner)
-        for process in psutil.Process(runner.pid).children(recursive=True):
-            process.send_signal(signal.SIGKILL)
+        _kill_children(runner)
         gone = _hear(runner)
         assert isinstance(gone, Gone)
         assert gone.line == 5
@@ -187,8 +191,7 @@ def test_no_child_is_forked_ahead_without_a_line(runner: Runner) -> None:
 def test_no_end_of_a_line_stays_with_the_runner_once_a_child_has_it(runner: Runner) -> None:
     with _line(runner, 5) as near:
         _hear(runner)
-        for process in psutil.Process(runner.pid).children(recursive=True):
-            process.kill()
+        _kill_children(runner)
         assert (_all(near.stdout), _all(near.stderr), _all(near.value)) == (b"", b"", b"")
 
 
