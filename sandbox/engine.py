@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter as now
@@ -248,7 +248,8 @@ class Engine:
         requires = recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python
         needs = needs_of(recipe.tool, call.spec, policy=recipe.policy) if requires else None
         environment = await self._environments.for_call(needs)
-        return call if environment is recipe.environment else replace(call, recipe=recipe.within(environment))
+        same = environment is recipe.environment
+        return call if same else Prepared(call.spec, recipe.within(environment), call.clock)
 
     def _granted(self, spec: CallSpec | EnvironmentSpec) -> Policy:
         """The policy as its operator wrote it, read once."""
