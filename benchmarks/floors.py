@@ -4,7 +4,8 @@
 makes a process per call can be cheaper, unless the process is there before the call. `spawn` is `subprocess.run` of an
 interpreter that prints one JSON document: the cheapest call without an engine. `walled` is a fork into the walls of the
 default policy, but for its control groups, and a fork below it: what the kernel takes of a call that is forked on
-demand.
+demand. `waiting` is a process behind those walls that was there before its call, and an event loop which sends it that
+and waits for the reply: what a call forked ahead takes without an engine.
 """
 
 from __future__ import annotations
@@ -17,18 +18,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
+from benchmarks.calls import ARGUMENTS, SOURCE
 from sandbox.backends.seccomp_profiles import Sockets
 from sandbox.backends.subprocess.backend import runner_folder
 from sandbox.backends.subprocess.tree import TOOL_USER
 from sandbox.backends.subprocess.walls import namespaces, process_limits, system_call_filter
+from sandbox.calls.request import build_request
 from sandbox.environments import bare_environment
 from sandbox.policy import load
+from sandbox.spec import call_spec
+from sandbox.tools import read_tool
 
 BARE_FORK: Final = "bare fork and pipe"
 FRESH_PYTHON: Final = "subprocess.run of a fresh python"
 WALLED_FORKS: Final = "two bare forks behind the same walls"
+WAITING_CHILD: Final = "a waiting child behind the same walls"
 
 _PROGRAM: Final = Path(__file__).with_name("floor_program.py")
+_WAITING_PROGRAM: Final = Path(__file__).with_name("waiting_program.py")
 
 
 class Floor:
@@ -51,13 +58,25 @@ class Floor:
 
 
 @contextmanager
-def open_floor(kind: Literal["fork", "spawn", "walled"]) -> Iterator[Floor]:
+def open_floor(kind: Literal["fork", "spawn", "walled", "waiting"]) -> Iterator[Floor]:
     """A floor, started now and gone at the end."""
     python = str(bare_environment().python)
-    given = [str(runner_folder()), json.dumps(_default_walls())] if kind == "walled" else [python]
-    command = [python, "-I", "-S", "-B", str(_PROGRAM), kind, *given]
+    command = [python, "-I", "-S", "-B", *_program(kind, python)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Floor(process)
+
+
+def _program(kind: str, python: str) -> list[str]:
+    if kind in ("fork", "spawn"):
+        return [str(_PROGRAM), kind, python]
+    given = [str(runner_folder()), json.dumps(_default_walls())]
+    return [str(_PROGRAM), kind, *given] if kind == "walled" else [str(_WAITING_PROGRAM), *given, _request()]
+
+
+def _request() -> str:
+    """The call that is measured, as its process is told of it."""
+    spec = call_spec({"source": SOURCE, "args": ARGUMENTS})
+    return build_request(spec, read_tool(SOURCE, filename=spec.filename), ARGUMENTS, load("default")).decode()
 
 
 def _default_walls() -> dict[str, object]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.alone import run_alone
 from benchmarks.calls import LONG_SOURCE, AheadOnly, TimedCall, call, call_and_wait, on_demand_policy
-from benchmarks.floors import BARE_FORK, FRESH_PYTHON, WALLED_FORKS, open_floor
+from benchmarks.floors import BARE_FORK, FRESH_PYTHON, WAITING_CHILD, WALLED_FORKS, open_floor
 from benchmarks.report import Report, at_most, build_report, ratio, spread
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox, Sandbox
@@ -33,7 +33,8 @@ def measure(*, is_quick: bool) -> Report:
 
 async def _measure(*, rounds: int) -> Report:
     async with AsyncExitStack() as stack:
-        fork, spawn, walled = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn", "walled"))
+        fork, spawn = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn"))
+        waiting, walled = (stack.enter_context(open_floor(kind)) for kind in ("waiting", "walled"))
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
         facade = stack.enter_context(Sandbox())
@@ -46,6 +47,7 @@ async def _measure(*, rounds: int) -> Report:
         floors = {
             BARE_FORK: fork.measure_in_turn,
             FRESH_PYTHON: spawn.measure_in_turn,
+            WAITING_CHILD: waiting.measure_in_turn,
             WALLED_FORKS: walled.measure_in_turn,
         }
         found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_PAUSE_S)
@@ -71,7 +73,9 @@ def _report(cases: dict[str, list[float]], floors: dict[str, list[float]], share
         "warm_call",
         cases=case,
         floors=floor,
-        ratios={f"{WALLED_FORKS} / {BARE_FORK}": ratio(floor[WALLED_FORKS], floor[BARE_FORK])},
+        ratios={
+            f"{each} / {BARE_FORK}": ratio(floor[each], floor[BARE_FORK]) for each in (WAITING_CHILD, WALLED_FORKS)
+        },
         goals=[
             at_most(f"{_AHEAD} / {BARE_FORK}", ratio(case[_AHEAD], floor[BARE_FORK]), 1.0),
             at_most(f"{_ON_DEMAND} / {BARE_FORK}", ratio(case[_ON_DEMAND], floor[BARE_FORK]), 4.0),

@@ -1,0 +1,129 @@
+"""The floor of a call whose process was there before it: `python -I -S waiting_program.py RUNNER PLAN REQUEST`, one
+measurement for each line it reads.
+
+There is a process behind all walls of a call, forked ahead by the runner's own modules, and an event loop which sends
+it a request and waits until its reply is whole. That is all that the kernel, asyncio and the tool's own process take of
+such a call: nothing is checked, counted, limited in time, shaped or told, and nobody watches over the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from time import perf_counter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RUNNER, PLAN, REQUEST = sys.argv[1:]
+sys.path.insert(0, RUNNER)
+import binascii
+
+import call
+import call_pipes as pipes
+import call_walls
+import compiled
+import documents
+import preloading
+import walls
+
+_HEAD = 4
+
+
+class Waiting:
+    """The process that waits for the next call, and our ends of what leads to it."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self._plan = plan
+        call_walls.prepare(plan)
+        self.fork()
+
+    def fork(self) -> None:
+        """The last one is gone: have another."""
+        plan = self._plan
+        handed = plan["handed"]
+        theirs, self._request = os.pipe()
+        self._value, replies = os.pipe()
+        ready, told = os.pipe()
+        for end, number in ((theirs, handed[0]), (os.open(os.devnull, os.O_RDWR), handed[1]), (replies, handed[3])):
+            pipes.hand(end, number)
+        pipes.hand(told, handed[4])
+        if not walls.fork(plan):
+            try:
+                self._be_called()
+            finally:
+                os._exit(1)
+        pipes.take_back(handed)
+        os.set_blocking(self._value, False)
+        if os.read(ready, 1) != b"r":
+            raise OSError("a wall could not be put up")
+        os.close(ready)
+
+    def _be_called(self) -> None:
+        call_walls.put_up(self._plan)
+        call.rehearse("f")
+        os.write(pipes.STATUS, b"r")
+        _, request = pipes.receive()
+        walls.own_its_files()
+        call.run(request, pipes.VALUE, gives_way=True)
+
+    def attend(self) -> None:
+        """Hear what it says, before it is called."""
+        loop = asyncio.get_running_loop()
+        self._reply = bytearray()
+        self._is_whole = loop.create_future()
+        loop.add_reader(self._value, self._hear)
+
+    async def answer(self, request: bytes) -> bytes:
+        """Send it the call; its whole reply."""
+        os.write(self._request, request)
+        await self._is_whole
+        return bytes(self._reply)
+
+    def _hear(self) -> None:
+        self._reply += os.read(self._value, 1 << 16)
+        if len(self._reply) >= _HEAD + int.from_bytes(self._reply[:_HEAD], "big") and not self._is_whole.done():
+            self._is_whole.set_result(None)
+
+    def let_go(self) -> None:
+        """Wait until it is gone."""
+        asyncio.get_running_loop().remove_reader(self._value)
+        os.wait()
+        os.close(self._request)
+        os.close(self._value)
+
+
+async def _measure(waiting: Waiting, request: bytes) -> float:
+    waiting.attend()
+    await asyncio.sleep(0)
+    begun = perf_counter()
+    reply = await waiting.answer(request)
+    taken = perf_counter() - begun
+    waiting.let_go()
+    if b'"value": 5' not in reply:
+        raise RuntimeError(f"the measured call went wrong: {reply!r}")
+    return taken * 1000
+
+
+def main() -> None:
+    """Measure once for every line, until there are no more."""
+    plan = documents.read(PLAN)
+    plan["filter"] = binascii.a2b_base64(plan["filter"])
+    call.open_streams()
+    for _ in range(12):
+        call.rehearse()
+    told = documents.read(REQUEST)
+    compiled.keep(told["source"], os.path.join(plan["workplace"]["path"], told["filename"]))
+    preloading.keep_as_is()
+    waiting = Waiting(plan)
+    request = pipes.assignment({}) + pipes.assignment(told)
+    with asyncio.Runner() as runner:
+        for _ in sys.stdin:
+            print(runner.run(_measure(waiting, request)), flush=True)
+            waiting.fork()
+
+
+if __name__ == "__main__":
+    main()
