@@ -56,7 +56,6 @@ _MAX_EXIT_CODE = 1 << 31
 _HEAD = 4
 _FIRST_OF_TOOL = 3
 _GIVES_WAY_S = 0.001
-_LARGE_SIZES = (600, 1200, 2400, 4200, 8200)
 _sleep = time.sleep  # a tool may have put something else in its place
 _REHEARSAL: dict[str, Any] = {
     "source": """
@@ -115,13 +114,6 @@ def rehearse(id: str = "0") -> None:
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache.clear()
     compiled.touch()
-    _touch_free_memory()
-
-
-def _touch_free_memory() -> None:
-    """Some of each size that an allocator keeps apart: a page that is free is shared with the parent of a fork as well,
-    and what was given back last is given out first."""
-    [b"x" * size for size in (*range(16, 480, 16), *_LARGE_SIZES) for _ in range(4)]
 
 
 def open_streams() -> None:
