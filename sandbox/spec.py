@@ -166,8 +166,6 @@ class CallSpec(BaseModel):
     @property
     def counts_tokens(self) -> bool:
         """Whether it asks for anything that only a tokenizer can tell."""
-        if not self.outputs:
-            return self.tokens is not None
         return self.tokens is not None or any(asked.tokens is not None for asked in self.outputs.values())
 
 

@@ -53,7 +53,7 @@ class Clock:
 
 
 def _milliseconds(seconds: float) -> float:
-    """To the microsecond; `round` takes longer than what is timed here."""
+    """To the microsecond; `round` takes several times as long."""
     return int(seconds * 1e6) / 1e3
 
 

@@ -143,7 +143,7 @@ def _usage(ending: Ending, *, cpu_before: float) -> Usage:
 
 
 def _to_the_microsecond(seconds: float) -> float:
-    """`round` takes longer than all else that is told of usage."""
+    """`round` takes several times as long."""
     return int(seconds * 1e6 + 0.5) / 1e6
 
 

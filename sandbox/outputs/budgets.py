@@ -114,8 +114,6 @@ class Budgets:
 
     def fitted(self, room: Room, shape: Callable[[int], Shaped]) -> Shaped:
         """What `shape` gives for the budget of characters that the room comes to."""
-        if room.tokens is None:
-            return shape(room.budget)
         return shape_within(shape, characters=room.budget, tokens=room.tokens, tokenizer=self.tokenizer)
 
     def _room(self, output: str, declared: str) -> Room:
