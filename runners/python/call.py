@@ -76,12 +76,21 @@ _PLAIN_VALUE: dict[str, Any] = {"kind": "value", "warnings": []}
 _WRITTEN_PLAIN_VALUE = documents.write(_PLAIN_VALUE).encode("ascii")
 
 
-def run(request: dict[str, Any], descriptor: int, *, gives_way: bool) -> NoReturn:
-    """Run the call and end the process. Where nobody waits for its end, whoever waits for its value goes first: taking
-    a process down occupies the kernel as long as a short call takes, and is not interrupted for anybody."""
+def settle() -> str:
+    """Make this process one of its own, whatever its call will be; the folder that it is in."""
+    _reseed()
+    home = os.getcwd()
+    objects.leave_images_in(home)
+    return home
+
+
+def run(request: dict[str, Any], descriptor: int, *, home: str, gives_way: bool) -> NoReturn:
+    """Run the call, in a process that has settled there, and end the process. Where nobody waits for its end, whoever
+    waits for its value goes first: taking a process down occupies the kernel as long as a short call takes, and is not
+    interrupted for anybody."""
     own = os.getpid()
     streams: list[Any] = [sys.stdout, sys.stderr]
-    home = _enter(request["environment"])
+    _learn(request["environment"])
     reply = _outcome(request, home, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         os._exit(0)
@@ -104,9 +113,10 @@ def rehearse(id: str = "0") -> None:
     request["environment"]["SANDBOX_CALL_ID"] = id * 32
     os.getpid()
     name = _module_name(request["filename"])
-    home = _enter(request["environment"])
+    home = settle()
+    _learn(request["environment"])
     _encoded(_outcome(request, home, _FIRST_OF_TOOL))
-    collecting.is_left(home)
+    collecting.is_left(os.devnull)  # which has none to be found empty, and removed
     _flush(sys.stdout, sys.stderr)
     for variable in request["environment"]:
         del os.environ[variable]
@@ -136,15 +146,11 @@ def count_processors() -> None:
         os.cpu_count = lambda: int(count)
 
 
-def _enter(environment: dict[str, str]) -> str:
-    """Make this process the call's own; the folder that it is in. Its variables are added to those that every call of
-    the box has, which the zygote set: one by one, because `update` asks first what kind of thing it was given."""
+def _learn(environment: dict[str, str]) -> None:
+    """The call's own variables, beside those that every call of the box has, which the zygote set: one by one, because
+    `update` asks first what kind of thing it was given."""
     for name, value in environment.items():
         os.environ[name] = value
-    _reseed()
-    home = os.getcwd()
-    objects.leave_images_in(home)
-    return home
 
 
 def _reseed() -> None:

@@ -59,7 +59,7 @@ class _Refused(Exception):
 def collect(wanted: dict[str, int], descriptor: int) -> None:
     """Send what is in the folder below the current one; so many `files` at most, and `bytes` of them together. A folder
     with nothing in it, as it nearly always is, is removed: there is no quicker way to know."""
-    if _is_empty():
+    if _was_empty(FOLDER):
         return
     try:
         looked = os.stat(FOLDER, follow_symlinks=False)
@@ -73,17 +73,13 @@ def collect(wanted: dict[str, int], descriptor: int) -> None:
 def is_left(home: str) -> bool:
     """Whether the tool left anything there; asked by its own process, at the end, wherever that has gone."""
     folder = "%s/%s" % (home, FOLDER)
-    try:
-        with os.scandir(folder) as entries:
-            return next(entries, None) is not None
-    except OSError:
-        return os.path.lexists(folder)
+    return not _was_empty(folder) and os.path.lexists(folder)
 
 
-def _is_empty() -> bool:
-    """The kernel removes no folder that is not."""
+def _was_empty(folder: str) -> bool:
+    """The kernel removes no folder that is not; where it could not have, there is something to be told of."""
     try:
-        os.rmdir(FOLDER)
+        os.rmdir(folder)
     except OSError:
         return False
     return True

@@ -39,6 +39,7 @@ def run(plan: dict[str, Any], found: Found, *, ahead: bool) -> NoReturn:
     if ahead:
         walls.own_its_files(from_now_on=False)
         call.rehearse("f")
+    home = call.settle()
     if not found.tell():
         os._exit(0)
     os.close(pipes.STATUS)
@@ -48,7 +49,7 @@ def run(plan: dict[str, Any], found: Found, *, ahead: bool) -> NoReturn:
         limits.lower(limits.lowered({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
     if plan["home"] and not plan["workplace"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
-    call.run(request, value, gives_way=plan["is_counted"])
+    call.run(request, value, home=home, gives_way=plan["is_counted"])
 
 
 def _move_up(descriptor: int) -> int:
