@@ -53,6 +53,18 @@ class BareUv:
         what = ["--compile-bytecode", *requirements] if is_compiled else requirements
         return await asyncio.to_thread(self._once, what)
 
+    async def in_two_steps(self, requirements: Sequence[str]) -> float:
+        """The same with an empty cache, but resolved to a lock first, which is then installed: as anything has to that
+        is to know what it installs before it does."""
+        cache, place = self._folder / f"cold-{next(self._numbers)}", self._folder / f"environment-{next(self._numbers)}"
+        begun = perf_counter()
+        lock = self._folder / "found.txt"
+        self._make(place, cache)
+        python, given = str(own_interpreter().python), "\n".join(requirements)
+        self._uv("pip", "compile", "-", "--python", python, "--output-file", str(lock), cache=cache, given=given)
+        self._install_into(place, ["--no-deps", "-r", str(lock)], cache)
+        return (perf_counter() - begun) * 1000
+
     async def unpacked(self, wheels: Path) -> float:
         """Milliseconds for the lock, from a folder of wheels and with an empty cache."""
         return self._once(["--no-deps", "--offline", "--no-index", *_links(wheels), "-r", str(self._lock)])
@@ -62,17 +74,23 @@ class BareUv:
 
     def _install(self, cache: Path, what: Iterable[str]) -> float:
         place = self._folder / f"environment-{next(self._numbers)}"
-        python = str(own_interpreter().python)
         begun = perf_counter()
-        self._uv("venv", "--python", python, str(place), cache=cache)
-        self._uv("pip", "install", "--python", str(place / "bin" / "python"), *what, cache=cache)
+        self._make(place, cache)
+        self._install_into(place, what, cache)
         return (perf_counter() - begun) * 1000
 
-    def _uv(self, *command: str, cache: Path) -> None:
+    def _make(self, place: Path, cache: Path) -> None:
+        self._uv("venv", "--python", str(own_interpreter().python), str(place), cache=cache)
+
+    def _install_into(self, place: Path, what: Iterable[str], cache: Path) -> None:
+        self._uv("pip", "install", "--python", str(place / "bin" / "python"), *what, cache=cache)
+
+    def _uv(self, *command: str, cache: Path, given: str = "") -> None:
         subprocess.run(
             [uv_program(), *command, *_QUIET, "--cache-dir", cache],
             check=True,
-            stdin=subprocess.DEVNULL,
+            input=given.encode(),
+            stdout=subprocess.DEVNULL,
             env=self._variables,
         )
 

@@ -43,6 +43,7 @@ _APART: Final = ", without compiling and verifying"
 _UV_WARM: Final = "uv, warm cache"
 _UV_WHEELS: Final = "uv, unpacking wheels"
 _UV_COLD: Final = "uv, cold"
+_UV_IN_STEPS: Final = "uv, cold, resolved to a lock first"
 _UV_COMPILING: Final = "uv, cold, --compile-bytecode"
 _UNPACK: Final = "unpack"
 
@@ -164,6 +165,7 @@ async def _measure(extent: _Extent) -> Report:
             _COLD: cold.measure,
             _UV_WHEELS: lambda: uv.unpacked(folder / "wheels" / "wheels"),
             _UV_COLD: lambda: uv.cold(asked),
+            _UV_IN_STEPS: lambda: uv.in_two_steps(asked),
             _UV_COMPILING: lambda: uv.cold(asked, is_compiled=True),
         }
         found |= await take_turns(slow_cases, rounds=extent.rounds, warm_up_rounds=0)
@@ -178,11 +180,13 @@ async def _again(store: Path, requirements: Sequence[str], *, and_trees: bool = 
 
 
 def _report(cases: dict[str, Spread], floors: dict[str, Spread], requirements: Sequence[str]) -> Report:
+    in_steps = ratio(floors[_UV_IN_STEPS], floors[_UV_COLD])
     held = ((_TREES, _UV_WARM, 1.5), (_WHEELS + _APART, _UV_WHEELS, 1.5), (_COLD + _APART, _UV_COLD, 1.3))
     return build_report(
         "environment_builds",
         cases={f"build, {name}": found for name, found in cases.items()},
         floors=floors,
+        ratios={f"{_UV_IN_STEPS} / {_UV_COLD}": in_steps},
         goals=[
             at_most(f"build, {case} / {floor}", ratio(cases[case], floors[floor]), bound) for case, floor, bound in held
         ],

@@ -1,5 +1,6 @@
-"""The floors' own small process: `python -I -S floor_program.py fork|spawn|walled ARGUMENT…`, one measurement for each
-line it reads. The argument of `spawn` is an interpreter; those of `walled` are the runner's folder and a plan of walls.
+"""The floors' own small process: `python -I -S floor_program.py fork|spawn|walled|guarded ARGUMENT…`, one measurement
+for each line it reads. The argument of `spawn` is an interpreter; those of the last two are the runner's folder and a
+plan of walls.
 
 It is apart from the benchmark because a fork costs what its parent weighs: the floor is what a *small* Python pays.
 Each answer is one line, the milliseconds it measured around its own work.
@@ -38,9 +39,10 @@ def spawn() -> None:
     subprocess.run([sys.argv[2], "-I", "-S", "-c", _PROGRAM], capture_output=True, check=True)
 
 
-def walled() -> Callable[[], None]:
-    """A child behind all walls of a call and one below it that answers: what the kernel alone takes for a call on
-    demand, with as little around it as there can be. It is not counted what taking the two down takes."""
+def walled(*, is_guarded: bool) -> Callable[[], None]:
+    """A child behind all walls of a call that answers, or, where it is the guard of one, one below it: what the kernel
+    alone takes for a call on demand, with as little around it as there can be. It is not counted what taking them down
+    takes."""
     sys.path.insert(0, sys.argv[2])
     import binascii
 
@@ -60,7 +62,7 @@ def walled() -> Callable[[], None]:
         if not walls.fork(plan):
             try:
                 call_walls.put_up(plan)
-                if not os.fork():
+                if not is_guarded or not os.fork():
                     os.write(2, b"{}")
                     os._exit(0)
                 os.wait()
@@ -85,7 +87,8 @@ def _reap() -> None:
 
 def main() -> None:
     """Measure once for every line, until there are no more."""
-    work = walled() if sys.argv[1] == "walled" else {"fork": fork, "spawn": spawn}[sys.argv[1]]
+    plain = {"fork": fork, "spawn": spawn}
+    work = plain.get(sys.argv[1]) or walled(is_guarded=sys.argv[1] == "guarded")
     work()
     for _ in sys.stdin:
         begun = perf_counter()

@@ -64,10 +64,11 @@ class Waiting:
     def _be_called(self) -> None:
         call_walls.put_up(self._plan)
         call.rehearse("f")
+        home = call.settle()
         os.write(pipes.STATUS, b"r")
         _, request = pipes.receive()
         walls.own_its_files()
-        call.run(request, pipes.VALUE, gives_way=True)
+        call.run(request, pipes.VALUE, home=home, gives_way=True)
 
     def attend(self) -> None:
         """Hear what it says, before it is called."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.alone import run_alone
 from benchmarks.calls import LONG_SOURCE, AheadOnly, TimedCall, call, call_and_wait, on_demand_policy
-from benchmarks.floors import BARE_FORK, FRESH_PYTHON, WAITING_CHILD, WALLED_FORKS, open_floor
+from benchmarks.floors import BARE_FORK, FRESH_PYTHON, WAITING_CHILD, WALLED_FORK, WALLED_FORKS, open_floor
 from benchmarks.report import Report, at_most, build_report, ratio, spread
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox, Sandbox
@@ -34,7 +34,7 @@ def measure(*, is_quick: bool) -> Report:
 async def _measure(*, rounds: int) -> Report:
     async with AsyncExitStack() as stack:
         fork, spawn = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn"))
-        waiting, walled = (stack.enter_context(open_floor(kind)) for kind in ("waiting", "walled"))
+        waiting, walled, guarded = (stack.enter_context(open_floor(kind)) for kind in ("waiting", "walled", "guarded"))
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
         facade = stack.enter_context(Sandbox())
@@ -48,7 +48,8 @@ async def _measure(*, rounds: int) -> Report:
             BARE_FORK: fork.measure_in_turn,
             FRESH_PYTHON: spawn.measure_in_turn,
             WAITING_CHILD: waiting.measure_in_turn,
-            WALLED_FORKS: walled.measure_in_turn,
+            WALLED_FORK: walled.measure_in_turn,
+            WALLED_FORKS: guarded.measure_in_turn,
         }
         found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_PAUSE_S)
     shares = {name: case.share for name, case in ahead.items()}
@@ -74,7 +75,8 @@ def _report(cases: dict[str, list[float]], floors: dict[str, list[float]], share
         cases=case,
         floors=floor,
         ratios={
-            f"{each} / {BARE_FORK}": ratio(floor[each], floor[BARE_FORK]) for each in (WAITING_CHILD, WALLED_FORKS)
+            f"{each} / {BARE_FORK}": ratio(floor[each], floor[BARE_FORK])
+            for each in (WAITING_CHILD, WALLED_FORK, WALLED_FORKS)
         },
         goals=[
             at_most(f"{_AHEAD} / {BARE_FORK}", ratio(case[_AHEAD], floor[BARE_FORK]), 1.0),
