@@ -31,6 +31,7 @@ from sandbox.outputs.shaping import nothing
 from sandbox.policy import Excess, Policy, SlowReader
 from sandbox.pool import WarmBox
 from sandbox.ports import Reading
+from sandbox.wire.agenda import Appointment
 from sandbox.wire.frames import Stream
 from sandbox.wire.messages import NO_END, Ended, Replied, ValueReply
 from sandbox.wire.running_call import RunningCall
@@ -44,6 +45,7 @@ _LINGER_GRACE_S: Final = 10.0
 _COLLECTING_S: Final = 10.0
 """How long nothing may come of the files that a call left, before they are given up."""
 _LEAST_CPU_CHECK_S: Final = 0.02
+_NOTHING: Final = Reading()
 
 
 class Watcher:
@@ -63,20 +65,20 @@ class Watcher:
         self._on_output = None if reader is None else reader.on_output
         self._on_item = None if reader is None else reader.on_item
         self._waits_for_reader = policy.output.slow_reader is SlowReader.WAIT
-        self._budgets = budgets
+        self.budgets = budgets
         self.keeping = keeping
         self._outputs: dict[Stream, Output] = {}
         self._arrivals: Arrivals | None = None
         self._files_seen = 0
         self._has_files = False
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._appointments: list[Appointment] = []
         self._stopped_for: Stop | None = None
         self.call: RunningCall
         self._begun = self._due = 0.0
         self._counts_from_start = False
         self._has_lingered = False
         self._feeding: asyncio.Task[None] | None = None
-        self.reading = Reading()
+        self.reading = _NOTHING
 
     def shown(self, stream: Stream, *, artifact: str | None = None) -> Shaped:
         """What was printed there, as it is shown."""
@@ -89,7 +91,7 @@ class Watcher:
         if room.tokens is None or output is None:
             return self.shown(stream, artifact=artifact)
         shape = output.capture.shape_of_now(artifact=artifact)
-        return await asyncio.to_thread(self._budgets.fitted, room, shape)
+        return await asyncio.to_thread(self.budgets.fitted, room, shape)
 
     def spill(self, stream: Stream) -> Spill | None:
         """All that was printed there; None where that is nothing, or is not kept."""
@@ -138,7 +140,8 @@ class Watcher:
         """See the call to its end; a cancelled caller's call is killed first."""
         try:
             await self.call.told
-            asyncio.get_running_loop().call_soon(self._let_linger)
+            if not self.call.ended.done():  # a process that has told all gets a moment to go by itself
+                self._after(_LINGER_S, self._end_lingering)
             answer = self._read() if len(self.call.value) <= LARGE_BYTES else await aside(self._read)
             self._has_files = self.keeping is not None and isinstance(answer, Replied) and answer.files
             is_enough = self._is_enough(answer)
@@ -201,7 +204,7 @@ class Watcher:
             self.reading = self.reading._replace(out_of_memory_kills=last.out_of_memory_kills)
 
     def _room(self, stream: Stream) -> Room:
-        return self._budgets.stdout if stream is Stream.STDOUT else self._budgets.stderr
+        return self.budgets.stdout if stream is Stream.STDOUT else self.budgets.stderr
 
     def _new_output(self, stream: Stream) -> Output:
         """The first bytes of a stream are there."""
@@ -224,11 +227,6 @@ class Watcher:
             grant=lambda size: self._warm.conversation.intake.grant_files(self.call, size),
         )
 
-    def _let_linger(self) -> None:
-        """A process that has told all gets a moment to go by itself."""
-        if not self.call.ended.done():
-            self._after(_LINGER_S, self._end_lingering)
-
     def _end_lingering(self) -> None:
         taken = 0 if self._arrivals is None else self._arrivals.taken
         if self._has_files and (not self._files_seen or taken > self._files_seen):
@@ -241,9 +239,8 @@ class Watcher:
 
     def _settle(self, _: object) -> None:
         """The call is gone: nothing is left to watch, and its slot can be used again. Whoever learns of it first."""
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
+        for appointment in self._appointments:
+            appointment.call_off()
         if self.call.slot is not None:
             self.reading = self.call.slot.read()
             self._warm.give_back(self.call)
@@ -336,12 +333,9 @@ class Watcher:
         return None if used is None else self._policy.limits.cpu - used
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
-        def fire() -> None:
-            self._timers.discard(handle)
-            action()
-
-        handle = asyncio.get_running_loop().call_later(seconds, fire)
-        self._timers.add(handle)
+        if self._appointments:
+            self._appointments = [each for each in self._appointments if each.stands]
+        self._appointments.append(self._warm.conversation.agenda.after(seconds, action))
 
 
 async def _end_feeding(feeding: asyncio.Task[None]) -> None:

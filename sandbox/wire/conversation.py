@@ -29,6 +29,7 @@ from sandbox.errors import BoxLost, ProtocolError
 from sandbox.ports import Carrier, Slot
 from sandbox.resources import authoring_kit
 from sandbox.wire import frames
+from sandbox.wire.agenda import Agenda
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 from sandbox.wire.intake import CREDIT, Intake
 from sandbox.wire.lines import Lines
@@ -64,7 +65,8 @@ class Conversation:
         self._hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._calls: dict[int, RunningCall] = {}
         self._slots = Slots()
-        self._voice = Voice(carrier)
+        self.agenda = Agenda()
+        self._voice = Voice(carrier, self.agenda)
         self.intake = Intake(self._voice, kill=self.kill)
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
@@ -139,7 +141,7 @@ class Conversation:
             return call
         if self._is_one_at_a_time and self._lines.are_coming:
             self._held[call.id] = (request, limits)
-            loop.call_later(_COMING_S, self._hold_no_longer, call)
+            self.agenda.after(_COMING_S, partial(self._hold_no_longer, call))
         else:
             self._call_by_the_runner(call, request, limits=limits)
         return call

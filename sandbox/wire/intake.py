@@ -109,6 +109,12 @@ class Intake:
 
     def _take_value(self, call: RunningCall, data: bytes) -> None:
         call.value += data
+        if call.items or call.begins_with_item:
+            self._take_items(call)
+        if call.has_too_much and call.cut_what_is_too_much():
+            self._kill(call)
+
+    def _take_items(self, call: RunningCall) -> None:
         for item in call.split_items():
             if call.take_item is not None:
                 self._hear_what_was_printed(call)
@@ -116,8 +122,6 @@ class Intake:
                 call.items_untaken += size
                 call.take_item(item, partial(self._grant_item, call, size))
         self._hold(call, call.items_untaken >= CREDIT)
-        if call.cut_what_is_too_much():
-            self._kill(call)
 
     def _hear_what_was_printed(self, call: RunningCall) -> None:
         """Before what came later on another pipe; unless more is under way than is wanted."""

@@ -13,6 +13,8 @@ from sandbox.wire.messages import Ended
 
 _HEAD: Final = 4
 _ITEM: Final = 1 << 31
+_MARKED: Final = _ITEM >> 24
+"""In the first byte of a head, which has the most significant part."""
 MOST_ITEMS: Final = 10_000
 
 Result = TypeVar("Result")
@@ -69,7 +71,8 @@ class RunningCall:
     def begin(self, *, was_ahead: bool) -> None:
         """A child has it."""
         self.is_started, self.was_ahead = True, was_ahead
-        self._let_feed()
+        if self._begun is not None:
+            self._begun.set()
 
     async def until_begun(self) -> None:
         """Wait until a child has it, or none ever will."""
@@ -84,26 +87,26 @@ class RunningCall:
 
     def end(self, ended: Ended) -> None:
         """It is over; nobody waits for anything of it any more."""
-        self._let_feed()
-        _finish(self.ended, ended)
-        _finish(self.told, None)
-
-    def _let_feed(self) -> None:
         if self._begun is not None:
             self._begun.set()
+        _finish(self.ended, ended)
+        _finish(self.told, None)
 
     @property
     def has_too_much(self) -> bool:
         """Whether it said more than it may: in its reply, in its items, or in too many of them."""
-        return len(self.value) > self.value_limit or self._has_too_many_items
+        return len(self.value) > self.value_limit or (self.items > 0 and self._has_too_many_items)
 
     def cut_what_is_too_much(self) -> bool:
         """Keep no more of its value than it may have; whether it has to be ended for that now."""
-        if not self.has_too_much:
-            return False
         del self.value[self.value_limit :]
         was_known, self.value_overflowed = self.value_overflowed, True
         return not was_known
+
+    @property
+    def begins_with_item(self) -> bool:
+        """Whether what came, of which nothing was taken yet, is an item or part of one, and no reply."""
+        return bool(self.value) and self.value[0] >= _MARKED
 
     def split_items(self) -> Iterator[bytes]:
         """Take the whole items from the front of what came; what is left begins with the reply, or part of an item."""

@@ -7,12 +7,13 @@ before anything else that is said.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from sandbox.ports import Carrier
+from sandbox.wire.agenda import Agenda
 from sandbox.wire.frames import pack_message
 
 _LATER_S: Final = 0.004
@@ -21,8 +22,9 @@ _LATER_S: Final = 0.004
 class Voice:
     """One side of a conversation: all that is said, in its order, until there is nobody to hear it."""
 
-    def __init__(self, carrier: Carrier) -> None:
+    def __init__(self, carrier: Carrier, agenda: Agenda) -> None:
         self._carrier = carrier
+        self._agenda = agenda
         self._unsaid: list[Mapping[str, object]] = []
         self._is_silent = False
 
@@ -37,7 +39,7 @@ class Voice:
     def say_soon(self, message: Mapping[str, object], *, then: Callable[[], None]) -> None:
         """Send it with what is said next, or else in a moment; `then` is done in a moment in any case."""
         if not self._unsaid:
-            asyncio.get_running_loop().call_later(_LATER_S, self._catch_up, then)
+            self._agenda.after(_LATER_S, partial(self._catch_up, then))
         self._unsaid.append(message)
 
     def fall_silent(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from sandbox.ports import Line, Receiver
+from sandbox.wire.agenda import Agenda
 from sandbox.wire.frames import pack_message
 from sandbox.wire.voice import Voice
 
@@ -37,7 +38,7 @@ class Listener:
 def test_what_can_wait_is_said_before_what_cannot() -> None:
     async def spoken() -> bytes:
         listener, done = Listener(), asyncio.Event()
-        voice = Voice(listener)
+        voice = Voice(listener, Agenda())
         voice.say_soon({"type": "call", "id": 1}, then=done.set)
         voice.say({"type": "kill", "id": 1})
         await done.wait()
@@ -48,13 +49,16 @@ def test_what_can_wait_is_said_before_what_cannot() -> None:
 
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_descriptors_that_are_given_away_are_closed_whether_anybody_hears_or_not(is_silent: bool) -> None:
-    listener = Listener()
-    voice = Voice(listener)
-    if is_silent:
-        voice.fall_silent()
+    async def heard(ends: Sequence[int]) -> bytes:
+        listener = Listener()
+        voice = Voice(listener, Agenda())
+        if is_silent:
+            voice.fall_silent()
+        voice.say({"type": "slots", "slots": [[0, 2]]}, descriptors=ends)
+        return listener.heard
+
     ends = os.pipe()
-    voice.say({"type": "slots", "slots": [[0, 2]]}, descriptors=ends)
+    assert bool(asyncio.run(heard(ends))) is not is_silent
     for end in ends:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(end)
-    assert bool(listener.heard) is not is_silent
