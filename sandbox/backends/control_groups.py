@@ -8,6 +8,7 @@ and never an exception: a group may be removed at any moment by whoever it belon
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,28 +43,38 @@ def groups_of(process: int | str = "self") -> dict[str, str]:
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """Which file, of which controller, tells what; `unit` is the processor time's, in seconds."""
+_ALONE: Final = re.compile(rb"\A\s*([0-9]+)\s*\Z")
 
-    cpu: tuple[str, str]
-    cpu_name: bytes | None
+
+def _named(name: str) -> re.Pattern[bytes]:
+    """A number on a line of its own, behind its name."""
+    return re.compile(rb"^%s ([0-9]+)$" % name.encode(), re.MULTILINE)
+
+
+_Gauge = tuple[str, str, re.Pattern[bytes]]
+"""A controller, its file, and where in that the number is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gauges:
+    """Where what is told; `unit` is the processor time's, in seconds."""
+
+    cpu: _Gauge
     unit: float
-    memory_peak: tuple[str, str] = ("memory", "memory.peak")
-    processes_peak: tuple[str, str] = ("pids", "pids.peak")
-    kills: tuple[str, str] = ("memory", "memory.events")
-    refusals: tuple[str, str] = ("pids", "pids.events")
+    memory_peak: _Gauge = ("memory", "memory.peak", _ALONE)
+    processes_peak: _Gauge = ("pids", "pids.peak", _ALONE)
+    kills: _Gauge = ("memory", "memory.events", _named("oom_kill"))
+    refusals: _Gauge = ("pids", "pids.events", _named("max"))
 
 
 _BY_VERSION: Final = {
-    1: _Files(
-        cpu=("cpuacct", "cpuacct.usage"),
-        cpu_name=None,
+    1: _Gauges(
+        cpu=("cpuacct", "cpuacct.usage", _ALONE),
         unit=1e-9,
-        memory_peak=("memory", "memory.max_usage_in_bytes"),
-        kills=("memory", "memory.oom_control"),
+        memory_peak=("memory", "memory.max_usage_in_bytes", _ALONE),
+        kills=("memory", "memory.oom_control", _named("oom_kill")),
     ),
-    2: _Files(cpu=("cpu", "cpu.stat"), cpu_name=b"usage_usec ", unit=1e-6),
+    2: _Gauges(cpu=("cpu", "cpu.stat", _named("usage_usec")), unit=1e-6),
 }
 
 
@@ -71,29 +82,23 @@ class Counters:
     """The counters of one group, each since the group was made; `folders` says where which controller keeps them."""
 
     def __init__(self, folders: Mapping[str, Path], *, version: int) -> None:
-        files = _BY_VERSION[version]
-        self._cpu_name, self._unit = files.cpu_name, files.unit
-        self._cpu = _path(folders, files.cpu)
-        self._memory_peak = _path(folders, files.memory_peak)
-        self._processes_peak = _path(folders, files.processes_peak)
-        self._kills = _path(folders, files.kills)
-        self._refusals = _path(folders, files.refusals)
+        gauges = _BY_VERSION[version]
+        self._unit = gauges.unit
+        told = (gauges.cpu, gauges.memory_peak, gauges.processes_peak, gauges.kills, gauges.refusals)
+        self._gauges = [(_path(folders, controller, name), where) for controller, name, where in told]
+        self._memory_peak = self._gauges[1][0]
         self._open: dict[str, int] = {}
 
     def read(self) -> Reading:
         """What they say now."""
-        return Reading(
-            self.cpu_s(),
-            _number(self._text(self._memory_peak)),
-            _number(self._text(self._processes_peak)),
-            _number_after(b"oom_kill ", self._text(self._kills)) or 0,
-            _number_after(b"max ", self._text(self._refusals)) or 0,
-        )
+        cpu, memory_peak, processes_peak, kills, refusals = [self._count(*gauge) for gauge in self._gauges]
+        return Reading(self._seconds(cpu), memory_peak, processes_peak, kills or 0, refusals or 0)
 
     def cpu_s(self) -> float | None:
         """The processor time alone."""
-        text = self._text(self._cpu)
-        cpu = _number(text) if self._cpu_name is None else _number_after(self._cpu_name, text)
+        return self._seconds(self._count(*self._gauges[0]))
+
+    def _seconds(self, cpu: int | None) -> float | None:
         return None if cpu is None else cpu * self._unit
 
     def reset_memory_peak(self) -> bool:
@@ -113,12 +118,13 @@ class Counters:
             os.close(descriptor)
         self._open.clear()
 
-    def _text(self, path: str) -> bytes:
-        """What a file says now; nothing where there is none, or no descriptor for it."""
+    def _count(self, path: str, where: re.Pattern[bytes]) -> int | None:
+        """What a file says now; None where there is none, or no descriptor for it, or no number in it."""
         try:
-            return os.pread(self._open.get(path) or self._descriptor(path), 4096, 0)
+            found = where.search(os.pread(self._open.get(path) or self._descriptor(path), 4096, 0))
         except OSError:
-            return b""
+            return None
+        return int(found[1]) if found else None
 
     def _descriptor(self, path: str) -> int:
         if path not in self._open:
@@ -149,8 +155,7 @@ def _as_far_as(part: str, path: str) -> str:
     return "" if own is None or ".." in names else "/".join(names[: own + 1])
 
 
-def _path(folders: Mapping[str, Path], place: tuple[str, str]) -> str:
-    controller, name = place
+def _path(folders: Mapping[str, Path], controller: str, name: str) -> str:
     return str(folders[controller] / name) if controller in folders else ""
 
 
@@ -164,14 +169,3 @@ def _open_to_reset(path: str) -> int:
         return _open(path, os.O_RDWR)
     except OSError:
         return _open(path)
-
-
-def _number(text: bytes) -> int | None:
-    """The number that a text is; None where it is none."""
-    return int(text) if text.strip().isdigit() else None
-
-
-def _number_after(name: bytes, text: bytes) -> int | None:
-    """The number that follows that name, up to the end of its line."""
-    _, _, rest = text.partition(name)
-    return _number(rest.partition(b"\n")[0])
