@@ -190,8 +190,7 @@ class Engine:
         return needs_of(tool, spec, policy=self._granted(spec))
 
     async def _warm_up(self, call: Prepared) -> None:
-        is_plain = self._is_plain(call)
-        await self._pool.prepare(call.recipe.key(is_plain=is_plain), call.recipe.plan(is_plain=is_plain))
+        await self._pool.prepare(*call.recipe.box(is_plain=self._is_plain(call)))
 
     async def statistics(self) -> PoolStatistics:
         """What boxes there are now, and how calls came by theirs so far."""
@@ -290,8 +289,7 @@ class Engine:
 
     def _lend(self, call: Prepared) -> AbstractAsyncContextManager[Loan]:
         """A box for it."""
-        is_plain = self._is_plain(call)
-        return self._pool.lend(call.recipe.key(is_plain=is_plain), call.recipe.plan(is_plain=is_plain))
+        return self._pool.lend(*call.recipe.box(is_plain=self._is_plain(call)))
 
     def _is_plain(self, call: Prepared) -> bool:
         """Only where this host was found to lack walls and the call's policy accepts that."""
@@ -308,7 +306,8 @@ class Engine:
                 if not is_clean:
                     loan.warm.is_retired = True
             if is_clean:
-                loan.warm.preload((*call.recipe.preload, *_NEEDED_AFTER.get(outcome.status, ())))
+                if needed := (*call.recipe.preload, *_NEEDED_AFTER.get(outcome.status, ())):
+                    loan.warm.preload(needed)
                 tool, usage = call.recipe.tool, outcome.usage
                 took = usage.wall_s if usage.cpu_s is None else usage.cpu_s
                 loan.warm.note_run(tool.text, filename=tool.filename, took_s=took)

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from sandbox.backends.base import BoxPlan
 from sandbox.policy import ReuseMode
@@ -21,8 +21,7 @@ from sandbox.warm_box import Loan, LoanPath, WarmBox
 _FIRST_AHEAD: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class BoxKey:
+class BoxKey(NamedTuple):
     """What a box is for; calls with equal keys may share one."""
 
     environment: str

@@ -166,7 +166,8 @@ class CallSpec(BaseModel):
     @property
     def counts_tokens(self) -> bool:
         """Whether it asks for anything that only a tokenizer can tell."""
-        return self.tokens is not None or any(asked.tokens is not None for asked in self.outputs.values())
+        is_asked = bool(self.outputs) and any(asked.tokens is not None for asked in self.outputs.values())
+        return is_asked or self.tokens is not None
 
 
 class EnvironmentSpec(BaseModel):

@@ -52,8 +52,13 @@ def read_inputs(tool: Tool, spec: CallSpec, limits: Limits) -> Inputs:
         return Inputs(problems=tuple(map(_told, (*binding.problems, *faulty))))
     files = read_files(spec.files) if spec.files else ()
     inputs = Inputs(as_json(binding.arguments), as_json(given) if given else _NONE, files)
+    is_little = max(len(inputs.arguments), len(inputs.given)) <= limits.arguments
+    return inputs if is_little and not files else _refused_if_too_large(inputs, limits)
+
+
+def _refused_if_too_large(inputs: Inputs, limits: Limits) -> Inputs:
     too_large = (
-        *(_too_many_bytes(files, limits) if files else ()),
+        *_too_many_bytes(inputs.files, limits),
         *_too_large(inputs.arguments, "the arguments are", limits),
         *_too_large(inputs.given, "what the call is given beside its arguments is", limits),
     )

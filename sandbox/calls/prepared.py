@@ -43,18 +43,15 @@ class Clock:
 
     def spans(self) -> dict[str, Any]:
         """Milliseconds of each part and of all until now, as an outcome's timing has them."""
-        return {
-            "queue_ms": _milliseconds(self.admitted - self.equipped),
-            "environment_ms": _milliseconds(self.equipped - self.begun),
-            "box_ms": _milliseconds(self.boxed - self.admitted),
-            "run_ms": _milliseconds(self.ended - self.boxed),
-            "total_ms": _milliseconds(now() - self.begun),
+        spans = {
+            "queue_ms": self.admitted - self.equipped,
+            "environment_ms": self.equipped - self.begun,
+            "box_ms": self.boxed - self.admitted,
+            "run_ms": self.ended - self.boxed,
+            "total_ms": now() - self.begun,
         }
-
-
-def _milliseconds(seconds: float) -> float:
-    """To the microsecond; `round` takes several times as long."""
-    return int(seconds * 1e6) / 1e3
+        # To the microsecond; `round` takes several times as long.
+        return {name: int(seconds * 1e6) / 1e3 for name, seconds in spans.items()}
 
 
 @dataclass(frozen=True)
@@ -75,11 +72,9 @@ class Recipe:
             self._last_within[:] = [replace(self, environment=environment)]
         return self._last_within[0]
 
-    def key(self, *, is_plain: bool) -> BoxKey:
-        return self._plain_key if is_plain else self._walled_key
-
-    def plan(self, *, is_plain: bool) -> BoxPlan:
-        return self._plain_plan if is_plain else self._walled_plan
+    def box(self, *, is_plain: bool) -> tuple[BoxKey, BoxPlan]:
+        """What its calls share a box by, and what that is opened with."""
+        return self._plain_box if is_plain else self._walled_box
 
     @cached_property
     def budgets(self) -> Budgets:
@@ -116,24 +111,17 @@ class Recipe:
         return ToolName(name=self.tool.name)
 
     @cached_property
-    def _walled_key(self) -> BoxKey:
-        return BoxKey(self.environment.key, self.box_policy.digest, self.tenant, is_plain=False)
+    def _walled_box(self) -> tuple[BoxKey, BoxPlan]:
+        return self._new_box(is_plain=False)
 
     @cached_property
-    def _plain_key(self) -> BoxKey:
-        return replace(self._walled_key, is_plain=True)
+    def _plain_box(self) -> tuple[BoxKey, BoxPlan]:
+        return self._new_box(is_plain=True)
 
-    @cached_property
-    def _walled_plan(self) -> BoxPlan:
-        return self._new_plan(is_plain=False)
-
-    @cached_property
-    def _plain_plan(self) -> BoxPlan:
-        return self._new_plan(is_plain=True)
-
-    def _new_plan(self, *, is_plain: bool) -> BoxPlan:
+    def _new_box(self, *, is_plain: bool) -> tuple[BoxKey, BoxPlan]:
+        key = BoxKey(self.environment.key, self.box_policy.digest, self.tenant, is_plain=is_plain)
         plan = BoxPlan(self.box_policy, self.environment, preload=self.preload, is_plain=is_plain)
-        return replace(plan, environment=box_environment(self.box_policy, prefix=plan.prefix))
+        return key, replace(plan, environment=box_environment(self.box_policy, prefix=plan.prefix))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 from sandbox.backends.remedies import missing_walls
 from sandbox.calls.prepared import Prepared
 from sandbox.calls.receipts import build_receipt, egress_label, is_at_least, read_walls
-from sandbox.calls.replies import aside_when_large
+from sandbox.calls.replies import LARGE_BYTES, aside
 from sandbox.calls.shaped_outputs import (
     ShapedOutputs,
     has_more,
@@ -51,9 +50,9 @@ def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
 async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> Outcome:
     """Everything that was seen, as one document; what is not shown as a whole is kept."""
     verdict = judge(ending)
-    budgets = call.budgets
-    size = len(ending.value) if budgets.tokenizer is None else sys.maxsize
-    value = await aside_when_large(lambda: shape_verdict(verdict, budgets), size=size)
+    budgets = watcher.budgets
+    is_quick = len(ending.value) <= LARGE_BYTES and budgets.tokenizer is None
+    value = shape_verdict(verdict, budgets) if is_quick else await aside(lambda: shape_verdict(verdict, budgets))
     shaped = await shape_outputs(watcher, value) if watcher.has_left else ShapedOutputs(*budgets.silence, value)
     if has_more(shaped, watcher, verdict.value):
         await keep_outputs(shaped, watcher, verdict, budgets)
@@ -77,7 +76,7 @@ def _told(
         "limit_name": verdict.limit_name,
         "evidence": _with_traffic(verdict.evidence, loan.warm, watcher, receipt),
         "retryable": False,
-        "warnings": tuple([printable(each) for each in (*verdict.warnings, *shaped.warnings)]),
+        "warnings": tuple(map(printable, (*verdict.warnings, *shaped.warnings))),
         "problems": verdict.problems,
         "detail": verdict.detail and printable(verdict.detail),
         "state": verdict.state,

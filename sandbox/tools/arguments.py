@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from pydantic import BaseModel, Field, PydanticUserError, ValidationError, create_model
 from pydantic_core import ErrorDetails
@@ -97,7 +97,7 @@ def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
     how a model fills in what strict schemas ask of it."""
     model = _model_of(tool)
     if _are_as_declared(args, model):
-        return Binding({**model.left_out, **cast("dict[str, JSON]", args)})
+        return Binding({**model.left_out, **args})
     plain, faulty = plain_arguments(args)
     if any(_holds_null(value) for value in plain.values()):
         plain = _without_nulls(plain, tool, model)
@@ -112,7 +112,7 @@ def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
     return Binding({**model.left_out, **plain, **checked})
 
 
-def _are_as_declared(args: Mapping[str, object], model: _Model) -> bool:
+def _are_as_declared(args: Mapping[str, object], model: _Model) -> TypeGuard[dict[str, JSON]]:
     """Whether there is nothing to copy, to convert or to refuse: every argument is a short text, a number or a truth
     value where just that is declared. Nearly all are, and are not handed to pydantic then."""
     scalars = model.scalars

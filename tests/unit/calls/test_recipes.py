@@ -85,10 +85,10 @@ def test_a_recipe_is_worked_out_once_for_an_environment_and_anew_for_another() -
     recipe = Recipe(read_tool(SOURCE, entry="first"), policy, policy, bare, tenant="")
     one, other = replace(bare, key="one"), replace(bare, key="other")
     assert recipe.within(one) is recipe.within(one)
-    assert [recipe.within(each).key(is_plain=False).environment for each in (one, other, one)] == [
+    assert [recipe.within(each).box(is_plain=False)[0].environment for each in (one, other, one)] == [
         "one",
         "other",
         "one",
     ]
-    assert recipe.key(is_plain=False).environment == bare.key
+    assert recipe.box(is_plain=False)[0].environment == bare.key
     assert recipe.within(replace(one)) is not recipe.within(one)
