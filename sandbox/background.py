@@ -7,6 +7,7 @@ between any two of its steps, meets either work that was not begun or a task tha
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -27,11 +28,17 @@ class BackgroundLoop:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="sandbox", daemon=True)
         self._thread.start()
+        self._process = os.getpid()
         self._lock = threading.RLock()  # what the collector ends may need it while its thread has it
         self._is_closed = False
 
     def wait(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Do it, and wait for it. A KeyboardInterrupt here cancels it there, and goes on when it has ended."""
+        if self._is_elsewhere:
+            raise EngineClosed(
+                "the engine was opened in another process, which this one was forked from",
+                remedy="open one in each process, after it was forked",
+            )
         future, begun = Future[Result](), list[asyncio.Task[None]]()
         try:
             self._hand_over(work, future, begun)
@@ -44,7 +51,7 @@ class BackgroundLoop:
     def leave(self, events: AsyncGenerator[Any]) -> None:
         """End a stream. One that nobody holds any more is ended by the collector, at any time and in any thread: in
         ours nothing can be waited for, and once we are closed, or that thread is gone, nothing is left to end."""
-        if self._is_closed or not self._thread.is_alive() or sys.is_finalizing():
+        if self._is_closed or self._is_elsewhere or not self._thread.is_alive() or sys.is_finalizing():
             return
         if threading.current_thread() is self._thread:
             asyncio.run_coroutine_threadsafe(events.aclose(), self.loop)
@@ -53,7 +60,9 @@ class BackgroundLoop:
             self.wait(events.aclose)
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
-        """Do that last, see everything else to its end, and end the thread."""
+        """Do that last, see everything else to its end, and end the thread; in a fork, there is nothing to end."""
+        if self._is_elsewhere:
+            return
         with self._lock:
             if self._is_closed:
                 return
@@ -63,6 +72,11 @@ class BackgroundLoop:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this process was forked from the one that has the thread, perhaps while somebody had the lock."""
+        return os.getpid() != self._process
 
     def _hand_over(
         self, work: Callable[[], Awaitable[Result]], future: Future[Result], begun: list[asyncio.Task[None]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
-from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -76,6 +75,7 @@ class AsyncSandbox:
         )
         self._has_fitting_policy = False
         self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     @property
@@ -98,16 +98,14 @@ class AsyncSandbox:
         outputs, tokens, strict_return, tenant, filename, call_id, trace_id."""
         return await self._opened().run(self._spec(source, args, fields))
 
-    async def stream(
+    def stream(
         self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
     ) -> AsyncGenerator[Event]:
         """Run one call and give what it prints (`Printed`) and, if it is a generator, what it gives (`Progress`) as it
         comes; the last event is `Finished` with the outcome."""
         from sandbox.streaming import stream_call
 
-        async with aclosing(stream_call(self._opened(), self._spec(source, args, fields))) as events:
-            async for event in events:
-                yield event
+        return stream_call(lambda: (self._opened(), self._spec(source, args, fields)))
 
     async def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
         """Run one tool with many arguments, as many at once as the engine takes; outcomes in the order given."""
@@ -165,6 +163,8 @@ class AsyncSandbox:
 
     async def close(self) -> None:
         """End every call and close every box."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._refuse_elsewhere()
         self._is_closed = True
         if self._engine is not None:
             await self._engine.close()
@@ -173,8 +173,17 @@ class AsyncSandbox:
         if self._is_closed:
             raise EngineClosed("the engine is closed", remedy="open a new one")
         if self._engine is None:
+            self._loop = asyncio.get_running_loop()
             self._engine = Engine(_backend(self._backend), self._settings)
+        self._refuse_elsewhere()
         return self._engine
+
+    def _refuse_elsewhere(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise EngineClosed(
+                "the engine was opened on another event loop",
+                remedy="open one on each event loop, or use Sandbox, which has a loop of its own and serves any thread",
+            )
 
     def _environment(self, source: str | bytes | Path | None, fields: Mapping[str, Any]) -> EnvironmentSpec:
         return environment_spec({"policy": self._policy, **fields, **_text_of(source)})

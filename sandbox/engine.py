@@ -202,8 +202,9 @@ class Engine:
         self._is_closed = True
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
-            self._cut_off.add(task)
-            task.cancel()
+            if task not in self._cut_off:  # a second time would be taken for its own caller's
+                self._cut_off.add(task)
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._environments.settle()
         await self._pool.close()

@@ -128,8 +128,10 @@ class _Untaken:
         return taken
 
 
-async def stream_call(engine: Engine, spec: CallSpec) -> AsyncGenerator[Event]:
-    """The events of one call; leaving the iteration early cancels the call."""
+async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGenerator[Event]:
+    """The events of one call, with whom and what for is asked when the first is wanted; leaving the iteration early
+    cancels the call."""
+    engine, spec = begin()
     untaken = _Untaken()
     call = asyncio.create_task(engine.run(spec, Reader(untaken.put, untaken.put_item)))
     call.add_done_callback(lambda _: untaken.end())

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, NoReturn
 
+_ERROR_NUMBER: Any = vars(OSError)["errno"]  # a tool's own kind of error may say what it likes
 _MAX_TRACEBACK = 16384
 _MAX_MESSAGE = 4096
 _ENOUGH_FRAMES = 4000
@@ -56,7 +57,9 @@ _MAX_EXIT_CODE = 1 << 31
 _HEAD = 4
 _FIRST_OF_TOOL = 3
 _GIVES_WAY_S = 0.001
-_sleep = time.sleep  # a tool may have put something else in its place
+_UNTOLD = 1
+_IN_VAIN = "what came of the call cannot be told, after what the tool did to its own process: %s: %s\n"
+_sleep, _write, _exit = time.sleep, os.write, os._exit  # a tool may have put something else in their places
 _REHEARSAL: dict[str, Any] = {
     "source": """
 def rehearse(text: str, count: int) -> dict:
@@ -88,21 +91,31 @@ def run(request: dict[str, Any], descriptor: int, *, home: str, gives_way: bool)
     """Run the call, in a process that has settled there, and end the process. Where nobody waits for its end, whoever
     waits for its value goes first: taking a process down occupies the kernel as long as a short call takes, and is not
     interrupted for anybody."""
+    code = _UNTOLD
+    try:
+        reply = _run(request, descriptor, home=home)
+        code = 1 if reply["kind"] == "exited" else 0
+        if gives_way and reply["kind"] == "value" and "files" not in reply:
+            _sleep(_GIVES_WAY_S)
+    except BaseException as error:
+        _write(2, (_IN_VAIN % (type(error).__name__, error)).encode("utf-8", "replace"))
+    finally:
+        _exit(code)
+
+
+def _run(request: dict[str, Any], descriptor: int, *, home: str) -> dict[str, Any]:
+    """Run the call and tell what came of it."""
     own = os.getpid()
     streams: list[Any] = [sys.stdout, sys.stderr]
     _learn(request["environment"])
     reply = _outcome(request, home, descriptor)
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
-        os._exit(0)
+        _exit(0)
     _flush(*streams, vars(sys).get("stdout"), vars(sys).get("stderr"))
     if collecting.is_left(home):
         reply["files"] = True
     _send(reply, descriptor)
-    try:
-        if gives_way and reply["kind"] == "value" and "files" not in reply:
-            _sleep(_GIVES_WAY_S)
-    finally:
-        os._exit(1 if reply["kind"] == "exited" else 0)
+    return reply
 
 
 def rehearse(id: str = "0") -> None:
@@ -184,7 +197,7 @@ def _outcome(request: dict[str, Any], home: str, descriptor: int) -> dict[str, A
     except SystemExit as stop:
         return _exited(stop)
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+        if isinstance(error, OSError) and _ERROR_NUMBER.__get__(error) == errno.EMFILE:
             os.closerange(_FIRST_OF_TOOL, descriptor)  # the call is over, and to tell of it takes some
         told = failure.describe(error, path, request["source"], max_message=_MAX_MESSAGE, max_traceback=_MAX_TRACEBACK)
         return dict(told, warnings=kit.warnings(request["source"]))

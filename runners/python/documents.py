@@ -48,13 +48,15 @@ def read(text: str) -> Any:
     return json.loads(text)
 
 
-def write(content: Any, *, default: Callable[[Any], Any] | None = None, allow_nan: bool = True) -> str:
+def write(
+    content: Any, *, default: Callable[[Any], Any] | None = None, allow_nan: bool = True, in_order: bool = False
+) -> str:
     """The content in ASCII and without blanks. What it does not know goes to `default`; TypeError where there is none,
-    ValueError for what contains itself."""
+    or for keys that have no order where they are to be put `in_order`; ValueError for what contains itself."""
     if not _parts:
         import json
 
-        return json.dumps(content, default=default, allow_nan=allow_nan, separators=(",", ":"))
+        return json.dumps(content, default=default, allow_nan=allow_nan, sort_keys=in_order, separators=(",", ":"))
     ascii_text = _parts.encode_basestring_ascii
-    encode = _parts.make_encoder({}, default, ascii_text, None, ":", ",", False, False, allow_nan)
+    encode = _parts.make_encoder({}, default, ascii_text, None, ":", ",", in_order, False, allow_nan)
     return "".join(encode(content, 0))

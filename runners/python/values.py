@@ -42,7 +42,8 @@ def serialise(value: object, limit: int, check: Callable[[Any], list[str]] | Non
         text = documents.write(value, allow_nan=False)
         if len(text) > limit:
             return text, []
-        if not _is_deep(text) and not _has_lone_surrogate(text) and not _has_long_number(text):
+        is_odd = _is_deep(text) or _has_lone_surrogate(text) or _has_long_number(text) or _may_lose_keys(value, text)
+        if not is_odd:
             return text, check(value if type(value) in _SCALARS else documents.read(text)) if check else []
     except BaseException:  # a dict's own `items` may raise anything
         pass
@@ -66,6 +67,18 @@ def _is_deep(text: str) -> bool:
     outside = "".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])  # of strings
     brackets = outside.encode("ascii").translate(None, _NO_BRACKETS)
     return max(itertools.accumulate(map(_STEPS.__getitem__, brackets))) > MAX_DEPTH
+
+
+def _may_lose_keys(value: object, text: str) -> bool:
+    """Whether two keys may be the same as text, such as 1 and "1": they are of kinds that have no order between them,
+    which the encoder in C finds out sooner than anybody who looked at each."""
+    if '":' not in text:
+        return False
+    try:
+        documents.write(value, in_order=True)
+    except TypeError:
+        return True
+    return False
 
 
 def _has_lone_surrogate(text: str) -> bool:

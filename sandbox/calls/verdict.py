@@ -277,7 +277,7 @@ _LIMITS_BY_ERRNO: Final[dict[int, Callable[[Ending], str | None]]] = {
 def _by_its_exit(ending: Ending) -> Verdict:
     ended = ending.ended
     if ended.exit_code is not None and not ending.was_lost:
-        return _exited(ended.exit_code, said="its process ended before it returned")
+        return _exited(ended.exit_code, said="its process ended without telling a value")
     if ending.was_lost or ended.signal is None:
         message = "the runner died, and the call with it"
         return Verdict(Status.CRASHED, Failure(type="BoxLost", message=message), evidence={"box": "lost"})

@@ -103,6 +103,13 @@ def test_a_value_over_its_limit_ends_by_that_limit(sandbox: Sandbox) -> None:
     assert outcome.stdout.text == "before\n"
 
 
+@pytest.mark.parametrize("value", ["{1: 'a', '1': 'b'}", "[{True: 1, 'true': 2}]", "{'x': {None: 1, 'null': 2}}"])
+def test_keys_that_are_the_same_as_text_are_told(value: str, sandbox: Sandbox) -> None:
+    outcome = sandbox.run(f"def tool(): return {value}")
+    assert outcome.status is Status.OK
+    assert outcome.warnings == ("two keys are the same as text; the value of the last is given",)
+
+
 RAISES_ITSELF: Final = """
 class Hostile(Exception):
     def __str__(self): raise KeyError("str")
@@ -120,3 +127,19 @@ def test_an_exception_whose_own_methods_raise_is_still_told(sandbox: Sandbox) ->
     assert outcome.status is Status.EXCEPTION
     assert outcome.error is not None
     assert (outcome.error.type, outcome.stdout.text) == ("Hostile", "before\n")
+
+
+NUMBER_THAT_RAISES: Final = """
+class Hostile(OSError):
+    @property
+    def errno(self): raise KeyError("errno")
+def tool():
+    raise Hostile("no")
+"""
+
+
+def test_an_error_of_the_system_whose_number_raises_is_still_told(sandbox: Sandbox) -> None:
+    outcome = sandbox.run(NUMBER_THAT_RAISES)
+    assert outcome.status is Status.EXCEPTION
+    assert outcome.error is not None
+    assert (outcome.error.type, outcome.error.message, outcome.stderr.text) == ("Hostile", "no", "")

@@ -166,6 +166,18 @@ def test_a_tool_that_closes_descriptors_0_to_20_still_returns(sandbox: Sandbox) 
     assert (outcome.status, outcome.value) == (Status.OK, "returned"), outcome.error
 
 
+@pytest.mark.parametrize(
+    "which", ["os.closerange(3, 65536)", "import builtins; builtins.len = None; sys.modules.clear()"]
+)
+def test_a_tool_that_cannot_be_told_of_any_more_says_so_on_its_stderr(which: str, sandbox: Sandbox) -> None:
+    outcome = sandbox.run(f"{HEAD}    {which}\n    return [1]\n")
+    assert (outcome.status, outcome.evidence) == (Status.EXITED, {"exit_code": 1})
+    assert outcome.stderr.text.startswith("what came of the call cannot be told, after what the tool did to its own")
+    assert "guard" not in outcome.stderr.text
+    assert outcome.error is not None
+    assert outcome.error.message == "its process ended without telling a value, with code 1"
+
+
 @pytest.mark.slow
 def test_every_signal_a_tool_sends_itself_ends_at_most_its_call(sandbox: Sandbox) -> None:
     stopping = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
