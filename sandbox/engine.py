@@ -205,7 +205,8 @@ class Engine:
             if task not in self._cut_off:  # a second time would be taken for its own caller's
                 self._cut_off.add(task)
                 task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks)
         await self._environments.settle()
         await self._pool.close()
         await self._backend.close()
