@@ -112,7 +112,7 @@ def _run(request: dict[str, Any], descriptor: int, *, home: str) -> dict[str, An
     if os.getpid() != own:  # a fork of the tool's that came back to us: it does not speak for the call
         _exit(0)
     _flush(*streams, vars(sys).get("stdout"), vars(sys).get("stderr"))
-    if collecting.is_left(home):
+    if collecting.is_left(home, may_go=reply["kind"] == "value"):
         reply["files"] = True
     _send(reply, descriptor)
     return reply
@@ -129,7 +129,7 @@ def rehearse(id: str = "0") -> None:
     home = settle()
     _learn(request["environment"])
     _encoded(_outcome(request, home, _FIRST_OF_TOOL))
-    collecting.is_left(os.devnull)  # which has none to be found empty, and removed
+    collecting.is_left(os.devnull, may_go=True)  # which has none to be found empty, and removed
     _flush(sys.stdout, sys.stderr)
     for variable in request["environment"]:
         del os.environ[variable]

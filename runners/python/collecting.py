@@ -70,10 +70,17 @@ def collect(wanted: dict[str, int], descriptor: int) -> None:
     collection.finish()
 
 
-def is_left(home: str) -> bool:
-    """Whether the tool left anything there; asked by its own process, at the end, wherever that has gone."""
+def is_left(home: str, *, may_go: bool) -> bool:
+    """Whether the tool left anything there; asked by its own process, at the end, wherever that has gone. An empty
+    folder may go where it does not matter any more how much room the call left."""
     folder = "%s/%s" % (home, FOLDER)
-    return not _was_empty(folder) and os.path.lexists(folder)
+    if may_go and _was_empty(folder):
+        return False
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return os.path.lexists(folder)
 
 
 def _was_empty(folder: str) -> bool:
