@@ -178,6 +178,19 @@ def test_a_kill_of_a_call_that_has_ended_changes_nothing(runner: Runner) -> None
     assert _value(runner.run("def tool():\n    return 1\n").reply) == 1
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_no_tool_runs_before_it_is_told_that_its_call_started(python: str, ahead: int, tmp_path: Path) -> None:
+    """Without walls it can kill what would tell."""
+    with start_runner(plain_plan(tmp_path, ahead=ahead), python=python) as runner:
+        runner.hear()
+        runner.run("def tool():\n    pass\n")
+        assert wait_until(lambda: len(psutil.Process(runner.pid).children()) == ahead)
+        runner.call(2, f"import os\nos.kill({runner.pid}, 9)\ndef tool():\n    pass\n")
+        with pytest.raises(AssertionError, match="the runner is gone"):
+            runner.wait(2)
+        assert runner.calls[2].started is not None
+
+
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_everything_ends_when_the_channel_closes(python: str, ahead: int, tmp_path: Path) -> None:
     with start_runner(plain_plan(tmp_path, ahead=ahead), python=python) as runner:
