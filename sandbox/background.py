@@ -33,7 +33,8 @@ class BackgroundLoop:
         self._is_closed = False
 
     def wait(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Do it, and wait for it. A KeyboardInterrupt here cancels it there, and goes on when it has ended."""
+        """Do it, and wait for it. A KeyboardInterrupt here cancels it there, and goes on when it has ended, with what
+        its cancellation has to tell."""
         if self._is_elsewhere:
             raise EngineClosed(
                 "the engine was opened in another process, which this one was forked from",
@@ -43,9 +44,9 @@ class BackgroundLoop:
         try:
             self._hand_over(work, future, begun)
             return future.result()
-        except BaseException:
+        except BaseException as interrupt:
             if not future.done():
-                asyncio.run_coroutine_threadsafe(_end_of(begun), self.loop).result()
+                vars(interrupt).update(asyncio.run_coroutine_threadsafe(_end_of(begun), self.loop).result())
             raise
 
     def leave(self, events: AsyncGenerator[Any]) -> None:
@@ -109,8 +110,15 @@ async def _told(work: Callable[[], Awaitable[Result]], future: Future[Result]) -
         future.set_result(result)
 
 
-async def _end_of(begun: list[asyncio.Task[None]]) -> None:
+async def _end_of(begun: list[asyncio.Task[None]]) -> dict[str, Any]:
+    """Cancel it, if it was begun; what its cancellation has to tell."""
     for task in begun:
         task.cancel()
-    if begun:
-        await asyncio.wait(begun)
+        await asyncio.wait([task])
+        try:
+            task.result()
+        except asyncio.CancelledError as cancelled:
+            return vars(cancelled)
+        except BaseException:
+            break  # which was told to whoever waited, and nobody does
+    return {}

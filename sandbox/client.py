@@ -257,6 +257,10 @@ class Sandbox:
                     yield self._background.wait(lambda: _next(events))
                 except StopAsyncIteration:
                     return
+        except KeyboardInterrupt as interrupt:  # or thrown in by who was interrupted between two events
+            if not vars(interrupt):
+                vars(interrupt).update(self._background.wait(lambda: _cut_short(events)))
+            raise
         finally:
             self._background.leave(events)
 
@@ -320,6 +324,17 @@ def _read_file(path: Path) -> bytes:
 
 async def _next(events: AsyncGenerator[Event]) -> Event:
     return await anext(events)
+
+
+async def _cut_short(events: AsyncGenerator[Event]) -> dict[str, Any]:
+    """Cancel the call; what that has to tell."""
+    try:
+        await events.athrow(asyncio.CancelledError())
+    except asyncio.CancelledError as cancelled:
+        return vars(cancelled)
+    except StopAsyncIteration:
+        return {}
+    return {}
 
 
 def _artifact_store(chosen: str | Path | ArtifactStore | None) -> ArtifactStore:

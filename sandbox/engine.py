@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from contextlib import AbstractAsyncContextManager, closing, nullcontext
+from contextlib import AbstractAsyncContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,13 +31,13 @@ from sandbox.calls.given_files import GivenFile
 from sandbox.calls.inputs import Inputs, read_inputs
 from sandbox.calls.prepared import Clock, Prepared, Recipe, box_policy
 from sandbox.calls.request import complete_request
-from sandbox.calls.telling import invalid_outcome, outcome_of
+from sandbox.calls.telling import cancelled_outcome, invalid_outcome, outcome_of
 from sandbox.calls.tool_terms import limits_for, policy_for
 from sandbox.calls.verdict import Ending
 from sandbox.calls.watching import Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.progress import OnProgress, nobody
-from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable, SpecError
+from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable, SandboxError, SpecError
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.store import ArtifactStore
@@ -149,7 +149,8 @@ class Engine:
         return self._pool
 
     async def run(self, spec: CallSpec, reader: Reader | None = None) -> Outcome:
-        """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on."""
+        """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on, with
+        what came of the call until then as its `outcome`."""
         with self._under_way():
             call = self._read(spec)
             inputs = read_inputs(call.recipe.tool, spec, call.recipe.policy.limits)
@@ -325,10 +326,22 @@ class Engine:
             watcher = Watcher(loan.warm, policy=policy, budgets=call.budgets, reader=reader, keeping=keeping)
             value_limit = policy.limits.value + _REPLY_OVERHEAD
             loan.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit, files=files)
-            ending = await watcher.watch()
+            try:
+                ending = await watcher.watch()
+            except asyncio.CancelledError as cancelled:
+                call.clock.ended = now()
+                _tell_what_came_of_it(cancelled, loan, call, watcher)
+                raise
             call.clock.ended = now()
             _refuse_without_start(loan, call, watcher, ending)
             return await outcome_of(loan, call, watcher, ending)
+
+
+def _tell_what_came_of_it(cancelled: asyncio.CancelledError, loan: Loan, call: Prepared, watcher: Watcher) -> None:
+    """The caller gets no outcome, but can ask the error that it gets instead. A call that never began has none."""
+    if watcher.call.is_started:
+        with suppress(SandboxError):
+            vars(cancelled)["outcome"] = cancelled_outcome(loan, call, watcher)
 
 
 def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> None:

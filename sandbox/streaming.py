@@ -16,7 +16,7 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic_core import from_json
 
@@ -155,11 +155,24 @@ async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGene
             if rest := decoder.decode(b"", final=True):
                 yield Printed(_NAMES[stream], rest)
         yield Finished(outcome)
+    except asyncio.CancelledError as cancelled:
+        vars(cancelled).update(await _left_by(call))
+        raise
     finally:
-        call.cancel()
-        await asyncio.wait([call])
-        if not call.cancelled():
-            call.exception()  # a reader that leaves does not ask how the call ended
+        await _left_by(call)
+
+
+async def _left_by(call: asyncio.Task[Outcome]) -> dict[str, Any]:
+    """End the call; what its own cancellation has to tell. A reader that leaves does not ask how it ended otherwise."""
+    call.cancel()
+    await asyncio.wait([call])
+    try:
+        call.result()
+    except asyncio.CancelledError as cancelled:
+        return vars(cancelled)
+    except Exception:
+        return {}
+    return {}
 
 
 async def _item(text: bytes) -> Progress | None:

@@ -24,6 +24,7 @@ from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, 
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
 from sandbox.unchecked import unchecked
+from sandbox.wire.frames import Stream
 
 _MOST_RECEIPTS: Final = 64
 
@@ -56,6 +57,15 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
     shaped = await shape_outputs(watcher, value) if watcher.has_left else ShapedOutputs(*budgets.silence, value)
     if has_more(shaped, watcher, verdict.value):
         await keep_outputs(shaped, watcher, verdict, budgets)
+    return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
+
+
+def cancelled_outcome(loan: Loan, call: Prepared, watcher: Watcher) -> Outcome:
+    """What was seen of a call until its caller was cancelled. Nothing is waited for any more, and nothing kept."""
+    ending = watcher.ending_cut_short()
+    verdict = judge(ending)
+    stdout, stderr = [watcher.shown(stream) for stream in (Stream.STDOUT, Stream.STDERR)]
+    shaped = ShapedOutputs(stdout, stderr, shape_verdict(verdict, watcher.budgets))
     return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
 
 

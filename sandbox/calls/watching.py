@@ -155,6 +155,13 @@ class Watcher:
         finally:
             if self._feeding is not None and self.call.ended.done():
                 await _end_feeding(self._feeding)
+        return self._ending(answer, is_enough=is_enough)
+
+    def ending_cut_short(self) -> Ending:
+        """That of a call whose caller was cancelled, after its end."""
+        return self._ending(None, is_enough=False)
+
+    def _ending(self, answer: Answer | None, *, is_enough: bool) -> Ending:
         return Ending(
             ended=NO_END if is_enough or self._has_lingered else self.call.ended.result(),
             value=bytes(self.call.value),

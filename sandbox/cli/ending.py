@@ -14,12 +14,15 @@ import signal
 import sys
 import traceback
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.cli.error_report import Told, report_error
 from sandbox.cli.terminal import ReaderGone, Unwritable, prepare_streams, tell
 from sandbox.cli.visible import one_line
 from sandbox.errors import SandboxError
+
+if TYPE_CHECKING:
+    from sandbox.outcome import Outcome
 
 USAGE: Final = 2
 UNAVAILABLE: Final = 5
@@ -59,6 +62,16 @@ class Interrupts:
             self._dropped(dropped)
 
 
+class CutShort(Exception):
+    """An interrupt ended a call, and what came of it until then has been told."""
+
+
+def cut_short(interrupt: KeyboardInterrupt) -> Outcome | None:
+    """What came of the call that it ended, if that had begun."""
+    outcome: Outcome | None = vars(interrupt).get("outcome")
+    return outcome
+
+
 def exit_code_of(words: list[str]) -> int:
     """Run one command line; what went wrong has been told when this returns."""
     prepare_streams()
@@ -73,6 +86,8 @@ def exit_code_of(words: list[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:
         problem = error
     interrupts.stop()
+    if isinstance(problem, CutShort):
+        return CANCELLED
     if interrupts.came:
         problem = KeyboardInterrupt()
     if problem is None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sandbox.cli.artifact_options import ArtifactPlace
+from sandbox.cli.ending import CutShort, cut_short
 from sandbox.cli.terminal import is_drawn_on, is_terminal, show, show_document, tell
 from sandbox.cli.visible import SeenPieces, one_line
 
@@ -162,10 +163,16 @@ def run(  # noqa: PLR0913  (each option is a parameter)
             on_progress=on_progress,
         ) as box,
     ):
-        if stream:
-            outcome = _streamed(box, file, arguments, fields, as_json=as_json)
-        else:
-            outcome = box.run(file, arguments, **fields)
+        try:
+            if stream:
+                outcome = _streamed(box, file, arguments, fields, as_json=as_json)
+            else:
+                outcome = box.run(file, arguments, **fields)
+        except KeyboardInterrupt as interrupt:
+            if (found := cut_short(interrupt)) is None:
+                raise
+            _report(found, as_json=as_json, is_output_shown=stream, is_value_fitted=False)
+            raise CutShort from interrupt
         if save_artifacts is not None:
             from sandbox.cli.artifact_files import save_all
 
@@ -192,14 +199,19 @@ def _streamed(
 
     writers = _Lines() if as_json else _Screen()
     with closing(box.stream(file, arguments, **fields)) as events:
-        for event in events:
-            if isinstance(event, Printed):
-                writers.write(event.stream, event.text)
-            elif isinstance(event, Progress):
-                writers.tell(event.value)
-            else:
-                writers.end()
-                return event.outcome
+        try:
+            for event in events:
+                if isinstance(event, Printed):
+                    writers.write(event.stream, event.text)
+                elif isinstance(event, Progress):
+                    writers.tell(event.value)
+                else:
+                    writers.end()
+                    return event.outcome
+        except KeyboardInterrupt as interrupt:
+            if cut_short(interrupt) is None:
+                events.throw(interrupt)  # it came between two events, and learns here what came of the call
+            raise
     raise AssertionError("the last event is the outcome")
 
 

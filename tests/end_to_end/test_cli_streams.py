@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.checkout import ROOT
+from tests.end_to_end.calls import wait_until
 from tests.end_to_end.command_line import COMMAND, environment, sandbox, start
 
 pytestmark = pytest.mark.slow
 
 READER_GONE = 141
 CANCELLED = 130
+_BUSY_S = 0.7
 ENDS_WITHIN_S = 60  # a call whose own time is up ends otherwise than one that was cancelled
 
 
@@ -39,7 +43,9 @@ def loud(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("way", [["--stream"], ["--stream", "--json"]], ids=["shown", "json"])
-def test_a_signal_kills_the_call_and_ends_quickly(endless: Path, number: signal.Signals, way: list[str]) -> None:
+def test_a_signal_kills_the_call_and_what_came_until_then_is_told(
+    endless: Path, number: signal.Signals, way: list[str]
+) -> None:
     with start("run", endless, *way) as process:
         assert process.stdout is not None
         assert "ready" in process.stdout.readline()
@@ -47,18 +53,37 @@ def test_a_signal_kills_the_call_and_ends_quickly(endless: Path, number: signal.
         out, err = process.communicate(timeout=ENDS_WITHIN_S)
     assert process.returncode == CANCELLED
     if "--json" in way:
-        assert json.loads(out.splitlines()[-1])["error"]["type"] == "Cancelled"
+        outcome = json.loads(out.splitlines()[-1])
+        assert (outcome["status"], outcome["error"]["type"]) == ("cancelled", "Cancelled")
+        assert outcome["stdout"]["text"] == "ready\n"
     else:
-        assert err == "error: cancelled: the call was killed and its box closed\n"
+        assert err.startswith("cancelled: the caller cancelled the call\n")
+        assert "cancelled · " in err.splitlines()[-1]
 
 
-def test_a_call_that_is_not_streamed_is_cancelled_too(endless: Path) -> None:
+def test_what_a_call_printed_is_told_when_it_is_cancelled_and_was_not_streamed(endless: Path) -> None:
+    with start("run", endless, "--timeout", "30s", "--json") as process:
+        assert wait_until(lambda: _is_busy(process))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=ENDS_WITHIN_S)
+    assert (process.returncode, err) == (CANCELLED, "")
+    outcome = json.loads(out)
+    assert (outcome["status"], outcome["stdout"]["text"]) == ("cancelled", "ready\n")
+
+
+def test_a_call_that_has_not_begun_is_cancelled_without_an_outcome(endless: Path) -> None:
     with start("run", endless, "--timeout", "30s") as process:
         _wait_until_it_has_a_box(process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=ENDS_WITHIN_S)
     assert process.returncode == CANCELLED
-    assert err == "error: cancelled: the call was killed and its box closed\n"
+    assert re.match(r"error: cancelled: the call was killed and its box closed$|cancelled: the caller", err)
+
+
+def _is_busy(process: subprocess.Popen[str]) -> bool:
+    """Whether something below it has used so much of a processor that it can only be the tool."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    return any(each.cpu_times().user > _BUSY_S for each in below if each.is_running())
 
 
 def _wait_until_it_has_a_box(process: subprocess.Popen[str]) -> None:

@@ -109,8 +109,8 @@ def test_a_program_that_leaves_a_stream_open_makes_no_noise() -> None:
 from sandbox import Sandbox
 with Sandbox() as sandbox:
     stream = sandbox.stream("import time\\ndef tool():\\n    print('here', flush=True)\\n    time.sleep(60)\\n")
-    print(next(stream).text, end="", flush=True)
+    print(next(stream).stream, end="", flush=True)
 """
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "here", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stdout", "")
