@@ -345,13 +345,13 @@ def _tell_what_came_of_it(cancelled: asyncio.CancelledError, loan: Loan, call: P
 
 
 def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> None:
-    """A call that no child ever had has no outcome."""
+    """A call that no child ever had has no outcome: what was wrong, also where its time passed, was its box."""
     if watcher.call.is_started:
         return
     fault = loan.warm.conversation.fault
     if fault is not None:
         raise missing_walls([fault.layer], policy=call.recipe.policy, reason=fault.reason)
-    if ending.stopped_for is None:
+    if ending.stopped_for is None or ending.was_lost:
         raise _NeverStarted(_last_seen(loan.warm))
 
 

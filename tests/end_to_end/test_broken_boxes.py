@@ -19,8 +19,19 @@ import psutil
 import pytest
 
 from sandbox import Sandbox, Status
+from sandbox.policy import load
 from tests.checkout import ROOT
-from tests.end_to_end.calls import ENDLESS, PATIENCE_S, all_of_boxes, groups_of, serves, under_way, wait_until, zygotes
+from tests.end_to_end.calls import (
+    ENDLESS,
+    PATIENCE_S,
+    TRIVIAL,
+    all_of_boxes,
+    groups_of,
+    serves,
+    under_way,
+    wait_until,
+    zygotes,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -233,6 +244,18 @@ def test_a_box_that_is_stopped_is_given_up(part: str) -> None:
         assert outcome.stdout.text == "ready\n"
         assert serves(engine)
         assert wait_until(lambda: not _living(everything)), _living(everything)
+
+
+def test_a_call_that_a_stopped_box_did_not_begin_is_made_in_another() -> None:
+    policy = load("default")
+    unforked = policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"ahead": 0})})
+    with Sandbox(policy=unforked) as engine:
+        assert serves(engine)
+        (zygote,) = zygotes()
+        zygote.suspend()
+        outcome = engine.run(TRIVIAL, {"a": 1, "b": 2}, limits={"wall": 1})
+        assert (outcome.status, outcome.value, outcome.timing.path) == (Status.OK, 3, "cold")
+        assert wait_until(lambda: not zygote.is_running())
 
 
 def test_an_engine_with_a_stopped_box_still_closes() -> None:
