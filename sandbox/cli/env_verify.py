@@ -1,4 +1,4 @@
-"""`sandbox env verify`: is every file of an environment what it was when it was built?"""
+"""`sandbox env verify`: is everything of an environment what it was when it was built?"""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ def verify_environments(
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Read every file of environments again. Exits with 4 if anything differs from what was built."""
+    """Read every file of environments again, and look at their modes and folders.
+
+    Exits with 4 if anything differs from what was built, or if what is in the store is not whole.
+    """
     from sandbox.environments.store.store import Store
 
     there = Store(store)
-    chosen = keys or [environment.key for environment in there.list()]
+    chosen = keys or [*(environment.key for environment in there.list()), *there.broken_keys()]
     reports = [there.verify(key) for key in chosen]
     if as_json:
         document = [{**asdict(report), "is_intact": report.is_intact} for report in reports]
@@ -61,11 +64,20 @@ def _page(reports: list[VerifyReport]) -> Page:
     if not all(report.is_intact for report in reports):
         page.line("")
         page.line("Find out who could write to the store. What `sandbox env prune KEY` removes is built again.")
+    if not all(report.is_whole for report in reports):
+        page.line("What is not whole is used by nobody, and is built again when it is wanted.")
     return page
 
 
 def _differences(report: VerifyReport) -> str:
-    kinds = {"changed": report.changed, "missing": report.missing, "not of it": report.extra}
+    if not report.is_whole:
+        return "not whole: its folder, its manifest or its marker is gone, or is another"
+    kinds = {
+        "changed": report.changed,
+        "missing": report.missing,
+        "not of it": report.extra,
+        "another mode": report.modes,
+    }
     lines = [f"{kind}: {name}" for kind, names in kinds.items() for name in names]
     more = [f"… and {len(lines) - _MOST_NAMED} more"] if len(lines) > _MOST_NAMED else []
     return "\n".join([*lines[:_MOST_NAMED], *more])

@@ -31,6 +31,8 @@ class Means:
     builder_digest: str
     uv: Path
     tenant: str = ""
+    is_verifying: bool = False
+    """Whether what the store has is read again before anything is made of it."""
 
 
 def means_of(interpreter: HostInterpreter, settings: IndexSettings, *, policy: Policy, tenant: str) -> Means:
@@ -44,6 +46,7 @@ def means_of(interpreter: HostInterpreter, settings: IndexSettings, *, policy: P
         builder_digest=builder_digest(),
         uv=uv_program(),
         tenant=tenant,
+        is_verifying=policy.environment.verify,
     )
 
 

@@ -184,7 +184,7 @@ class Provider:
         if stored is None:
             means = self._means(needs, interpreter) if bench is None else bench.means
             stored = await self._built(self._plan(key, resolution, means), needs, bench)
-        if needs.policy.environment.verify:
+        if needs.policy.environment.verify or not (stored.folder / site_folder(interpreter)).is_dir():
             await asyncio.to_thread(self._verify, key)
         return _environment(stored, interpreter)
 

@@ -34,7 +34,7 @@ from sandbox.environments.progress import OnProgress, Progress
 from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
-from sandbox.environments.store.trees import load_tree, publish_tree
+from sandbox.environments.store.trees import load_intact_tree, load_tree, publish_tree
 from sandbox.environments.threads import to_its_end
 
 
@@ -50,8 +50,9 @@ async def build(plan: Plan, *, bench: Bench, store: Store, tell: OnProgress) -> 
 
 
 def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
-    """The trees that the store has, by the names of their packages."""
-    found = {package.name: load_tree(store, plan.tree_key(package)) for package in plan.packages}
+    """The trees that the store has, by the names of their packages; whole is enough, unless the policy verifies."""
+    load = load_intact_tree if plan.means.is_verifying else load_tree
+    found = {package.name: load(store, plan.tree_key(package)) for package in plan.packages}
     return {name: tree for name, tree in found.items() if tree is not None}
 
 

@@ -45,8 +45,7 @@ class Needs:
 
     def broken(self) -> list[Path]:
         """What has the name of an environment and is none."""
-        places = [self._store.environments / key for key in self._store.environment_keys()]
-        return [place for place in places if self._store.find(place.name) is None]
+        return [self._store.environments / key for key in self._store.broken_keys()]
 
 
 def _made_from(environment: StoredEnvironment) -> set[str]:

@@ -18,7 +18,7 @@ Everything gets its name by one rename, when it is whole, and loses it by one re
 taken apart. So whoever is killed, at any moment, leaves nothing under a name that is not whole; what is left under
 `building/` has an owner whose lock is gone, and the next prune removes it.
 
-To find an environment takes one `stat`, after it has been read once by this process.
+To find an environment takes two `stat`, after it has been read once by this process.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -50,8 +51,9 @@ from sandbox.environments.disk.stock import StoredFile, write_list
 from sandbox.environments.store.failures import Failure, read_failure, write_failure
 from sandbox.environments.store.manifest import ENVIRONMENT_FORMAT, Manifest
 from sandbox.environments.store.pruning import PruneReport, prune
+from sandbox.environments.store.trees import load_intact_tree
 from sandbox.environments.store.verifying import VerifyReport, verify
-from sandbox.errors import EnvironmentUnavailable, SpecError
+from sandbox.errors import EnvironmentUnavailable, SpecError, StoreUnwritable
 
 __all__ = ["BuildingFolder", "PruneReport", "Store", "StoredEnvironment", "VerifyReport"]
 
@@ -119,6 +121,8 @@ class Store:
         try:
             status = os.stat(home / DOCUMENT)
         except (FileNotFoundError, NotADirectoryError):
+            status = None
+        if status is None or not _has_content(home):
             self._remembered.pop(key, None)
             return None
         identity = (status.st_ino, status.st_mtime_ns, status.st_size)
@@ -136,6 +140,8 @@ class Store:
         self._remembered[key] = what
 
     def _read(self, home: Path, key: str) -> StoredEnvironment | None:
+        if not _has_content(home):
+            return None
         data = sealed_document(home, document=DOCUMENT, content=CONTENT)
         try:
             manifest = Manifest.model_validate_json(data) if data is not None else None
@@ -249,13 +255,13 @@ class Store:
         """The names of all environments, whole or not."""
         return (name for name in os.listdir(self.environments) if _KEY.fullmatch(name))
 
+    def broken_keys(self) -> Sequence[str]:
+        """The names of those that are not whole: nobody uses them, and whoever builds one again replaces it."""
+        return sorted(key for key in self.environment_keys() if self._read(self.environments / key, key) is None)
+
     def show(self, prefix: str) -> StoredEnvironment:
         """The one environment whose key begins like that; `SpecError` when there is none, or more than one."""
-        keys = (
-            sorted(key for key in self.environment_keys() if key.startswith(prefix))
-            if _PREFIX.fullmatch(prefix)
-            else []
-        )
+        keys = self._keys_like(prefix)
         found = [environment for key in keys if (environment := self._read(self.environments / key, key))]
         if len(found) == 1:
             return found[0]
@@ -264,10 +270,31 @@ class Store:
         named = ", ".join(environment.key[:16] for environment in found[:5])
         raise SpecError(f"{len(found)} environments begin with {prefix!r}: {named}", remedy="give more of the key")
 
+    def _keys_like(self, prefix: str) -> Sequence[str]:
+        """The names of all environments, whole or not, that begin like that."""
+        is_one = _PREFIX.fullmatch(prefix) is not None
+        return sorted(key for key in self.environment_keys() if is_one and key.startswith(prefix))
+
     def verify(self, prefix: str) -> VerifyReport:
-        """Read every file of that environment again."""
+        """Read every file of that environment again. Where something differs, package trees that are not what they
+        were are dropped, so that nothing new is made from them."""
+        keys = self._keys_like(prefix)
+        if len(keys) == 1 and keys[0] in self.broken_keys():
+            return VerifyReport(keys[0], files=0, is_whole=False)
         environment = self.show(prefix)
-        return verify(environment.key, environment.folder, environment.home / FILES, environment.manifest)
+        try:
+            digest = environment.manifest.files
+            report = verify(environment.key, environment.folder, environment.home / FILES, digest=digest)
+        except OSError as error:  # what was published can be read by everyone
+            report = VerifyReport(environment.key, files=0, changed=(str(error.filename or CONTENT),))
+        if not report.is_intact:
+            self._drop_tampered_trees(environment.manifest.trees)
+        return report
+
+    def _drop_tampered_trees(self, keys: Sequence[str]) -> None:
+        with suppress(OSError, StoreUnwritable):  # a store that cannot be written to is still looked at
+            for key in keys:
+                load_intact_tree(self, key)
 
     def prune(
         self,
@@ -297,3 +324,11 @@ class Store:
     def forget_failure(self, key: str) -> None:
         """It works, or is to be tried again."""
         (self.failed / f"{key}.json").unlink(missing_ok=True)
+
+
+def _has_content(home: Path) -> bool:
+    """Whether what a box is shown is there, and no link to elsewhere."""
+    try:
+        return stat.S_ISDIR(os.lstat(home / CONTENT).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False

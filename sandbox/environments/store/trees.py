@@ -7,6 +7,9 @@
     └── content/       the files: modules at the top, `<name>-<version>.dist-info/`, `bin/`
 
 A tree belongs to the engine and is read-only; boxes never see it by this name, and never writable by any other.
+
+Whether it is still what was published is not asked of a tree that is used again, unless the policy wants it to be. One
+that turns out to be something else loses its name, and its wheel is unpacked anew.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from sandbox.environments.disk.places import READ_ONLY, take_name, writing
 from sandbox.environments.disk.sealing import FILES, seal, sealed_document
 from sandbox.environments.disk.stock import list_digest, read_list, write_list
 from sandbox.environments.store.tree_report import TREE_DOCUMENT, TreeFacts, TreeReport
+from sandbox.environments.store.verifying import verify
 
 if TYPE_CHECKING:
     from sandbox.environments.store.store import Store
@@ -55,3 +59,21 @@ def load_tree(store: Store, key: str) -> TreeReport | None:
     except (OSError, ValidationError, ValueError):
         return None
     return TreeReport(place / _CONTENT, facts, files) if list_digest(files) == facts.files else None
+
+
+def load_intact_tree(store: Store, key: str) -> TreeReport | None:
+    """The same, with every file of it read again; a tree that is not what was published is dropped from the store."""
+    tree = load_tree(store, key)
+    if tree is None or _is_intact(tree, key):
+        return tree
+    store.discard(store.package_folder(key))
+    return None
+
+
+def _is_intact(tree: TreeReport, key: str) -> bool:
+    """Whether all that is linked from it is as it was; nobody looks at what else there may be."""
+    try:
+        found = verify(key, tree.folder, tree.folder.parent / FILES, digest=tree.facts.files)
+    except OSError:
+        return False
+    return not (found.changed or found.missing or found.modes)

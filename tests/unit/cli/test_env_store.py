@@ -134,6 +134,7 @@ def test_a_thousand_changed_files_do_not_fill_the_screen(store: Store, capfd: py
     folder.chmod(0o755)
     for number in range(1000):
         (folder / f"extra{number}\x1b[2J").touch()
+    folder.chmod(0o555)
     assert verify_environments(store=store.root) == 4
     shown = capfd.readouterr().out
     assert len(shown.splitlines()) < 70
