@@ -26,12 +26,11 @@ from sandbox.environments.indexes.settings import IndexSettings, read_index_sett
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter, pick_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.key import environment_key
-from sandbox.environments.lock import Lock
 from sandbox.environments.means import Means, bare, builder_digest, job_policy, means_of, uv_program
 from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
-from sandbox.environments.resolution.questions import Question, Resolution, remembered
-from sandbox.environments.resolution.requirements import SupplyRules, read_requirements
+from sandbox.environments.resolution.questions import Question, Resolution, remembered, rules_of
+from sandbox.environments.resolution.requirements import read_requirements
 from sandbox.environments.store.failures import means_digest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.threads import to_its_end
@@ -42,6 +41,7 @@ from sandbox.policy import NetworkMode, Policy, ReuseMode
 if TYPE_CHECKING:
     from sandbox.environments.builds.bench import Bench
     from sandbox.environments.builds.plan import Plan
+    from sandbox.environments.lock import Lock
 
 Result = TypeVar("Result")
 _PATIENCE_S: Final = 3600.0
@@ -107,16 +107,26 @@ class Provider:
     async def provide(self, needs: Needs, *, lock: Lock | None = None) -> Environment:
         """Find or build it; of a lock that is given, whatever the requirements come to now. Raises
         `EnvironmentUnavailable` and its kinds."""
-        interpreter = await _interpreter(needs.requires_python)
         if lock is not None:
-            environment = await self._locked(needs, interpreter, _given(lock, interpreter))
-        elif not needs.requirements:
-            self._known[needs.question] = environment = bare(interpreter)
+            environment = await self._provide_locked(needs, lock)
         else:
-            environment = await self._once(("env", needs.question), lambda: self._provide(needs, interpreter))
+            environment = await self._provide_required(needs)
             self._known[needs.question] = environment
         self._tell(Progress("ready", environment.key))
         return environment
+
+    async def _provide_required(self, needs: Needs) -> Environment:
+        interpreter = await _interpreter(needs.requires_python)
+        if not needs.requirements:
+            return bare(interpreter)
+        return await self._once(("env", needs.question), lambda: self._provide(needs, interpreter))
+
+    async def _provide_locked(self, needs: Needs, lock: Lock) -> Environment:
+        from sandbox.environments.resolution.given_locks import interpreter_for, take_lock
+
+        resolution = take_lock(lock, policy=needs.policy)
+        interpreter = await asyncio.to_thread(interpreter_for, lock, needs.requires_python)
+        return await self._locked(needs, interpreter, resolution)
 
     async def lock(self, needs: Needs, *, refresh: bool = False) -> Resolution:
         """What the requirements come to."""
@@ -225,9 +235,8 @@ class Provider:
 
     def _question(self, needs: Needs, interpreter: HostInterpreter) -> Question:
         supply = needs.policy.supply
-        rules = SupplyRules(frozenset(supply.allow), frozenset(supply.deny), supply.direct_references)
         return Question(
-            requirements=read_requirements(needs.requirements, supply=rules),
+            requirements=read_requirements(needs.requirements, supply=rules_of(supply)),
             interpreter=interpreter,
             supply=supply,
             settings=self._settings(needs.policy),
@@ -353,16 +362,6 @@ async def _interpreter(requires_python: str | None) -> HostInterpreter:
     if requires_python is None:
         return own_interpreter()
     return await asyncio.to_thread(pick_interpreter, requires_python)
-
-
-def _given(lock: Lock, interpreter: HostInterpreter) -> Resolution:
-    """A lock that somebody brought: it must be for this interpreter, and says nothing of where its wheels are."""
-    if lock.interpreter != interpreter.tag:
-        raise EnvironmentUnavailable(
-            f"the lock is for {lock.interpreter}, and the interpreter here is {interpreter.tag}",
-            remedy="lock again on this machine",
-        )
-    return Resolution(lock=lock)
 
 
 def _environment(stored: StoredEnvironment, interpreter: HostInterpreter) -> Environment:

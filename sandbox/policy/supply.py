@@ -103,7 +103,10 @@ class Supply(Section):
         default=False, description="take requirements that name a URL instead of a version"
     )
     require_hashes: _Switch = Field(default=True, description="take no file whose hash was not known before")
-    prereleases: _Switch = Field(default=False, description="take releases that their authors do not call final")
+    prereleases: _Switch = Field(
+        default=False,
+        description="take prereleases of any package; else only one that a requirement names, such as name==2.0b1",
+    )
     exclude_newer: SecondsOrZero = Field(
         default=0.0, description="releases younger than this are not taken; zero: none is too young"
     )

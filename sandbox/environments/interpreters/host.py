@@ -105,11 +105,12 @@ def pick_interpreter(requires_python: str | None) -> HostInterpreter:
     return best
 
 
-def interpreter_tagged(tag: str) -> HostInterpreter | None:
-    """One of this host's with that tag."""
-    if own_interpreter().tag == tag:
-        return own_interpreter()
-    return next((each for each in find_interpreters() if each.tag == tag), None)
+def interpreter_tagged(tag: str, requires_python: str | None = None) -> HostInterpreter | None:
+    """One of this host's with that tag, and of such a version."""
+    wanted, own = _specifiers(requires_python or ""), own_interpreter()
+    if own.tag == tag and best_of((own,), wanted):
+        return own
+    return best_of((each for each in find_interpreters() if each.tag == tag), wanted)
 
 
 def best_of(interpreters: Iterable[HostInterpreter], wanted: SpecifierSet) -> HostInterpreter | None:

@@ -22,6 +22,7 @@ from sandbox.environments.disk.sealing import write_whole
 from sandbox.environments.indexes.settings import IndexSettings
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import Lock, LockedPackage
+from sandbox.environments.resolution.requirements import SupplyRules
 from sandbox.environments.store.store import Store
 from sandbox.errors import ResolutionFailed
 from sandbox.policy import Supply
@@ -74,16 +75,16 @@ class Question:
 
 
 def remembered(store: Store, question: Question) -> Resolution | None:
-    """The answer that was found before; offline also one that was found offline, or that was brought along, as far as
-    the policy takes it."""
+    """The answer that was found before, as far as the policy takes it; offline also one that was found offline, or that
+    was brought along."""
     found = _recalled(_place(store, question.digest))
     if found is None and question.settings.offline:
         found = _recalled(_place(store, f"{question.digest}{_OFFLINE}"))
     if found is None and question.settings.offline:
         found = _recalled(_place(store, _brought_digest(question.requirements, question.interpreter.tag)))
-        if found is not None:
-            refuse_too_many(len(found.lock.packages), question.most_packages)
-            refuse_unwanted(found.lock.packages, question.supply)
+    if found is not None:
+        refuse_too_many(len(found.lock.packages), question.most_packages)
+        refuse_unwanted(found.lock.packages, question.supply)
     return found
 
 
@@ -96,6 +97,11 @@ def remember(store: Store, question: Question, found: Resolution) -> None:
     """Answer with this from now on: what was found offline, in folders, only those who ask offline."""
     offline = _OFFLINE if question.settings.offline else ""
     _keep(_place(store, f"{question.digest}{offline}"), found)
+
+
+def rules_of(supply: Supply) -> SupplyRules:
+    """What the policy says of the packages that are asked for."""
+    return SupplyRules(frozenset(supply.allow), frozenset(supply.deny), supply.direct_references)
 
 
 def refuse_too_many(count: int, most: int) -> None:

@@ -34,6 +34,11 @@ _LONGEST_EXPLANATION: Final = 3000
 _NO_SOLUTION: Final = re.compile(r"error: No solution found when resolving dependencies:?\s*(?:cause:)?\s*", re.S)
 _UNBUILT: Final = re.compile(r"^error: (?=Failed to (download and )?build )", re.M)
 """How uv begins to tell that a source failed when it was asked for its requirements."""
+_PRERELEASES: Final = re.compile(
+    r"Pre-releases are available for `(?P<of>[^`\s]+)` .*?\(e\.g\., (?P<such>[^)\s]+)\)"
+    r"|`(?P<asked>[^`\s]+)` was requested with a pre-release marker \(e\.g\., [^)\s]*?==(?P<named>[^)\s,]+)"
+)
+"""How uv hints that only releases which are not final would do."""
 _NO_HINT: Final = "hint: Build failures usually indicate a problem with the package or the build environment"
 
 
@@ -43,8 +48,7 @@ def resolve_options(question: Question) -> list[str]:
     options += index_options(question)
     if not supply.sdists:
         options += ["--no-build"]
-    if supply.prereleases:
-        options += ["--prerelease", "allow"]
+    options += ["--prerelease", "allow" if supply.prereleases else "explicit"]
     if supply.exclude_newer:
         newest = datetime.now(UTC) - timedelta(seconds=supply.exclude_newer)
         options += ["--exclude-newer", newest.strftime("%Y-%m-%dT00:00:00Z")]
@@ -117,6 +121,10 @@ def _explained(said: str) -> ResolutionFailed:
         remedy = "ask for a version that has wheels, or allow builds from source in the policy: supply.sdists"
     elif "subsequent index" in hint:
         remedy = "ask for a version that the first index with that package has; no index after it is asked for it"
+    elif found := _PRERELEASES.search(hint):
+        name, version = found["of"] or found["asked"], found["such"] or found["named"]
+        text = f"{text.removesuffix('.')}; only prereleases of {name} would do, such as {version}"
+        remedy = f"name one, as {name}=={version} does, or allow them in the policy: supply.prereleases"
     shortened = text if len(text) <= _LONGEST_EXPLANATION else text[:_LONGEST_EXPLANATION] + "…"
     return ResolutionFailed(f"the requirements have no solution: {shortened}", remedy=remedy)
 
