@@ -40,7 +40,7 @@ def prune_environments(
     """Remove environments that are not wanted any more.
 
     Those that are named go, or those that their age and the size of all say, and with them whatever no environment
-    needs. What is in use stays.
+    needs. What was imported goes by age and size alike, and stays until then. What is in use stays.
     """
     from sandbox.environments.store.store import Store
     from sandbox.errors import SpecError
@@ -85,7 +85,8 @@ def _page(report: PruneReport) -> Page:
     if fates:
         page.table(["key", ""], [[Cell(key[:SHOWN_OF_A_KEY], "bold"), Cell(fate)] for key, fate in fates.items()])
         page.line("")
-    counts = {"environment": len(report.environments), "package tree": report.trees, "wheel": report.wheels}
+    counts = {"environment": len(report.environments), "imported bundle": report.imports}
+    counts |= {"package tree": report.trees, "wheel": report.wheels}
     counts |= {"unfinished build": report.building, "leftover": report.leftovers}
     gone = [counted(count, noun) for noun, count in counts.items() if count]
     verb = "would remove" if report.dry_run else "removed"

@@ -212,6 +212,15 @@ def test_a_bundle_runs_where_there_is_no_network_at_all(bundle: Path, tmp_path: 
     assert answer.stdout == "1.0\n"
 
 
+def test_an_imported_bundle_outlives_a_prune_before_it_is_built(bundle: Path, tmp_path: Path) -> None:
+    store = tmp_path / "fresh"
+    assert sandbox("env", "import", bundle, "--store", store).returncode == 0
+    assert "nothing to remove" in sandbox("env", "prune", "--store", store).stdout
+    assert _told("env", "build", "right", "--offline", "--store", store)["packages"] == 2
+    assert "imported bundle" in sandbox("env", "prune", "--older-than", "0s", "--store", store).stdout
+    assert list((store / "wheels").glob("*/*.whl")) == []
+
+
 def test_without_its_bundle_there_is_nothing_offline(index: LocalIndex, tmp_path: Path) -> None:
     answer = sandbox("env", "build", "right", "--offline", "--store", tmp_path)
     assert answer.returncode == 4

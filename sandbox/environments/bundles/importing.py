@@ -31,7 +31,7 @@ from sandbox.environments.bundles.format import (
 )
 from sandbox.environments.bundles.signing import SIGNATURE_BYTES, Key, SignatureKind
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.resolution.questions import remember_lock
+from sandbox.environments.store.brought_locks import keep_lock
 from sandbox.environments.store.store import BuildingFolder, Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecError
 
@@ -200,7 +200,7 @@ def _keep(store: Store, building: BuildingFolder, lock: Lock) -> None:
         place = wheel_place(store, package)
         place.parent.mkdir(exist_ok=True)
         (building.folder / package.sha256).replace(place)
-    remember_lock(store, lock)
+    keep_lock(store, lock)
 
 
 def _skip_padding(bundle: BinaryIO, name: str, size: int) -> None:

@@ -23,6 +23,7 @@ from sandbox.environments.indexes.settings import IndexSettings
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.resolution.requirements import SupplyRules
+from sandbox.environments.store.brought_locks import brought_lock
 from sandbox.environments.store.store import Store
 from sandbox.errors import ResolutionFailed
 from sandbox.policy import Supply
@@ -81,16 +82,12 @@ def remembered(store: Store, question: Question) -> Resolution | None:
     if found is None and question.settings.offline:
         found = _recalled(_place(store, f"{question.digest}{_OFFLINE}"))
     if found is None and question.settings.offline:
-        found = _recalled(_place(store, _brought_digest(question.requirements, question.interpreter.tag)))
+        brought = brought_lock(store, question.requirements, question.interpreter.tag)
+        found = None if brought is None else Resolution(lock=brought)
     if found is not None:
         refuse_too_many(len(found.lock.packages), question.most_packages)
         refuse_unwanted(found.lock.packages, question.supply)
     return found
-
-
-def remember_lock(store: Store, lock: Lock) -> None:
-    """Answer with this lock, brought from elsewhere, whoever asks the same offline for such an interpreter."""
-    _keep(_place(store, _brought_digest(lock.requirements, lock.interpreter)), Resolution(lock=lock))
 
 
 def remember(store: Store, question: Question, found: Resolution) -> None:
@@ -128,10 +125,6 @@ def refuse_unwanted(packages: Iterable[LockedPackage], supply: Supply) -> None:
 
 def _place(store: Store, digest: str) -> Path:
     return store.root / "resolutions" / f"{digest}.json"
-
-
-def _brought_digest(requirements: tuple[str, ...], interpreter: str) -> str:
-    return hashlib.sha256(json.dumps(["brought along", requirements, interpreter]).encode()).hexdigest()
 
 
 def _recalled(place: Path) -> Resolution | None:

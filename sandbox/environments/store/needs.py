@@ -1,4 +1,5 @@
-"""What the environments of a store need of its package trees and wheels, and what all of that takes up on disk."""
+"""What the environments of a store, and the locks that were brought along, need of its package trees and wheels, and
+what all of that takes up on disk."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from sandbox.environments.disk.stock import bytes_on_disk, walk
+from sandbox.environments.store.brought_locks import BroughtLock, brought_locks
 from sandbox.environments.store.tree_report import TREE_DOCUMENT, TreeFacts
 
 if TYPE_CHECKING:
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
 
 
 class Needs:
-    """Which trees and wheels the environments that stay were made from, and what all that takes up."""
+    """Which trees and wheels the environments and locks that stay refer to, and what all that takes up."""
 
     def __init__(self, store: Store, environments: Sequence[StoredEnvironment]) -> None:
         self._store = store
         self._own = {environment.key: environment.manifest.bytes_own for environment in environments}
+        self.brought = brought_locks(store)
         self._users = Counter(name for environment in environments for name in _made_from(environment))
+        self._users.update(wheel for brought in self.brought for wheel in brought.wheels)
         self._sizes = {folder.name: _tree_bytes(folder) for folder in store.packages.iterdir()}
         self._sizes |= {folder.name: disk_usage(folder) for folder in store.wheels.iterdir()}
 
@@ -30,6 +34,10 @@ class Needs:
         """It does not stay."""
         del self._own[environment.key]
         self._users -= Counter(_made_from(environment))
+
+    def forget_lock(self, brought: BroughtLock) -> None:
+        """It does not stay."""
+        self._users -= Counter(brought.wheels)
 
     def bytes_needed(self) -> int:
         """What is left when everything unneeded is gone."""

@@ -3,8 +3,9 @@
 An environment goes when its use lock can be had alone, without waiting: whoever uses one shares that lock. It first
 loses its name, by a rename into a folder of ours, and is taken apart after that, so nobody finds half of one.
 
-Package trees and wheels go when no environment that stays was made from them, and only while nobody builds: a builder
-counts on what it has just published though nothing refers to it yet. If somebody builds, they stay until next time.
+Package trees and wheels go when no environment that stays was made from them, and no lock that was brought along names
+them, and only while nobody builds: a builder counts on what it has just published though nothing refers to it yet. If
+somebody builds, they stay until next time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +22,7 @@ from sandbox.environments.disk.building_folder import BUILDERS
 from sandbox.environments.disk.holds import locked_file
 from sandbox.environments.disk.places import remove
 from sandbox.environments.disk.sealing import UNFINISHED
+from sandbox.environments.store.brought_locks import BroughtLock
 from sandbox.environments.store.failures import read_failure
 from sandbox.environments.store.needs import Needs, disk_usage
 
@@ -39,6 +42,8 @@ class PruneReport:
     environments: tuple[str, ...]
     in_use: tuple[str, ...]
     """Environments that should have gone, and that somebody uses."""
+    imports: int
+    """Locks that were brought along; their wheels go with them, unless an environment needs them."""
     trees: int
     wheels: int
     building: int
@@ -60,6 +65,7 @@ class Sweep:
     gone: list[str] = field(default_factory=list)
     in_use: list[str] = field(default_factory=list)
     freed: int = 0
+    imports: int = 0
     building: int = 0
     leftovers: int = 0
 
@@ -78,6 +84,12 @@ class Sweep:
         self.gone.append(environment.key)
         self.freed += environment.manifest.bytes_own
         return True
+
+    def brought_lock(self, brought: BroughtLock) -> None:
+        """Forget what was brought along."""
+        self.imports += 1
+        if not self.dry_run:
+            brought.file.unlink(missing_ok=True)
 
     def folders(self, folders: Iterable[Path], aside: Path) -> int:
         """Take the names from those; they are removed with the folder they are moved to."""
@@ -140,19 +152,23 @@ def prune(
     sweep = Sweep(store, dry_run)
     sweep.abandoned_work()
     needs = Needs(store, environments := store.list())
-    for environment in reversed(environments):
-        last_used = environment.last_used
-        is_named = environment.key in keys
+    kept: list[StoredEnvironment | BroughtLock] = [*environments, *needs.brought]
+    for last_used, each in sorted(((each.last_used, each) for each in kept), key=itemgetter(0)):
         is_old = older_than_s is not None and sweep.now - last_used > older_than_s
         is_too_much = max_bytes is not None and needs.bytes_needed() > max_bytes
-        if (is_named or is_old or is_too_much) and sweep.environment(environment, last_used=last_used):
-            needs.forget(environment)
+        if isinstance(each, BroughtLock):
+            if is_old or is_too_much:
+                sweep.brought_lock(each)
+                needs.forget_lock(each)
+        elif (is_old or is_too_much or each.key in keys) and sweep.environment(each, last_used=last_used):
+            needs.forget(each)
     trees, wheels, is_somebody_building = _drop_unneeded(sweep, needs)
     sweep.outdated()
     return PruneReport(
         dry_run=dry_run,
         environments=tuple(sweep.gone),
         in_use=tuple(sweep.in_use),
+        imports=sweep.imports,
         trees=trees,
         wheels=wheels,
         building=sweep.building,

@@ -11,6 +11,7 @@
     │   └── environment/                 what a box is shown, read-only: links into package trees
     ├── building/<random>/               work in progress; on the same file system, so that a rename publishes it
     ├── skeletons/                       see `skeleton`
+    ├── imported/<digest>.json           see `brought_locks`
     ├── locks/                           see `holds`
     ├── failed/<key>.json  logs/<key>.log
 
@@ -307,7 +308,8 @@ class Store:
         """Remove the environments of these keys and those not used for that long, then the least recently used until
         the rest fits, and garbage.
 
-        Garbage is what no environment needs: package trees, wheels, what dead builders left, and what is outdated.
+        What was imported goes by the same age and size, also when nothing was built from it. Garbage is what none of
+        these needs: package trees, wheels, what dead builders left, and what is outdated.
         """
         return prune(self, keys, older_than_s=older_than_s, max_bytes=max_bytes, dry_run=dry_run)
 
