@@ -20,7 +20,7 @@ from urllib.parse import quote
 from sandbox.environments.indexes.settings import Index, read_index_settings
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock
-from sandbox.environments.means import uv_program
+from sandbox.environments.uv_binary import uv_program
 
 _QUIET: Final = ("--no-config", "--quiet", "--no-progress", "--no-python-downloads")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from sandbox.environments.bare import bare_environment
 from sandbox.environments.indexes.settings import IndexSettings
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter
 from sandbox.environments.model import Environment
+from sandbox.environments.uv_binary import uv_program
 from sandbox.policy import Network, NetworkMode, Policy, load
 from sandbox.resources import folder
 
@@ -71,14 +71,6 @@ def job_policy(policy: Policy, mode: NetworkMode) -> Policy:
         update={"wall": costs.build_time, "memory": costs.build_memory, "cpu": costs.build_time * granted.limits.cpus}
     )
     return granted.model_copy(update={"limits": limits, "network": Network(mode=mode)})
-
-
-@cache
-def uv_program() -> Path:
-    """The resolver and installer itself."""
-    import uv
-
-    return Path(os.path.realpath(uv.find_uv_bin()))
 
 
 @cache

@@ -26,7 +26,7 @@ from sandbox.environments.indexes.settings import IndexSettings, read_index_sett
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter, pick_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.key import environment_key
-from sandbox.environments.means import Means, bare, builder_digest, job_policy, means_of, uv_program
+from sandbox.environments.means import Means, bare, builder_digest, job_policy, means_of
 from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
 from sandbox.environments.resolution.questions import Question, Resolution, remembered, rules_of
@@ -34,6 +34,7 @@ from sandbox.environments.resolution.requirements import read_requirements
 from sandbox.environments.store.failures import means_digest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.threads import to_its_end
+from sandbox.environments.uv_binary import uv_program
 from sandbox.environments.workshop import Workshop
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable
 from sandbox.policy import NetworkMode, Policy, ReuseMode

@@ -16,6 +16,7 @@ from typing import Final
 
 from sandbox.environments.disk.places import default_root, make_root
 from sandbox.environments.disk.sealing import write_whole
+from sandbox.environments.uv_binary import uv_program
 from sandbox.errors import EnvironmentUnavailable
 
 _NOTE: Final = "public-index"
@@ -25,9 +26,7 @@ _PATIENCE_S: Final = 30.0
 @cache
 def public_index() -> str:
     """Its address; raises `EnvironmentUnavailable` when uv does not say it."""
-    import uv
-
-    return index_of(Path(uv.find_uv_bin()), remembered_in=default_root())
+    return index_of(uv_program(), remembered_in=default_root())
 
 
 def index_of(program: Path, *, remembered_in: Path) -> str:

@@ -2,24 +2,44 @@
 
 An environment starts as a copy of one: a few links to the interpreter, the folders, and `pyvenv.cfg`. No installer is
 put in (nobody in a box installs anything) and nothing that starts with every interpreter.
+
+    <kept in>/<digest of the interpreter>/
+    ├── content/      the skeleton
+    └── files         the list of its files, see `stock`: one that is not exactly that any more is made anew
+
+What virtualenv makes depends on nothing but the interpreter, as no setting of this machine is part of a key: it is told
+all of its options, finds no variables and no configuration file, and is imported from where the engine would import it.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from sandbox.environments.disk.places import remove, take_name
+from sandbox.environments.disk.sealing import FILES, write_whole
+from sandbox.environments.disk.stock import read_list, take_stock, write_list
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.errors import BuildFailed
 
 _MAKING_S: Final = 60
 _NOT_KEPT: Final = ("CACHEDIR.TAG", ".gitignore", "include", "lib64")
 _OF_VIRTUALENV: Final = "_virtualenv.*"
+_CONTENT: Final = "content"
+_RUN_MODULE: Final = """
+import runpy, sys
+from json import loads
+sys.path += [place for place in loads(sys.argv.pop(1)) if place not in sys.path]
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+_VARIABLES: Final = {"PATH": os.defpath, "HOME": os.devnull, "VIRTUALENV_CONFIG_FILE": os.devnull, "LC_ALL": "C.UTF-8"}
 
 
 def site_folder(interpreter: HostInterpreter) -> str:
@@ -31,16 +51,25 @@ def make_skeleton(interpreter: HostInterpreter, *, kept_in: Path, folder: Path) 
     """Make `folder` a virtual environment with nothing installed; a copy of the one kept for this interpreter. Raises
     `BuildFailed`, and `OSError` where the disk is to blame."""
     kept = _place(interpreter, kept_in)
-    if not kept.is_dir():
+    if not _is_whole(kept):
         _make(interpreter, folder)
         _keep(folder, kept)
         return
-    shutil.copytree(kept, folder, symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(kept / _CONTENT, folder, symlinks=True, dirs_exist_ok=True)
 
 
 def is_kept(interpreter: HostInterpreter, *, kept_in: Path) -> bool:
     """Whether there is one for this interpreter."""
-    return _place(interpreter, kept_in).is_dir()
+    return _is_whole(_place(interpreter, kept_in))
+
+
+def _is_whole(kept: Path) -> bool:
+    """Whether it consists of exactly what it did when it was kept."""
+    try:
+        listed = read_list((kept / FILES).read_text())
+        return bool(listed) and take_stock(kept / _CONTENT).files == listed
+    except (OSError, ValueError):
+        return False
 
 
 def _place(interpreter: HostInterpreter, kept_in: Path) -> Path:
@@ -48,12 +77,23 @@ def _place(interpreter: HostInterpreter, kept_in: Path) -> Path:
 
 
 def _make(interpreter: HostInterpreter, folder: Path) -> None:
-    """In a process of its own: virtualenv asks the interpreter about itself and keeps what it learns for itself."""
+    """In a process of its own: virtualenv asks the interpreter about itself and keeps what it learns for itself. That
+    process is isolated, so it is told where this one finds modules: for its user alone, or by PYTHONPATH."""
     options = ["--no-seed", "--no-periodic-update", "--activators", "", "--no-vcs-ignore"]
     places = ["--app-data", f"{folder}.app", "--python", str(interpreter.python), str(folder)]
-    command = [sys.executable, "-I", "-m", "virtualenv", *options, *places]
+    found_in = json.dumps([place for place in sys.path if os.path.isabs(place)])
+    command = [sys.executable, "-I", "-c", _RUN_MODULE, found_in, "virtualenv", *options, *places]
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_MAKING_S, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            command,
+            check=True,
+            env=_VARIABLES,
+            stdin=subprocess.DEVNULL,
+            timeout=_MAKING_S,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+        )
     except (subprocess.SubprocessError, OSError) as error:
         said = [getattr(error, name, None) or "" for name in ("stdout", "stderr")]  # virtualenv complains on stdout
         raise _failure(interpreter, "".join(said) or str(error)) from None
@@ -84,11 +124,16 @@ def _strip(folder: Path, interpreter: HostInterpreter) -> None:
 
 
 def _keep(folder: Path, kept: Path) -> None:
-    """A copy for the next; whoever is first wins, and all of them are equal."""
+    """A copy for the next; whoever is first wins, and all of them are equal. One that is not whole any more goes."""
     kept.parent.mkdir(parents=True, exist_ok=True)
-    aside = folder.with_name(folder.name + ".kept")
-    shutil.copytree(folder, aside, symlinks=True)
-    try:
-        aside.rename(kept)
-    except OSError:
-        shutil.rmtree(aside, ignore_errors=True)
+    aside, broken = folder.with_name(f"{folder.name}.kept"), folder.with_name(f"{folder.name}.broken")
+    aside.mkdir()
+    shutil.copytree(folder, aside / _CONTENT, symlinks=True)
+    write_whole(aside / FILES, write_list(take_stock(aside / _CONTENT).files).encode())
+    while not take_name(aside, kept):
+        if _is_whole(kept):
+            remove(aside)
+            return
+        with suppress(FileNotFoundError):
+            kept.rename(broken)
+            remove(broken)

@@ -16,6 +16,7 @@ from sandbox.environments import bare_environment
 from sandbox.environments.builds.bench import Keep, open_bench
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Meter, Unpacking
+from sandbox.environments.disk.stock import take_stock, write_list
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import Lock, LockedPackage
@@ -84,9 +85,16 @@ async def _unpacking(
     )
     resolution = Resolution(lock=Lock(requirements=("wanted",), interpreter=own.tag, packages=(package,)))
     store = Store(folder / "store")
-    (store.root / "skeletons" / own.digest[:32] / site_folder(own)).mkdir(parents=True, exist_ok=True)
+    _keep_skeleton(store.root / "skeletons" / own.digest[:32])
     async with open_bench(means, store=store, workshop=boxes, keep_skeleton=keep_skeleton) as bench:
         yield Unpacking(Plan("0" * 64, resolution, means), [package], bench, store.wheels, boxes.tell)
+
+
+def _keep_skeleton(kept: Path) -> None:
+    """One with next to nothing in it."""
+    (kept / "content" / site_folder(own_interpreter())).mkdir(parents=True, exist_ok=True)
+    (kept / "content" / "pyvenv.cfg").touch()
+    (kept / "files").write_text(write_list(take_stock(kept / "content").files))
 
 
 def _run(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:

@@ -1,0 +1,158 @@
+"""A skeleton is its interpreter's, wherever the engine was installed and however virtualenv is set up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox.environments.disk.stock import StoredFile, take_stock
+from sandbox.environments.interpreters.host import own_interpreter
+from sandbox.environments.interpreters.skeleton import is_kept, make_skeleton, site_folder
+from tests.checkout import ROOT
+
+pytestmark = pytest.mark.slow
+
+SITE: Final = site_folder(own_interpreter())
+
+
+def _made(folder: Path) -> tuple[StoredFile, ...]:
+    """What a skeleton in that folder consists of; it is kept beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = folder / f"content-{len(list(folder.iterdir()))}"
+    make_skeleton(own_interpreter(), kept_in=folder / "kept", folder=content)
+    assert (content / SITE).is_dir()
+    return take_stock(content).files
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[StoredFile, ...]:
+    """What one consists of that nothing disturbed."""
+    return _made(tmp_path_factory.mktemp("plain"))
+
+
+def test_it_is_the_interpreter_and_no_installer(plain: tuple[StoredFile, ...]) -> None:
+    kinds = {file.path: file.kind for file in plain}
+    assert kinds.pop("pyvenv.cfg") == "file"
+    assert "bin/python" in kinds
+    assert set(kinds.values()) == {"link"}
+
+
+def test_the_second_is_a_copy_of_the_first(plain: tuple[StoredFile, ...], tmp_path: Path) -> None:
+    assert _made(tmp_path) == plain
+    assert is_kept(own_interpreter(), kept_in=tmp_path / "kept")
+    assert _made(tmp_path) == plain
+
+
+def _without_programs(content: Path) -> None:
+    shutil.rmtree(content / "bin")
+
+
+def _with_another_interpreter(content: Path) -> None:
+    (content / "bin" / "python").unlink()
+    (content / "bin" / "python").symlink_to("/bin/true")
+
+
+def _with_more(content: Path) -> None:
+    (content / SITE / "sitecustomize.py").write_text("print('here')\n")
+
+
+def _without_anything(content: Path) -> None:
+    shutil.rmtree(content)
+
+
+def _without_a_list(content: Path) -> None:
+    (content.parent / "files").unlink()
+
+
+SPOILT: Final = (_without_programs, _with_another_interpreter, _with_more, _without_anything, _without_a_list)
+
+
+@pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
+def test_a_broken_one_is_made_anew(
+    spoil: Callable[[Path], None], plain: tuple[StoredFile, ...], tmp_path: Path
+) -> None:
+    _made(tmp_path)
+    (content,) = tmp_path.glob("kept/*/content")
+    spoil(content)
+    assert not is_kept(own_interpreter(), kept_in=tmp_path / "kept")
+    assert _made(tmp_path) == plain
+    assert is_kept(own_interpreter(), kept_in=tmp_path / "kept")
+    assert [each.name for each in tmp_path.iterdir() if each.name.endswith((".kept", ".broken"))] == []
+
+
+SETTINGS: Final = {
+    "VIRTUALENV_ALWAYS_COPY": "1",
+    "VIRTUALENV_CREATOR": "venv",
+    "VIRTUALENV_DISCOVERY": "nosuch",
+    "VIRTUALENV_PROMPT": "mine",
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_variable_of_virtualenvs_makes_no_difference(
+    name: str, plain: tuple[StoredFile, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(name, SETTINGS[name])
+    assert _made(tmp_path) == plain
+
+
+def test_its_configuration_file_makes_no_difference(
+    plain: tuple[StoredFile, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written = tmp_path / "config" / "virtualenv" / "virtualenv.ini"
+    written.parent.mkdir(parents=True)
+    written.write_text("[virtualenv]\nalways-copy = true\ndiscovery = nosuch\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("VIRTUALENV_CONFIG_FILE", str(written))
+    assert _made(tmp_path / "made") == plain
+
+
+def test_a_folder_may_have_any_name(plain: tuple[StoredFile, ...], tmp_path: Path) -> None:
+    assert _made(tmp_path / "größe 漢字 $HOME") == plain
+
+
+_ELSEWHERE: Final = """
+import sys
+from pathlib import Path
+from sandbox.environments.interpreters.host import own_interpreter
+from sandbox.environments.interpreters.skeleton import make_skeleton
+folder = Path(sys.argv[1])
+make_skeleton(own_interpreter(), kept_in=folder / "kept", folder=folder / "content")
+"""
+
+
+def test_an_engine_that_is_found_by_a_variable_makes_one(plain: tuple[StoredFile, ...], tmp_path: Path) -> None:
+    """As an engine does that was installed for its user alone: its interpreter has none of its packages."""
+    places = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    command = [str(own_interpreter().python), "-s", "-c", _ELSEWHERE, str(tmp_path)]
+    answer = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": places}, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert take_stock(tmp_path / "content").files == plain
+
+
+_NO_PROGRAM: Final = """
+import uv
+def nowhere():
+    raise uv._find_uv.UvNotFound("not here")
+uv.find_uv_bin = nowhere
+from sandbox.cli import main
+main()
+"""
+
+
+def test_a_uv_without_its_program_is_told_with_what_to_do(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _NO_PROGRAM, "env", "lock", "six", "--store", str(tmp_path)]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert answer.returncode == 4, answer
+    assert "uv, which resolves" in answer.stderr
+    assert "force-reinstall uv" in answer.stderr
