@@ -26,7 +26,7 @@ _WITH: Final = {"ed25519": "with the private key of the pair", "hmac": "with the
 
 def export_environment(
     key: KeyStart,
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where the bundle is written.")],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where it is written; may replace a plain file.")],
     tool: Annotated[
         Path | None, typer.Option("--tool", metavar="FILE", help="A tool's file, which goes along.")
     ] = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -49,8 +50,10 @@ def export_bundle(
 ) -> BundleReport:
     """Write all that the environment with that key, or the beginning of one, is built from; a key signs it.
 
-    A file that is there already is replaced, once the new one is whole.
+    A plain file that is there already is replaced, once the new one is whole. Anything else of that name, a link too,
+    is refused before anything is done.
     """
+    _refuse_strange(target)
     environment = store.show(key)
     hold = store.use(environment.key)
     if hold is None:
@@ -72,6 +75,16 @@ def export_bundle(
     digest = hashlib.sha256(head).hexdigest()
     kind = None if signed_with is None else signed_with.kind
     return BundleReport(target, lock, digest, size, signature=kind, has_tool=tool is not None)
+
+
+def _refuse_strange(target: Path) -> None:
+    """What takes the place of a device, a pipe or a link breaks whoever relies on that."""
+    with suppress(OSError):  # of what cannot be looked at, the writing tells
+        if not stat.S_ISREG(target.lstat().st_mode):
+            raise SpecError(
+                f"the bundle cannot be written to {target}: it is there, and is no plain file",
+                remedy="name a file that is not there yet; of a link, the file that it leads to",
+            )
 
 
 def _contents(lock: Lock, members: dict[str, Member]) -> Contents:
