@@ -30,7 +30,7 @@ _FURNISHED = "/wheels/furnished"
 _PYTHON = "/environment/bin/python"
 _LOOK_S = 0.005
 _COMPILE = """
-import gc, os, py_compile, sys
+import errno, gc, os, py_compile, sys
 gc.disable()  # it would walk through all that was compiled, again and again
 mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
 paths = iter(os.fsdecode(sys.stdin.buffer.read()).split("\\0")[:-1])
@@ -44,6 +44,9 @@ for file, shown in zip(paths, paths):
         py_compile.compile(file, dfile=shown, doraise=True, invalidation_mode=mode, quiet=2)
     except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, MemoryError):
         pass  # some packages ship files for other Pythons, or broken on purpose
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # what is made of a name is longer; it is imported without
+            sys.exit("%s: %s" % (shown, error.strerror or error))
 """
 _EACH = 1000
 """What a file costs whatever its size, in bytes that could be compiled instead."""

@@ -49,6 +49,7 @@ from sandbox.errors import BuildFailed, StoreUnwritable
 _REMEDY: Final = "build it again; if that does not help, pin another version of the package"
 _RAISES_PRIVILEGES: Final = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 _INSTALLERS_LOCK: Final = ".lock"
+_LISTS_LOCK: Final = re.compile(r'^(\.lock|"\.lock"),', re.M)
 # What no UTF-8 stands for came as lone surrogates.
 _NOT_PLAIN: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\\\ud800-\udfff]")
 _IMPORTABLE: Final = re.compile(r"^[^\W\d]\w*$")
@@ -148,20 +149,22 @@ def _is_of(dist_info: str, wheel: LockedPackage) -> bool:
 
 
 def _drop_passing_files(folder: Path, entries: dict[str, Entry], dist_info: str, *, who: str) -> None:
-    """Remove what tells of the installation only; RECORD is written anew without it."""
+    """Remove what tells of the installation only, and is not the package's own; RECORD is written anew without it."""
     record = folder / dist_info / "RECORD"
     listed = entries.get(f"{dist_info}/RECORD")
     if listed is None or not stat.S_ISREG(listed.status.st_mode) or listed.status.st_size > MOST_BYTES:
         raise BuildFailed(f"{who} has no RECORD of its files, or an endless one", remedy=_REMEDY)
-    for path in [_INSTALLERS_LOCK, *(f"{dist_info}/{name}" for name in sorted(PASSING))]:
+    try:
+        stated = record.read_bytes().decode()
+        text = without_passing_files(stated, dist_info)
+    except (UnicodeDecodeError, csv.Error):
+        raise BuildFailed(f"the RECORD of {who} is not one", remedy=_REMEDY) from None
+    installers = [] if _LISTS_LOCK.search(stated) else [_INSTALLERS_LOCK]
+    for path in [*installers, *(f"{dist_info}/{name}" for name in sorted(PASSING))]:
         entry = entries.get(path)
         if entry is not None and stat.S_ISREG(entry.status.st_mode):
             (folder / path).unlink()
             del entries[path]
-    try:
-        text = without_passing_files(record.read_bytes().decode(), dist_info)
-    except (UnicodeDecodeError, csv.Error):
-        raise BuildFailed(f"the RECORD of {who} is not one", remedy=_REMEDY) from None
     record.unlink()
     record.write_bytes(text.encode())
     entries[listed.path] = Entry(listed.path, record.lstat())

@@ -1,0 +1,49 @@
+"""Wheels that are unusual and right: what can be had of them is had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox import Sandbox
+from tests.end_to_end.packages import publish_files, requiring
+from tests.indexes import LocalIndex
+
+pytestmark = pytest.mark.slow
+
+LONG: Final = "m" * 247
+"""A module of this name has a file of 250 characters; its bytecode would have one that no file system takes."""
+READS: Final = """
+from importlib.metadata import files
+def tool() -> str:
+    (lock,) = [each for each in files("locking") if str(each) == ".lock"]
+    return lock.read_text()
+"""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the index of this module has."""
+    folder = tmp_path_factory.mktemp("wheels")
+    publish_files(folder, "lengthy", {"lengthy.py": f"from {LONG} import VERSION\n", f"{LONG}.py": "VERSION = '1.0'\n"})
+    publish_files(folder, "locking", {"locking.py": "VERSION = '1.0'\n", ".lock": "the package's own"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
+    """One engine whose store is the module's own."""
+    with Sandbox(store=store) as engine:
+        yield engine
+
+
+def test_a_module_whose_bytecode_would_have_too_long_a_name_is_imported_without(sandbox: Sandbox) -> None:
+    source = requiring(("lengthy",), "import lengthy\ndef tool() -> str:\n    return lengthy.VERSION\n")
+    assert sandbox.run(source).value == "1.0"
+
+
+def test_a_file_that_is_called_like_the_installers_lock_is_the_packages(sandbox: Sandbox) -> None:
+    assert sandbox.run(requiring(("locking",), READS)).value == "the package's own"
