@@ -34,6 +34,7 @@ from sandbox.tools import Tool, read_tool
 from sandbox.wire.frames import Stream
 
 _SAID: Final = 16384
+_FIELDS: Final = {"disk": "build_disk", "wall": "build_time", "cpu": "build_time", "memory": "build_memory"}
 _GLANCE_S: Final = 0.05
 _LOOK_S: Final = 0.5
 _STARTLING_PART: Final = 8
@@ -70,11 +71,21 @@ async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
         read_walls(bytes(watcher.call.walls), policy=job.policy)
         return JobEnd(value=verdict.value, said=said)
     if loan.warm.conversation.fault is not None:
-        return JobEnd(problem=str(loan.warm.conversation.fault), said=said)
+        return JobEnd(problem=str(loan.warm.conversation.fault), is_lost=True, said=said)
     limit = f" ({verdict.limit_name})" if verdict.limit_name else ""
     message = verdict.error.message if verdict.error else ""
-    is_late = verdict.status is Status.TIMEOUT
-    return JobEnd(problem=f"{verdict.status.value}{limit}: {message}", is_late=is_late, said=said)
+    return JobEnd(
+        problem=f"{verdict.status.value}{limit}: {message}{_set_by(verdict.limit_name)}",
+        is_late=verdict.status is Status.TIMEOUT,
+        is_lost=ending.was_lost and verdict.status is Status.CRASHED,
+        said=said,
+    )
+
+
+def _set_by(limit: str | None) -> str:
+    """Where people find the limit: a job has those that a policy grants to builds."""
+    field = _FIELDS.get(limit or "")
+    return f", as environment.{field} in the policy says" if field else ""
 
 
 @cache
@@ -152,7 +163,7 @@ def _excess(job: Job, least_free: int) -> str | None:
         if count > most_files:
             return f"limit (inodes): it left more than {most_files} files"
         if size > job.disk:
-            return f"limit (disk): it left more than {format_bytes(job.disk)}"
+            return f"limit (disk): it left more than {format_bytes(job.disk)}{_set_by('disk')}"
     return (
         "limit (disk): it left a folder that it closed, so that nobody can tell how much is in it"
         if hidden.any

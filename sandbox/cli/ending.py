@@ -92,7 +92,7 @@ def exit_code_of(words: list[str]) -> int:
         problem = KeyboardInterrupt()
     if problem is None:
         return code
-    told, code = _judged(problem)
+    told, code = _judged(problem, command=words[0] if words else "")
     _report(told, as_json=as_json)
     return code
 
@@ -112,11 +112,12 @@ def _report(told: Told, *, as_json: bool) -> None:
         report_error(told, as_json=False)
 
 
-def _judged(error: BaseException) -> tuple[Told, int]:
+def _judged(error: BaseException, *, command: str) -> tuple[Told, int]:
     if isinstance(error, SandboxError):
         return Told(type(error).__name__, error.message, error.remedy), error.exit_code
     if isinstance(error, KeyboardInterrupt):
-        return Told("Cancelled", "cancelled: the call was killed and its box closed"), CANCELLED
+        ended = "the call was killed and its box closed" if command == "run" else "what was under way was ended"
+        return Told("Cancelled", f"cancelled: {ended}"), CANCELLED
     if isinstance(error, Unwritable):
         return Told(Unwritable.__name__, str(error)), UNAVAILABLE
     usage = _usage_complaint(error)

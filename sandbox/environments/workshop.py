@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from pydantic import JsonValue
 
 from sandbox.environments.model import Environment
+from sandbox.errors import EnvironmentUnavailable
 from sandbox.policy import Policy
 
 BUILD: Final = "/build"
@@ -53,6 +54,8 @@ class JobEnd:
     problem: str | None = None
     is_late: bool = False
     """Whether the problem is that its time was up."""
+    is_lost: bool = False
+    """Whether the problem is that its box was: that says nothing of what it was to do."""
     said: str = ""
     """The end of what it wrote to stderr."""
 
@@ -62,6 +65,15 @@ class Workshop(Protocol):
 
     async def run(self, job: Job) -> JobEnd:
         """Run it to its end; the box is gone, and nothing runs in it any more, when this returns."""
+
+
+def refuse_lost(end: JobEnd) -> None:
+    """Raise if its box was lost. That is no failure of the packages, and is not remembered as one."""
+    if end.is_lost:
+        raise EnvironmentUnavailable(
+            f"the box that an environment was made in was lost: {end.problem}",
+            remedy="try again; if it is lost again, find out what ends processes on this machine",
+        )
 
 
 def open_folder(folder: Path) -> Path:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from sandbox.environments.progress import Progress, Stage
 from sandbox.environments.store.store import Store
 from sandbox.errors import BuildFailed
 from tests.checkout import ROOT
+from tests.end_to_end.calls import wait_until, zygotes
 from tests.end_to_end.command_line import COMMAND, environment
 from tests.end_to_end.command_line import sandbox as command
 from tests.end_to_end.packages import machine_with, publish, publish_files, refusal_of, version_of
@@ -91,7 +93,9 @@ def test_who_may_use_more_of_the_disk_is_not_refused_for_who_may_not(tmp_path: P
     policy = tmp_path / "policy.toml"
     policy.write_text('description = "for tests"\nextends = "default"\n[environment]\nbuild_disk = "2MiB"\n')
     with Sandbox(store=tmp_path / "store") as engine:
-        assert "2 MiB" in refusal_of(engine, "large", policy=str(policy)).message
+        refused = refusal_of(engine, "large", policy=str(policy)).message
+        assert "2 MiB" in refused
+        assert "environment.build_disk" in refused
         assert "a moment ago" in str(refusal_of(engine, "large", policy=str(policy)))
         assert engine.run(version_of("large", "large")).value == "1.0"
 
@@ -172,7 +176,7 @@ def test_ctrl_c_while_an_environment_is_made_is_told_in_a_line_and_held_against_
         index.drips = None
         again = command(*words)
     assert process.returncode == 130
-    assert rest.splitlines()[-1] == "error: cancelled: the call was killed and its box closed"
+    assert rest.splitlines()[-1] == "error: cancelled: what was under way was ended"
     assert "Traceback" not in rest
     assert again.returncode == 0, again.stderr
     assert list((tmp_path / "building").iterdir()) == []
@@ -190,6 +194,20 @@ def _at_a_terminal(*words: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+def test_a_box_that_is_killed_from_outside_is_held_against_no_package(wheels: Path, tmp_path: Path) -> None:
+    with LocalIndex(wheels) as index, machine_with(index.url), Sandbox(store=tmp_path) as engine:
+        index.tells_metadata, index.drips = True, "/files/small-1.0-py3-none-any.whl"
+        with ThreadPoolExecutor(1) as threads:
+            refused = threads.submit(refusal_of, engine, "small")
+            assert wait_until(lambda: any("/files/" in asked for asked in index.asked) or refused.done())
+            assert wait_until(lambda: len(zygotes()) == 1)
+            zygotes()[0].kill()
+            index.drips = None
+            assert not isinstance(refused.result(), BuildFailed)
+        assert "was lost" in refused.result().message
+        assert engine.run(version_of("small", "small")).value == "1.0"
 
 
 def test_a_build_that_nobody_waits_for_any_more_is_ended(wheels: Path, tmp_path: Path) -> None:

@@ -67,6 +67,15 @@ def test_the_box_that_waits_for_a_resolution_is_gone_when_that_fails(tmp_path: P
         assert list((tmp_path / "store" / "building").iterdir()) == []
 
 
+def test_what_sets_the_time_that_was_too_short_is_named(tmp_path: Path) -> None:
+    policy = tmp_path / "hasty.toml"
+    policy.write_text('description = "for tests"\nextends = "default"\n[environment]\nbuild_time = "2s"\n')
+    with _faulty(tmp_path, timeout_s=60, form="silent") as (engine, index):
+        refusal = refusal_of(engine, "wanted", policy=str(policy))
+        index.close()
+    assert "2 s, as environment.build_time in the policy says" in refusal.message
+
+
 @pytest.mark.parametrize("form", ["garbage", "half"])
 def test_an_index_that_answers_with_garbage_is_unavailable(tmp_path: Path, form: str) -> None:
     with _faulty(tmp_path, form=form) as (engine, index):

@@ -25,7 +25,7 @@ from sandbox.environments.builds.wheels import fetch_wheels
 from sandbox.environments.disk.places import is_full, writing
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.progress import OnProgress, Progress
-from sandbox.environments.workshop import JobEnd
+from sandbox.environments.workshop import JobEnd, refuse_lost
 from sandbox.errors import BuildFailed, StoreUnwritable
 
 _ATTEMPTS: Final = 2
@@ -160,6 +160,7 @@ class Meter:
 
 def refuse_failed(end: JobEnd) -> None:
     """Raise what the box says that went wrong, or what went wrong with it."""
+    refuse_lost(end)
     if end.problem is not None or not isinstance(end.value, dict):
         message = f"the wheels could not be unpacked: {end.problem} {end.said[-_MOST_SAID:]}".rstrip()
         raise _failure(message, log=end.said)

@@ -51,7 +51,7 @@ _NOT_OURS: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 class _WrongBytes(Exception):
-    """What was downloaded is not what was locked."""
+    """What was downloaded is not what was locked; says in which way."""
 
 
 class _Stopped(Exception):
@@ -137,7 +137,7 @@ class _Download:
             if _is_intact(place, package):
                 return place
             faults: list[tuple[str, Fault]] = []
-            wrong: list[str] = []
+            wrong: list[tuple[str, _WrongBytes]] = []
             for address in self._addresses(package, faults):
                 try:
                     return self._fetch(package, address, place)
@@ -145,8 +145,8 @@ class _Download:
                     continue
                 except Fault as fault:
                     faults.append((address, fault))
-                except _WrongBytes:
-                    wrong.append(address)
+                except _WrongBytes as why:
+                    wrong.append((address, why))
             raise self._explained(package, faults, wrong)
 
     def _addresses(self, package: LockedPackage, faults: list[tuple[str, Fault]]) -> Iterator[str]:
@@ -210,20 +210,22 @@ class _Download:
             if time.monotonic() > self.ends:
                 raise Fault("it sends too slowly for the time that a build may take", reach="index")
             done += len(piece)
-            if done > (_MOST_BYTES if package.size is None else package.size):
-                raise _WrongBytes
+            if done > (most := _MOST_BYTES if package.size is None else package.size):
+                raise _WrongBytes(f"it is longer than {most} bytes")
             digest.update(piece)
             write(piece)
             self.tell(package.name, done, total)
         if digest.hexdigest() != package.sha256:
-            raise _WrongBytes
+            raise _WrongBytes(f"its SHA-256 is not {package.sha256}")
 
-    def _explained(self, package: LockedPackage, faults: list[tuple[str, Fault]], wrong: list[str]) -> Exception:
+    def _explained(
+        self, package: LockedPackage, faults: list[tuple[str, Fault]], wrong: list[tuple[str, _WrongBytes]]
+    ) -> Exception:
         """Why it is not here: somebody's bytes are wrong, an index is down, or nobody has it."""
         if wrong:
+            place, why = wrong[0]
             return BuildFailed(
-                f"{package.wheel} at {redacted(wrong[0])} is not the file that was locked: its SHA-256 is not "
-                f"{package.sha256}",
+                f"{package.wheel} at {redacted(place)} is not the file that was locked: {why}",
                 remedy="resolve again if its authors replaced it; if they did not, somebody else did",
             )
         if faults:

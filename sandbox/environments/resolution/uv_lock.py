@@ -24,7 +24,7 @@ from sandbox.environments.indexes.settings import local_path
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.resolution.questions import Question, refuse_too_many
-from sandbox.environments.workshop import JobEnd
+from sandbox.environments.workshop import JobEnd, refuse_lost
 from sandbox.errors import BuildFailed, IndexUnavailable, ResolutionFailed
 from sandbox.policy import Supply
 
@@ -95,6 +95,7 @@ def _through(gateway: Gateway, line: str) -> str:
 
 def lock_text(end: JobEnd, gateway: Gateway, *, is_offline: bool) -> str:
     """The text of uv's lock."""
+    refuse_lost(end)
     if end.problem is not None or not isinstance(end.value, dict):
         raise ResolutionFailed(f"the requirements could not be resolved: {end.problem} {end.said[-500:]}".rstrip())
     if end.value.get("code") == 0:
@@ -212,6 +213,7 @@ def no_wheel(stated: Mapping[str, Any]) -> ResolutionFailed:
 
 
 def refuse_unbuilt(end: JobEnd) -> None:
+    refuse_lost(end)
     if end.problem is not None or not isinstance(end.value, dict):
         raise BuildFailed(f"the sources could not be built: {end.problem} {end.said[-2000:]}".rstrip(), log=end.said)
     failed = end.value.get("failed")

@@ -128,7 +128,7 @@ def test_a_link_in_the_store_is_not_followed(index: LocalIndex, store: Path) -> 
 def test_other_bytes_than_were_locked_are_refused(index: LocalIndex, store: Path) -> None:
     wheel = index.wheels("child")[0]
     index.corrupted.add(wheel.name)
-    with pytest.raises(BuildFailed, match="is not the file that was locked"):
+    with pytest.raises(BuildFailed, match="is not the file that was locked: its SHA-256 is not"):
         _fetch(wheel, index.settings(), store)
     assert (_leftovers(store), (store / sha256_of(wheel)).exists()) == ([], False)
     assert len(_files(index)) == 1
@@ -137,7 +137,7 @@ def test_other_bytes_than_were_locked_are_refused(index: LocalIndex, store: Path
 def test_a_file_that_is_longer_than_was_locked_is_not_read_to_its_end(index: LocalIndex, store: Path) -> None:
     wheel = index.wheels("child")[0]
     package = _locked(wheel, size=10)
-    with pytest.raises(BuildFailed, match="is not the file that was locked"):
+    with pytest.raises(BuildFailed, match="is not the file that was locked: it is longer than 10 bytes"):
         fetch_wheels([package], settings=index.settings(), origins={}, store=store, patience=IMPATIENT)
     assert _leftovers(store) == []
 
