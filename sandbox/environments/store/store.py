@@ -280,7 +280,7 @@ class Store:
         """Read every file of that environment again. Where something differs, package trees that are not what they
         were are dropped, so that nothing new is made from them."""
         keys = self._keys_like(prefix)
-        if len(keys) == 1 and keys[0] in self.broken_keys():
+        if len(keys) == 1 and self._read(self.environments / keys[0], keys[0]) is None:
             return VerifyReport(keys[0], files=0, is_whole=False)
         environment = self.show(prefix)
         try:
