@@ -118,6 +118,8 @@ class LocalIndex:
         self.yanked: dict[str, str] = {}
         """Files that were taken back, and why."""
         self.upload_times: dict[str, str] = {}
+        self.strays: dict[str, dict[str, str]] = {}
+        """What the page of a package lists besides its wheels: names of files, and addresses of any kind."""
         self.tells_hashes = True
         self.tells_metadata = False
         """Whether the metadata of wheels can be had without the wheel (PEP 658)."""
@@ -227,6 +229,8 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         index, path = self.server.index, unquote(self.path)
         index.asked.append(f"{self.command} {path}")
+        if path.startswith("http://"):  # asked as a proxy, it answers for every host
+            path = "/" + path.removeprefix("http://").partition("/")[2]
         index.authorizations.append(self.headers.get("Authorization"))
         index.ranges.append(self.headers.get("Range"))
         if index.busy:
@@ -257,10 +261,10 @@ class _Answer(BaseHTTPRequestHandler):
             self.close_connection = True
         elif index.form == "garbage":
             self._send(200, b"<html><body><a href='/login'>please log in</a></body></html>", content_type="text/html")
-        elif not wheels:
+        elif not wheels and name not in index.strays:
             self._send(404, b"no such package")
         elif index.form == "html":
-            self._send(200, _html_page(index, wheels), content_type="text/html; charset=utf-8")
+            self._send(200, _html_page(index, wheels, name), content_type="text/html; charset=utf-8")
         else:
             page = _json_page(index, name, wheels)
             self._send(200, page if index.form == "json" else page[: len(page) // 2], content_type=JSON_PAGE)
@@ -335,11 +339,14 @@ def _json_page(index: LocalIndex, name: str, wheels: list[Path]) -> bytes:
             file["upload-time"] = index.upload_times[wheel.name]
         file |= {"size": wheel.stat().st_size, "yanked": index.yanked.get(wheel.name, False)}
         files.append(file)
+    strays = index.strays.get(name, {})
+    files += [{"filename": stray, "url": url, "hashes": {}, "core-metadata": True} for stray, url in strays.items()]
     return json.dumps({"meta": {"api-version": "1.1"}, "name": name, "files": files}).encode()
 
 
-def _html_page(index: LocalIndex, wheels: list[Path]) -> bytes:
+def _html_page(index: LocalIndex, wheels: list[Path], name: str = "") -> bytes:
     links = [_anchor(index, wheel, wheel_url=f"/files/{wheel.name}") for wheel in wheels]
+    links += [f'<a href="{html.escape(url)}">{stray}</a>' for stray, url in index.strays.get(name, {}).items()]
     return f"<!DOCTYPE html><html><body>{'<br>'.join(links)}</body></html>".encode()
 
 

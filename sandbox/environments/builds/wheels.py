@@ -138,9 +138,9 @@ class _Download:
                 return place
             faults: list[tuple[str, Fault]] = []
             wrong: list[tuple[str, _WrongBytes]] = []
-            for address in self._addresses(package, faults):
+            for address, listed_by in self._addresses(package, faults):
                 try:
-                    return self._fetch(package, address, place)
+                    return self._fetch(package, address, place, listed_by=listed_by)
                 except Absent:
                     continue
                 except Fault as fault:
@@ -149,12 +149,12 @@ class _Download:
                     wrong.append((address, why))
             raise self._explained(package, faults, wrong)
 
-    def _addresses(self, package: LockedPackage, faults: list[tuple[str, Fault]]) -> Iterator[str]:
-        """Where it may be, each place once; an index is asked only when all before it were in vain."""
+    def _addresses(self, package: LockedPackage, faults: list[tuple[str, Fault]]) -> Iterator[tuple[str, str]]:
+        """Where it may be, each place once, and who says so; an index is asked only when all before it were in vain."""
         seen: set[str] = set()
         if hint := self.origins.get(package.sha256):
             seen.add(hint)
-            yield hint
+            yield hint, hint
         links = [(location, partial(self._linked, location)) for location in self.settings.find_links]
         pages = [(index.url, partial(self.upstream.page, index, package.name)) for index in self.settings.indexes]
         for place, ask in (*links, *pages):
@@ -167,7 +167,7 @@ class _Download:
                 continue
             found = {file.url for file in files if _may_be(file, package)} - seen
             seen |= found
-            yield from found
+            yield from ((address, place) for address in found)
 
     def _linked(self, location: str) -> tuple[ListedFile, ...]:
         with self._links_lock:
@@ -175,7 +175,7 @@ class _Download:
                 self._links[location] = self.upstream.links(location)
             return self._links[location]
 
-    def _fetch(self, package: LockedPackage, address: str, place: Path) -> Path:
+    def _fetch(self, package: LockedPackage, address: str, place: Path, *, listed_by: str) -> Path:
         """Download it from there, again if that breaks off."""
         import tenacity
 
@@ -185,12 +185,12 @@ class _Download:
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=2),
             reraise=True,
         )
-        return attempts(self._fetch_once, package, address, place)
+        return attempts(self._fetch_once, package, address, place, listed_by=listed_by)
 
-    def _fetch_once(self, package: LockedPackage, address: str, place: Path) -> Path:
+    def _fetch_once(self, package: LockedPackage, address: str, place: Path, *, listed_by: str) -> Path:
         descriptor, name = tempfile.mkstemp(dir=self.store / _PARTIAL)
         try:
-            with os.fdopen(descriptor, "wb") as file, self.upstream.open(address) as reply:
+            with os.fdopen(descriptor, "wb") as file, self.upstream.open(address, listed_by=listed_by) as reply:
                 self._receive(package, reply, file.write)
             os.chmod(name, 0o444)
             place.parent.mkdir(exist_ok=True)

@@ -176,8 +176,17 @@ class Gateway:
         url = handed.file.url
         if filename != handed.file.filename:
             url = _metadata_address(handed.file)
-        with self._noting_faults(url, what=""), self._upstream.open(url, method=method, part=part) as reply:
+        listed_by = self._listed_by(handed)
+        with (
+            self._noting_faults(url, what=""),
+            self._upstream.open(url, listed_by=listed_by, method=method, part=part) as reply,
+        ):
             yield reply
+
+    def _listed_by(self, handed: _Handed) -> str:
+        """The index or the page of links that has it; its own address where a requirement names that."""
+        places = (*(index.url for index in self._settings.indexes), *self._settings.find_links)
+        return places[handed.number] if handed.number < len(places) else handed.file.url
 
     def _handing_out(self, number: int) -> Callable[[ListedFile], str]:
         """Gives a listed file its address in the box; it is the same whenever it is listed again."""

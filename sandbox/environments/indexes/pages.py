@@ -4,6 +4,11 @@ An index answers in JSON (PEP 691) or HTML (PEP 503), a folder of wheels does no
 tuple of `ListedFile`. What is passed on is always JSON. A page was written by strangers: a file whose name is not one
 of a distribution is left out, a field that is not what it should be is dropped, and a page that is not one at all (a
 login form, a proxy's apology, half an answer) is told apart from the page of a package that has no files.
+
+A page names files by addresses, and what it may name depends on where it is, whatever it says that its addresses are
+relative to: one that came over a network lists only what is at `http` or `https`, a page on this machine also files of
+this machine. Whatever else it names is left out here, so no address of a `ListedFile` has to be doubted later; each is
+written as the parser read it, with its scheme in lower case and without blanks or control characters around it.
 """
 
 from __future__ import annotations
@@ -36,6 +41,8 @@ _PLAIN_ANCHOR: Final = re.compile(
 """As indexes write nearly all of theirs."""
 _PLAIN_ATTRIBUTE: Final = re.compile(r'([a-z-]+)="([^"]*)"')
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_REMOTE: Final = ("http", "https")
+_LOCAL: Final = "file"
 _MOST_TEXT: Final = 4096
 
 
@@ -83,7 +90,7 @@ def parse_page(body: bytes, *, content_type: str, address: str) -> tuple[ListedF
 def parse_html(text: str, *, address: str, strict: bool = True) -> tuple[ListedFile, ...]:
     """The files that a page links to; `strict` doubts that a page without any is one."""
     links = _links_of(text, address=address)
-    files = [_linked_file(attributes, base=links.base) for attributes in links.found]
+    files = [_linked_file(attributes, links=links) for attributes in links.found]
     found = tuple(file for file in files if file is not None)
     if strict and not found and not _is_plain_page(text, links.found):
         raise MalformedPage("it answers with a page that links to no package")
@@ -112,6 +119,7 @@ class _Links(HTMLParser):
 
     def __init__(self, address: str) -> None:
         super().__init__()
+        self.page = address
         self.base = address
         self.found: list[dict[str, str | None]] = []
 
@@ -119,7 +127,7 @@ class _Links(HTMLParser):
         if tag == "a":
             self.found.append(dict(attrs))
         elif tag == "base" and (href := dict(attrs).get("href")):
-            self.base = urljoin(self.base, href)
+            self.base = _joined(self.base, href, page=self.page) or self.base
 
 
 def _links_of(text: str, *, address: str) -> _Links:
@@ -146,12 +154,12 @@ _unescape = lru_cache(maxsize=256)(html.unescape)  # there are few that differ: 
 
 def _is_plain_page(text: str, links: list[dict[str, str | None]]) -> bool:
     """Whether it says itself what it is, or links to files of kinds that nobody installs any more."""
-    names = [urlsplit(link.get("href") or "").path for link in links]
+    names = [re.split("[?#]", link.get("href") or "")[0] for link in links]
     return bool(_PLAIN_PAGE.search(text[:_MOST_TEXT])) or any(_OTHER_FILE.fullmatch(name) for name in names)
 
 
-def _linked_file(attributes: Mapping[str, str | None], *, base: str) -> ListedFile | None:
-    url, _, fragment = _joined(base, attributes.get("href") or "").partition("#")
+def _linked_file(attributes: Mapping[str, str | None], *, links: _Links) -> ListedFile | None:
+    url, _, fragment = _joined(links.base, attributes.get("href") or "", page=links.page).partition("#")
     filename = unquote(url.partition("?")[0].rpartition("/")[2])
     if not url or not is_file_name(filename):
         return None
@@ -184,7 +192,7 @@ def _described_file(file: Mapping[str, object], *, address: str) -> ListedFile |
     filename, reference = file.get("filename"), file.get("url")
     if not isinstance(filename, str) or not isinstance(reference, str) or not is_file_name(filename):
         return None
-    url = _joined(address, reference).partition("#")[0]
+    url = _joined(address, reference, page=address).partition("#")[0]
     if not url:
         return None
     metadata = file.get("core-metadata", file.get("dist-info-metadata", file.get("data-dist-info-metadata")))
@@ -201,19 +209,19 @@ def _described_file(file: Mapping[str, object], *, address: str) -> ListedFile |
     )
 
 
-def _joined(base: str, reference: str) -> str:
-    """An address that can be followed, or nothing."""
+def _joined(base: str, reference: str, *, page: str) -> str:
+    """An address that a page may name and that can be followed, or nothing."""
     if _PLAIN_ADDRESS.fullmatch(reference):
         return reference
     try:
-        url = urljoin(base, reference.strip())
-        parts = urlsplit(url)
+        parts = urlsplit(urljoin(base, reference.strip()))
         _ = parts.port  # reading it checks it
     except ValueError:
         return ""
-    if parts.scheme == "file":
-        return url if parts.netloc in ("", "localhost") else ""
-    return url if parts.scheme in ("http", "https") and parts.hostname else ""
+    if parts.scheme == _LOCAL and urlsplit(page).scheme == _LOCAL:
+        return parts.geturl() if parts.netloc in ("", "localhost") else ""
+    is_followed = parts.scheme in _REMOTE and parts.hostname and "\\" not in parts.netloc  # where readers differ
+    return parts.geturl() if is_followed else ""
 
 
 def _rendered(file: ListedFile, *, address: str) -> dict[str, object]:

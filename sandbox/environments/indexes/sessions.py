@@ -5,6 +5,8 @@ Certificates are checked, except those of hosts that pip or uv of this machine a
 those is still held against its digest. An index that asks who we are by TLS is shown the certificate that pip or uv
 have for that. Nobody is there to give a passphrase, so a key that wants one is not used.
 
+A session that is for public addresses only goes to no other, whatever leads there (see `nearby`).
+
 Authorities are read once, which takes longer than most answers (`requests` does so for each connection), and again only
 when their files have changed.
 """
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from sandbox.environments.indexes.answers import Fault
+from sandbox.environments.indexes.nearby import refuse_near_host, refuse_near_peer
 from sandbox.environments.indexes.settings import IndexSettings
 
 if TYPE_CHECKING:
@@ -31,14 +34,20 @@ _PORT: Final = 443
 _Version = tuple[str, int, int] | None
 
 
-def open_session(settings: IndexSettings) -> requests.Session:
+def open_session(settings: IndexSettings, *, is_public_only: bool) -> requests.Session:
     """One that takes nothing from the process's environment, keeps no cookies, and goes only where it may."""
     from http.cookiejar import DefaultCookiePolicy
 
     import requests
     from requests.adapters import DEFAULT_CA_BUNDLE_PATH
+    from urllib3.util import parse_url
 
     class Cautious(requests.Session):
+        def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+            if is_public_only:
+                refuse_near_host(parse_url(request.url or "").host or "")
+            return super().send(request, **kwargs)
+
         def get_redirect_target(self, resp: requests.Response) -> str | None:
             target = super().get_redirect_target(resp)
             scheme = urlsplit(urljoin(resp.url, target)).scheme if target else ""
@@ -54,7 +63,7 @@ def open_session(settings: IndexSettings) -> requests.Session:
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     session.headers["User-Agent"] = "sandbox-engine"
     for scheme in ("http://", "https://"):
-        session.mount(scheme, _adapter(settings))
+        session.mount(scheme, _adapter(settings, is_public_only=is_public_only))
     return session
 
 
@@ -64,7 +73,7 @@ def missing_file(settings: IndexSettings) -> Path | None:
     return next((path for path in named if path is not None and not path.exists()), None)
 
 
-def _adapter(settings: IndexSettings) -> HTTPAdapter:
+def _adapter(settings: IndexSettings, *, is_public_only: bool) -> HTTPAdapter:
     from requests.adapters import HTTPAdapter
 
     class Trusting(HTTPAdapter):
@@ -79,6 +88,8 @@ def _adapter(settings: IndexSettings) -> HTTPAdapter:
         def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
             super().init_poolmanager(*args, **kwargs)
             _silence(self.poolmanager, settings)
+            if is_public_only:
+                _keep_away(self.poolmanager)
 
         def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
             return _silence(super().proxy_manager_for(*args, **kwargs), settings)
@@ -107,6 +118,27 @@ def _silence(manager: Any, settings: IndexSettings) -> Any:
     if settings.unchecked_hosts:
         manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": Pool}
     return manager
+
+
+def _keep_away(manager: Any) -> None:
+    """Have every connection of its pools end where it leads to a near address, before a request goes over it."""
+
+    def wary(connection: Any) -> Any:
+        class Wary(connection):  # type: ignore[misc]
+            def connect(self) -> None:
+                super().connect()
+                try:
+                    refuse_near_peer(self.sock)
+                except BaseException:
+                    self.close()
+                    raise
+
+        return Wary
+
+    pools = manager.pool_classes_by_scheme.items()
+    manager.pool_classes_by_scheme = {
+        scheme: type("WaryPool", (pool,), {"ConnectionCls": wary(pool.ConnectionCls)}) for scheme, pool in pools
+    }
 
 
 def _is_checked(settings: IndexSettings, host: str, port: int | None) -> bool:

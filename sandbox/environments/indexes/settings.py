@@ -166,7 +166,7 @@ def origin_of(url: str) -> str:
 
 def local_path(url: str) -> Path | None:
     """The path that a `file:` address or a plain path names; none for what is on a network."""
-    if "://" not in url and not url.startswith("file:"):
+    if "://" not in url and not url.lower().startswith("file:"):
         return Path(url)
     parts = _parts(url)
     if parts.scheme != "file":

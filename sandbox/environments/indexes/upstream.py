@@ -4,7 +4,9 @@ An index gets a few attempts when it does not answer, breaks off, or says that i
 says holds at once (see `answers`). Every wait has an end, and so has the number of attempts.
 
 Only `http` and `https` are spoken, no redirect leads anywhere else, and none leads from `https` back to `http`.
-`file:` addresses are followed only where this machine's own settings or a page on this machine name them.
+`file:` addresses are followed only where this machine's own settings or a page on this machine name them, and addresses
+near this machine only where those settings or an index that is near itself do (see `nearby`). That is why whatever is
+asked for is asked for in the name of someone: the index, or the page of links, of the settings that listed it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -23,6 +26,7 @@ from urllib.parse import urlsplit
 from sandbox.environments.indexes.answers import Absent, Fault, Reply
 from sandbox.environments.indexes.keyring_logins import with_password
 from sandbox.environments.indexes.local_packages import PIECE_BYTES, local_links, local_page, open_local
+from sandbox.environments.indexes.nearby import NearAddress, is_near
 from sandbox.environments.indexes.pages import ACCEPTED, MOST_PAGE_BYTES, ListedFile, MalformedPage, parse_page
 from sandbox.environments.indexes.sessions import missing_file, open_session
 from sandbox.environments.indexes.settings import Index, IndexSettings, local_path, split_credentials
@@ -65,7 +69,10 @@ class Upstream:
     def __init__(self, settings: IndexSettings, *, patience: Patience | None = None) -> None:
         self._settings = settings
         self._patience = patience or Patience()
-        self._session: requests.Session | None = None
+        self._sessions: dict[bool, requests.Session] = {}
+        """By whether they are for public addresses only."""
+        self._near: set[str] = set()
+        """Who was found to be near."""
         self._opening = threading.Lock()
         self._is_closed = False
 
@@ -73,8 +80,8 @@ class Upstream:
         """Hang up. Who is still waiting for an answer hangs up when it has come, and asks for nothing more."""
         with self._opening:
             self._is_closed = True
-            if self._session is not None:
-                self._session.close()
+            for session in self._sessions.values():
+                session.close()
 
     def page(self, index: Index, name: str) -> tuple[ListedFile, ...]:
         """The files that this index has of a package; its name is a normalized one."""
@@ -83,27 +90,32 @@ class Upstream:
             return local_page(root, name)
         if self._settings.offline:
             raise Absent
-        return self._remote_page(f"{index.url}/{name}/", accept=ACCEPTED)
+        return self._remote_page(f"{index.url}/{name}/", accept=ACCEPTED, listed_by=index.url)
 
     def links(self, location: str) -> tuple[ListedFile, ...]:
         """The files in a folder, or linked to by a page. A folder that is not there holds none, as with pip."""
         path = local_path(location)
         if path is not None:
             return local_links(path)
-        return () if self._settings.offline else self._remote_page(location, accept="text/html")
+        return () if self._settings.offline else self._remote_page(location, accept="text/html", listed_by=location)
 
     @contextmanager
-    def open(self, url: str, *, method: str = "GET", part: str | None = None) -> Iterator[Reply]:
-        """The file at an address, or the part of it that a `Range` header asks for."""
+    def open(self, url: str, *, listed_by: str, method: str = "GET", part: str | None = None) -> Iterator[Reply]:
+        """The file at an address, or the part of it that a `Range` header asks for.
+
+        `listed_by` is the index or the page of links that named it; the address itself where this machine did.
+        """
         path = local_path(url)
         if path is not None:
+            if local_path(listed_by) is None:
+                raise Fault("it names a file of this machine")
             with open_local(path, part=part) as reply:
                 yield reply
             return
         if self._settings.offline:
             raise Absent
         wanted = {"Accept-Encoding": "identity", **({"Range": part} if part else {})}
-        response = self._answer(url, method=method, headers=wanted)
+        response = self._answer(url, method=method, headers=wanted, listed_by=listed_by)
         try:
             kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
             if "Content-Encoding" in response.headers:
@@ -112,25 +124,24 @@ class Upstream:
         finally:
             self._end(response)
 
-    def _remote_page(self, url: str, *, accept: str) -> tuple[ListedFile, ...]:
+    def _remote_page(self, url: str, *, accept: str, listed_by: str) -> tuple[ListedFile, ...]:
         """A page that breaks off is asked for again."""
-        return self._retrying()(self._read_page, url, accept=accept)
+        return self._retrying()(self._read_page, url, accept=accept, listed_by=listed_by)
 
-    def _read_page(self, url: str, *, accept: str) -> tuple[ListedFile, ...]:
-        response = self._send(url, method="GET", headers={"Accept": accept})
+    def _read_page(self, url: str, *, accept: str, listed_by: str) -> tuple[ListedFile, ...]:
+        response = self._send(url, method="GET", headers={"Accept": accept}, listed_by=listed_by)
         try:
             body = _body(response, deadline=time.monotonic() + self._patience.page_s)
             content_type, address = response.headers.get("Content-Type", ""), response.url
         finally:
             self._end(response)
         try:
-            files = parse_page(body, content_type=content_type, address=address)
+            return parse_page(body, content_type=content_type, address=address)
         except MalformedPage as problem:
             raise Fault(str(problem)) from None
-        return tuple(file for file in files if not file.url.startswith("file:"))
 
-    def _answer(self, url: str, *, method: str, headers: Mapping[str, str]) -> requests.Response:
-        return self._retrying()(self._send, url, method=method, headers=headers)
+    def _answer(self, url: str, *, method: str, headers: Mapping[str, str], listed_by: str) -> requests.Response:
+        return self._retrying()(self._send, url, method=method, headers=headers, listed_by=listed_by)
 
     def _retrying(self) -> tenacity.Retrying:
         import tenacity
@@ -143,8 +154,20 @@ class Upstream:
             reraise=True,
         )
 
-    def _send(self, url: str, *, method: str, headers: Mapping[str, str]) -> requests.Response:
-        """One attempt, up to the headers of what is answered."""
+    def _send(self, url: str, *, method: str, headers: Mapping[str, str], listed_by: str) -> requests.Response:
+        """One attempt, up to the headers of what is answered; who is near itself is found out where it matters."""
+        ask = partial(self._ask, url, method=method, headers=headers)
+        if listed_by in self._near:
+            return ask(is_public_only=False)
+        try:
+            return ask(is_public_only=True)
+        except NearAddress:
+            if not is_near(listed_by):
+                raise
+        self._near.add(listed_by)
+        return ask(is_public_only=False)
+
+    def _ask(self, url: str, *, method: str, headers: Mapping[str, str], is_public_only: bool) -> requests.Response:
         from requests.auth import HTTPBasicAuth
 
         address, login = split_credentials(url)
@@ -153,7 +176,7 @@ class Upstream:
         if address.startswith("https:") and (gone := missing_file(self._settings)):
             raise Fault(f"what this machine names for TLS, {gone}, is not there", reach="index")
         with _named_faults(silence):
-            response = self._asking().request(
+            response = self._asking(is_public_only=is_public_only).request(
                 method,
                 address,
                 headers=dict(headers),
@@ -175,13 +198,13 @@ class Upstream:
         if self._is_closed:
             self.close()
 
-    def _asking(self) -> requests.Session:
+    def _asking(self, *, is_public_only: bool) -> requests.Session:
         with self._opening:
             if self._is_closed:
                 raise Fault("nobody waits for its answer any more")
-            if self._session is None:
-                self._session = open_session(self._settings)
-            return self._session
+            if is_public_only not in self._sessions:
+                self._sessions[is_public_only] = open_session(self._settings, is_public_only=is_public_only)
+            return self._sessions[is_public_only]
 
 
 @contextmanager

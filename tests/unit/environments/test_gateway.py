@@ -344,7 +344,7 @@ def test_a_proxy_is_taken_and_its_login_is_not_repeated(index: LocalIndex, tmp_p
         proxies={"http": index.root.replace("//", f"//bob:{SECRET}@")},
     )
     with _gateway(through, tmp_path) as (gateway, box):
-        assert box.status("/0/simple/child/") == 404
+        assert box.status("/0/simple/child/") == 200
         assert index.asked == ["GET http://index.test/simple/child/"]
         index.close()
         assert box.status("/0/simple/other/") == 502

@@ -44,7 +44,7 @@ def test_a_file_that_is_read_past_the_end_leaves_no_connection(index: LocalIndex
     settings = index.settings()
     upstream = Upstream(settings)
     (file,) = upstream.page(settings.indexes[0], "small")
-    with upstream.open(file.url) as reply:
+    with upstream.open(file.url, listed_by=index.url) as reply:
         upstream.close()
         assert b"".join(reply.pieces)
     assert _connections(index) == 0
