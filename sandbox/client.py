@@ -18,6 +18,7 @@ from sandbox.background import BackgroundLoop
 from sandbox.configuration import load_configuration
 from sandbox.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
 from sandbox.environments import Environment
+from sandbox.environments.disk.places import named_place
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
@@ -67,7 +68,7 @@ class AsyncSandbox:
         self._settings = Settings(
             concurrency=concurrency,
             warm_memory=warm_memory,
-            store=None if store is None else Path(store),
+            store=None if store is None else named_place(store),
             artifacts=_artifact_store(artifact_store),
             tokenizer=tokenizer,
             is_offline=offline,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
 from sandbox.errors import SpecError
@@ -55,6 +56,13 @@ def read_pairs(pairs: Sequence[str], *, option: str) -> dict[str, str]:
 
 def _like(option: str) -> str:
     return f"write it like {option} {_EXAMPLES.get(option, 'city=Oslo')}"
+
+
+def read_store(text: str) -> Path:
+    """The folder that `--store` names."""
+    from sandbox.environments.disk.places import named_place
+
+    return named_place(text)
 
 
 def read_limits(timeout: str | None, pairs: Sequence[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ import typer
 
 from sandbox.cli.artifact_options import ArtifactPlace
 from sandbox.cli.ending import CutShort, cut_short
+from sandbox.cli.given import read_store
 from sandbox.cli.terminal import is_drawn_on, is_terminal, show, show_document, tell
 from sandbox.cli.visible import SeenPieces, one_line
 
@@ -40,7 +41,11 @@ PolicyName = Annotated[
 StorePlace = Annotated[
     Path | None,
     typer.Option(
-        "--store", metavar="DIR", envvar="SANDBOX_STORE", help="Where environments are kept; by default, your cache."
+        "--store",
+        metavar="DIR",
+        envvar="SANDBOX_STORE",
+        parser=read_store,
+        help="Where environments are kept; by default, your cache.",
     ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Ask no package index: only the store and folders of wheels.")]

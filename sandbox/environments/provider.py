@@ -228,7 +228,7 @@ class Provider:
         """Make the one that is kept, if it is not there yet; whatever prevents it is for the build to say."""
         from sandbox.environments.interpreters.skeleton import is_kept, make_skeleton
 
-        place = self.store.root / "skeletons"
+        place = self.store.skeletons
         if is_kept(interpreter, kept_in=place):
             return
         with suppress(EnvironmentUnavailable, OSError), self.store.new_building_folder() as building:

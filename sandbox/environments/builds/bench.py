@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.environments.disk.building_folder import BuildingFolder
-from sandbox.environments.disk.places import writing
+from sandbox.environments.disk.places import make_folder, make_folders, writing
 from sandbox.environments.interpreters.skeleton import make_skeleton, site_folder
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.means import Means
@@ -34,6 +34,8 @@ ENVIRONMENT: Final = "/environment"
 _ORDER: Final = "order.json"
 _FURNISHED: Final = "furnished"
 """Tell runners/builder/unpack.py what to unpack, and that the skeleton is whole; no wheel is called so."""
+_SEEN: Final = 0o755
+"""The mode of folders that a box sees, whatever user it runs as."""
 Keep = Callable[[], Awaitable[None]]
 """Sees to it that the store keeps a skeleton for the interpreter."""
 
@@ -69,8 +71,8 @@ class Bench:
     def lay(self) -> None:
         """Make the folders that a box needs to be opened, and the engine to show wheels."""
         with writing("an environment"):
-            (self.skeleton / site_folder(self.means.interpreter)).mkdir(parents=True)
-            self.wheels.mkdir(mode=0o755)
+            make_folders(self.skeleton / site_folder(self.means.interpreter), _SEEN)
+            make_folder(self.wheels, _SEEN)
 
     def begin(self) -> None:
         """Open the box ahead, and make the skeleton meanwhile; what goes wrong is told who wants to use it."""
@@ -116,8 +118,8 @@ class Bench:
 
     def _furnish(self) -> None:
         with writing("an environment"):
-            make_skeleton(self.means.interpreter, kept_in=self._store.root / "skeletons", folder=self.skeleton)
-            (self.wheels / _FURNISHED).touch(mode=0o444)
+            make_skeleton(self.means.interpreter, kept_in=self._store.skeletons, folder=self.skeleton)
+            (self.wheels / _FURNISHED).touch()
 
     def _write_order(self, packages: Iterable[LockedPackage]) -> None:
         aside = self.building.folder / _ORDER

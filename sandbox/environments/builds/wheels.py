@@ -27,6 +27,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Final
 
+from sandbox.environments.disk.places import CLOSED, make_folder, make_folders, passable
 from sandbox.environments.indexes.answers import Absent, Fault, Reply
 from sandbox.environments.indexes.pages import ListedFile
 from sandbox.environments.indexes.settings import IndexSettings, redacted
@@ -124,7 +125,8 @@ class _Download:
     def prepare(self) -> None:
         """Make the folders, and sweep what killed downloads left."""
         folder = self.store / _PARTIAL
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(self.store, passable())
+        make_folder(folder, CLOSED)
         for leftover in folder.iterdir():
             with contextlib.suppress(OSError):
                 if time.time() - leftover.stat().st_mtime > STALE_S:
@@ -193,7 +195,7 @@ class _Download:
             with os.fdopen(descriptor, "wb") as file, self.upstream.open(address, listed_by=listed_by) as reply:
                 self._receive(package, reply, file.write)
             os.chmod(name, 0o444)
-            place.parent.mkdir(exist_ok=True)
+            make_folder(place.parent, passable())
             os.replace(name, place)
         finally:
             Path(name).unlink(missing_ok=True)

@@ -30,6 +30,7 @@ from sandbox.environments.bundles.format import (
     wheel_place,
 )
 from sandbox.environments.bundles.signing import SIGNATURE_BYTES, Key, SignatureKind
+from sandbox.environments.disk.places import make_folder, passable, remedy_for
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.store.brought_locks import keep_lock
 from sandbox.environments.store.store import BuildingFolder, Store
@@ -183,7 +184,7 @@ def _take_wheel(bundle: BinaryIO, building: BuildingFolder, package: LockedPacka
     except OSError as error:
         raise EnvironmentUnavailable(
             f"{package.wheel} cannot be kept in the store: {error.strerror}",
-            remedy="free some room, for example by `sandbox env prune`",
+            remedy=remedy_for(error),
         ) from None
 
 
@@ -198,7 +199,7 @@ def _keep(store: Store, building: BuildingFolder, lock: Lock) -> None:
     """Everything was checked: give the wheels their places, by renames, also where a damaged one lies."""
     for package in lock.packages:
         place = wheel_place(store, package)
-        place.parent.mkdir(exist_ok=True)
+        make_folder(place.parent, passable())
         (building.folder / package.sha256).replace(place)
     keep_lock(store, lock)
 

@@ -29,12 +29,13 @@ from pathlib import Path
 from threading import Lock as ThreadLock
 from typing import Final
 
-from sandbox.environments.disk.places import writing
+from sandbox.environments.disk.places import is_read_only, writing
 from sandbox.errors import EnvironmentUnavailable
 
 _FIRST_POLL_S: Final = 0.002
 _LONGEST_POLL_S: Final = 0.05
 _MOST_BYTES: Final = 4096
+_SAFELY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _started(pid: int) -> float:
 def lock_file(path: Path, *, shared: bool = False) -> int | None:
     """Lock that file, made if need be, without waiting; the answer is its descriptor, or None when others have it."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = _opened(path)
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if _leads_to(path, descriptor):
@@ -76,6 +77,19 @@ def lock_file(path: Path, *, shared: bool = False) -> int | None:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    """Also where nothing can be written, if it is there: a lock needs no right to write."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o600)
+    except OSError as error:
+        if not is_read_only(error):
+            raise
+        try:
+            return os.open(path, os.O_RDONLY | _SAFELY)
+        except FileNotFoundError:
+            raise error from None
 
 
 def _leads_to(path: Path, descriptor: int) -> bool:

@@ -4,7 +4,12 @@ The store belongs to one user, who can change every environment in it: an engine
 else or that others may write to. A box may run as another user and is shown single folders of the store, so with a
 root engine the folders on the way to those can be passed (0711), though not listed; every other engine's boxes run as
 its own user, and its store is closed (0700). Locks, failures and logs are closed always: who could open a lock file
-could also hold it forever.
+could also hold it forever. So is what no box is shown: what was resolved names private packages and indexes.
+
+Everything has its mode by being given it, never by the umask. Folders of a store that were made more open than that
+are closed; one that others could write to is refused, since nobody can tell what they left there.
+
+A store may lie on a disk that is mounted read-only. Then what is in it can be used, and nothing is added.
 """
 
 from __future__ import annotations
@@ -18,12 +23,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sandbox.errors import EnvironmentUnavailable, StoreUnwritable
+from sandbox.environments.disk.signs import give_sign
+from sandbox.errors import EnvironmentUnavailable, SpecError, StoreUnwritable
 
 CLOSED: Final = 0o700
 READ_ONLY: Final = 0o555
 _SHOWN: Final = 0o711
+_PARENTS: Final = 0o755
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_RIGHT: Final = (errno.EACCES, errno.EPERM)
 
 
 def default_root(variables: Mapping[str, str] | None = None) -> Path:
@@ -40,14 +48,41 @@ def passable() -> int:
     return _SHOWN if os.geteuid() == 0 else CLOSED
 
 
+def named_place(text: str | Path) -> Path:
+    """The folder that somebody names for a store; nothing at all would be the folder they happen to be in."""
+    if not str(text).strip():
+        raise SpecError("the store is to be a folder without a name", remedy="name a folder, or leave the option out")
+    return Path(text)
+
+
 def make_root(root: Path, *, shown: Iterable[str] = (), closed: Iterable[str] = ()) -> None:
-    """Make the store's own folder, and those in it, if they are not there; refuse one that others could change."""
+    """Make the store's own folder, and those in it, if they are not there; refuse one that others could change, and
+    one that holds something else than a store."""
+    _refuse_unusable(root)
     try:
-        root.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(root.parent, _PARENTS)
         make_folder(root, passable())
         status = os.stat(f"{root}/")
+        _refuse_others(root, status)
+        give_sign(root)
+        for mode, names in ((passable(), shown), (CLOSED, closed)):
+            for name in names:
+                _settle(root / name, mode)
     except OSError as error:
-        raise _cannot_be_made(root, error) from error
+        raise EnvironmentUnavailable(
+            f"the store {root} cannot be made: {error.strerror}", remedy="name another folder in SANDBOX_STORE"
+        ) from error
+
+
+def _refuse_unusable(root: Path) -> None:
+    if os.pathsep in str(root):
+        raise EnvironmentUnavailable(
+            f"the store {root} has a {os.pathsep!r} in its path, which separates paths: no environment works there",
+            remedy="name another folder in SANDBOX_STORE",
+        )
+
+
+def _refuse_others(root: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
         raise EnvironmentUnavailable(
             f"the store {root} belongs to user {status.st_uid}, who could change what is in it",
@@ -55,18 +90,23 @@ def make_root(root: Path, *, shown: Iterable[str] = (), closed: Iterable[str] = 
         )
     if stat.S_IMODE(status.st_mode) & 0o022:
         raise EnvironmentUnavailable(f"others may write to the store {root}", remedy=f"chmod go-w {root}")
+
+
+def _settle(folder: Path, mode: int) -> None:
+    """Make a folder of the store, or see that one that is there is no more open than it should be."""
     try:
-        for mode, names in ((passable(), shown), (CLOSED, closed)):
-            for name in names:
-                make_folder(root / name, mode)
+        make_folder(folder, mode)
+        found = stat.S_IMODE(folder.stat().st_mode)
+        if found & 0o022:
+            raise EnvironmentUnavailable(
+                f"others may write to {folder}, a part of the store: nobody can tell what they left there",
+                remedy=f"remove it, or if you trust all users here: chmod -R go-w {folder}",
+            )
+        if found & ~mode:
+            folder.chmod(found & mode)
     except OSError as error:
-        raise _cannot_be_made(root, error) from error
-
-
-def _cannot_be_made(root: Path, error: OSError) -> EnvironmentUnavailable:
-    return EnvironmentUnavailable(
-        f"the store {root} cannot be made: {error.strerror}", remedy="name another folder in SANDBOX_STORE"
-    )
+        if not is_read_only(error):
+            raise
 
 
 @contextmanager
@@ -76,9 +116,23 @@ def writing(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StoreUnwritable(
-            f"{what} cannot be written: {reason}", remedy="make room, for example with `sandbox env prune`, or see why"
-        ) from error
+        raise StoreUnwritable(f"{what} cannot be written: {reason}", remedy=remedy_for(error)) from error
+
+
+def remedy_for(problem: OSError) -> str:
+    """What to do about a store that cannot be written to."""
+    if is_full(problem):
+        return "make room, for example with `sandbox env prune`"
+    if is_read_only(problem):
+        return "the disk is mounted read-only: name a folder on another in --store or SANDBOX_STORE"
+    if problem.errno in _NO_RIGHT:
+        return "let this user write to the store, or name another folder in --store or SANDBOX_STORE"
+    return "see what is wrong with that disk, or name another folder in --store or SANDBOX_STORE"
+
+
+def is_read_only(problem: OSError) -> bool:
+    """Whether nobody can write there at all."""
+    return problem.errno == errno.EROFS
 
 
 def is_full(problem: OSError | str) -> bool:
@@ -97,6 +151,13 @@ def make_folder(folder: Path, mode: int) -> None:
             return
         raise
     folder.chmod(mode)
+
+
+def make_folders(folder: Path, mode: int) -> None:
+    """The same, with all that are missing above it."""
+    if not folder.is_dir():
+        make_folders(folder.parent, mode)
+        make_folder(folder, mode)
 
 
 def take_name(aside: Path, place: Path) -> bool:

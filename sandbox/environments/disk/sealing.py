@@ -11,7 +11,7 @@ with all that is in them, or not at all, and no flush to disk is needed for that
 *A power failure* loses what the kernel had not written back, in any order: a folder may be there and its files empty.
 Flushing thousands of files at every build would cost more than the build. Instead a seal of an earlier boot is not
 believed until every file was found with its size (file systems do not grow a file before its blocks are written), once,
-and the seal is then renewed. The document and the list are small and checked by digest anyway.
+and the seal is then renewed, where it can be. The document and the list are small and checked by digest anyway.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import hashlib
 import os
 import secrets
 import stat
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -76,7 +77,8 @@ def sealed_document(folder: Path, *, document: str, content: str) -> bytes | Non
         if boot != this_boot():
             if not _has_all_sizes(folder, content):
                 return None
-            _mark(folder, data)
+            with suppress(OSError):  # on a disk that is full or read-only it is looked at anew each time
+                _mark(folder, data)
     except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
         return None
     return data

@@ -9,6 +9,9 @@ put in (nobody in a box installs anything) and nothing that starts with every in
 
 What virtualenv makes depends on nothing but the interpreter, as no setting of this machine is part of a key: it is told
 all of its options, finds no variables and no configuration file, and is imported from where the engine would import it.
+
+What is kept has exact modes, whatever the umask: a box runs as another user and reads the copy, and what others could
+write to would be their code in every environment. One that has other modes is not believed, and made again.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ import errno
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -53,6 +58,7 @@ def make_skeleton(interpreter: HostInterpreter, *, kept_in: Path, folder: Path) 
     kept = _place(interpreter, kept_in)
     if not _is_whole(kept):
         _make(interpreter, folder)
+        _give_modes(folder)
         _keep(folder, kept)
         return
     shutil.copytree(kept / _CONTENT, folder, symlinks=True, dirs_exist_ok=True)
@@ -63,17 +69,34 @@ def is_kept(interpreter: HostInterpreter, *, kept_in: Path) -> bool:
     return _is_whole(_place(interpreter, kept_in))
 
 
+def _place(interpreter: HostInterpreter, kept_in: Path) -> Path:
+    return kept_in / interpreter.digest[:32]
+
+
 def _is_whole(kept: Path) -> bool:
-    """Whether it consists of exactly what it did when it was kept."""
+    """Whether it consists of exactly what it did when it was kept, and nobody else could have changed it."""
+    content = kept / _CONTENT
     try:
         listed = read_list((kept / FILES).read_text())
-        return bool(listed) and take_stock(kept / _CONTENT).files == listed
+        have_modes = all(stat.S_IMODE(path.lstat().st_mode) == _mode(path) for path in _parts(content))
+        return bool(listed) and have_modes and take_stock(content).files == listed
     except (OSError, ValueError):
         return False
 
 
-def _place(interpreter: HostInterpreter, kept_in: Path) -> Path:
-    return kept_in / interpreter.digest[:32]
+def _give_modes(folder: Path) -> None:
+    for path in _parts(folder):
+        path.chmod(_mode(path))
+
+
+def _parts(folder: Path) -> Iterator[Path]:
+    """The folder, and all below it that has a mode of its own."""
+    return (path for path in (folder, *folder.rglob("*")) if not path.is_symlink())
+
+
+def _mode(path: Path) -> int:
+    """The one it should have."""
+    return 0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644
 
 
 def _make(interpreter: HostInterpreter, folder: Path) -> None:
@@ -127,7 +150,7 @@ def _keep(folder: Path, kept: Path) -> None:
     """A copy for the next; whoever is first wins, and all of them are equal. One that is not whole any more goes."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     aside, broken = folder.with_name(f"{folder.name}.kept"), folder.with_name(f"{folder.name}.broken")
-    aside.mkdir()
+    aside.mkdir(mode=0o700)
     shutil.copytree(folder, aside / _CONTENT, symlinks=True)
     write_whole(aside / FILES, write_list(take_stock(aside / _CONTENT).files).encode())
     while not take_name(aside, kept):

@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from sandbox.environments.disk.places import is_full
+from sandbox.environments.disk.places import CLOSED, is_full, make_folder, passable, remedy_for
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import LockedPackage
 from sandbox.errors import BuildFailed, StoreUnwritable
@@ -27,7 +27,6 @@ from sandbox.errors import BuildFailed, StoreUnwritable
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE: Final = 1 << 20
-_MAKE_ROOM: Final = "make room, for example with `sandbox env prune`"
 _PASSED_OVER: Final = (".gitignore",)
 
 
@@ -45,7 +44,7 @@ def take_wheel(folder: Path, *, name: str, version: str, interpreter: HostInterp
         return _copy(descriptor, found[0], name=name, version=version, wheels=wheels)
     except OSError as error:
         message = f"the wheel that was built of {name} {version} cannot be kept: {error}"
-        raise (StoreUnwritable(message, remedy=_MAKE_ROOM) if is_full(error) else BuildFailed(message)) from None
+        raise (StoreUnwritable(message, remedy=remedy_for(error)) if is_full(error) else BuildFailed(message)) from None
     finally:
         os.close(descriptor)
 
@@ -64,12 +63,12 @@ def _refuse_another(file: str, *, name: str, version: str, interpreter: HostInte
 
 def _copy(folder: int, file: str, *, name: str, version: str, wheels: Path) -> LockedPackage:
     partial = wheels / ".partial" / secrets.token_hex(16)
-    partial.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(partial.parent, CLOSED)
     with _opened(folder, file, who=f"{name} {version}") as source:
         try:
             sha256, size = _copied(source, partial)
             place = wheels / sha256 / file
-            place.parent.mkdir(mode=0o755, exist_ok=True)
+            make_folder(place.parent, passable())
             partial.rename(place)
         finally:
             partial.unlink(missing_ok=True)

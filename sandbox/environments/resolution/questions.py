@@ -124,7 +124,7 @@ def refuse_unwanted(packages: Iterable[LockedPackage], supply: Supply) -> None:
 
 
 def _place(store: Store, digest: str) -> Path:
-    return store.root / "resolutions" / f"{digest}.json"
+    return store.resolutions / f"{digest}.json"
 
 
 def _recalled(place: Path) -> Resolution | None:
@@ -136,5 +136,4 @@ def _recalled(place: Path) -> Resolution | None:
 
 def _keep(place: Path, found: Resolution) -> None:
     with writing("what the requirements come to"):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, found.model_dump_json().encode())
+        write_whole(place, found.model_dump_json().encode(), mode=0o600)

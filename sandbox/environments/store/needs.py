@@ -27,8 +27,8 @@ class Needs:
         self.brought = brought_locks(store)
         self._users = Counter(name for environment in environments for name in _made_from(environment))
         self._users.update(wheel for brought in self.brought for wheel in brought.wheels)
-        self._sizes = {folder.name: _tree_bytes(folder) for folder in store.packages.iterdir()}
-        self._sizes |= {folder.name: disk_usage(folder) for folder in store.wheels.iterdir()}
+        self._sizes = {folder.name: _tree_bytes(folder) for folder in _kept_in(store.packages)}
+        self._sizes |= {folder.name: disk_usage(folder) for folder in _kept_in(store.wheels)}
 
     def forget(self, environment: StoredEnvironment) -> None:
         """It does not stay."""
@@ -49,11 +49,16 @@ class Needs:
 
     def unneeded(self, folder: Path) -> list[Path]:
         """Of what is in there."""
-        return [place for place in folder.iterdir() if place.name not in self._users]
+        return [place for place in _kept_in(folder) if place.name not in self._users]
 
     def broken(self) -> list[Path]:
         """What has the name of an environment and is none."""
         return [self._store.environments / key for key in self._store.broken_keys()]
+
+
+def _kept_in(folder: Path) -> list[Path]:
+    """What has a name in there; with a dot begins what is on its way in."""
+    return [place for place in folder.iterdir() if not place.name.startswith(".")]
 
 
 def _made_from(environment: StoredEnvironment) -> set[str]:

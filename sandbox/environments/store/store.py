@@ -12,8 +12,10 @@
     ├── building/<random>/               work in progress; on the same file system, so that a rename publishes it
     ├── skeletons/                       see `skeleton`
     ├── imported/<digest>.json           see `brought_locks`
+    ├── resolutions/                     see `questions`
     ├── locks/                           see `holds`
     ├── failed/<key>.json  logs/<key>.log
+    └── sandbox-store                    see `signs`
 
 Everything gets its name by one rename, when it is whole, and loses it by one rename, into `building/`, before it is
 taken apart. So whoever is killed, at any moment, leaves nothing under a name that is not whole; what is left under
@@ -43,6 +45,7 @@ from sandbox.environments.disk.holds import InUse, KeyLock, UseCounts
 from sandbox.environments.disk.places import (
     close,
     default_root,
+    is_read_only,
     make_root,
     take_name,
     writing,
@@ -67,7 +70,7 @@ _REMEMBERED: Final = 1024
 _TOUCHED_EVERY_S: Final = 60.0
 _PRUNE_PATIENCE_S = 10.0
 _SHOWN: Final = ("wheels", "packages", "envs", f"envs/{ENVIRONMENT_FORMAT}", "building")
-_CLOSED: Final = ("locks", "failed", "logs")
+_CLOSED: Final = ("skeletons", "resolutions", "locks", "failed", "logs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class Store:
         self.packages = self.root / "packages"
         self.environments = self.root / "envs" / str(ENVIRONMENT_FORMAT)
         self.building = self.root / "building"
+        self.skeletons = self.root / "skeletons"
+        self.resolutions = self.root / "resolutions"
         self.locks = self.root / "locks"
         self.failed = self.root / "failed"
         self.logs = self.root / "logs"
@@ -164,7 +169,7 @@ class Store:
         """
         deadline = time.monotonic() + _PRUNE_PATIENCE_S
         while self.find(key) is not None:
-            use = self._uses.use(self.locks / f"{key}.use")
+            use = self._held(key)
             if use is None:  # a prune has just removed it, or is about to decide, which takes microseconds
                 if time.monotonic() > deadline:
                     raise EnvironmentUnavailable(f"{key[:12]} is being pruned", remedy="end that prune, if it hangs")
@@ -176,16 +181,30 @@ class Store:
             use.release()
         return None
 
+    def _held(self, key: str) -> InUse | None:
+        """Hold its lock; where none can be made because the disk is read-only, nobody can prune it either."""
+        try:
+            with writing(f"the lock of the environment {key[:12]}"):
+                return self._uses.use(self.locks / f"{key}.use")
+        except StoreUnwritable as error:
+            if isinstance(error.__cause__, OSError) and is_read_only(error.__cause__):
+                return InUse(lambda: None)
+            raise
+
     def touch(self, key: str) -> None:
-        """Mark it as used now; on disk at most once a minute."""
+        """Mark it as used now, if that can be written; on disk at most once a minute."""
         now = time.monotonic()
         if now - self._touched.get(key, -_TOUCHED_EVERY_S) < _TOUCHED_EVERY_S:
             return
         self._touched[key] = now
-        try:
-            os.utime(self._home(key) / USED)
-        except FileNotFoundError:
-            del self._touched[key]
+        with suppress(PermissionError):
+            try:
+                os.utime(self._home(key) / USED)
+            except FileNotFoundError:
+                del self._touched[key]
+            except OSError as error:
+                if not is_read_only(error):
+                    raise
 
     def lock(self, key: str) -> KeyLock:
         """The right to build that key."""

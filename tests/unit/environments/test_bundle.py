@@ -89,8 +89,8 @@ def _question(lock: Lock, *, offline: bool = True, supply: Supply | None = None)
 
 
 def _kept(store: Store) -> list[str]:
-    """All plain files of a store but its locks."""
-    files = [path for path in store.root.rglob("*") if path.is_file() and path.parent != store.locks]
+    """All plain files of a store but its sign and its locks."""
+    files = [path for path in store.root.glob("*/**/*") if path.is_file() and path.parent != store.locks]
     return sorted(str(path.relative_to(store.root)) for path in files)
 
 

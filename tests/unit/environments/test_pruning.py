@@ -59,6 +59,13 @@ def test_without_a_wish_only_garbage_goes(store: Store, made: Made) -> None:
     assert store.verify(KEY).is_intact
 
 
+def test_where_downloads_are_made_is_no_wheel(store: Store) -> None:
+    (store.wheels / ".partial").mkdir()
+    report = store.prune()
+    assert (report.wheels, report.bytes_freed) == (0, 0)
+    assert (store.wheels / ".partial").is_dir()
+
+
 def test_what_was_not_used_for_long_goes(store: Store) -> None:
     for number in range(3):
         publish_environment(store, key_of(number))

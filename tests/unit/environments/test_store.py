@@ -486,9 +486,11 @@ def test_a_failure_that_is_nonsense_is_none(store: Store) -> None:
 
 def test_boxes_pass_where_they_must_and_nobody_reaches_the_locks(store: Store) -> None:
     passable = 0o711 if os.geteuid() == 0 else 0o700
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [store.root, *store.root.iterdir()]}
-    closed = {"locks", "failed", "logs"}
+    folders = [store.root, *(path for path in store.root.iterdir() if path.is_dir())]
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folders}
+    closed = {"skeletons", "resolutions", "locks", "failed", "logs"}
     assert modes == {name: 0o700 if name in closed else passable for name in modes}
+    assert stat.S_IMODE((store.root / "sandbox-store").stat().st_mode) == 0o600
 
 
 def test_a_umask_changes_nothing(tmp_path: Path) -> None:
