@@ -10,12 +10,14 @@ public index, with a higher version, gets to run code here. Where uv or a policy
 which is stricter still: an index that knows a package is the only one asked for it, whether its releases fit or not.
 
 Credentials are kept apart from addresses, out of every `repr`, and are sent only to the origin (scheme, host, port)
-that they were given for.
+that they were given for. What is neither a path nor an address that can be followed is refused here, where it can be
+said which setting it is of; a mistyped address must not pass for a path, which may be shown as it is.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,6 +35,9 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 _LONGEST_TIMEOUT_S: Final = 600.0
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PORTS: Final = {"http": 80, "https": 443}
+_FOLLOWED: Final = ("http", "https", "file")
+_MISTYPED: Final = re.compile(r"(^|/)(https?:|//|[^/]*:.*@)|^[^/.~][^/]*@", re.IGNORECASE)
+"""What looks like an address without being one: its scheme has one slash or none, or a login stands in a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +113,12 @@ def read_index_settings(
 
     uv = read_uv_locations(environ, home=home, etc=etc)
     pip = read_pip_locations(environ, home=home, etc=etc, prefix=prefix or Path(sys.prefix))
-    where = uv if uv.says_where() else pip
+    where, tool = (uv, "uv") if uv.says_where() else (pip, "pip")
     logins = _netrc_logins(environ, home=home)
+    places = [_location(url, home=home, said_by=f"{tool}'s find-links") for url in where.find_links]
     logins.update((origin_of(url), login) for url in where.find_links if (login := split_credentials(url)[1]))
     settings = IndexSettings(
-        find_links=tuple(dict.fromkeys(_location(url, home=home) for url in where.find_links)),
+        find_links=tuple(dict.fromkeys(places)),
         certificates=_certificates(environ, uv=uv, pip=pip),
         client_certificate=_path(pip.client_certificate or uv.client_certificate, home=home),
         unchecked_hosts=frozenset(_host(text) for text in where.unchecked_hosts),
@@ -123,7 +129,7 @@ def read_index_settings(
         offline=uv.offline,
         logins=logins,
     )
-    return settings if where.no_index else replace(settings, indexes=_indexes(where, logins))
+    return settings if where.no_index else replace(settings, indexes=_indexes(where, logins, tool=tool))
 
 
 def settings_for(urls: Iterable[str], base: IndexSettings, *, wheelhouse: Iterable[str] = ()) -> IndexSettings:
@@ -132,7 +138,8 @@ def settings_for(urls: Iterable[str], base: IndexSettings, *, wheelhouse: Iterab
     Certificates, proxies and logins stay the machine's. Folders of wheels are looked through in any case.
     """
     folders = tuple(str(folder) for folder in wheelhouse)
-    indexes = tuple(_index(url, base.logins, known=base.indexes) for url in urls)
+    said_by = "the policy's supply.indexes"
+    indexes = tuple(_index(url, base.logins, known=base.indexes, said_by=said_by) for url in urls)
     if not indexes:
         return replace(base, find_links=tuple(dict.fromkeys(folders + base.find_links)))
     logins = dict(base.logins)
@@ -141,13 +148,26 @@ def settings_for(urls: Iterable[str], base: IndexSettings, *, wheelhouse: Iterab
 
 
 def redacted(url: str) -> str:
-    """The address without what may be secret in it: user, password, query and fragment."""
+    """The address without what may be secret in it: user, password, query and fragment.
+
+    Of one that is mistyped all that stands before an `@` goes, since that may be a login.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
         return "(an address that cannot be read)"
     host = parts.netloc.rpartition("@")[2]
+    if _may_hold_login(parts):
+        return f"…@{parts.path.rpartition('@')[2]}"
     return parts._replace(netloc=host, query="…" if parts.query else "", fragment="").geturl()
+
+
+def _may_hold_login(parts: SplitResult) -> bool:
+    """Whether what was read as a path, and perhaps as a host and its port, may be a login."""
+    before, at, _ = parts.path.rpartition("@")
+    if not at or parts.netloc:
+        return bool(at) and ":" in parts.netloc
+    return parts.scheme not in ("", "file") or ":" in before or before[:1] not in ("/", ".", "~")
 
 
 def split_credentials(url: str) -> tuple[str, Credentials | None]:
@@ -166,7 +186,7 @@ def origin_of(url: str) -> str:
 
 def local_path(url: str) -> Path | None:
     """The path that a `file:` address or a plain path names; none for what is on a network."""
-    if "://" not in url and not url.lower().startswith("file:"):
+    if not _is_address(url):
         return Path(url)
     parts = _parts(url)
     if parts.scheme != "file":
@@ -178,18 +198,35 @@ def local_path(url: str) -> Path | None:
     return Path(url2pathname(parts.path))
 
 
-def _indexes(where: Locations, logins: Mapping[str, Credentials]) -> tuple[Index, ...]:
-    urls = [*where.indexes, where.default or public_index()]
+def _is_address(text: str) -> bool:
+    return "://" in text or text[:5].lower() == "file:"
+
+
+def _refuse_mistyped(text: str, *, said_by: str) -> None:
+    """Refuse what is neither a path nor an address that can be followed."""
+    is_wrong = _parts(text).scheme not in _FOLLOWED if _is_address(text) else _MISTYPED.search(text)
+    if is_wrong:
+        raise EnvironmentUnavailable(
+            f"{said_by} holds what is no address of an index, nor a folder: {redacted(text)}",
+            remedy="correct it: an address begins with https:// or http://, or with file:// and names a folder",
+        )
+    local_path(text)  # of another machine's files there are none
+
+
+def _indexes(where: Locations, logins: Mapping[str, Credentials], *, tool: str) -> tuple[Index, ...]:
+    named = [(url, f"{tool}'s extra-index-url") for url in where.indexes]
+    named.append((where.default or public_index(), f"{tool}'s index-url"))
     found: dict[str, Index] = {}
-    for url in urls:
-        index = _index(url, logins)
+    for url, said_by in named:
+        index = _index(url, logins, said_by=said_by)
         found.setdefault(index.url, index)
     return tuple(found.values())
 
 
-def _index(url: str, logins: Mapping[str, Credentials], *, known: tuple[Index, ...] = ()) -> Index:
+def _index(url: str, logins: Mapping[str, Credentials], *, said_by: str, known: tuple[Index, ...] = ()) -> Index:
     """Its login is its own, else that of an index the machine knows, else netrc's."""
-    address, login = split_credentials(url if "://" in url else Path(url).absolute().as_uri())
+    _refuse_mistyped(url, said_by=said_by)
+    address, login = split_credentials(url if _is_address(url) else Path(url).absolute().as_uri())
     address = address.rstrip("/")
     if login is None:
         same = [index.credentials for index in known if origin_of(index.url) == origin_of(address)]
@@ -198,8 +235,9 @@ def _index(url: str, logins: Mapping[str, Credentials], *, known: tuple[Index, .
     return Index(url=address, credentials=login or logins.get(origin_of(address)) or logins.get(host))
 
 
-def _location(url: str, *, home: Path) -> str:
+def _location(url: str, *, home: Path, said_by: str) -> str:
     """A folder's absolute path, or a page's address without its login."""
+    _refuse_mistyped(url, said_by=said_by)
     path = local_path(url)
     if path is None:
         return split_credentials(url)[0]
