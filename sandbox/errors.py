@@ -12,6 +12,7 @@ part, or that we were asked for something that cannot be done::
     │   ├── RequirementRefused    a requirement is malformed, or not one the policy allows         exit 4
     │   ├── ResolutionFailed      no set of packages fits all the requirements                     exit 4
     │   ├── IndexUnavailable      the package index does not answer as one: try again later        exit 4
+    │   │   └── IndexRefused          nor will it, as it is set here: a wrong login, no such folder    exit 4
     │   ├── BuildFailed           the packages are known but could not be installed                exit 4
     │   │   └── StoreUnwritable   there is no room for them in the store, or no right to write     exit 4
     │   └── EnvironmentTampered   what is in the store is not what was built                       exit 4
@@ -106,6 +107,12 @@ class IndexUnavailable(EnvironmentUnavailable):
     """A package index is down, slow, or answers with something else than packages."""
 
     retryable = True
+
+
+class IndexRefused(IndexUnavailable):
+    """A package index refuses us, or cannot be asked as this machine is set up: waiting changes nothing."""
+
+    retryable = False
 
 
 class BuildFailed(EnvironmentUnavailable):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox import IndexUnavailable, ResolutionFailed, Sandbox
+from sandbox import IndexRefused, IndexUnavailable, ResolutionFailed, Sandbox
 from tests.end_to_end.calls import wait_until, zygotes
 from tests.end_to_end.packages import machine_with, policy_with, publish, refusal_of, version_of
 from tests.indexes import LocalIndex
@@ -157,3 +157,28 @@ def test_a_release_that_is_too_young_waits(tmp_path: Path) -> None:
         policy = policy_with(tmp_path, 'exclude_newer = "7d"')
         assert engine.run(version_of("wanted", "wanted"), policy=policy).value == "1.0"
         assert engine.run(version_of("wanted", "wanted")).value == "2.0"
+
+
+def test_a_wrong_login_is_to_be_corrected_and_not_tried_again(tmp_path: Path) -> None:
+    with _faulty(tmp_path, login=("bob", "right")) as (engine, index):
+        with machine_with(index.url.replace("//", "//bob:hunter2@")):
+            refusal = refusal_of(engine, "wanted")
+        assert (type(refusal), refusal.retryable) == (IndexRefused, False)
+        assert "it refuses the login" in refusal.message
+        assert "correct the login" in str(refusal.remedy)
+        assert "hunter2" not in str(refusal)
+        with machine_with(index.url.replace("//", "//bob:right@")):
+            assert engine.run(WANTED).value == "1.0"
+
+
+def test_an_index_folder_that_is_missing_is_not_waited_for(tmp_path: Path) -> None:
+    with _faulty(tmp_path) as (engine, _), machine_with((tmp_path / "gone").as_uri()):
+        refusal = refusal_of(engine, "wanted")
+    assert (type(refusal), refusal.retryable) == (IndexRefused, False)
+    assert "the folder does not exist" in refusal.message
+
+
+def test_an_index_that_tells_no_ages_is_to_blame_where_only_old_releases_are_taken(tmp_path: Path) -> None:
+    with _faulty(tmp_path) as (engine, _):
+        refusal = refusal_of(engine, "wanted", policy=policy_with(tmp_path, 'exclude_newer = "7d"'))
+    assert "supply.exclude_newer" in str(refusal.remedy), refusal

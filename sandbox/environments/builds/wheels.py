@@ -33,7 +33,7 @@ from sandbox.environments.indexes.pages import ListedFile
 from sandbox.environments.indexes.settings import IndexSettings, redacted
 from sandbox.environments.indexes.upstream import Patience, Upstream
 from sandbox.environments.lock import LockedPackage
-from sandbox.errors import BuildFailed, IndexUnavailable, StoreUnwritable
+from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, StoreUnwritable
 
 OnDownload = Callable[[str, int, int | None], None]
 """Told a package's name, how many of its bytes are here, and how many there will be; from several threads."""
@@ -232,10 +232,10 @@ class _Download:
             )
         if faults:
             place, fault = faults[0]
-            return IndexUnavailable(
-                f"{package.wheel} could not be downloaded from {redacted(place)}: {fault.reason}",
-                remedy="try again later, or keep it in a folder of wheels",
-            )
+            message = f"{package.wheel} could not be downloaded from {redacted(place)}: {fault.reason}"
+            if fault.remedy is not None:
+                return IndexRefused(message, remedy=fault.remedy)
+            return IndexUnavailable(message, remedy="try again later, or keep it in a folder of wheels")
         if self.settings.offline:
             return BuildFailed(
                 f"{package.wheel} is neither in the store nor in a folder of wheels, and no index is asked offline",

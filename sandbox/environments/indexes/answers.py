@@ -1,7 +1,8 @@
 """How an index answers: with what was asked for, that there is no such thing, or not as an index.
 
 The last two are told apart everywhere, since they call for different remedies: "no such package" is the caller's to
-mend, a `Fault` is the index's. A fault's text is made by the engine and repeats nothing that an index or a proxy said,
+mend, a `Fault` is the index's; or that of whoever set this machine up to ask it, where it has a `remedy`, and then no
+waiting helps. A fault's text is made by the engine and repeats nothing that an index or a proxy said,
 nor any credentials.
 """
 
@@ -24,10 +25,11 @@ class Fault(Exception):
     file is broken, or the whole index is.
     """
 
-    def __init__(self, reason: str, *, reach: Reach = "page") -> None:
+    def __init__(self, reason: str, *, reach: Reach = "page", remedy: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.reach = reach
+        self.remedy = remedy
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ on a page in this session. It never sees an index's address, proxy or login, and
     /<n>/file/<token>/<filename>     a file of either, whole or a part of it; its metadata with `.metadata` behind
 
 What an index answers is told apart for whoever must explain a failure: *no such package* is a 404, and resolution goes
-on to the next index; *not an index's answer* (down, busy, garbage, wrong login) is a 502, which ends it, and is written
-down in `faults`. An index that was given up on is not asked again in this session, so a resolver's own retries cost
-nothing, and the time that a dead index takes is bounded by our patience alone.
+on to the next index; *not an index's answer* (down, busy, garbage, wrong login, whatever nobody foresaw) is a 502,
+which ends it, and is written down in `faults`. An index that was given up on is not asked again in this session, so a
+resolver's own retries cost nothing, and the time that a dead index takes is bounded by our patience alone.
 
 Pages of packages that are known to be asked for are asked for before the box does (see `pages_ahead`).
 
@@ -28,6 +28,7 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -41,6 +42,7 @@ from sandbox.environments.indexes.pages import JSON_PAGE, ListedFile, render_lin
 from sandbox.environments.indexes.pages_ahead import PagesAhead
 from sandbox.environments.indexes.settings import IndexSettings, local_path, redacted, split_credentials
 from sandbox.environments.indexes.upstream import Patience, Upstream
+from sandbox.errors import SandboxError
 
 MOST_CONNECTIONS: Final = 64
 MOST_PAGES: Final = 5000
@@ -61,6 +63,8 @@ class IndexFault:
     url: str
     """Without anything that may be secret."""
     reason: str
+    remedy: str | None = None
+    """What is to be done about it; none: it may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +216,35 @@ class Gateway:
         with self._lock:
             known = self._given_up.get(place) or self._given_up.get(asked)
         if known is not None:
-            raise Fault(known.reason, reach=known.reach)
+            raise Fault(known.reason, reach=known.reach, remedy=known.remedy)
         try:
-            yield
+            with _told_as_faults():
+                yield
         except Fault as fault:
             with self._lock:
-                self._faults.setdefault(asked, IndexFault(place, fault.reason))
+                self._faults.setdefault(asked, IndexFault(place, fault.reason, fault.remedy))
                 if fault.reach != "attempt":
                     self._given_up[place if fault.reach == "index" else asked] = fault
             raise
         with self._lock:
             self._faults.pop(asked, None)
+
+
+class _BoxGone(Exception):
+    """The box hung up while it was answered: no index is to blame."""
+
+
+@contextlib.contextmanager
+def _told_as_faults() -> Iterator[None]:
+    """Whatever else goes wrong with an index is its fault too; only what we say ourselves is repeated."""
+    try:
+        yield
+    except (Absent, Fault, _BoxGone):
+        raise
+    except SandboxError as error:
+        raise Fault(error.message, remedy=error.remedy or "correct the settings of pip or uv") from error
+    except Exception as error:
+        raise Fault(f"it cannot be asked, or understood: {type(error).__name__}") from error
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -349,10 +371,16 @@ class _Connection(BaseHTTPRequestHandler):
             self.send_header(name, value)
         if "Content-Length" not in reply.headers:
             self.send_header("Connection", "close")
-        self.end_headers()
+        self._tell_box(self.end_headers)
         if self.command != "HEAD":
             for piece in reply.pieces:
-                self.wfile.write(piece)
+                self._tell_box(partial(self.wfile.write, piece))
+
+    def _tell_box(self, send: Callable[[], object]) -> None:
+        try:
+            send()
+        except OSError as error:
+            raise _BoxGone from error
 
 
 def _metadata_address(file: ListedFile) -> str:

@@ -30,7 +30,7 @@ _UNSATISFIABLE: Final = 416
 def local_page(root: Path, name: str) -> tuple[ListedFile, ...]:
     """The files of a package that an index on this machine links to."""
     if not root.is_dir():
-        raise Fault("the folder does not exist", reach="index")
+        raise Fault("the folder does not exist", reach="index", remedy="make it, or correct the index's address")
     page = (root / name / "index.html").resolve()
     if not page.is_relative_to(root.resolve()):
         raise Fault("its page is a link that leads out of the index")

@@ -25,7 +25,10 @@ class NearAddress(Fault):
     """What was to be asked is near."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"it leads to an address that is {why}, where an index on a public address may not lead")
+        super().__init__(
+            f"it leads to an address that is {why}, where an index on a public address may not lead",
+            remedy="use an index whose files are on public addresses, or one in the network that those are in",
+        )
 
 
 def refuse_near_host(host: str) -> None:

@@ -41,7 +41,11 @@ _OK: Final = (200, 206)
 _PASSED_ON: Final = (405, 416)
 _GONE: Final = (404, 410)
 _BUSY: Final = 429
-_REFUSED: Final = {401: "it wants a login", 403: "it refuses the login", 407: "the proxy wants a login"}
+_REFUSED: Final = (401, 403)
+_PROXY_REFUSED: Final = 407
+_GIVE_LOGIN: Final = "give one in the index's address, in netrc, or by keyring, as pip and uv take it"
+_CORRECT_LOGIN: Final = "correct the login where it is given: in the index's address, in netrc, or in the keyring"
+_CORRECT_PROXY: Final = "correct the login in the proxy's address, in pip's or uv's settings or in HTTPS_PROXY"
 _EXCEPTION: Final = re.compile(r"\*?\.?(?P<name>[^:\[\]]+|\[?[0-9a-f:]+\]?)(:(?P<port>\d+))?")
 _KEPT_HEADERS: Final = ("Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "ETag", "Last-Modified")
 
@@ -108,7 +112,7 @@ class Upstream:
         path = local_path(url)
         if path is not None:
             if local_path(listed_by) is None:
-                raise Fault("it names a file of this machine")
+                raise Fault("it names a file of this machine", remedy="use an index that does not")
             with open_local(path, part=part) as reply:
                 yield reply
             return
@@ -174,7 +178,11 @@ class Upstream:
         login = with_password(login or self._settings.credentials_for(address), address, self._settings)
         silence = self._settings.timeout_s
         if address.startswith("https:") and (gone := missing_file(self._settings)):
-            raise Fault(f"what this machine names for TLS, {gone}, is not there", reach="index")
+            raise Fault(
+                f"what this machine names for TLS, {gone}, is not there",
+                reach="index",
+                remedy="correct what names it: PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, or a setting of pip or uv",
+            )
         with _named_faults(silence):
             response = self._asking(is_public_only=is_public_only).request(
                 method,
@@ -185,7 +193,7 @@ class Upstream:
                 timeout=(min(_CONNECT_S, silence), silence),
                 stream=True,
             )
-        problem = _problem_of(response.status_code)
+        problem = _problem_of(response.status_code, has_login=login is not None and bool(login[1]))
         if problem is not None:
             _read_the_rest(response)
             self._end(response)
@@ -262,14 +270,20 @@ def _wrapped_in(problem: BaseException) -> Iterator[BaseException]:
                 seen += [error.__cause__, error.__context__, getattr(error, "reason", None), *error.args]
 
 
-def _problem_of(status: int) -> Exception | None:
+def _problem_of(status: int, *, has_login: bool) -> Exception | None:
     if status in _OK or status in _PASSED_ON:
         return None
     if status in _GONE:
         return Absent()
     if status >= 500 or status == _BUSY:
         return _Busy(f"it answers {status}", reach="index")
-    return Fault(f"it answers {status}" + (f": {_REFUSED[status]}" if status in _REFUSED else ""))
+    if status == _PROXY_REFUSED:
+        return Fault(f"it answers {status}: the proxy refuses our login, or wants one", remedy=_CORRECT_PROXY)
+    if status in _REFUSED and has_login:
+        return Fault(f"it answers {status}: it refuses the login", remedy=_CORRECT_LOGIN)
+    if status in _REFUSED:
+        return Fault(f"it answers {status}: it wants a login", remedy=_GIVE_LOGIN)
+    return Fault(f"it answers {status}")
 
 
 def _read_the_rest(response: requests.Response) -> None:

@@ -95,7 +95,7 @@ class _Asking:
             "options": [*resolve_options(self.question)],
         }
         end = await self._run("resolve", arguments, environment)
-        return lock_text(end, self.gateway, is_offline=self.question.settings.offline)
+        return lock_text(end, self.gateway, question=self.question)
 
     async def wheels_of(
         self, stated: Sequence[Mapping[str, Any]], environment: Environment, folder: Path

@@ -19,13 +19,13 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from pydantic import ValidationError
 
-from sandbox.environments.indexes.gateway import Gateway
+from sandbox.environments.indexes.gateway import Gateway, IndexFault
 from sandbox.environments.indexes.settings import local_path
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.resolution.questions import Question, refuse_too_many
 from sandbox.environments.workshop import JobEnd, refuse_lost
-from sandbox.errors import BuildFailed, IndexUnavailable, ResolutionFailed
+from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, ResolutionFailed
 from sandbox.policy import Supply
 
 _SEEN_AT: Final = "http://127.0.0.1:8479"
@@ -93,7 +93,7 @@ def _through(gateway: Gateway, line: str) -> str:
     return str(wanted)
 
 
-def lock_text(end: JobEnd, gateway: Gateway, *, is_offline: bool) -> str:
+def lock_text(end: JobEnd, gateway: Gateway, *, question: Question) -> str:
     """The text of uv's lock."""
     refuse_lost(end)
     if end.problem is not None or not isinstance(end.value, dict):
@@ -101,19 +101,23 @@ def lock_text(end: JobEnd, gateway: Gateway, *, is_offline: bool) -> str:
     if end.value.get("code") == 0:
         return str(end.value.get("lock"))
     if gateway.faults:
-        fault = gateway.faults[0]
-        raise IndexUnavailable(
-            f"the package index {fault.url} did not answer as one: {fault.reason}",
-            remedy="try again, or ask for what is in the store or in a folder of wheels with `--offline`",
-        )
+        raise _unanswered(gateway.faults[0])
     said = str(end.value.get("said"))
     if found := _UNBUILT.search(said):
         raise _unbuilt(" ".join(said[found.end() :].replace(_NO_HINT, "").split()), log=said)
-    explained = _explained(said)
-    raise _without_indexes(explained) if is_offline else explained
+    explained = _explained(said, waits=bool(question.supply.exclude_newer))
+    raise _without_indexes(explained) if question.settings.offline else explained
 
 
-def _explained(said: str) -> ResolutionFailed:
+def _unanswered(fault: IndexFault) -> IndexUnavailable:
+    message = f"the package index {fault.url} did not answer as one: {fault.reason}"
+    if fault.remedy is not None:
+        return IndexRefused(message, remedy=fault.remedy)
+    otherwise = "try again, or ask for what is in the store or in a folder of wheels with `--offline`"
+    return IndexUnavailable(message, remedy=otherwise)
+
+
+def _explained(said: str, *, waits: bool) -> ResolutionFailed:
     """The resolver's own explanation, in words that mean something here, and no longer than people read."""
     text, _, hint = " ".join(_NO_SOLUTION.sub("", said).split()).removeprefix("error: ").partition(" hint: ")
     text = text.replace("in the package registry", "in any index")
@@ -126,6 +130,11 @@ def _explained(said: str) -> ResolutionFailed:
         name, version = found["of"] or found["asked"], found["such"] or found["named"]
         text = f"{text.removesuffix('.')}; only prereleases of {name} would do, such as {version}"
         remedy = f"name one, as {name}=={version} does, or allow them in the policy: supply.prereleases"
+    elif waits and "there are no versions" in text:
+        remedy = (
+            "the policy's supply.exclude_newer takes only releases that are old enough, of indexes that tell when they "
+            "were uploaded: change the requirements, or ask an index that tells it"
+        )
     shortened = text if len(text) <= _LONGEST_EXPLANATION else text[:_LONGEST_EXPLANATION] + "…"
     return ResolutionFailed(f"the requirements have no solution: {shortened}", remedy=remedy)
 

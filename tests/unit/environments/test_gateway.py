@@ -215,7 +215,10 @@ def test_a_wrong_login_is_a_fault_that_does_not_repeat_it(index: LocalIndex, tmp
     settings = replace(index.settings(), indexes=(Index(index.url, ("bob", f"{SECRET}!")),))
     with _gateway(settings, tmp_path) as (gateway, box):
         status, body, _ = box.get("/0/simple/child/")
-        assert (status, gateway.faults) == (502, [IndexFault(index.url, "it answers 401: it wants a login")])
+        (fault,) = gateway.faults
+        assert (status, fault.url, fault.reason) == (502, index.url, "it answers 401: it refuses the login")
+        assert fault.remedy is not None
+        assert "correct the login" in fault.remedy
         assert SECRET not in body.decode() + repr(gateway.faults)
 
 
@@ -325,7 +328,8 @@ def test_an_index_that_is_not_there_is_a_fault_and_a_folder_that_is_not_there_is
         assert box.status("/links/0/") == 200
         assert gateway.faults == []
         assert box.status("/0/simple/child/") == 502
-        assert gateway.faults == [IndexFault(gone.as_uri(), "the folder does not exist")]
+        correct = "make it, or correct the index's address"
+        assert gateway.faults == [IndexFault(gone.as_uri(), "the folder does not exist", correct)]
 
 
 def test_offline_only_what_is_on_this_machine_is_looked_at(index: LocalIndex, tmp_path: Path) -> None:
