@@ -27,7 +27,7 @@ def mount(
     source: str, target: str, kind: str | None, flags: int, data: str = "", *, kernel: calls.Kernel = calls.NOW
 ) -> None:
     """mount(2), with the target in the error."""
-    names = (source.encode(), target.encode(), kind.encode() if kind else None)
+    names = (os.fsencode(source), os.fsencode(target), kind.encode() if kind else None)
     kernel.make("mount", *names, flags, data.encode(), about=target)
 
 
@@ -61,7 +61,7 @@ def bind(source: str, target: str, flags: int = RDONLY | NOSUID | NODEV) -> None
     calls.syscall(
         "mount_setattr",
         _AT_FDCWD,
-        ctypes.c_char_p(target.encode()),
+        ctypes.c_char_p(os.fsencode(target)),
         _AT_RECURSIVE,
         ctypes.byref(wanted),
         ctypes.sizeof(wanted),
@@ -77,7 +77,7 @@ def enter_new_root(stage: str) -> None:
     """Make a fresh tmpfs the root, with the former root under /.host; `stage` is any directory, covered meanwhile."""
     tmpfs(stage, size=1 << 20, inodes=4096)
     os.mkdir(stage + "/.host")
-    calls.syscall("pivot_root", ctypes.c_char_p(stage.encode()), ctypes.c_char_p((stage + "/.host").encode()))
+    calls.syscall("pivot_root", ctypes.c_char_p(os.fsencode(stage)), ctypes.c_char_p(os.fsencode(stage + "/.host")))
     os.chdir("/")
 
 

@@ -75,11 +75,19 @@ def make_root(root: Path, *, shown: Iterable[str] = (), closed: Iterable[str] = 
 
 
 def _refuse_unusable(root: Path) -> None:
+    """Refuse a path below which virtualenv makes no environment."""
+    remedy = "name another folder in SANDBOX_STORE"
     if os.pathsep in str(root):
         raise EnvironmentUnavailable(
             f"the store {root} has a {os.pathsep!r} in its path, which separates paths: no environment works there",
-            remedy="name another folder in SANDBOX_STORE",
+            remedy=remedy,
         )
+    try:
+        str(root).encode()
+    except UnicodeEncodeError:
+        raise EnvironmentUnavailable(
+            f"the store {str(root)!r} has a path that is no text in UTF-8: no environment works there", remedy=remedy
+        ) from None
 
 
 def _refuse_others(root: Path, status: os.stat_result) -> None:

@@ -82,6 +82,12 @@ def test_a_store_whose_path_would_be_two_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_whose_path_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentUnavailable, match=r"a\\udcff.*no text in UTF-8"):
+        Store(tmp_path / os.fsdecode(b"a\xff"))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.usefixtures("umask")
 def test_a_store_has_its_modes_whatever_the_umask(tmp_path: Path) -> None:
     store = Store(tmp_path / "new" / "store")
