@@ -123,8 +123,13 @@ def writing(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreUnwritable(f"{what} cannot be written: {reason}", remedy=remedy_for(error)) from error
+        raise unwritable(what, error) from error
+
+
+def unwritable(what: str, problem: OSError) -> StoreUnwritable:
+    """The error that says what to do about it."""
+    reason = problem.strerror or str(problem)
+    return StoreUnwritable(f"{what} cannot be written: {reason}", remedy=remedy_for(problem))
 
 
 def remedy_for(problem: OSError) -> str:

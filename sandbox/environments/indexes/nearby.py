@@ -46,8 +46,10 @@ def refuse_near_peer(peer: socket.socket) -> None:
 
 
 def is_near(url: str) -> bool:
-    """Whether the host of that URL is near, by its address or by any that its name leads to."""
-    host = urlsplit(url).hostname or ""
+    """Whether what is there is near, by its host's address or any that its name leads to; without a host it is here."""
+    host = urlsplit(url).hostname
+    if not host:
+        return True
     try:
         refuse_near_host(host)
         for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):

@@ -48,6 +48,7 @@ from sandbox.environments.disk.places import (
     is_read_only,
     make_root,
     take_name,
+    unwritable,
     writing,
 )
 from sandbox.environments.disk.sealing import FILES, MARKER, seal, sealed_document
@@ -57,7 +58,7 @@ from sandbox.environments.store.manifest import ENVIRONMENT_FORMAT, Manifest
 from sandbox.environments.store.pruning import PruneReport, prune
 from sandbox.environments.store.trees import load_intact_tree
 from sandbox.environments.store.verifying import VerifyReport, verify
-from sandbox.errors import EnvironmentUnavailable, SpecError, StoreUnwritable
+from sandbox.errors import EnvironmentUnavailable, SpecError
 
 __all__ = ["BuildingFolder", "PruneReport", "Store", "StoredEnvironment", "VerifyReport"]
 
@@ -184,12 +185,11 @@ class Store:
     def _held(self, key: str) -> InUse | None:
         """Hold its lock; where none can be made because the disk is read-only, nobody can prune it either."""
         try:
-            with writing(f"the lock of the environment {key[:12]}"):
-                return self._uses.use(self.locks / f"{key}.use")
-        except StoreUnwritable as error:
-            if isinstance(error.__cause__, OSError) and is_read_only(error.__cause__):
+            return self._uses.use(self.locks / f"{key}.use")
+        except OSError as error:
+            if is_read_only(error):
                 return InUse(lambda: None)
-            raise
+            raise unwritable(f"the lock of the environment {key[:12]}", error) from error
 
     def touch(self, key: str) -> None:
         """Mark it as used now, if that can be written; on disk at most once a minute."""
@@ -197,14 +197,10 @@ class Store:
         if now - self._touched.get(key, -_TOUCHED_EVERY_S) < _TOUCHED_EVERY_S:
             return
         self._touched[key] = now
-        with suppress(PermissionError):
-            try:
-                os.utime(self._home(key) / USED)
-            except FileNotFoundError:
-                del self._touched[key]
-            except OSError as error:
-                if not is_read_only(error):
-                    raise
+        try:
+            os.utime(self._home(key) / USED)
+        except OSError:  # it is gone, or nothing can be written there
+            del self._touched[key]
 
     def lock(self, key: str) -> KeyLock:
         """The right to build that key."""

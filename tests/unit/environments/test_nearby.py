@@ -104,6 +104,15 @@ def test_a_name_that_leads_near_is_found_out_before_anything_is_asked(
     upstream.close()
 
 
+@pytest.mark.parametrize("listed_by", ["/srv/wheels", "file:///srv/simple", "links.html"])
+def test_a_page_of_this_machine_may_list_what_is_near(listed_by: str, index: LocalIndex) -> None:
+    upstream = Upstream(index.settings(), patience=IMPATIENT)
+    url = f"{index.root}/files/child-2.0-py3-none-any.whl"
+    with upstream.open(url, listed_by=listed_by) as reply:
+        assert b"".join(reply.pieces)
+    upstream.close()
+
+
 def test_what_is_of_this_machine_is_opened_only_for_who_is(index: LocalIndex, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("mine")
