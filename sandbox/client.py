@@ -18,7 +18,6 @@ from sandbox.background import BackgroundLoop
 from sandbox.configuration import load_configuration
 from sandbox.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
 from sandbox.environments import Environment
-from sandbox.environments.disk.places import named_place
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
@@ -68,7 +67,7 @@ class AsyncSandbox:
         self._settings = Settings(
             concurrency=concurrency,
             warm_memory=warm_memory,
-            store=None if store is None else named_place(store),
+            store=None if store is None else _store_place(store),
             artifacts=_artifact_store(artifact_store),
             tokenizer=tokenizer,
             is_offline=offline,
@@ -336,6 +335,12 @@ async def _cut_short(events: AsyncGenerator[Event]) -> dict[str, Any]:
     except StopAsyncIteration:
         return {}
     return {}
+
+
+def _store_place(chosen: str | Path) -> Path:
+    from sandbox.environments.disk.places import named_place
+
+    return named_place(chosen)
 
 
 def _artifact_store(chosen: str | Path | ArtifactStore | None) -> ArtifactStore:
