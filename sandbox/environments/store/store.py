@@ -58,7 +58,7 @@ from sandbox.environments.store.manifest import ENVIRONMENT_FORMAT, Manifest
 from sandbox.environments.store.pruning import PruneReport, prune
 from sandbox.environments.store.trees import load_intact_tree
 from sandbox.environments.store.verifying import VerifyReport, verify
-from sandbox.errors import EnvironmentUnavailable, SpecError
+from sandbox.errors import EnvironmentUnavailable, SpecError, StoreUnwritable
 
 __all__ = ["BuildingFolder", "PruneReport", "Store", "StoredEnvironment", "VerifyReport"]
 
