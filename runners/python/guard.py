@@ -114,8 +114,7 @@ def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict
 
 
 def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoReturn:
-    for door in doors:
-        os.write(door, b"0")
+    _go_where_it_counts(plan, doors)
     if not is_first(plan):
         stop_listening()
     found = Found(plan, _put_up_walls(plan))
@@ -141,11 +140,29 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
     os._exit(0)
 
 
+def _go_where_it_counts(plan: dict[str, Any], doors: Sequence[int]) -> None:
+    """Into the call's control groups, and to the engine's proxy. This is before its pipes are in their places, which
+    they must be for anything to be told."""
+    try:
+        _enter_groups(doors)
+        if plan.get("egress"):
+            plan["label"] = egress.hand_over(**plan["egress"])
+    except walls.WallFault as fault:
+        pipes.arrange(plan["handed"])
+        _refuse(plan, fault)
+
+
+def _enter_groups(doors: Sequence[int]) -> None:
+    try:
+        for door in doors:
+            os.write(door, b"0")
+    except OSError as error:
+        raise walls.WallFault("cgroup", "the call's group cannot be entered: %s" % error) from error
+
+
 def _put_up_walls(plan: dict[str, Any]) -> dict[str, object] | None:
     """All of them; what Landlock restricts, if it does. Where one cannot be put up, this is the end."""
     try:
-        if plan.get("egress"):
-            plan["label"] = egress.hand_over(**plan["egress"])
         return call_walls.put_up(plan)
     except walls.WallFault as fault:
         _refuse(plan, fault)

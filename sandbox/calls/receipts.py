@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from sandbox.backends.base import Protection
 from sandbox.backends.remedies import missing_walls
-from sandbox.errors import ProtocolError
+from sandbox.errors import BoxLost, ProtocolError
 from sandbox.outcome import Isolation, LayerState, LimitState, PolicyUsed, Receipt
 from sandbox.policy import Layer, Policy, Strength
 
@@ -29,6 +29,9 @@ _PER_PROCESS: Final = ("open_files", "file_size")
 _OF_FILES: Final = ("disk", "inodes")
 _UNCOUNTED: Final = "nobody: these files are not counted"
 _OF_THE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
+_GROUP_LOST: Final = (
+    "call again, in a new box; if it happens often, find out what removes the control groups called sandbox-… here"
+)
 _WALLS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
 
 
@@ -93,7 +96,11 @@ class _Record(_Told):
 
 def read_walls(record: bytes, *, policy: Policy, around: Mapping[str, LayerState] | None = None) -> Walls:
     """The walls of one call; raises when they, and those `around` its whole box, are not enough."""
+    if not record:
+        raise BoxLost("the process for the call died before its walls stood; the tool has not run", remedy="call again")
     told = _parse(bytes(record))
+    if told.fault is not None and told.fault.layer == Layer.CGROUP:
+        raise BoxLost(f"{told.fault.reason[:300]}; the tool has not run", remedy=_GROUP_LOST)
     if told.fault is not None:
         raise missing_walls([told.fault.layer], policy=policy, reason=told.fault.reason)
     if told.walls is None:

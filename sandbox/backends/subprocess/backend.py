@@ -26,6 +26,7 @@ from sandbox.backends.remedies import REMEDIES
 from sandbox.backends.subprocess import groups
 from sandbox.backends.subprocess.box import Started, SubprocessBox, spawn
 from sandbox.backends.subprocess.groups import Group, Hierarchies
+from sandbox.backends.subprocess.owners import Owner
 from sandbox.backends.subprocess.tree import RUNNER, build_tree
 from sandbox.backends.subprocess.walls import Caller, box_user, box_walls, call_walls, current_caller
 from sandbox.egress import NETWORK
@@ -117,7 +118,7 @@ class SubprocessBackend(Backend):
             return None
         if self._owner is None:
             groups.remove_orphans(self._hierarchies)
-            self._owner = Group(self._hierarchies, f"{groups.owner_name()}-{id(self):x}")
+            self._owner = Group(self._hierarchies, Owner.current().name_for(id(self)))
         self._boxes += 1
         is_free = policy.limits.cpus >= (os.cpu_count() or 1)
         hierarchies = self._hierarchies.without_quota() if is_free else self._hierarchies

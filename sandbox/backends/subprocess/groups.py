@@ -6,9 +6,9 @@ Two layouts are found in the field, and both are used where this user may write 
 * version 2, one hierarchy: ours lie in the nearest group above the engine's own that this user may change and that
   already passes the controllers on, so that nothing existing has to be moved or reconfigured.
 
-The groups of one engine, named by its process so that a later engine can prove the owner dead::
+The groups of one engine, named by its process so that a later engine can prove the owner dead (see owners.py)::
 
-    sandbox-<pid>-<start time>-<engine>/
+    sandbox-<pid>-<start time>-<pid namespace>-<engine>/
         <box>/
             zygote/     the runner and what it preloads
             <slot>/     one call at a time
@@ -25,16 +25,15 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.backends.control_groups import groups_of, mounts
+from sandbox.backends.subprocess.owners import PREFIX, proved_dead
 from sandbox.policy import Limits
 
-_PREFIX: Final = "sandbox-"
 _NEEDED: Final = ("memory", "pids")
 _USEFUL: Final = ("memory", "pids", "cpuacct", "cpu")
 _GUARD_BYTES: Final = 4 << 20
 GUARD_PROCESSES: Final = 1
 """A call's guard counts, and is not the tool's."""
 _PERIOD_US: Final = 100_000
-_START_TIME: Final = 19  # in /proc/<pid>/stat, counted from behind the program's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,27 +130,11 @@ def _passes_on(folder: Path) -> bool:
     return False
 
 
-def owner_name() -> str:
-    """The name of this process's groups: pid and start time, which no other process ever shares."""
-    return f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}"
-
-
-def _start_time(pid: int) -> str | None:
-    """In the kernel's ticks since boot, which no change of the clock moves; None when there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return stat.rpartition(")")[2].split()[_START_TIME]
-
-
 def remove_orphans(hierarchies: Hierarchies) -> None:
-    """Remove the groups of engines that are dead, with whatever still runs in them."""
+    """Remove the groups of engines that are proved dead, with whatever still runs in them."""
     for parent in hierarchies.folders:
-        for folder in parent.glob(f"{_PREFIX}*-*"):
-            pid, start, *_ = folder.name.removeprefix(_PREFIX).split("-")
-            if pid.isdigit() and _start_time(int(pid)) != start:
-                remove(folder)
+        for folder in proved_dead(parent.glob(f"{PREFIX}*")):
+            remove(folder)
 
 
 def remove(folder: Path) -> bool:

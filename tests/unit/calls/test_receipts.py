@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
-from sandbox.errors import IsolationUnavailable, ProtocolError
+from sandbox.errors import BoxLost, IsolationUnavailable, ProtocolError
 from sandbox.outcome import Isolation, LimitState, Receipt
 from sandbox.policy import Layer, Policy, Strength, load
 from sandbox.testing.claims import claimed_protection, claimed_walls
@@ -87,7 +87,6 @@ def test_one_capability_held_is_not_none(kind: str, held: str) -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        b"",
         b"{}",
         b"null",
         b"[]",
@@ -111,13 +110,26 @@ def test_walls_told_in_no_known_way_are_a_protocol_error(told: bytes) -> None:
     assert len(refusal.value.message) < 400
 
 
+@pytest.mark.parametrize(
+    "told",
+    [b"", b'{"fault":{"layer":"cgroup","reason":"the call\'s group cannot be entered"}}'],
+    ids=["nothing", "group"],
+)
+def test_a_process_that_could_not_put_up_its_walls_is_a_lost_box_with_a_remedy(told: bytes) -> None:
+    with pytest.raises(BoxLost) as lost:
+        read_walls(told, policy=POLICY)
+    assert not isinstance(lost.value, ProtocolError)
+    assert "has not run" in lost.value.message
+    assert lost.value.remedy
+
+
 @pytest.mark.slow
 @given(
     st.binary(max_size=100)
     | st.dictionaries(st.text(max_size=5), st.none()).map(lambda told: json.dumps(told).encode())
 )
 def test_any_bytes_are_walls_or_an_error_of_ours(told: bytes) -> None:
-    with pytest.raises((ProtocolError, IsolationUnavailable)):
+    with pytest.raises((BoxLost, IsolationUnavailable)):
         read_walls(told, policy=POLICY)
 
 
