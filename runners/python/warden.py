@@ -135,7 +135,7 @@ def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, st
         _attempt("user_namespace", clone.write_maps, user, plan["identity"])
     if "mount" in namespaces:
         _attempt("mount_namespace", _build_tree, plan)
-    if plan["identity"] != user and "user" not in namespaces:
+    if plan["identity"] != user and "user" not in plan["namespaces"]:
         _attempt("own_uid", _become, user)
     if _starts_again(plan, namespaces):
         _start_again(whole, layers, channel)

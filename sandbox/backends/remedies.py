@@ -27,7 +27,8 @@ PURPOSES: Final[dict[str, str]] = {
 
 _NAMESPACES: Final = (
     "allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0, and on Debian "
-    "kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
+    "kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; or, as "
+    "root, have all of root's capabilities"
 )
 
 _SEEN_FROM_OUTSIDE: Final = (Layer.CGROUP, Layer.OWN_UID)
@@ -40,7 +41,8 @@ REMEDIES: Final[dict[str, str]] = {
     "capabilities": "nothing should prevent this; report it with the output of `sandbox doctor --json`",
     "rlimits": "nothing should prevent this; report it with the output of `sandbox doctor --json`",
     "cgroup": "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes …",
-    "own_uid": "run the engine as root; without it a box shares its user id with the engine, behind a user namespace",
+    "own_uid": "run the engine as root with all of root's capabilities; or as another user, whose boxes share its user "
+    "id, behind a user namespace",
     "egress filter": "use boxes of processes, or containers of a daemon on this machine that share its kernel; or a "
     "policy with network.mode 'none', or 'host' for code you trust",
     "index filter": "use a policy with network.mode 'none' or 'public'; that of mode 'index' is for builds",

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Backend, BoxPlan, Protection
-from sandbox.backends.remedies import REMEDIES
+from sandbox.backends.remedies import REMEDIES, missing_walls
 from sandbox.backends.subprocess import groups
 from sandbox.backends.subprocess.box import Started, SubprocessBox, spawn
+from sandbox.backends.subprocess.caller import Caller, User, box_user, current_caller
 from sandbox.backends.subprocess.groups import Group, Hierarchies
 from sandbox.backends.subprocess.owners import Owner
 from sandbox.backends.subprocess.tree import RUNNER, build_tree
-from sandbox.backends.subprocess.walls import Caller, box_user, box_walls, call_walls, current_caller
+from sandbox.backends.subprocess.walls import box_walls, call_walls
 from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
@@ -55,10 +56,11 @@ class SubprocessBackend(Backend):
         self._boxes = 0
 
     async def open(self, plan: BoxPlan) -> SubprocessBox:
-        _refuse_what_cannot_be(plan)
         caller = current_caller()
+        _refuse_what_cannot_be(plan, caller)
         python = plan.interpreter.python
-        is_ours = not caller.is_root and not plan.is_plain and _may_be_changed(python, caller)
+        user = box_user(caller, is_plain=plan.is_plain)
+        is_ours = user == caller.user and not plan.is_plain and _may_be_changed(python, caller)
         tree = build_tree(
             folders=plan.interpreter.folders,
             hidden=plan.interpreter.hidden,
@@ -67,7 +69,6 @@ class SubprocessBackend(Backend):
             places=plan.places(),
             started_again=(python, runner_folder()) if is_ours else None,
         )
-        user = box_user(caller)
         group = self._next_group(plan.policy)
         places = [str(place) for place in group.folders] if group else []
         try:
@@ -81,10 +82,8 @@ class SubprocessBackend(Backend):
         box = SubprocessBox(
             started,
             walls={
-                "box": box_walls(plan, tree, caller=caller, user=user, doors=doors, again=again),
-                "call": call_walls(
-                    plan, tree, caller=caller, user=user, is_metered=group is not None, egress=started.egress
-                ),
+                "box": box_walls(plan, tree, caller=caller.user, user=user, doors=doors, again=again),
+                "call": call_walls(plan, tree, user=user, is_metered=group is not None, egress=started.egress),
                 "slots": group is not None,
                 "installed": _installed(plan),
                 "lines": True,
@@ -97,7 +96,7 @@ class SubprocessBackend(Backend):
         try:
             if group is not None:
                 self._create(group, plan.policy)
-            box.protection = self._protection(plan, user=user, group=zygote)
+            box.protection = self._protection(plan, caller, user=user, group=zygote)
         except OSError as error:
             await asyncio.shield(box.close())
             raise BackendUnavailable(f"the control group of a box could not be made: {error}") from None
@@ -142,8 +141,8 @@ class SubprocessBackend(Backend):
             return
         raise BackendUnavailable("a control group could not be made: its parent vanishes again and again")
 
-    def _protection(self, plan: BoxPlan, *, user: int, group: Group | None) -> Protection:
-        caller = current_caller()
+    def _protection(self, plan: BoxPlan, caller: Caller, *, user: User, group: Group | None) -> Protection:
+        shared = caller.cannot_give_users(is_plain=plan.is_plain)
         measured = group.in_force() if group else None
         return Protection(
             backend=self.name,
@@ -151,13 +150,12 @@ class SubprocessBackend(Backend):
             layers={
                 Layer.CGROUP.value: self._groups_state(measured),
                 Layer.OWN_UID.value: LayerState(
-                    in_force=caller.is_root,
-                    detail=f"uid {user} is this box's alone" if caller.is_root else "the engine is not root",
+                    in_force=shared is None, detail=shared or f"uid {user[0]} is this box's alone"
                 ),
             },
             limits=_outer_limits(plan.policy, group),
             network=NETWORK if plan.policy.network.mode is NetworkMode.PUBLIC else plan.policy.network.mode.value,
-            user=str(user),
+            user=str(user[0]),
         )
 
     def _groups_state(self, measured: Mapping[str, int] | None) -> LayerState:
@@ -206,7 +204,7 @@ def _installed(plan: BoxPlan) -> JsonValue:
     return None if plan.prefix is None else [plan.prefix, f"{plan.prefix}/{plan.interpreter.site}"]
 
 
-def _refuse_what_cannot_be(plan: BoxPlan) -> None:
+def _refuse_what_cannot_be(plan: BoxPlan, caller: Caller) -> None:
     policy = plan.policy
     if sys.platform != "linux":
         raise BackendUnavailable("the subprocess backend needs Linux", remedy="use the container backend")
@@ -217,6 +215,9 @@ def _refuse_what_cannot_be(plan: BoxPlan) -> None:
             missing=(policy.isolation.minimum.value,),
             remedy="use the container backend, or another policy",
         )
+    shared = caller.cannot_give_users(is_plain=plan.is_plain)
+    if shared is not None and caller.owns_the_kernel and not plan.is_plain:
+        raise missing_walls([Layer.OWN_UID.value], policy=policy, reason=f"{shared}; its tools would be root as well")
     mode = policy.network.mode
     has_gateway = mode is not NetworkMode.INDEX or plan.gateway is not None
     if mode in (NetworkMode.PUBLIC, NetworkMode.INDEX) and (plan.is_plain or not has_gateway):

@@ -4,8 +4,8 @@ Two rings. The *box* keeps the runner, and what it preloads, away from the host:
 a user of its own, no privileges, a system-call filter. Each *call* is walled again from the runner and from all other
 calls: namespaces of its own below the box's, a private tmpfs, Landlock, a stricter filter, limits.
 
-A user id of the box's own is drawn at random from a range that no distribution hands out, so that two boxes, also of
-two engines, never share the kernel's per-user counters, and nothing has to be handed back.
+Whose the box is, on the host, is settled before (see caller.py): a user of its own, or the engine's. In the second case
+a user namespace is the first of its walls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import os
 import secrets
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -23,6 +22,7 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import BoxPlan
 from sandbox.backends.seccomp_profiles import Sockets, load_profile
+from sandbox.backends.subprocess.caller import User, user_inside
 from sandbox.backends.subprocess.seccomp import ARCHITECTURES, compile_profile
 from sandbox.backends.subprocess.tree import TOOL_USER, WORKPLACE, Tree
 from sandbox.egress import PORT
@@ -30,7 +30,6 @@ from sandbox.errors import IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
-_FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
 OWN_BYTES, OWN_INODES = 16 << 20, 1024
 """What a box itself may write where its calls have places of their own."""
 _STACK_BYTES: Final = 8 << 20
@@ -40,31 +39,6 @@ _BEHIND_THE_GROUP: Final = 2
 """The control group's limit must be the first that is met, because it counts what it refuses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who the engine runs as."""
-
-    uid: int
-    gid: int
-
-    @property
-    def is_root(self) -> bool:
-        """Root gives each box a user of its own."""
-        return self.uid == 0
-
-
-def current_caller() -> Caller:
-    """Who this process runs as."""
-    return Caller(os.geteuid(), os.getegid())
-
-
-def box_user(caller: Caller) -> int:
-    """The user a box runs as: fresh for root, ourselves otherwise."""
-    if not caller.is_root:
-        return caller.uid
-    return _FIRST_FREE_UID + secrets.randbelow(_LAST_FREE_UID - _FIRST_FREE_UID)
-
-
 def namespaces(policy: Policy) -> list[str]:
     """The kinds of namespaces the policy leads to."""
     shared = {"network"} if policy.network.mode is NetworkMode.HOST else set()
@@ -72,36 +46,33 @@ def namespaces(policy: Policy) -> list[str]:
 
 
 def box_walls(
-    plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, doors: Sequence[str], again: Sequence[str]
+    plan: BoxPlan, tree: Tree, *, caller: User, user: User, doors: Sequence[str], again: Sequence[str]
 ) -> dict[str, JsonValue]:
-    """The outer ring."""
-    group = user if caller.is_root else caller.gid
-    kinds = [kind for kind in namespaces(plan.policy) if kind != "user" or not caller.is_root]
+    """The outer ring, for a box that is a user's."""
+    inside = user_inside(user, is_plain=plan.is_plain)
+    kinds = [kind for kind in namespaces(plan.policy) if kind != "user" or user == caller]
     return {
         **tree.plan(),
         "namespaces": [] if plan.is_plain else [*kinds],
-        "identity": [caller.uid, caller.gid],
-        "user": [user, group],
-        "own_place": {"path": WORKPLACE, "size": OWN_BYTES, "inodes": OWN_INODES, "owner": [user, group]},
+        "identity": [*caller],
+        "user": [*inside],
+        "own_place": {"path": WORKPLACE, "size": OWN_BYTES, "inodes": OWN_INODES, "owner": [*inside]},
         "filter": system_call_filter("runner", Sockets.INTERNET),
         "doors": list(doors),
         "again": list(again) if again and not plan.is_plain else None,
     }
 
 
-def call_walls(
-    plan: BoxPlan, tree: Tree, *, caller: Caller, user: int, is_metered: bool, egress: int | None
-) -> dict[str, JsonValue]:
+def call_walls(plan: BoxPlan, tree: Tree, *, user: User, is_metered: bool, egress: int | None) -> dict[str, JsonValue]:
     """The inner ring. Where there is no network namespace to be alone in, no socket can be made but local ones.
     `egress`: the descriptor by which guards hand over what the engine answers their calls' connections on."""
     policy, limits = plan.policy, plan.policy.limits
-    group = user if caller.is_root else caller.gid
     reaches_network = policy.network.mode is NetworkMode.HOST
     return {
         "namespaces": [] if plan.is_plain else [*namespaces(policy)],
         "required": [layer.value for layer in policy.isolation.require if layer is not Layer.CGROUP],
         "user": list(TOOL_USER),
-        "outside": [user, group],
+        "outside": [*user_inside(user, is_plain=plan.is_plain)],
         "workplace": None if plan.is_plain else {"path": WORKPLACE, "size": limits.disk, "inodes": limits.inodes},
         "folder": tempfile.gettempdir(),
         "landlock": _landlock(plan, tree, reaches_network=reaches_network),

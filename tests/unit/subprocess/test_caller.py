@@ -1,0 +1,50 @@
+"""Who may give a box a user of its own: not who is called root, but who can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from sandbox.backends.subprocess.caller import Caller, box_user, current_caller, user_inside
+
+ROOT: Final = Caller(0, 0, (1 << 41) - 1, range(30_000, 60_000), owns_the_kernel=True)
+_BITS: Final = {"chown": 0, "dac_override": 1, "fowner": 3, "kill": 5, "setgid": 6, "setuid": 7}
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_root_with_all_rights_gives_each_box_a_user_of_its_own(is_plain: bool) -> None:
+    users = {box_user(ROOT, is_plain=is_plain) for _ in range(20)}
+    assert len(users) > 10
+    assert all(user == group and user in ROOT.free_ids for user, group in users)
+
+
+@pytest.mark.parametrize("missing", _BITS)
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_root_without_a_right_that_it_takes_shares_its_own_and_says_why(missing: str, is_plain: bool) -> None:
+    caller = replace(ROOT, capabilities=ROOT.capabilities & ~(1 << _BITS[missing]))
+    assert box_user(caller, is_plain=is_plain) == (0, 0)
+    assert caller.cannot_give_users(is_plain=is_plain) == f"the engine is root without {missing}"
+
+
+def test_mounting_is_a_right_that_only_walls_take() -> None:
+    caller = replace(ROOT, capabilities=ROOT.capabilities & ~(1 << 21))
+    assert box_user(caller, is_plain=False) == (0, 0)
+    assert box_user(caller, is_plain=True) != (0, 0)
+
+
+def test_where_there_are_no_ids_for_others_or_nobody_is_root_the_user_is_shared() -> None:
+    assert box_user(replace(ROOT, free_ids=range(0)), is_plain=False) == (0, 0)
+    assert box_user(replace(ROOT, uid=1001, gid=1002), is_plain=False) == (1001, 1002)
+
+
+def test_a_box_that_shares_roots_user_has_another_number_inside_of_its_namespace() -> None:
+    assert user_inside((0, 0), is_plain=False)[0] != 0
+    assert user_inside((0, 0), is_plain=True) == (0, 0)
+    assert user_inside((1001, 1002), is_plain=False) == (1001, 1002)
+
+
+@pytest.mark.root
+def test_here_root_has_all_that_it_takes() -> None:
+    assert current_caller().cannot_give_users(is_plain=False) is None
