@@ -16,7 +16,7 @@ import typer
 
 from sandbox.cli.artifact_options import SHOWN_OF_AN_ID, ArtifactId, ArtifactPlace, Tenant, about, kept_in
 from sandbox.cli.run import AsJson
-from sandbox.cli.terminal import is_terminal, show, show_document, tell
+from sandbox.cli.terminal import is_terminal, show, show_bytes, show_document, tell
 from sandbox.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def show_artifact(
         show(visible(page.text))
         _tell_the_rest(page)
     elif bytes_ is not None and not is_terminal(sys.stdout):
-        sys.stdout.buffer.write(page.data)
-        sys.stdout.flush()
+        show_bytes(page.data)
         _tell_the_rest(page)
     else:
         _describe(artifact)

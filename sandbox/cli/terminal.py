@@ -3,6 +3,8 @@
 Whatever the locale, nothing that is written can fail for its characters: JSON is UTF-8 always, and other text has what
 an encoding lacks written out. A reader who went away (`| head`) ends the command quietly, by `ReaderGone`; it is no
 `OSError`, because typer has ideas of its own about those. What cannot be told on stderr is not told.
+
+Typer prints its help and rich draws its tables on `sys.stdout`; that stands for the same way out.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import select
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Literal, TextIO
+from typing import Any, Final, Literal, TextIO, cast
 
 Colour = Literal["red", "green", "yellow", "dim", "bold"]
 
@@ -35,7 +37,7 @@ def prepare_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-    sys.stdout = _prepared(sys.stdout)
+    sys.stdout = cast(TextIO, _WayOut(_prepared(sys.stdout)))
     sys.stderr = _prepared(sys.stderr)
 
 
@@ -47,14 +49,34 @@ def _prepared(stream: TextIO | None) -> TextIO:
     return stream
 
 
+class _WayOut:
+    """Stdout for those who write to it themselves: all they know of it, but that it fails as `show` does. Nothing is
+    kept back in it, and nobody gets at what is below."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        show(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Everything is written by now."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+
 def show(text: str) -> None:
     """Write to stdout."""
-    _show(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+    show_bytes(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
 
 
 def show_document(text: str) -> None:
     """Write JSON to stdout: UTF-8 whatever the locale, and a line break."""
-    _show(f"{text}\n".encode("utf-8", "replace"))
+    show_bytes(f"{text}\n".encode("utf-8", "replace"))
 
 
 def tell(text: str) -> None:
@@ -68,7 +90,8 @@ def stages(*, is_silent: bool) -> Callable[[str], None]:
     return (lambda _: None) if is_silent else (lambda stage: tell(f"{stage}\n"))
 
 
-def _show(data: bytes) -> None:
+def show_bytes(data: bytes) -> None:
+    """Write to stdout, as it is."""
     try:
         _write_all(sys.stdout, data)
     except BrokenPipeError:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -140,6 +141,38 @@ def test_a_full_disk_is_told(loud: Path, way: list[str]) -> None:
         )
     assert answer.returncode == 5
     assert answer.stderr == "error: the output cannot be written: No space left on device\n"
+
+
+_WORDS = ["--help", "--version", "run --help", "policy list", "policy show default", "env list", "artifact list"]
+
+
+@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}, {"PYTHONIOENCODING": "ascii"}], ids=str)
+@pytest.mark.parametrize("words", _WORDS)
+def test_no_command_takes_a_full_disk_for_a_fault_of_ours(words: str, variables: dict[str, str]) -> None:
+    assert _ended(f"{words} >/dev/full", variables=variables) == (
+        5,
+        "error: the output cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("words", _WORDS)
+def test_any_command_ends_quietly_when_nobody_reads_it_or_its_output_is_closed(words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert _ended(words, stdout=writing) == (READER_GONE, "")
+    finally:
+        os.close(writing)
+    assert _ended(f"{words} >&-") == (0, "")
+
+
+def _ended(words: str, *, stdout: int | None = None, variables: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """How a command line ends, and what it says on stderr."""
+    command, env = f"exec {' '.join(COMMAND)} {words}", environment(**(variables or {}))
+    ended = subprocess.run(
+        command, shell=True, cwd=ROOT, env=env, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+    )
+    return ended.returncode, ended.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
