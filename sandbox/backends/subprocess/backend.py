@@ -29,7 +29,7 @@ from sandbox.backends.subprocess.caller import Caller, User, box_user, current_c
 from sandbox.backends.subprocess.groups import Group, Hierarchies
 from sandbox.backends.subprocess.owners import Owner
 from sandbox.backends.subprocess.tree import RUNNER, build_tree
-from sandbox.backends.subprocess.walls import box_walls, call_walls
+from sandbox.backends.subprocess.walls import box_walls, call_walls, way_out
 from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
@@ -70,20 +70,22 @@ class SubprocessBackend(Backend):
             started_again=(python, runner_folder()) if is_ours else None,
         )
         group = self._next_group(plan.policy)
+        zygote = group.below("zygote") if group else None
+        doors = zygote.doors() if zygote else []
+        again = (str(python), f"{RUNNER}/__main__.py") if is_ours else ()
+        around_box = box_walls(plan, tree, caller=caller.user, user=user, doors=doors, again=again)
+        around_call = call_walls(plan, tree, user=user, is_metered=group is not None)
         places = [str(place) for place in group.folders] if group else []
         try:
             is_public = plan.policy.network.mode is NetworkMode.PUBLIC
             started = spawn(python, runner_folder(), groups=places, reaches_public=is_public)
         except OSError as error:
             raise BackendUnavailable(f"the interpreter {python} does not start: {error}") from None
-        zygote = group.below("zygote") if group else None
-        doors = zygote.doors() if zygote else []
-        again = (str(python), f"{RUNNER}/__main__.py") if is_ours else ()
         box = SubprocessBox(
             started,
             walls={
-                "box": box_walls(plan, tree, caller=caller.user, user=user, doors=doors, again=again),
-                "call": call_walls(plan, tree, user=user, is_metered=group is not None, egress=started.egress),
+                "box": around_box,
+                "call": {**around_call, **way_out(started.egress)},
                 "slots": group is not None,
                 "installed": _installed(plan),
                 "lines": True,

@@ -26,7 +26,7 @@ from sandbox.backends.subprocess.caller import User, user_inside
 from sandbox.backends.subprocess.seccomp import ARCHITECTURES, compile_profile
 from sandbox.backends.subprocess.tree import TOOL_USER, WORKPLACE, Tree
 from sandbox.egress import PORT
-from sandbox.errors import IsolationUnavailable
+from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
@@ -63,9 +63,8 @@ def box_walls(
     }
 
 
-def call_walls(plan: BoxPlan, tree: Tree, *, user: User, is_metered: bool, egress: int | None) -> dict[str, JsonValue]:
-    """The inner ring. Where there is no network namespace to be alone in, no socket can be made but local ones.
-    `egress`: the descriptor by which guards hand over what the engine answers their calls' connections on."""
+def call_walls(plan: BoxPlan, tree: Tree, *, user: User, is_metered: bool) -> dict[str, JsonValue]:
+    """The inner ring. Where there is no network namespace to be alone in, no socket can be made but local ones."""
     policy, limits = plan.policy, plan.policy.limits
     reaches_network = policy.network.mode is NetworkMode.HOST
     return {
@@ -74,7 +73,7 @@ def call_walls(plan: BoxPlan, tree: Tree, *, user: User, is_metered: bool, egres
         "user": list(TOOL_USER),
         "outside": [*user_inside(user, is_plain=plan.is_plain)],
         "workplace": None if plan.is_plain else {"path": WORKPLACE, "size": limits.disk, "inodes": limits.inodes},
-        "folder": tempfile.gettempdir(),
+        "folder": _temporary_folder() if plan.is_plain else None,
         "landlock": _landlock(plan, tree, reaches_network=reaches_network),
         "filter": system_call_filter(
             "tool", Sockets.UNIX if plan.is_plain and not reaches_network else Sockets.INTERNET
@@ -82,8 +81,24 @@ def call_walls(plan: BoxPlan, tree: Tree, *, user: User, is_metered: bool, egres
         "limits": process_limits(policy, is_metered=is_metered),
         "cpus": [*choose_cpus(limits.cpus)],
         "watch": None if is_metered else watch(policy),
-        "egress": None if egress is None else {"descriptor": egress, "port": PORT},
     }
+
+
+def way_out(descriptor: int | None) -> dict[str, JsonValue]:
+    """What is added to the inner ring once the runner has it: the descriptor by which guards hand over what the engine
+    answers their calls' connections on."""
+    return {"egress": None if descriptor is None else {"descriptor": descriptor, "port": PORT}}
+
+
+def _temporary_folder() -> str:
+    """Where calls that have no mounts of their own get a folder each."""
+    try:
+        return tempfile.gettempdir()
+    except OSError as error:
+        raise BackendUnavailable(
+            f"a call without walls needs a folder of this host, and there is none to make it in: {error.strerror}",
+            remedy="name a folder that can be written to in TMPDIR, and see `ulimit -f`",
+        ) from None
 
 
 def _landlock(plan: BoxPlan, tree: Tree, *, reaches_network: bool) -> dict[str, JsonValue]:
