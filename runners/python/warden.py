@@ -64,9 +64,9 @@ def open_box(
     gc.freeze()  # a collection in the zygote writes to no page that the two still share
     try:
         pid, namespaces, refused = _fork(plan["namespaces"])
-    except OSError:
+    except OSError as error:
         remove_groups(groups)
-        raise
+        raise BoxFault("processes", str(error)) from error
     if pid == 0:
         calls.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # loading takes a while; changes of its user undo this
         signal.set_wakeup_fd(-1)

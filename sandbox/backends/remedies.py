@@ -1,11 +1,13 @@
-"""What each wall is for, and what to do on a host that lacks it."""
+"""What each wall is for, and what to do on a host that lacks it, or has run out of what it takes."""
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Final
 
 from sandbox.backends.base import Protection
-from sandbox.errors import IsolationUnavailable
+from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.policy import Layer, Policy, Strength
 
 PURPOSES: Final[dict[str, str]] = {
@@ -51,12 +53,34 @@ REMEDIES: Final[dict[str, str]] = {
 }
 
 
-def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> IsolationUnavailable:
-    """The refusal that names what is missing and what to do."""
+_SHORTAGES: Final[dict[str, str]] = {
+    os.strerror(errno.EMFILE): "let the engine have more open files: raise `ulimit -n`",
+    os.strerror(errno.ENFILE): "let the host have more open files: raise sysctl fs.file-max",
+    os.strerror(
+        errno.EAGAIN
+    ): "let the engine's user have more processes: raise `ulimit -u`, or the limit of processes of "
+    "the service or container it is in",
+    os.strerror(errno.ENOMEM): "free memory, or raise the limit of memory of the service or container the engine is in",
+    os.strerror(errno.EFBIG): "let the engine write larger files: raise `ulimit -f`",
+}
+"""By the kernel's words, which is how the runner passes them on."""
+
+
+def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> BackendUnavailable:
+    """The refusal that names what is missing and what to do. What fails because the host has run out of something is no
+    wall that it lacks, and no reason to do without."""
     names = ", ".join(layers)
+    shortage = remedy_of_shortage(reason)
+    if shortage is not None:
+        return BackendUnavailable(f"no box or call can be started here: {names} ({reason[:300]})", remedy=shortage)
     remedy = next((REMEDIES[layer] for layer in layers if layer in REMEDIES), None)
     message = f"policy '{policy.name}' cannot be enforced here: {names} ({reason[:300]})"
     return IsolationUnavailable(message, missing=tuple(layers), remedy=remedy)
+
+
+def remedy_of_shortage(reason: str) -> str | None:
+    """What to do where the kernel's words for an error say that something has run out; None where they do not."""
+    return next((remedy for words, remedy in _SHORTAGES.items() if words in reason), None)
 
 
 def refuse_weaker(protection: Protection, *, policy: Policy) -> None:

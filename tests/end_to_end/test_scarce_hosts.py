@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from tests.checkout import ROOT
 from tests.end_to_end.command_line import COMMAND, environment
+from tests.unprivileged import AS_NOBODY
 
 pytestmark = pytest.mark.slow
 
 _CLOSED: Final = "for place in /tmp /var/tmp; do mount --bind $place $place; mount -o remount,bind,ro $place; done; "
 _NOWHERE: Final = f"{_CLOSED} mount -o remount,bind,ro /; cd {ROOT}; mount --bind . .; mount -o remount,bind,ro .; "
 _NO_RIGHTS: Final = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+_AS_SOMEBODY: Final[dict[str, Any]] = {**AS_NOBODY, "user": 45_678} if AS_NOBODY else {}
+"""A user who has no other processes here."""
 
 
 @pytest.fixture
@@ -55,3 +58,40 @@ def test_a_call_without_walls_says_that_it_needs_one(ping: str) -> None:
     assert "there is none to make it in" in answer.stderr
     assert "TMPDIR" in answer.stderr
     assert "report it" not in answer.stderr
+
+
+@pytest.mark.parametrize("files", [8, 12, 20, 30])
+def test_too_few_open_files_are_called_that_and_no_missing_wall(files: int, ping: str) -> None:
+    answer = ended(f"ulimit -n {files};", *COMMAND, "run", ping)
+    assert answer.returncode == 5
+    assert "Too many open files" in answer.stderr
+    assert "ulimit -n" in answer.stderr
+    assert "cannot be enforced" not in answer.stderr
+
+
+def test_files_that_may_not_grow_are_called_that(ping: str) -> None:
+    answer = ended("ulimit -f 0;", "sh", "-c", '"$@" 2>&1 | cat', "sh", *COMMAND, "run", ping)
+    assert "File too large" in answer.stdout
+    assert "ulimit -f" in answer.stdout
+    assert "report it" not in answer.stdout
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("processes", [3, 5])
+def test_too_few_processes_are_called_that_and_no_missing_wall(processes: int, unprivileged_python: Path) -> None:
+    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_NPROC, (int(sys.argv[1]),) * 2); "
+    script += "from sandbox import Sandbox, BackendUnavailable, IsolationUnavailable\n"
+    script += "with Sandbox() as engine:\n    try: engine.run('def f(): return 1')\n"
+    script += (
+        "    except BackendUnavailable as error: print(isinstance(error, IsolationUnavailable), error, error.remedy)"
+    )
+    answer = subprocess.run(
+        [unprivileged_python, "-I", "-c", script, str(processes)],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        **_AS_SOMEBODY,
+    )
+    assert answer.stdout.startswith("False "), answer
+    assert "ulimit -u" in answer.stdout
