@@ -26,6 +26,8 @@ _NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
 _HELD: Final = {"CapInh": "unknown", "CapPrm": "unknown", "CapEff": "unknown", "CapAmb": "0"}
 """What to think where one is not told. The ambient set is always within the permitted one; gVisor does not show it."""
 _PER_PROCESS: Final = ("open_files", "file_size")
+_READ_BACK: Final = ("memory", "processes")
+"""Limits that shape a call's box, which tells what it has; no call of it is given less."""
 _OF_FILES: Final = ("disk", "inodes")
 _UNCOUNTED: Final = "nobody: these files are not counted"
 _OF_THE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
@@ -189,7 +191,7 @@ def build_receipt(
 def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> dict[str, LimitState]:
     found = dict(protection.limits)
     for name, state in found.items():
-        if name in asked:
+        if name in asked and name not in _READ_BACK:
             found[name] = LimitState(value=asked[name], enforced_by=state.enforced_by)
     for name in _PER_PROCESS:
         found[name] = LimitState(

@@ -24,7 +24,7 @@ from pydantic import JsonValue
 from sandbox.backends.base import Backend, BoxPlan, Protection
 from sandbox.backends.remedies import REMEDIES, missing_walls, remedy_of_shortage
 from sandbox.backends.subprocess import groups
-from sandbox.backends.subprocess.box import Started, SubprocessBox, spawn
+from sandbox.backends.subprocess.box import FIRST_SLOT, Started, SubprocessBox, spawn
 from sandbox.backends.subprocess.caller import Caller, User, box_user, current_caller
 from sandbox.backends.subprocess.groups import Group, Hierarchies
 from sandbox.backends.subprocess.owners import Owner
@@ -100,7 +100,7 @@ class SubprocessBackend(Backend):
         try:
             if group is not None:
                 self._create(group, plan.policy)
-            box.protection = self._protection(plan, caller, user=user, group=zygote)
+            box.protection = self._protection(plan, caller, user=user, group=group and group.below(FIRST_SLOT))
         except OSError as error:
             await asyncio.shield(box.close())
             raise BackendUnavailable(
@@ -130,8 +130,8 @@ class SubprocessBackend(Backend):
         return Group(hierarchies, f"{self._owner.path}/{self._boxes}")
 
     def _create(self, box: Group, policy: Policy) -> None:
-        """Make a box's group, and in it one for its zygote. The warden of our last box removes the folder that ours are
-        in; it may be doing that right now."""
+        """Make a box's group, and in it one for its zygote and one for its first call. The warden of our last box
+        removes the folder that ours are in; it may be doing that right now."""
         for _ in range(_ATTEMPTS):
             try:
                 box.above().create(passes_on=True)
@@ -141,13 +141,16 @@ class SubprocessBackend(Backend):
                 FileExistsError,
             ):  # it was there when it was made, and gone when it was looked at
                 continue
-            zygote = box.below("zygote")
-            zygote.create()
-            zygote.limit(policy.limits.model_copy(update={"memory": max(policy.limits.memory, _LEAST_FOR_A_ZYGOTE)}))
+            least = policy.limits.model_copy(update={"memory": max(policy.limits.memory, _LEAST_FOR_A_ZYGOTE)})
+            for name, limits in (("zygote", least), (FIRST_SLOT, policy.limits)):
+                inner = box.below(name)
+                inner.create()
+                inner.limit(limits)
             return
         raise BackendUnavailable("a control group could not be made: its parent vanishes again and again")
 
     def _protection(self, plan: BoxPlan, caller: Caller, *, user: User, group: Group | None) -> Protection:
+        """What is read back of a call's `group` holds for all calls of the box: their groups are limited the same."""
         shared = caller.cannot_give_users(is_plain=plan.is_plain)
         measured = group.in_force() if group else None
         return Protection(

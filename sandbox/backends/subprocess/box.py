@@ -27,6 +27,8 @@ from sandbox.ports import Receiver
 if TYPE_CHECKING:
     from sandbox.egress.porter import Porter
 
+FIRST_SLOT: Final = "0"
+"""The group of the slot that a box's first call gets; the next ones count on from it."""
 _CAPACITY: Final = 32
 _PATIENCE_S: Final = 2.0
 _TIDYING_S: Final = 60.0
@@ -70,7 +72,7 @@ class SubprocessBox(Box):
         self._walls = walls
         self._group = group
         self._limits = limits
-        self._next_slot = 0
+        self._next_slot = int(FIRST_SLOT)
         self._next_line = 0
         self._last_words = b""
         self._watch_stderr()

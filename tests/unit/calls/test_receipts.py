@@ -188,6 +188,16 @@ def test_limits_are_what_was_measured_where_that_is_less() -> None:
     assert found == {"open_files": 7, "disk": 5, "inodes": 6, "cpus": 1}
 
 
+@pytest.mark.parametrize("found", [POLICY.limits.memory - 4096, POLICY.limits.memory * 2])
+def test_the_memory_that_was_read_back_is_told_whatever_was_asked(found: int) -> None:
+    boxed = replace(
+        claimed_protection(POLICY, missing=()), limits={"memory": LimitState(value=found, enforced_by="control group")}
+    )
+    walls, asked = read_walls(record(), policy=requiring()), POLICY.limits.model_dump()
+    receipt = build_receipt(boxed, walls, policy=POLICY, environment_key="key", limits=asked)
+    assert receipt.limits["memory"].value == found
+
+
 def test_a_limit_of_processors_is_a_hint_where_nothing_counts_the_time_on_them() -> None:
     machine = os.cpu_count() or 1
     assert receipt_of(measured(cpus=0)).limits["cpus"].enforced_by == "a hint: affinity, which a tool can change"
