@@ -42,9 +42,11 @@ class Brood:
         """One more was forked."""
         self._living.add(child.pid)
 
-    def kill(self, child: Child, reason: str | None, *, wants_files: bool = False) -> None:
-        """At once; or so that what it has left until now is sent first: one that runs its tool already hears that."""
-        child.killed_by = child.killed_by or reason
+    def kill(self, child: Child, reason: str | None, *, seen: float | None = None, wants_files: bool = False) -> None:
+        """At once; or so that what it has left until now is sent first: one that runs its tool already hears that.
+        `seen`: how much it used of what it was to have less of."""
+        if child.killed_by is None:
+            child.killed_by, child.seen = reason, seen
         if wants_files and child.spent is not None:
             guard.stop(child.pid)
         else:

@@ -53,6 +53,7 @@ class Child:
         "outputs",
         "pid",
         "request",
+        "seen",
         "slot",
         "spent",
         "status",
@@ -79,6 +80,7 @@ class Child:
         self.walls: bytes | None = None
         self.spent: float | None = None
         self.killed_by: str | None = None
+        self.seen: float | None = None
         self.has_ended = False
         self.end: bytes | None = None
         self._requests: list[bytes] = []

@@ -45,14 +45,20 @@ class Watch:
         self._limits = limits or {}
         self._next_look = 0.0
 
-    def over(self, children: Iterable[Child], *, now: float) -> list[tuple[Child, str]]:
-        """The calls that are over a limit, each with the limit's name; none when it is too early for another look."""
+    def over(self, children: Iterable[Child], *, now: float) -> list[tuple[Child, str, float]]:
+        """The calls that are over a limit, each with the limit's name and how much it uses of that; none when it is too
+        early for another look."""
         if not self.is_on or now < self._next_look:
             return []
         self._next_look = now + self.interval
         table = read_processes()
-        found = [(child, passed(usage(child.pid, table), self._of(child))) for child in children]
-        return [(child, limit) for child, limit in found if limit]
+        found = []
+        for child in children:
+            used = usage(child.pid, table)
+            limit = passed(used, self._of(child))
+            if limit:
+                found.append((child, limit, used[limit]))
+        return found
 
     def _of(self, child: Child) -> dict[str, Any]:
         """The limits of a call, which may ask for less processor time than its box gives."""

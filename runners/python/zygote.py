@@ -134,8 +134,8 @@ class Zygote:
                 self._discard(child)
 
     def _kill_those_over_a_limit(self) -> None:
-        for child, limit in self._watch.over(self._calls.values(), now=time.monotonic()):
-            self._brood.kill(child, limit)
+        for child, limit, seen in self._watch.over(self._calls.values(), now=time.monotonic()):
+            self._brood.kill(child, limit, seen=seen)
 
     # What the engine says
 
@@ -326,7 +326,7 @@ class Zygote:
         if child.call is None:
             self._send_gone(child, fields)
         else:
-            self._send_ended(child.call, fields, killed_by=child.killed_by)
+            self._send_ended(child.call, fields, killed_by=child.killed_by, seen=child.seen)
         self._brood.let_die(child)
 
     # The ends of children
@@ -362,8 +362,8 @@ class Zygote:
 
     # What is said to the engine
 
-    def _send_ended(self, id: int, fields: dict[str, Any], *, killed_by: str | None) -> None:
-        self._outlet.say(frames.message("ended", id=id, killed_by=killed_by, **fields))
+    def _send_ended(self, id: int, fields: dict[str, Any], *, killed_by: str | None, seen: float | None = None) -> None:
+        self._outlet.say(frames.message("ended", id=id, killed_by=killed_by, seen=seen, **fields))
 
     def _send_gone(self, child: Child, fields: dict[str, Any]) -> None:
         """Once, of a child on a line; the engine may have called it, and we not have heard of that."""

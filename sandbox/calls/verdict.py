@@ -52,6 +52,8 @@ _EXIT_CODES: Final = {
     ExitedReply: 1,
 }
 """What a runner's child exits with after each reply."""
+_LARGEST_CODE: Final = 1 << 31
+"""As which a runner tells any code that is larger, either way."""
 _NO_MORE_THREADS: Final = ("RuntimeError", "can't start new thread")
 """How `threading` says that the kernel refused one; it has no errno."""
 _OUT_OF_TIME: Final = frozenset({signal.SIGXCPU, signal.SIGKILL})
@@ -149,7 +151,8 @@ def _by_the_kernel(ending: Ending) -> Verdict | None:
     if ended.killed_by == "cpu" or (ended.signal in _OUT_OF_TIME and _used_up_cpu(ending)):
         return _cpu(ending)
     if ended.killed_by == "processes":
-        return _limit("processes", "it had too many processes and threads", ending.limits.processes)
+        message = "it had too many processes and threads"
+        return _limit("processes", message, ending.limits.processes, measured=ended.seen)
     return None
 
 
@@ -289,15 +292,22 @@ def _by_its_exit(ending: Ending) -> Verdict:
 
 
 def _exited(code: int, *, said: str = "it asked to exit") -> Verdict:
-    failure = Failure(type="SystemExit", message=f"{said}, with code {code}")
+    beyond = ", or one beyond it" if abs(code) == _LARGEST_CODE else ""
+    failure = Failure(type="SystemExit", message=f"{said}, with code {code}{beyond}")
     return Verdict(Status.EXITED, failure, evidence={"exit_code": code})
 
 
 def _memory(ending: Ending) -> Verdict:
-    limit, peak = ending.limits.memory, ending.reading.memory_peak_bytes
+    limit, peak = ending.limits.memory, ending.reading.memory_peak_bytes or _seen(ending)
     message = f"it needed more than {format_bytes(limit)} of memory"
     evidence: dict[str, JsonValue] = {"limit": limit, "measured": peak}
     return Verdict(Status.MEMORY, Failure(type="OutOfMemory", message=message), limit_name="memory", evidence=evidence)
+
+
+def _seen(ending: Ending) -> int | None:
+    """The memory for which the runner killed the call, where nothing outside of the box counts it."""
+    is_of_memory = ending.ended.killed_by == "memory" and ending.ended.seen is not None
+    return int(ending.ended.seen or 0) if is_of_memory else None
 
 
 def _cpu(ending: Ending) -> Verdict:

@@ -91,6 +91,8 @@ class Ended(_End):
 
     type: Literal["ended"]
     id: _Id
+    seen: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """What it used of the limit for which the runner killed it."""
 
 
 class Ready(_Said):
@@ -127,12 +129,11 @@ class Gone(_End):
 
     def of_call(self, id: int) -> Ended:
         """The same, said of the call that the child had."""
-        return unchecked(
-            Ended, {"type": "ended", "id": id, **{name: getattr(self, name) for name in _End.model_fields}}
-        )
+        told = {name: getattr(self, name) for name in _End.model_fields}
+        return unchecked(Ended, {"type": "ended", "id": id, **told, "seen": None})
 
 
-NO_END: Final = unchecked(Ended, {"type": "ended", "id": 0, **dict.fromkeys(_End.model_fields)})
+NO_END: Final = unchecked(Ended, {"type": "ended", "id": 0, **dict.fromkeys(_End.model_fields), "seen": None})
 """Nothing is known of a call's end: it was lost, or is not over yet."""
 
 Said: TypeAlias = Hello | Fault | Started | Returned | Ended | Ready | Surplus | Threaded | Gone

@@ -131,3 +131,16 @@ def test_the_doctor_of_root_without_capabilities_says_so_on_its_page() -> None:
     assert found["default_runs"] is False
     assert "without" in found["layers"]["own_uid"]["detail"]
     assert found["policies"]["trusted"]["runs"]
+
+
+@pytest.mark.root
+def test_a_call_that_nothing_outside_counts_is_told_the_memory_for_which_it_was_killed() -> None:
+    source = "def tool():\n    held = []\n    while True: held.append(bytearray(b'x') * (1 << 20))\n"
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(source)
+        file.flush()
+        os.chmod(file.name, 0o644)
+        command = ("setpriv", *_STRIPPED["no capabilities"], sys.executable, "-m", "sandbox", "run", file.name)
+        outcome = answer(*command, "--policy", "trusted", "--limit", "memory=64MiB", cwd=ROOT, env=environment())
+    assert (outcome["status"], outcome["evidence"]["limit"]) == ("memory", 64 << 20), outcome
+    assert outcome["evidence"].get("raised") or outcome["evidence"]["measured"] > 64 << 20

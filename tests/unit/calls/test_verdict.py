@@ -114,6 +114,20 @@ def test_a_value_that_is_too_large_is_a_limit() -> None:
     assert verdict.evidence == {"limit": LIMITS.value, "measured": 1 << 30}
 
 
+@pytest.mark.parametrize(("code", "is_shortened"), [(1 << 31, True), (-(1 << 31), True), ((1 << 31) - 1, False)])
+def test_a_code_that_was_too_large_to_be_told_is_told_as_such(code: int, is_shortened: bool) -> None:
+    failure = judged(end(exit_code=1), EXITED | {"code": code}).error
+    assert failure is not None
+    assert failure.message.endswith("or one beyond it") == is_shortened
+
+
+@pytest.mark.parametrize("limit", ["memory", "processes"])
+def test_what_the_runner_saw_when_it_killed_a_call_is_told_where_nothing_else_counts(limit: str) -> None:
+    verdict = judged(died(killed_by=limit, seen=12345.0), reading=Reading(cpu_s=None))
+    assert verdict.evidence["measured"] == 12345
+    assert verdict.evidence["limit"] == getattr(LIMITS, limit)
+
+
 def test_a_memory_error_is_the_memory_limit() -> None:
     verdict = judged(end(), raised("MemoryError", memory=True))
     assert (verdict.status, verdict.limit_name) == (Status.MEMORY, "memory")
