@@ -16,6 +16,8 @@ from sandbox.errors import SpecError
 
 LARGEST_ARGUMENTS: Final = 128 << 20
 """Above what any shipped policy takes, so that the policy is what says no."""
+_MOST_DIGITS: Final = 640
+"""Of an integer: as many as every Python reads. All those of arguments have fewer than 21."""
 _EXAMPLES: Final = {
     "--env": "LANG=C.UTF-8",
     "--file": "data/cities.csv=./cities.csv",
@@ -94,7 +96,7 @@ def read_object(document: str | None, *, option: str) -> dict[str, Any] | None:
 def _object(document: str, *, option: str) -> dict[str, Any]:
     text, origin = _text(document, option=option)
     try:
-        value = json.loads(text, object_pairs_hook=_without_repetition)
+        value = json.loads(text, object_pairs_hook=_without_repetition, parse_int=_integer)
     except RecursionError:
         raise SpecError(f"{origin} is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -109,6 +111,13 @@ def _object(document: str, *, option: str) -> dict[str, Any]:
 
 def _example(option: str) -> str:
     return f"""write it like {option} '{{"city": "Oslo"}}', @FILE, or - for standard input"""
+
+
+def _integer(digits: str) -> int:
+    """Python reads no number of thousands of digits; one that it reads is judged with the other arguments."""
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"the integer {digits[:20]}… is beyond 64 bits; hand it over as a string")
+    return int(digits)
 
 
 def _without_repetition(members: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -164,7 +164,9 @@ class Limits(Section):
     )
     output: Bytes = Field(default=64 * MIB, description="bytes taken from stdout, and as many from stderr")
     output_rate: Bytes = Field(default=64 * MIB, description="bytes per stream and second; a faster tool is slowed")
-    value: Bytes = Field(default=8 * MIB, description="bytes of the returned value, serialised")
+    value: Bytes = Field(
+        default=8 * MIB, description="bytes of the returned value, serialised; with 250 000 parts at most, always"
+    )
     arguments: Bytes = Field(default=10 * MIB, description="bytes of the call's arguments, serialised")
     artifacts: CountOrZero = Field(default=100, description="files that a call may leave for its caller")
     artifact_bytes: Bytes = Field(default=64 * MIB, description="bytes of all files that it leaves for its caller")

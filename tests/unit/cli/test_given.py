@@ -41,6 +41,14 @@ def test_a_name_is_given_once() -> None:
         read_arguments('{"b": {"a": 1, "a": 1}}', [])
 
 
+def test_an_integer_of_very_many_digits_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(SpecError, match="beyond 64 bits; hand it over as a string") as refused:
+        read_arguments(f'{{"a": -{"9" * 10_000}}}', [])
+    assert "set_int_max_str_digits" not in str(refused.value)
+    assert len(refused.value.message) < 200
+    assert read_arguments(f'{{"a": {10**30}}}', []) == {"a": 10**30}
+
+
 def test_both_ways_to_give_arguments_combine() -> None:
     assert read_arguments('{"a": [1.5, null]}', ["b=2"]) == {"a": [1.5, None], "b": "2"}
     assert read_arguments(None, []) == {}
