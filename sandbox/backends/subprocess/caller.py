@@ -69,6 +69,7 @@ def current_caller() -> Caller:
     """Who this process runs as."""
     sets = _capability_sets()
     capabilities = sets.get("CapEff", 0) & sets.get("CapBnd", 0)
+    # Where these are mounted read-only, the kernel lets nobody in a user namespace mount a /proc that is not.
     owns_the_kernel = os.access("/proc/sys/vm/overcommit_memory", os.W_OK)
     return Caller(os.geteuid(), os.getegid(), capabilities, _free_ids() or range(0), owns_the_kernel)
 
