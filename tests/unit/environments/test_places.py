@@ -116,13 +116,13 @@ def test_what_others_could_write_to_is_refused(name: str, mode: int, tmp_path: P
 
 
 def _plant(kept: Path) -> None:
-    site = next(kept.glob("lib/*/site-packages"))
+    site = next(kept.glob("content/lib/*/site-packages"))
     (site / "evil.pth").write_text("import os")
     site.chmod(0o777)
 
 
 def _close(kept: Path) -> None:
-    (kept / "lib").chmod(0o700)
+    (kept / "content" / "lib").chmod(0o700)
 
 
 @pytest.mark.slow
