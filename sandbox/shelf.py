@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -134,14 +134,19 @@ class Shelf:
         self.wanted = max(self.wanted - 1, 0)
 
     def learn(self, plan: BoxPlan) -> None:
-        """Open later boxes for calls like this too: single-use ones may be for any tool that was called."""
-        new: Sequence[str] = [name for name in plan.preload if name not in self.plan.preload]
+        """Open later boxes as this call's would be: its image may be newer than the one before. Single-use boxes may be
+        for any tool that was called, so they have what all of those import."""
         if not self.is_single_use:
             self.plan = plan
-        elif new:
-            self.plan = replace(plan, preload=(*self.plan.preload, *new))
-            for warm in self.ready:
-                warm.preload(new)
+            return
+        new = [name for name in plan.preload if name not in self.plan.preload]
+        self.plan = replace(plan, preload=(*self.plan.preload, *new))
+        for warm in self.ready:
+            warm.preload(new)
+
+    def has_newer_image(self, plan: BoxPlan) -> bool:
+        """Whether boxes are made from another image since that was planned."""
+        return self.plan.interpreter.image != plan.interpreter.image
 
     def _next_in_line(self) -> asyncio.Future[Loan] | None:
         while self.line:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias
 
 from sandbox.admission import Admission
-from sandbox.backends.base import Backend, BoxPlan
+from sandbox.backends.base import Backend, BoxPlan, ImageGone
 from sandbox.box_opening import BoxOpener
 from sandbox.errors import EngineClosed
 from sandbox.shelf import Shelf
@@ -130,9 +130,12 @@ class Supply:
         return error
 
     async def _open(self, shelf: Shelf, plan: BoxPlan) -> Exception | None:
-        """Open a box and let it be had; why it cannot be is told to as many in line as it would have served."""
+        """Open a box and let it be had; why it cannot be is told to as many in line as it would have served, unless
+        another would be opened by now."""
         try:
             warm = await self._opened(shelf, plan)
+        except ImageGone as error:
+            return self._give_up(shelf, error, refuses=not shelf.has_newer_image(plan))
         except Exception as error:
             return self._give_up(shelf, error)
         shelf.preloads = warm.preloaded
@@ -154,8 +157,9 @@ class Supply:
         shelf.opening_s = asyncio.get_running_loop().time() - begun
         return warm
 
-    def _give_up(self, shelf: Shelf, error: Exception) -> Exception:
-        shelf.refuse(error, most=self._seats(shelf))
+    def _give_up(self, shelf: Shelf, error: Exception, *, refuses: bool = True) -> Exception:
+        if refuses:
+            shelf.refuse(error, most=self._seats(shelf))
         self.open_missing(shelf, shelf.plan)
         return error
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -68,9 +68,9 @@ def sandbox(own_daemon: Daemon, client: DockerClient, base: BaseImage) -> Iterat
     assert containers(client) == set()
 
 
-def single_use() -> Policy:
+def single_use(*, ahead: int = 0) -> Policy:
     policy = load("default")
-    reuse = policy.reuse.model_copy(update={"mode": load("strict").reuse.mode, "ahead": 0})
+    reuse = policy.reuse.model_copy(update={"mode": load("strict").reuse.mode, "ahead": ahead})
     return policy.model_copy(update={"reuse": reuse})
 
 
@@ -101,6 +101,19 @@ def test_a_base_image_that_is_gone_is_named_with_its_remedy_and_used_once_it_is_
     assert refused.value.remedy == "run `sandbox image bootstrap`"
     bootstrap(client)
     assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=single_use()).value == 3
+
+
+def test_boxes_that_are_opened_ahead_are_made_from_the_base_image_that_is_there(
+    sandbox: Sandbox, client: DockerClient, base: BaseImage
+) -> None:
+    policy = single_use(ahead=2)
+    for _ in range(3):
+        assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=policy).value == 3
+    assert wait_until(lambda: _is_removed(client, base.id, with_containers=True))
+    made = bootstrap(client).image
+    assert made.id != base.id
+    for _ in range(5):
+        assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=policy).value == 3
 
 
 def test_an_environments_image_that_is_gone_is_made_again(
@@ -207,9 +220,12 @@ def base_with_python(client: DockerClient, base: BaseImage, script: str) -> Iter
         assert wait_until(lambda: _is_removed(client, made))
 
 
-def _is_removed(client: DockerClient, image: str) -> bool:
+def _is_removed(client: DockerClient, image: str, *, with_containers: bool = False) -> bool:
     from docker.errors import APIError
 
+    for container in containers(client) if with_containers else ():
+        with suppress(APIError):
+            client.api.remove_container(container, force=True)
     try:
         client.api.remove_image(image, force=True)
     except APIError as error:

@@ -6,14 +6,16 @@ import asyncio
 
 import pytest
 
-from sandbox.backends.base import BoxPlan
+from sandbox.backends.base import BoxPlan, ImageGone
 from sandbox.errors import BackendUnavailable, EngineClosed
 from sandbox.policy import ReuseMode
+from sandbox.ports import BoxImage
 from sandbox.testing import FakeBox
 from tests.unit.pool.worlds import SINGLE_USE, Caller, World, policy_with, pooled, settle, until
 
 COLD_ONLY = policy_with(mode=ReuseMode.NEVER, ahead=0)
 MANY_AHEAD = policy_with(mode=ReuseMode.NEVER, ahead=8)
+OLD, NEW = BoxImage("sha256:old", b""), BoxImage("sha256:new", b"")
 
 
 async def refilled() -> None:
@@ -181,6 +183,34 @@ async def test_when_boxes_do_not_open_ahead_calls_still_get_theirs(world: World)
     assert (await world.lend_once(policy=SINGLE_USE)).path == "cold"
     await refilled()
     assert ready(world) == 2
+
+
+@pooled()
+async def test_boxes_are_opened_ahead_from_the_image_of_the_latest_call(world: World) -> None:
+    await world.lend_once(policy=SINGLE_USE, image=OLD, preload=("json",))
+    await refilled()
+    await world.lend_once(policy=SINGLE_USE, image=NEW)
+    await refilled()
+    *_, last = world.backend.boxes
+    assert (last.plan.interpreter.image, last.plan.preload) == (NEW, ("json",))
+
+
+@pooled()
+async def test_an_image_that_is_gone_refuses_no_call_that_has_a_newer_one(world: World) -> None:
+    world.opening.gone = OLD
+    callers = [world.hold(policy=SINGLE_USE, image=image) for image in (OLD, OLD, NEW)]
+    await settle()
+    assert [caller.path for caller in callers] == ["cold"] * 3
+    for caller in callers:
+        await caller.leave()
+
+
+@pooled()
+async def test_a_call_learns_that_its_image_is_gone(world: World) -> None:
+    world.opening.gone = OLD
+    with pytest.raises(ImageGone):
+        await world.lend_once(policy=SINGLE_USE, image=OLD)
+    assert (await world.lend_once(policy=SINGLE_USE, image=NEW)).path == "cold"
 
 
 @pooled(memory=250, box_memory=100)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sandbox.backends.base import BoxPlan
+from sandbox.backends.base import BoxPlan, ImageGone
 from sandbox.environments import bare_environment
 from sandbox.policy import Policy, ReuseMode, load
 from sandbox.pool import BoxKey, Loan, Pool
+from sandbox.ports import BoxImage
 from sandbox.testing import FakeBackend, FakeBox
 from tests import virtual_time
 
@@ -27,9 +28,10 @@ SINGLE_USE = policy_with(mode=ReuseMode.NEVER)
 
 @dataclass
 class Opening:
-    """What happens when a box is to be opened: it may be held up, and may fail."""
+    """What happens when a box is to be opened: it may be held up, and may fail, as it does when its image is gone."""
 
     held_up: asyncio.Event | None = None
+    gone: BoxImage | None = None
     failures: list[Exception] = field(default_factory=list)
     count: int = 0
 
@@ -37,6 +39,8 @@ class Opening:
         self.count += 1
         if self.held_up is not None:
             await self.held_up.wait()
+        if self.gone is not None and plan.interpreter.image == self.gone:
+            raise ImageGone("No such image")
         if self.failures:
             raise self.failures.pop(0)
 
@@ -54,9 +58,14 @@ class World:
             return loan
 
     def lend(
-        self, tenant: str = "", *, policy: Policy = POLICY, preload: tuple[str, ...] = ()
+        self,
+        tenant: str = "",
+        *,
+        policy: Policy = POLICY,
+        preload: tuple[str, ...] = (),
+        image: BoxImage | None = None,
     ) -> AbstractAsyncContextManager[Loan]:
-        return self.pool.lend(*_asked_for(tenant, policy, preload))
+        return self.pool.lend(*_asked_for(tenant, policy, preload, image))
 
     async def prepare(self, tenant: str = "", *, policy: Policy = POLICY, preload: tuple[str, ...] = ()) -> None:
         await self.pool.prepare(*_asked_for(tenant, policy, preload))
@@ -98,8 +107,11 @@ class Caller:
         await self.task
 
 
-def _asked_for(tenant: str, policy: Policy, preload: tuple[str, ...]) -> tuple[BoxKey, BoxPlan]:
-    return BoxKey("environment", policy.digest, tenant), BoxPlan(policy, bare_environment(), preload=preload)
+def _asked_for(
+    tenant: str, policy: Policy, preload: tuple[str, ...], image: BoxImage | None = None
+) -> tuple[BoxKey, BoxPlan]:
+    environment = replace(bare_environment(), image=image)
+    return BoxKey("environment", policy.digest, tenant), BoxPlan(policy, environment, preload=preload)
 
 
 def pooled(
