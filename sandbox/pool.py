@@ -2,8 +2,9 @@
 
 A box serves as many calls at once as it has room for; every call is walled from the others inside it (see the runner),
 so a box is not lent exclusively. It leaves the pool when its policy forbids reuse, when a call in it did not end
-cleanly, when it has been idle too long, when too much memory is kept warm, or when it died. A box that leaves takes no
-new calls, ends when its last call has, and is closed exactly once.
+cleanly, when it has been idle too long, when it is older than its backend lets boxes become, when too much memory is
+kept warm, or when it died. A box that leaves takes no new calls, ends when its last call has, and is closed exactly
+once.
 
 A caller that finds no room goes in line for the next room there is, in a box that became free or in one that was
 opened for it or for somebody else. Openings belong to the pool, not to callers: one that gives up costs nobody a box,
@@ -241,7 +242,7 @@ class Pool:
     def _take_back(self, warm: WarmBox, shelf: Shelf) -> None:
         warm.lent -= 1
         warm.idle_since = asyncio.get_running_loop().time()
-        if warm.is_retired or warm.conversation.loss is not None:
+        if warm.is_retired or warm.conversation.loss is not None or warm.is_past_its_time:
             self._supply.retire(warm, shelf)
             self._note_end(shelf)
             self._supply.open_missing(shelf, shelf.plan)
@@ -290,7 +291,7 @@ class Pool:
             self._weigh()
             idle = [(warm, shelf) for shelf in self._shelves.values() for warm in shelf.idle]
             for warm, shelf in sorted(idle, key=lambda each: each[0].idle_since):
-                is_old = _now() - warm.idle_since > warm.policy.reuse.idle
+                is_old = warm.is_past_its_time or _now() - warm.idle_since > warm.policy.reuse.idle
                 if is_old or self._kept_memory() > self._most_memory:
                     self._supply.retire(warm, shelf)
             self._forget_unused()

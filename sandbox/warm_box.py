@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -46,15 +47,24 @@ class WarmBox:
     """Nearly every call of a box is walled the same, and told the same: receipts made so far."""
     spare_slots: int = field(init=False)
     """How many more than it has calls."""
+    opened_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         reuse = self.policy.reuse
         self.spare_slots = 0 if reuse.mode is ReuseMode.NEVER else reuse.ahead + _SPARE_SLOTS
+        self.opened_at = asyncio.get_running_loop().time()
 
     @property
     def has_room(self) -> bool:
         """Whether another call may come."""
-        return not self.is_retired and self.conversation.loss is None and self.lent < self.box.capacity
+        is_free = not self.is_retired and self.conversation.loss is None and self.lent < self.box.capacity
+        return is_free and not self.is_past_its_time
+
+    @property
+    def is_past_its_time(self) -> bool:
+        """Whether it has been open for as long as calls may come."""
+        good_for_s = self.box.good_for_s
+        return good_for_s is not None and asyncio.get_running_loop().time() >= self.opened_at + good_for_s
 
     def ensure_slots(self) -> None:
         """As many slots as calls are under way, and some for the children forked ahead; those only once the box's first

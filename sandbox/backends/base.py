@@ -129,6 +129,8 @@ class Box(ABC):
     protection: Protection
     capacity: int
     """How many calls may run in it at once."""
+    good_for_s: float | None = None
+    """For how long after it was opened calls may come; as long as it lives, where nobody else would remove it."""
 
     @property
     @abstractmethod

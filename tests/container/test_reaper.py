@@ -15,12 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from sandbox import Sandbox
+from sandbox.backends.container import backend
+from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.ownership import Owner
 from sandbox.backends.container.reaper import Reaper
 from sandbox.daemon import connect
 from sandbox.errors import BackendUnavailable
 from sandbox.images import BaseImage
+from sandbox.policy import load
 from tests.checkout import ROOT
+from tests.end_to_end.calls import serves, wait_until
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -162,6 +167,23 @@ def test_of_engines_on_other_hosts_only_what_expired_long_ago_is_removed(
     assert Reaper(docker_client).sweep() == [long_expired]
     assert is_there(docker_client, in_time)
     assert Reaper(docker_client, grace_s=30).sweep() == [just_expired]
+
+
+def test_the_last_call_of_a_container_has_ended_before_it_expires(
+    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever calls it all the time has another then."""
+    good_for_s = 2.0
+    policy = load("default")
+    monkeypatch.setattr(backend, "_IN_USE_S", good_for_s - policy.reuse.idle)
+    before = {found["Id"] for found in docker_client.api.containers(all=True)}
+    with Sandbox(backend=ContainerBackend(host=docker_daemon), policy=policy) as sandbox:
+        begun = time.time()
+        assert serves(sandbox)
+        (first,) = [each for each in docker_client.containers.list() if each.id not in before]
+        assert int(first.labels["sandbox.expires"]) > begun + good_for_s + policy.limits.wall
+        assert serves(sandbox)
+        assert wait_until(lambda: serves(sandbox) and not is_there(docker_client, str(first.id)))
 
 
 def test_strangers_containers_stay(docker_client: DockerClient, made: Made, base_image: BaseImage) -> None:

@@ -60,7 +60,9 @@ _SWEEP_S: Final = 60.0
 _PAUSE_S: Final = 0.25
 _CONFLICT: Final = 409
 _DRAWS: Final = 3
-_BEYOND_ITS_TIME_S: Final = 3600.0
+_IN_USE_S: Final = 3600.0
+_TO_END_S: Final = 600.0
+"""What a call may take to end and to be told of, and a container to be removed, beyond all limits."""
 
 
 class ContainerBackend(Backend):
@@ -159,6 +161,7 @@ class ContainerBackend(Backend):
                 link=link,
                 meeting=meeting,
             )
+            box.good_for_s = _good_for_s(plan.policy)
             half_open.pop_all()
         self._settle_soon(link)
         return box
@@ -193,7 +196,7 @@ class ContainerBackend(Backend):
     ) -> Container:
         profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)
         is_near = link.is_on_this_machine and not is_machine(runtime)
-        lasts = plan.policy.reuse.idle + plan.policy.limits.wall + _BEYOND_ITS_TIME_S
+        lasts = _good_for_s(plan.policy) + plan.policy.limits.wall + _TO_END_S
         return Container(
             image=image.id,
             command=command(is_near=is_near),
@@ -209,6 +212,12 @@ class ContainerBackend(Backend):
             is_podman=link.facts.is_podman,
             is_near=is_near,
         )
+
+
+def _good_for_s(policy: Policy) -> float:
+    """How long calls may come into a container: the last has ended before the engines of other hosts, which know of its
+    owner only what it carries, take it for forgotten. However busy it is, another is opened then."""
+    return policy.reuse.idle + _IN_USE_S
 
 
 def _hear(task: asyncio.Task[Proof]) -> None:
