@@ -1,8 +1,9 @@
 """Receipts: what really stood between a call and the host.
 
 Two sources, neither of them the request: what the backend knows of the box from outside, and what the call's guard read
-back from the kernel once its last wall was up, before it forked the process that runs the tool. A box that does not
-describe its walls, or describes fewer than the policy requires, gives no outcome at all.
+back from the kernel once its last wall was up, before it forked the process that runs the tool. A box that describes
+fewer walls than the policy requires gives no outcome at all; of one that does not describe them, or not in any known
+way, nothing is believed, and what ran in it has crashed.
 """
 
 from __future__ import annotations
@@ -96,11 +97,16 @@ class _Record(_Told):
     fault: Fault | None = None
 
 
-def read_walls(record: bytes, *, policy: Policy, around: Mapping[str, LayerState] | None = None) -> Walls:
-    """The walls of one call; raises when they, and those `around` its whole box, are not enough."""
+def read_walls(
+    record: bytes, *, policy: Policy, around: Mapping[str, LayerState] | None = None, was_lost: bool = False
+) -> Walls:
+    """The walls of one call; raises when they, and those `around` its whole box, are not enough. Whoever cannot put one
+    up says so and ends its call, so where the box `was_lost` instead, that was somebody else's word."""
     if not record:
         raise BoxLost("the process for the call died before its walls stood; the tool has not run", remedy="call again")
     told = _parse(bytes(record))
+    if told.fault is not None and was_lost:
+        raise ProtocolError("a box said that a wall could not be put up, and went on")
     if told.fault is not None and told.fault.layer == Layer.CGROUP:
         raise BoxLost(f"{told.fault.reason[:300]}; the tool has not run", remedy=_GROUP_LOST)
     if told.fault is not None:

@@ -16,10 +16,10 @@ from sandbox.calls.shaped_outputs import (
     shape_outputs,
     shape_verdict,
 )
-from sandbox.calls.verdict import Ending, Verdict, judge
+from sandbox.calls.verdict import Ending, Verdict, contradicted, judge
 from sandbox.calls.watching import Watcher
 from sandbox.egress import NETWORK
-from sandbox.errors import IsolationUnavailable
+from sandbox.errors import IsolationUnavailable, ProtocolError
 from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, Usage, printable
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
@@ -50,14 +50,18 @@ def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
 
 async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> Outcome:
     """Everything that was seen, as one document; what is not shown as a whole is kept."""
-    verdict = judge(ending)
+    try:
+        receipt = _receipt(loan.warm, call, watcher, ending)
+        verdict = judge(ending)
+    except ProtocolError as error:
+        receipt, verdict = None, contradicted(error.message)
     budgets = watcher.budgets
     is_quick = len(ending.value) <= LARGE_BYTES and budgets.tokenizer is None
     value = shape_verdict(verdict, budgets) if is_quick else await aside(lambda: shape_verdict(verdict, budgets))
     shaped = await shape_outputs(watcher, value) if watcher.has_left else ShapedOutputs(*budgets.silence, value)
     if has_more(shaped, watcher, verdict.value):
         await keep_outputs(shaped, watcher, verdict, budgets)
-    return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
+    return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped, receipt=receipt)
 
 
 def cancelled_outcome(loan: Loan, call: Prepared, watcher: Watcher) -> Outcome:
@@ -70,11 +74,16 @@ def cancelled_outcome(loan: Loan, call: Prepared, watcher: Watcher) -> Outcome:
 
 
 def _told(
-    loan: Loan, call: Prepared, watcher: Watcher, ending: Ending, *, verdict: Verdict, shaped: ShapedOutputs
+    loan: Loan,
+    call: Prepared,
+    watcher: Watcher,
+    ending: Ending,
+    *,
+    verdict: Verdict,
+    shaped: ShapedOutputs,
+    receipt: Receipt | None,
 ) -> Outcome:
     """The document, where all that it says is at hand."""
-    is_walled = bool(watcher.call.walls) or _must_be_walled(ending)
-    receipt = _receipt(loan.warm, call, bytes(watcher.call.walls)) if is_walled else None
     fields = {
         "status": verdict.status,
         "value": verdict.value,
@@ -102,15 +111,19 @@ def _told(
     return unchecked(Outcome, fields)
 
 
-def _receipt(warm: WarmBox, call: Prepared, walls: bytes) -> Receipt:
-    """What protected the host; raises `IsolationUnavailable` when that is less than the policy accepts."""
+def _receipt(warm: WarmBox, call: Prepared, watcher: Watcher, ending: Ending) -> Receipt | None:
+    """What protected the host, if anything ran; raises `IsolationUnavailable` when that is less than the policy
+    accepts, and `ProtocolError` when nobody can tell."""
+    walls = bytes(watcher.call.walls)
+    if not (walls or _must_be_walled(ending)):
+        return None
     recipe, policy = call.recipe, call.recipe.policy
     known = (walls, policy.name, policy.digest)
     if known in warm.receipts:
         return warm.receipts[known]
     receipt = build_receipt(
         warm.box.protection,
-        read_walls(walls, policy=recipe.box_policy, around=warm.box.protection.layers),
+        read_walls(walls, policy=recipe.box_policy, around=warm.box.protection.layers, was_lost=ending.was_lost),
         policy=policy,
         environment_key=recipe.environment.key,
         limits=policy.limits.model_dump(),

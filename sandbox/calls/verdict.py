@@ -3,9 +3,10 @@
 Pure functions of values. The order in which causes are looked at is the whole point:
 
 1. what *we* did to it (cancelled, out of time, over a limit that we watch) is why it ended, if our kill ended it;
-2. what the kernel did to it (out of memory, out of processor time, a forbidden system call);
-3. what the tool said in its reply, which only speaks about itself;
-4. how its process ended, when it said nothing.
+2. what its box says that cannot be so, by what was measured from outside: then the box is not believed;
+3. what the kernel did to it (out of memory, out of processor time, a forbidden system call);
+4. what the tool said in its reply, which only speaks about itself;
+5. how its process ended, when it said nothing.
 
 So inside and outside never contradict each other unseen: a reply counts only where nothing outside says otherwise. A
 process that replied and was then ended by a signal, or with a code that does not go with its reply, did not end as it
@@ -58,6 +59,8 @@ _NO_MORE_THREADS: Final = ("RuntimeError", "can't start new thread")
 """How `threading` says that the kernel refused one; it has no errno."""
 _OUT_OF_TIME: Final = frozenset({signal.SIGXCPU, signal.SIGKILL})
 """What the kernel sends a process that has used up its processor time."""
+_FAR: Final = 0.5
+"""Of a limit: what used less of it was not killed over it, however late it was looked at."""
 _MOST_WARNINGS, _LONGEST_WARNING = 20, 1000
 _LONGEST_NAME, _LONGEST_MESSAGE, _LONGEST_TRACEBACK = 200, 8192, 32768
 """Twice what a runner sends, which shortens with more care: these only meet a reply that the tool forged."""
@@ -107,7 +110,13 @@ class Verdict:
 
 def judge(ending: Ending) -> Verdict:
     """The verdict on one call."""
-    verdict = _by_the_engine(ending) or _by_the_kernel(ending) or _by_its_reply(ending) or _by_its_exit(ending)
+    verdict = (
+        _by_the_engine(ending)
+        or _by_the_outside(ending)
+        or _by_the_kernel(ending)
+        or _by_its_reply(ending)
+        or _by_its_exit(ending)
+    )
     facts = _facts(ending)
     return replace(verdict, evidence={**facts, **verdict.evidence}) if facts else verdict
 
@@ -142,6 +151,24 @@ def _by_the_engine(ending: Ending) -> Verdict | None:
     if ending.stopped_for is Stop.CPU:
         return _cpu(ending)
     return None
+
+
+def contradicted(reason: str) -> Verdict:
+    """What its box says of the call cannot be so; that of it nothing else is believed either."""
+    return Verdict(Status.CRASHED, Failure(type="ProtocolError", message=reason))
+
+
+def _by_the_outside(ending: Ending) -> Verdict | None:
+    """Somebody in the box says that the call was killed for a limit which, measured from outside, it was far from. Who
+    watches over limits from inside does so only where nothing outside counts, so it was not them."""
+    reading, limits = ending.reading, ending.limits
+    measured = {"memory": reading.memory_peak_bytes, "cpu": reading.cpu_s, "processes": reading.processes_peak}
+    name = ending.ended.killed_by or ""
+    seen = measured.get(name)
+    if seen is None or seen >= getattr(limits, name) * _FAR or reading.out_of_memory_kills or reading.refused_forks:
+        return None
+    verdict = contradicted(f"its box said that it was killed over its limit of {name}, from which it was far")
+    return replace(verdict, evidence={"limit": getattr(limits, name), "measured": seen})
 
 
 def _by_the_kernel(ending: Ending) -> Verdict | None:

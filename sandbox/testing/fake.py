@@ -24,6 +24,7 @@ Answers: TypeAlias = Mapping[str, Answer] | Callable[[str, dict[str, Any]], Answ
 
 _CAPACITY: Final = 32
 _BOX_MEMORY: Final = 16 << 20
+_COUNTERS: Final = {"memory": "memory_peak_bytes", "cpu": "cpu_s", "processes": "processes_peak"}
 
 
 class FakeBackend(Backend):
@@ -181,6 +182,14 @@ class FakeBox(Box):
     def use(self, slot: int, reading: Reading) -> None:
         """Have the slot say this."""
         self.slots[slot].reading = reading
+
+    def exceed(self, slot: int, limit: str) -> None:
+        """Have the slot say that the limit was met, if it is one that slots count."""
+        counter = _COUNTERS.get(limit)
+        if counter is not None:
+            reading = self.slots[slot].reading
+            most = max(getattr(reading, counter) or 0, getattr(self.plan.policy.limits, limit))
+            self.slots[slot].reading = reading._replace(**{counter: most})
 
     def answer(self, call: FakeCall) -> Answer:
         """What the backend was given for this call."""

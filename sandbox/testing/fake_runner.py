@@ -15,7 +15,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
 from sandbox.ports import Reading
-from sandbox.testing.answers import STEPS, Gives, Hangs, Leaves, LosesBox, Prints, Raises, Returns, Script, Step, Uses
+from sandbox.testing.answers import (
+    STEPS,
+    Exceeds,
+    Gives,
+    Hangs,
+    Leaves,
+    LosesBox,
+    Prints,
+    Raises,
+    Returns,
+    Script,
+    Step,
+    Uses,
+)
 from sandbox.testing.fake_call import CallUnderWay, FakeCall
 from sandbox.testing.replies import end_of, ended, killed, packed
 from sandbox.wire import frames
@@ -36,6 +49,9 @@ class Place(Protocol):
 
     def use(self, slot: int, reading: Reading) -> None:
         """Have the slot say this."""
+
+    def exceed(self, slot: int, limit: str) -> None:
+        """Have the slot say that the limit was met, if it is one that slots count."""
 
     def answer(self, call: FakeCall) -> Any:
         """What is to be played, or what gives it; may raise as the tool would."""
@@ -230,7 +246,9 @@ class FakeRunner:
             self._place.use(call.slot, step.reading)
 
     async def _meet(self, call: CallUnderWay, step: Step) -> None:
-        """What happens at a step that has no end of its own."""
+        """What happens at a step that has no end of its own, or before that end."""
+        if isinstance(step, Exceeds) and call.slot is not None:
+            self._place.exceed(call.slot, step.limit)
         if isinstance(step, LosesBox):
             self._place.lose()
             await _forever()

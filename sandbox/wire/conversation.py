@@ -5,6 +5,10 @@ then `ended` (that alone when it was killed before a child had it), and anything
 box. It decides nothing about limits or statuses, and looks into no stream. What it promises to the engine: every call
 it accepted ends, at the latest when the box is lost.
 
+Under gVisor a tool can write where its runner does. So nothing is believed that only a box which has run no tool can
+say: a wall that could not be put up keeps the first call from starting, and one that fails later is a reason to open
+another box, and none to say that this host has no such wall.
+
 What calls send is taken by an `Intake`, at the pace of those who read it.
 
 Slots (see `backends.base`) are lent to the runner ahead of need and come back, read and renewed, after each call.
@@ -73,6 +77,7 @@ class Conversation:
         self._held: dict[int, tuple[bytes, Mapping[str, int]]] = {}
         """The requests and limits of calls that wait for a child which is being forked."""
         self._is_one_at_a_time = False
+        self._has_begun_a_call = False
         self._next_id = 1
         self.loss: BoxLost | None = None
         self.fault: WallFault | None = None
@@ -175,7 +180,7 @@ class Conversation:
         self._on_lines[child.line.id] = call
         call.line, call.slot, call.cpu_before = child.line, child.slot, child.cpu_before
         call.walls += child.walls
-        call.begin(was_ahead=is_ahead)
+        self._begin(call, was_ahead=is_ahead)
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits), "line": child.line.id}
         self._voice.say_soon(said, then=self.supply_lines)
         return True
@@ -264,14 +269,20 @@ class Conversation:
             raise ProtocolError(f"the runner speaks protocol {said.protocol}, the engine {frames.PROTOCOL}")
         self._hello.set_result(said)
 
+    def _begin(self, call: RunningCall, *, was_ahead: bool) -> None:
+        self._has_begun_a_call = True
+        call.begin(was_ahead=was_ahead)
+
     def _take_fault(self, said: Fault) -> None:
+        if self._has_begun_a_call:
+            raise ProtocolError("a box in which a call had started said that a wall could not be put up")
         self._lose(WallFault(said.layer, said.reason))
 
     def _take_started(self, said: Started) -> None:
         call = self._calls.get(said.id)
         if call is None or call.is_started:
             raise ProtocolError(f"a box said started of call {said.id}, which is not waiting for it")
-        call.begin(was_ahead=said.ahead)
+        self._begin(call, was_ahead=said.ahead)
         if said.slot is not None:
             call.slot = self._slots.take(said.slot)
 

@@ -69,9 +69,7 @@ class Intake:
         elif chunk.stream is Stream.FILES:
             self._take_files(call, chunk.data)
         elif chunk.stream is Stream.WALLS:
-            call.walls += chunk.data
-            if len(call.walls) > _MAX_WALLS:
-                raise ProtocolError("a box described its walls without end")
+            self._take_walls(call, chunk.data)
         elif chunk.stream is Stream.REQUEST:
             raise ProtocolError("a box sent a request")
         else:
@@ -106,6 +104,14 @@ class Intake:
         if call.files_untaken > _MOST_UNTAKEN:
             raise ProtocolError(f"a box sent {call.files_untaken} bytes of files that nobody had asked for")
         self.grant_files(call, call.take_files(data))
+
+    def _take_walls(self, call: RunningCall, data: bytes) -> None:
+        """One record, in one piece: what follows it would be another's word."""
+        if call.walls:
+            raise ProtocolError("a box described the walls of a call twice")
+        if len(data) > _MAX_WALLS:
+            raise ProtocolError("a box described its walls without end")
+        call.walls += data
 
     def _take_value(self, call: RunningCall, data: bytes) -> None:
         call.value += data

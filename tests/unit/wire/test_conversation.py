@@ -238,7 +238,7 @@ async def test_a_call_goes_from_started_over_its_bytes_to_ended(talk: Talk) -> N
         started() + chunk(b"x", id=9),
         started() + chunk(b"x", Stream.REQUEST),
         started() + chunk(b""),
-        started() + b"".join(chunk(b"w" * 10_000, Stream.WALLS) for _ in range(7)),
+        started() + chunk(b"w" * 70_000, Stream.WALLS),
         hello(),
         b"\0\0\0\0\0",
         pack_message({"type": "started", "id": 1}),
