@@ -28,15 +28,18 @@ OWNER_LABEL: Final = f"{LABELS}owner"
 MACHINES_OWN: Final = "unix:///var/run/docker.sock"
 OLDEST_API: Final = (1, 41)
 _KNOCK_S: Final = 5.0
+_FIRST_WORD_S: Final = 10.0
+"""How long whatever listens there may take to say that it is a daemon, at first."""
 _MOST_TOLD: Final = 500
 _START_ONE: Final = "start Docker, or name a daemon that runs in DOCKER_HOST"
 _LOOK_THERE: Final = "see what the daemon's own log says"
+_SEE_WHO: Final = "see that it is a Docker daemon that listens there, and what its own log says"
 
 
 def connect(host: str | None = None, *, timeout_s: float = 60.0) -> DockerClient:
     """A client of that daemon, or of `DOCKER_HOST`'s, which has answered and is new enough; close it after use.
 
-    `timeout_s` is how long any single answer may take.
+    `timeout_s` is how long any single answer may take; the first has to come sooner.
     """
     address = host or os.environ.get("DOCKER_HOST") or MACHINES_OWN
     with translated("connecting", host=address):
@@ -61,7 +64,7 @@ def knock(address: str) -> None:
 def _client(address: str, timeout_s: float) -> DockerClient:
     """One that speaks what the daemon speaks."""
     oldest = ".".join(map(str, OLDEST_API))
-    with closing(_client_of_version(oldest, address, timeout_s)) as first:
+    with closing(_client_of_version(oldest, address, min(timeout_s, _FIRST_WORD_S))) as first:
         spoken = _spoken(first)
     return _client_of_version(spoken, address, timeout_s)
 
@@ -170,7 +173,7 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
         why = ": no machine has that name" if is_any(socket.gaierror) else ""
         return BackendUnavailable(f"no Docker daemon answers at {address}{why}", remedy=_START_ONE)
     if is_any(Timeout, TimeoutError):
-        return BackendUnavailable(f"the Docker daemon at {address} took too long for {doing}", remedy=_LOOK_THERE)
+        return BackendUnavailable(f"the Docker daemon at {address} took too long for {doing}", remedy=_SEE_WHO)
     if is_any(InvalidVersion):
         return _too_old(address, "of another age")
     return BackendUnavailable(f"{doing} failed with the Docker daemon at {address}: {_brief(error)}", remedy=_START_ONE)

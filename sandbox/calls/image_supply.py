@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sandbox.backends.base import Backend, Daemon
@@ -59,13 +60,19 @@ class ImageSupply:
         if task is None:
             task = asyncio.create_task(self._furnish(environment))
             self._under_way[environment.key] = task
-            task.add_done_callback(lambda _: self._under_way.pop(environment.key, None))
+            task.add_done_callback(partial(self._note_end, environment.key))
         return await asyncio.shield(task)
 
     def forget(self) -> None:
         """An image turned out to be gone: look again."""
         self._base = None
         self._known.clear()
+
+    def _note_end(self, key: str, task: asyncio.Task[Environment]) -> None:
+        """Who asked for it may be gone, and why it failed is for nobody then."""
+        self._under_way.pop(key, None)
+        if not task.cancelled():
+            task.exception()
 
     async def _furnish(self, environment: Environment) -> Environment:
         base = await self._base_image()

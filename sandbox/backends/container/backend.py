@@ -27,7 +27,7 @@ from pydantic import JsonValue
 from sandbox.backends.base import Backend, BoxPlan, ImageGone, Shown
 from sandbox.backends.container.attach import AttachStream, attach
 from sandbox.backends.container.box import ContainerBox, LastWords
-from sandbox.backends.container.daemon_link import DaemonLink, open_link
+from sandbox.backends.container.daemon_link import DaemonLink, link_to
 from sandbox.backends.container.delivery import command, package
 from sandbox.backends.container.hardening import (
     OURS_BESIDE_A_CALL,
@@ -104,7 +104,8 @@ class ContainerBackend(Backend):
     async def daemon(self) -> DaemonLink:
         """The link to the daemon, made once; not being there now does not mean never."""
         if self._link is None or (self._link.done() and (self._link.cancelled() or self._link.exception())):
-            self._link = asyncio.create_task(asyncio.to_thread(open_link, self._host, form=self._form))
+            self._link = asyncio.create_task(link_to(self._host, form=self._form))
+            self._link.add_done_callback(_hear)
         link = await asyncio.shield(self._link)
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(_sweep(link))
@@ -177,6 +178,7 @@ class ContainerBackend(Backend):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         if self._link is not None:
+            self._link.cancel()  # where the daemon has not answered yet
             (link,) = await asyncio.gather(self._link, return_exceptions=True)
             if isinstance(link, DaemonLink):
                 await link.close()
@@ -220,7 +222,7 @@ def _good_for_s(policy: Policy) -> float:
     return policy.reuse.idle + _IN_USE_S
 
 
-def _hear(task: asyncio.Task[Proof]) -> None:
+def _hear(task: asyncio.Task[Any]) -> None:
     """Who asked for it may be gone, and why it failed is for nobody then."""
     if not task.cancelled():
         task.exception()

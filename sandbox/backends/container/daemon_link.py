@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -145,6 +146,27 @@ class DaemonLink:
     def _want_no_more(self, made: asyncio.Future[str]) -> None:
         if not made.cancelled() and made.exception() is None:
             self._unwanted.add(made.result())
+
+
+async def link_to(host: str | None = None, *, form: EnvironmentForm = "auto") -> DaemonLink:
+    """Open a link in a thread that nobody has to wait for: whoever listens there may never say a word. Who goes away
+    is gone at once, and so is the program that ends."""
+    opening = Future[DaemonLink]()
+    threading.Thread(target=_open_for, args=(opening, host, form), name="docker", daemon=True).start()
+    return await asyncio.wrap_future(opening)
+
+
+def _open_for(opening: Future[DaemonLink], host: str | None, form: EnvironmentForm) -> None:
+    try:
+        link = open_link(host, form=form)
+    except BaseException as error:
+        if opening.set_running_or_notify_cancel():
+            opening.set_exception(error)
+        return
+    if opening.set_running_or_notify_cancel():
+        opening.set_result(link)
+    else:
+        link.client.close()
 
 
 def open_link(host: str | None = None, *, form: EnvironmentForm = "auto") -> DaemonLink:
