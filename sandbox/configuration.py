@@ -8,9 +8,12 @@ whatever `SANDBOX_CONFIG` names. All of it may be left out::
     backend = "container"                   # SANDBOX_BACKEND
 
     [container]
-    host = "tcp://builds.example:2376"      # DOCKER_HOST
+    host = "tcp://builds.example:2376"
     runtime = "runsc"                       # SANDBOX_RUNTIME: one of those that the daemon has
     environment = "image"                   # "mount" shows the store's folders, "image" makes images of them; "auto"
+
+`DOCKER_HOST` is every Docker program's and not ours: it says where the daemon is only where the file does not. The
+`image` commands speak to the same daemon as calls do.
 
 An unknown key is an error, like a file that was named and is not there. What is set here chooses between backends; what
 calls may do is for policies to say.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sandbox.cli.image_daemon import DockerHost, connected
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import show_document, stages
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from sandbox.cli.tables import Page
     from sandbox.images import Bootstrapped
 
-DockerHost = Annotated[
-    str | None,
-    typer.Option("--docker-host", metavar="URL", envvar="DOCKER_HOST", help="The Docker daemon to use."),
-]
 _WAYS = {"present": "was there", "cached": "imported from the files kept", "built": "built"}
 
 
@@ -32,10 +28,9 @@ def bootstrap_image(
     as_json: AsJson = False,
 ) -> int:
     """Make the image that containers start from, unless it is there; that takes a minute, root and debootstrap."""
-    from sandbox.daemon import connect
     from sandbox.images import bootstrap
 
-    with closing(connect(docker_host)) as client:
+    with connected(docker_host) as client:
         done = bootstrap(client, name=name, fresh=fresh, on_stage=stages(is_silent=as_json))
     if as_json:
         document = {**asdict(done.image), "way": done.way, "seconds": round(done.seconds, 3)}

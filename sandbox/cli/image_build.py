@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sandbox.cli.env_lock import PythonVersions, asked
-from sandbox.cli.image_bootstrap import DockerHost
+from sandbox.cli.image_daemon import DockerHost, connected
 from sandbox.cli.run import AsJson, Backend, Offline, PolicyName, StorePlace
 from sandbox.cli.terminal import show_document, tell
 
@@ -86,7 +86,6 @@ def _stored(key: str, store: Path | None) -> Iterator[Environment]:
 
 
 def _build(environment: Environment, docker_host: str | None, *, as_json: bool) -> int:
-    from sandbox.daemon import connect
     from sandbox.errors import BackendUnavailable
     from sandbox.images import environment_image, find
 
@@ -97,7 +96,7 @@ def _build(environment: Environment, docker_host: str | None, *, as_json: bool) 
         if not as_json:
             tell(f"{stage}\n")
 
-    with closing(connect(docker_host)) as client:
+    with connected(docker_host) as client:
         base = find(client)
         if base is None:
             raise BackendUnavailable("the daemon has no base image 'python'", remedy="run `sandbox image bootstrap`")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sandbox.cli.image_bootstrap import DockerHost
+from sandbox.cli.image_daemon import DockerHost, connected
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import show_document
 
@@ -19,10 +18,9 @@ if TYPE_CHECKING:
 
 def list_all_images(docker_host: DockerHost = None, as_json: AsJson = False) -> int:
     """List the images in the daemon: what containers start from, and environments on top of that."""
-    from sandbox.daemon import connect
     from sandbox.images import list_environment_images, list_images
 
-    with closing(connect(docker_host)) as client:
+    with connected(docker_host) as client:
         bases, environments = list_images(client), list_environment_images(client)
     if as_json:
         documents = [{"kind": "base", **asdict(image)} for image in bases]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sandbox.cli.image_bootstrap import DockerHost
+from sandbox.cli.image_daemon import DockerHost, connected
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import show_document
 
@@ -37,14 +36,13 @@ def prune_images(
 
     What a container uses stays, and so does what is not ours.
     """
-    from sandbox.daemon import connect
     from sandbox.errors import SpecError
     from sandbox.images import prune, prune_environment_images
 
     if key is not None and (everything or older_than is not None):
         raise SpecError("a key says already which images go", remedy="give --key alone")
     age = None if older_than is None else _age(older_than)
-    with closing(connect(docker_host)) as client:  # environments first: their bases cannot go before them
+    with connected(docker_host) as client:  # environments first: their bases cannot go before them
         report = prune_environment_images(client, older_than_s=age, key=key, everything=everything, dry_run=dry_run)
         if key is None:
             report = _both(report, prune(client, everything=everything, dry_run=dry_run))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from sandbox.cli.image_bootstrap import DockerHost
+from sandbox.cli.image_daemon import DockerHost, connected
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import show_document, stages
 
@@ -24,10 +23,9 @@ def pull_image(
     """Pull an image of ours from a registry, so that it need not be made here."""
     from sandbox.cli.figures import rounded_bytes
     from sandbox.cli.tables import Page
-    from sandbox.daemon import connect
     from sandbox.images import pull
 
-    with closing(connect(docker_host)) as client:
+    with connected(docker_host) as client:
         image = pull(client, reference, on_stage=stages(is_silent=as_json))
     if as_json:
         show_document(json.dumps(asdict(image), indent=2))

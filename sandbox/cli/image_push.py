@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sandbox.cli.image_bootstrap import DockerHost
+from sandbox.cli.image_daemon import DockerHost, connected
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import show_document, stages
 
@@ -31,10 +30,9 @@ def push_image(
 ) -> int:
     """Push an image to a registry, as whom the daemon's client is logged in there."""
     from sandbox.cli.tables import Page
-    from sandbox.daemon import connect
     from sandbox.images import push
 
-    with closing(connect(docker_host)) as client:
+    with connected(docker_host) as client:
         pushed = push(client, _named(client, image), repository, on_stage=stages(is_silent=as_json))
     if as_json:
         show_document(json.dumps(asdict(pushed), indent=2))

@@ -248,3 +248,25 @@ def test_the_command_line_tells_people_what_to_do_without_a_daemon(tmp_path: Pat
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stdout) == (5, "")
     assert "start Docker" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("list",), ("bootstrap",), ("prune",), ("pull", "x"), ("push", "x", "y")],
+    ids=lambda words: words[0],
+)
+def test_every_command_speaks_to_the_daemon_that_calls_do(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Which the file names; `DOCKER_HOST` counts where it names none, and what is typed counts before both."""
+    settings, none = tmp_path / "settings.toml", f"unix://{tmp_path}/none.sock"
+    settings.write_text(f'[container]\nhost = "{none}"\n')
+    variables = {**os.environ, "SANDBOX_CONFIG": str(settings), "DOCKER_HOST": f"unix://{tmp_path}/other.sock"}
+
+    def told(*more: str) -> str:
+        command = [sys.executable, "-m", "sandbox", "image", *words, *more]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=variables).stderr
+
+    assert f"no Docker daemon answers at {none}" in told()
+    typed = f"unix://{tmp_path}/typed.sock"
+    assert f"no Docker daemon answers at {typed}" in told("--docker-host", typed)
+    settings.write_text("")
+    assert f"no Docker daemon answers at unix://{tmp_path}/other.sock" in told()
