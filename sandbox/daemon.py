@@ -28,6 +28,11 @@ OWNER_LABEL: Final = f"{LABELS}owner"
 MACHINES_OWN: Final = "unix:///var/run/docker.sock"
 OLDEST_API: Final = (1, 41)
 _KNOCK_S: Final = 5.0
+_WAYS: Final = ("http+unix://", "http://", "https://", "ssh://")
+"""How the addresses begin that there is a way to, as the SDK writes them; others are for other systems."""
+_WRITE_IT: Final = "write it like unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host"
+_FULL: Final = "no space left on device"
+_MAKE_ROOM: Final = "make room there, for example with `sandbox image prune --older-than 7d`"
 _FIRST_WORD_S: Final = 10.0
 """How long whatever listens there may take to say that it is a daemon, at first."""
 _MOST_TOLD: Final = 500
@@ -75,10 +80,11 @@ def _client_of_version(version: str, address: str, timeout_s: float) -> DockerCl
     from docker.utils import parse_host
 
     try:
-        parse_host(address)
+        parsed = str(parse_host(address))
     except (ValueError, DockerException) as error:
-        remedy = "write it like unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host"
-        raise BackendUnavailable(f"{address[:200]} is no address of a daemon: {error}", remedy=remedy) from error
+        raise BackendUnavailable(f"{address[:200]} is no address of a daemon: {error}", remedy=_WRITE_IT) from error
+    if not parsed.startswith(_WAYS):
+        raise BackendUnavailable(f"{address[:200]} is an address that nothing here can reach", remedy=_WRITE_IT)
     if address.startswith("ssh://"):
         return _client_over_ssh(version, address, timeout_s)
     variables = {**os.environ, "DOCKER_HOST": address}
@@ -154,9 +160,10 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
     def is_any(*kinds: type[BaseException]) -> bool:
         return any(isinstance(cause, kinds) for cause in causes)
 
-    if is_any(APIError):
-        said = next(str(cause.explanation or cause) for cause in causes if isinstance(cause, APIError))
-        return BackendUnavailable(f"the Docker daemon refused {doing}: {said[:_MOST_TOLD]}", remedy=_LOOK_THERE)
+    refusals = [str(cause.explanation or cause) for cause in causes if isinstance(cause, APIError)]
+    said = (refusals or [str(error)])[0][:_MOST_TOLD]
+    if refusals or _FULL in said:
+        return _refused(doing, said)
     if is_any(PermissionError):
         remedy = "run as root or as a member of the group docker, or name a daemon of your own in DOCKER_HOST"
         return BackendUnavailable(f"this user may not use the Docker daemon at {address}", remedy=remedy)
@@ -177,6 +184,12 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
     if is_any(InvalidVersion):
         return _too_old(address, "of another age")
     return BackendUnavailable(f"{doing} failed with the Docker daemon at {address}: {_brief(error)}", remedy=_START_ONE)
+
+
+def _refused(doing: str, said: str) -> BackendUnavailable:
+    if _FULL in said:
+        return BackendUnavailable(f"the Docker daemon's disk is full: {doing} failed: {said}", remedy=_MAKE_ROOM)
+    return BackendUnavailable(f"the Docker daemon refused {doing}: {said}", remedy=_LOOK_THERE)
 
 
 def _brief(error: BaseException) -> str:

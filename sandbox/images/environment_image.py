@@ -55,7 +55,6 @@ _BASE_DIGITS: Final = 8
 _SENT_AT_ONCE: Final = 1 << 18
 _WRITING_S: Final = 1800
 _COMMITS: Final = Lock()
-_FULL: Final = "no space left on device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,16 +236,11 @@ def _in_pieces(archive: Iterable[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def _diagnosed(base: BaseImage) -> Iterator[None]:
-    """Where what a daemon says of a full disk or a lost base image gets the remedy that belongs to it."""
+    """Where what a daemon says of a lost base image gets the remedy that belongs to it."""
     try:
         with translated("making an image of an environment"):
             yield
     except BackendUnavailable as error:
-        if _FULL in error.message:
-            raise BackendUnavailable(
-                f"the Docker daemon's disk is full: {error.message}",
-                remedy="make room there, for example with `sandbox image prune --older-than 7d`",
-            ) from error
         if "No such image" in error.message:
             raise BackendUnavailable(
                 f"the base image {base.tag} is gone from the daemon", remedy="run `sandbox image bootstrap`"

@@ -267,7 +267,8 @@ def test_a_daemon_whose_disk_is_full_opens_no_box_until_there_is_room(tmp_path: 
         assert serves(sandbox)
         filler = fill(disk)
         assert serves(sandbox)  # in the container that is open
-        with pytest.raises(BackendUnavailable, match="no space left on device"):
+        with pytest.raises(BackendUnavailable, match=r"disk is full: making a container.*no space left") as full:
             sandbox.run(TRIVIAL, {"a": 1, "b": 2}, tenant="another")
+        assert "sandbox image prune" in (full.value.remedy or "")
         filler.unlink()
         assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, tenant="another").value == 3

@@ -128,6 +128,21 @@ def test_an_address_that_is_none_is_told(url: str) -> None:
         connect(url)
 
 
+@pytest.mark.parametrize("url", ["npipe://x", "npipe:////./pipe/docker_engine"])
+def test_an_address_for_another_system_is_told(url: str) -> None:
+    with pytest.raises(BackendUnavailable, match=f"{url} is an address that nothing here can reach.*write it like"):
+        connect(url)
+
+
+def test_a_full_disk_is_told_with_a_remedy() -> None:
+    said = json.dumps({"message": "write /var/lib/docker/x: no space left on device"}).encode()
+    with (
+        daemon_that_says(said, status=500) as url,
+        pytest.raises(BackendUnavailable, match=r"disk is full: connecting failed: write /var.*make room there"),
+    ):
+        connect(url)
+
+
 def test_what_ssh_complains_of_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ssh").write_text("#!/bin/sh\necho me@elsewhere: Permission denied >&2\nexit 255\n")
     (tmp_path / "ssh").chmod(0o755)
