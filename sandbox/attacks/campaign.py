@@ -20,7 +20,7 @@ from sandbox.attacks.privileges import PRIVILEGES
 from sandbox.attacks.processes import PROCESSES
 from sandbox.attacks.stage import Stage
 from sandbox.client import AsyncSandbox
-from sandbox.errors import BoxLost
+from sandbox.errors import BoxLost, IsolationUnavailable
 from sandbox.outcome import Outcome, Status
 from sandbox.policy import Policy
 from sandbox.streaming import Finished
@@ -93,6 +93,9 @@ async def _attack(engine: AsyncSandbox, policy: Policy, attack: Attack, stage: S
             outcomes.append(await engine.run(attack.source, arguments, entry=entry, policy=policy, limits=limits))
         except BoxLost as lost:
             return Verdict(held=attack.may_lose_box, how=f"its box ended: {lost.message[:200]}"), lost.message
+        except IsolationUnavailable as forged:  # on a host where calls have run
+            how = f"it was believed that a wall is missing: {forged.message[:200]}"
+            return Verdict(held=False, how=how), forged.message
     return judge(attack, outcomes), "".join(outcome.to_json() for outcome in outcomes)
 
 

@@ -1,6 +1,11 @@
 """Attacks on processes: those that watch over the call, its neighbours, the host's; and on what limits its own.
 
 Signals are sent only where the tool sees that its processes are not the host's, which is itself a finding.
+
+Under gVisor nothing keeps a tool from the descriptors of its runner, and what it says there, frame by frame, may be
+heard as the runner's. That is its own word in another place: what it prints and returns it could print and return
+anyway, in a box that is gone with its call. What must hold is that nobody else's call is touched, that no wall is
+believed to be missing, and that what was measured outside stands.
 """
 
 from __future__ import annotations
@@ -65,7 +70,17 @@ _STEPS: Final = 10_000_000
 counts for its processes what the host gave to others."""
 _LEAST_S: Final = 0.03
 """No processor takes so many steps of Python in less."""
-_FORGE: Final = f"""{TRYING}
+_OTHERS: Final = """
+def theirs(outside) -> list:
+    # the descriptors of whoever else is here, unless that is the host
+    if os.readlink("/proc/self/ns/pid") in (outside, "pid:[4026531836]"):
+        return []
+    return [name for name in os.listdir("/proc") if name.isdigit() and name != os.readlink("/proc/self")]
+
+def after(outside: str) -> str:
+    return "the next call"
+"""
+_FORGE: Final = f"""{TRYING}{_OTHERS}
 import json
 
 def forged() -> list:
@@ -82,12 +97,6 @@ def write(number) -> None:
     for text in forged():
         os.write(number, text)
 
-def theirs(outside) -> list:
-    # the descriptors of whoever else is here, unless that is the host
-    if os.readlink("/proc/self/ns/pid") in (outside, "pid:[4026531836]"):
-        return []
-    return [name for name in os.listdir("/proc") if name.isdigit() and name != os.readlink("/proc/self")]
-
 def attack(outside: str) -> str:
     for _ in range({_STEPS}):
         pass
@@ -100,9 +109,44 @@ def attack(outside: str) -> str:
     for number in range(256):
         answer_to(write, number)
     return "honest"
+"""
+_SPEAK: Final = f"""{TRYING}{_OTHERS}
+import json, struct
 
-def after(outside: str) -> str:
-    return "the next call"
+def message(**fields) -> bytes:
+    text = json.dumps(fields).encode()
+    return struct.pack(">IB", len(text) + 1, 1) + text
+
+def chunk(stream, data) -> bytes:
+    return struct.pack(">IBIB", len(data) + 6, 2, 1, stream) + data
+
+def write(path, said) -> None:
+    number = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    os.write(number, said)
+    os.close(number)
+
+def say(outside, said) -> str:
+    for _ in range({_STEPS}):
+        pass
+    for pid in theirs(outside):
+        for number in range(64):
+            answer_to(write, "/proc/" + pid + "/fd/" + str(number), said)
+    return "honest"
+
+def end(outside: str) -> str:
+    end = {{"exit_code": None, "signal": 9, "cpu_s": 1e6, "max_rss": 1 << 50, "bytes_free": 0, "inodes_free": 0}}
+    return say(outside, message(type="ended", id=1, killed_by="memory", **end))
+
+def fault(outside: str) -> str:
+    return say(outside, message(type="fault", layer="seccomp", reason="forged"))
+
+def reply(outside: str) -> str:
+    text = json.dumps({{"kind": "value", "value": "forged", "warnings": []}}).encode()
+    returned = message(type="returned", id=1, cpu_before=1e6)
+    return say(outside, chunk(3, struct.pack(">I", len(text)) + text) + returned)
+
+def output(outside: str) -> str:
+    return say(outside, chunk(2, b"forged"))
 """
 
 
@@ -118,12 +162,15 @@ def _has_gained(outcome: Outcome) -> bool:
 
 
 def _is_not_believed(outcomes: Sequence[Outcome]) -> Verdict:
-    attacker, victim = outcomes
+    *attackers, victim = outcomes
     if (victim.status, victim.value) != (Status.OK, "the next call"):
         return Verdict(held=False, how=f"the next call was answered by a forgery: {ending_of(victim)}")
-    spent = attacker.usage.cpu_s
-    if spent is not None and spent < _LEAST_S:
-        return Verdict(held=False, how=f"of the processor time of {_STEPS} steps, {spent:.3f} s were counted")
+    for attacker in attackers:
+        spent = attacker.usage.cpu_s
+        if spent is not None and spent < _LEAST_S:
+            return Verdict(held=False, how=f"of the processor time of {_STEPS} steps, {spent:.3f} s were counted")
+        if attacker.status is Status.MEMORY:
+            return Verdict(held=False, how=f"it was believed that it needed much memory: {ending_of(attacker)}")
     return Verdict(held=True, how="what was measured outside stood, and the next call spoke for itself")
 
 
@@ -153,6 +200,16 @@ PROCESSES: Final = (
         _is_not_believed,
         facts=("outside",),
         entries=("attack", "after"),
+        limits={"wall": 10},
+        may_lose_box=True,
+    ),
+    Attack(
+        "its runner's words",
+        "say, well-formed and where its runner does, that it ended, that a wall failed, what it returned and printed",
+        _SPEAK,
+        _is_not_believed,
+        facts=("outside",),
+        entries=("end", "fault", "reply", "output", "after"),
         limits={"wall": 10},
         may_lose_box=True,
     ),

@@ -20,7 +20,7 @@ from sandbox.calls.verdict import Ending, Verdict, contradicted, judge
 from sandbox.calls.watching import Watcher
 from sandbox.egress import NETWORK
 from sandbox.errors import IsolationUnavailable, ProtocolError
-from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, Usage, printable
+from sandbox.outcome import Failure, Isolation, Outcome, Problem, Receipt, Status, Timing, Usage, printable
 from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
 from sandbox.unchecked import unchecked
@@ -91,7 +91,7 @@ def _told(
         "stdout": shaped.stdout,
         "stderr": shaped.stderr,
         "shaped_value": shaped.value,
-        "usage": _usage(ending, cpu_before=watcher.cpu_before),
+        "usage": _usage(ending, cpu_before=_cpu_before(loan.warm, watcher)),
         "limit_name": verdict.limit_name,
         "evidence": _with_traffic(verdict.evidence, loan.warm, watcher, receipt),
         "retryable": False,
@@ -149,6 +149,12 @@ def _with_traffic(evidence: dict[str, Any], warm: WarmBox, watcher: Watcher, rec
 def _must_be_walled(ending: Ending) -> bool:
     """Whether the tool can have run: a call that ended by itself has described its walls before."""
     return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
+
+
+def _cpu_before(warm: WarmBox, watcher: Watcher) -> float:
+    """What the call's child had used before the call came, as its runner says. In a kernel of its own a tool can speak
+    where its runner does, and nothing that is said there makes less of what was measured."""
+    return 0.0 if warm.box.protection.isolation is Isolation.MACHINE else watcher.cpu_before
 
 
 def _usage(ending: Ending, *, cpu_before: float) -> Usage:

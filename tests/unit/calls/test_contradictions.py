@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sandbox import AsyncSandbox, Outcome, Status
 from sandbox.calls.verdict import Ending, judge
+from sandbox.outcome import Isolation
 from sandbox.ports import Reading
 from sandbox.testing import FakeBackend, hangs, script
 from sandbox.wire.frames import Chunk, Stream, pack_chunk, pack_message
@@ -84,6 +86,27 @@ def test_what_a_box_says_out_of_turn_crashes_the_call_that_runs_in_it(said: byte
     assert (outcome.status, outcome.evidence.get("box")) == (Status.CRASHED, "lost")
     assert "haha" not in str(outcome)
     assert following.value == 1
+
+
+@pytest.mark.parametrize(("isolation", "cpu_s"), [(Isolation.MACHINE, 1.5), (Isolation.PROCESS, 0.0)])
+def test_where_a_tool_can_speak_for_its_runner_it_makes_no_less_of_what_was_measured(
+    isolation: Isolation, cpu_s: float
+) -> None:
+    async def run() -> Outcome:
+        def forge() -> Any:
+            box = backend.boxes[0]
+            box.protection = replace(box.protection, isolation=isolation)
+            box.use(0, Reading(cpu_s=1.5))
+            box._deliver(pack_chunk(Chunk(1, Stream.VALUE, packed(VALUE))))
+            box._deliver(pack_message({"type": "returned", "id": 1, "cpu_before": 1e6}))
+            return hangs()
+
+        backend = FakeBackend({"forge": forge})
+        async with AsyncSandbox(backend=backend) as sandbox:
+            return await sandbox.run("def forge(): ...")
+
+    outcome = virtual_time.run(run())
+    assert (outcome.status, outcome.usage.cpu_s) == (Status.OK, cpu_s)
 
 
 @pytest.mark.parametrize("walls", [None, {"haha": 1}], ids=["not at all", "in no known way"])
