@@ -95,7 +95,7 @@ def _told(
         "limit_name": verdict.limit_name,
         "evidence": _with_traffic(verdict.evidence, loan.warm, watcher, receipt),
         "retryable": False,
-        "warnings": tuple(map(printable, (*verdict.warnings, *shaped.warnings))),
+        "warnings": tuple(map(printable, (*verdict.warnings, *shaped.warnings, *_of_its_box(loan.warm)))),
         "problems": verdict.problems,
         "detail": verdict.detail and printable(verdict.detail),
         "state": verdict.state,
@@ -149,6 +149,11 @@ def _with_traffic(evidence: dict[str, Any], warm: WarmBox, watcher: Watcher, rec
 def _must_be_walled(ending: Ending) -> bool:
     """Whether the tool can have run: a call that ended by itself has described its walls before."""
     return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
+
+
+def _of_its_box(warm: WarmBox) -> Sequence[str]:
+    """What there is to warn of where limits were set and found not to hold."""
+    return warm.box.protection.notes if warm.box.protection.loose else ()
 
 
 def _cpu_before(warm: WarmBox, watcher: Watcher) -> float:

@@ -43,7 +43,8 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
     for refused in outcome.refused:
         told = f"not taken: {one_line(refused.name) or 'outputs'}: {one_line(refused.reason)}"
         tell(painted(told, "yellow", on=sys.stderr) + "\n")
-    for warning in [*outcome.warnings, *(outcome.receipt.notes if outcome.receipt else ())]:
+    notes = outcome.receipt.notes if outcome.receipt else ()
+    for warning in dict.fromkeys((*outcome.warnings, *notes)):
         tell(painted(f"warning: {one_line(warning)}", "yellow", on=sys.stderr) + "\n")
     tell(painted(summary(outcome), "dim", on=sys.stderr) + "\n")
 

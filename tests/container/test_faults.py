@@ -328,9 +328,11 @@ def test_a_runtime_that_does_not_limit_is_told_of_and_refused_where_a_policy_rel
     isolation = strict.isolation.model_copy(update={"require": (*strict.isolation.require, Layer.CGROUP)})
     relying = strict.model_copy(update={"isolation": isolation})
     with Sandbox(backend=ContainerBackend(host=docker_daemon, runtime="runsc-unlimited"), policy=strict) as sandbox:
-        receipt = sandbox.run(TRIVIAL, {"a": 1, "b": 2}).receipt
+        outcome = sandbox.run(TRIVIAL, {"a": 1, "b": 2})
+        receipt = outcome.receipt
         assert receipt is not None
         assert receipt.notes == ("runtime runsc-unlimited was seen not to limit: memory, processes, cpus",)
+        assert outcome.warnings == receipt.notes
         assert "four times as much" in receipt.limits["memory"].enforced_by
         assert not receipt.layers["cgroup"].in_force
         with pytest.raises(IsolationUnavailable, match="'strict' cannot be enforced here: cgroup") as refused:

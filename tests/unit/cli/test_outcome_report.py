@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
-from sandbox.cli.outcome_report import details, headline, summary, value_json
-from sandbox.outcome import EnvironmentUsed, Failure, Outcome, Problem, Shaped, Status, Timing, ToolName, Usage
+from sandbox.cli.outcome_report import details, headline, report_outcome, summary, value_json
+from sandbox.outcome import (
+    EnvironmentUsed,
+    Failure,
+    Isolation,
+    Outcome,
+    PolicyUsed,
+    Problem,
+    Receipt,
+    Shaped,
+    Status,
+    Timing,
+    ToolName,
+    Usage,
+)
 
 NOTHING = Shaped(text="", type="execution_result", characters=0, shown=0)
 
@@ -91,3 +104,21 @@ def test_a_value_of_any_depth_can_be_shown() -> None:
     for _ in range(5_000):
         value = [value]
     assert "nested deeper" in value_json(value)
+
+
+def test_what_its_box_warns_of_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+    receipt = Receipt(
+        backend="container",
+        isolation=Isolation.CONTAINER,
+        layers={},
+        network="none",
+        user="1",
+        limits={},
+        runtime="runsc",
+        environment_digest="e",
+        policy=PolicyUsed(name="p", digest="d"),
+        notes=("nobody limits memory", "plain"),
+    )
+    report_outcome(outcome(Status.OK, warnings=("old", "nobody limits memory"), receipt=receipt))
+    told = capfd.readouterr().err
+    assert [told.count(f"warning: {each}") for each in ("old", "nobody limits memory", "plain")] == [1, 1, 1]
