@@ -50,11 +50,7 @@ def invalid_outcome(call: Prepared, problems: Sequence[Problem]) -> Outcome:
 
 async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> Outcome:
     """Everything that was seen, as one document; what is not shown as a whole is kept."""
-    try:
-        receipt = _receipt(loan.warm, call, watcher, ending)
-        verdict = judge(ending)
-    except ProtocolError as error:
-        receipt, verdict = None, contradicted(error.message)
+    receipt, verdict = _judged(loan, call, watcher, ending)
     budgets = watcher.budgets
     is_quick = len(ending.value) <= LARGE_BYTES and budgets.tokenizer is None
     value = shape_verdict(verdict, budgets) if is_quick else await aside(lambda: shape_verdict(verdict, budgets))
@@ -67,10 +63,18 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
 def cancelled_outcome(loan: Loan, call: Prepared, watcher: Watcher) -> Outcome:
     """What was seen of a call until its caller was cancelled. Nothing is waited for any more, and nothing kept."""
     ending = watcher.ending_cut_short()
-    verdict = judge(ending)
+    receipt, verdict = _judged(loan, call, watcher, ending)
     stdout, stderr = [watcher.shown(stream) for stream in (Stream.STDOUT, Stream.STDERR)]
     shaped = ShapedOutputs(stdout, stderr, shape_verdict(verdict, watcher.budgets))
-    return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped)
+    return _told(loan, call, watcher, ending, verdict=verdict, shaped=shaped, receipt=receipt)
+
+
+def _judged(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> tuple[Receipt | None, Verdict]:
+    """What protected the host, and what became of the call; of one whose box contradicted itself, that."""
+    try:
+        return _receipt(loan.warm, call, watcher, ending), judge(ending)
+    except ProtocolError as error:
+        return None, contradicted(error.message)
 
 
 def _told(
