@@ -282,12 +282,13 @@ class Engine:
 
     async def _as_walled_as_can_be(self, call: Prepared, attempt: Callable[[], Awaitable[Result]]) -> Result:
         """Once more in the plain form, where this host turns out to lack walls and the call's policy accepts that."""
+        was_plain = self._is_plain(call)
         try:
             return await attempt()
         except IsolationUnavailable:
-            if not call.recipe.accepts_plain or self._lacks_walls:
+            if was_plain or not call.recipe.accepts_plain:
                 raise
-            self._lacks_walls = True
+            self._lacks_walls = True  # which another call may have found out meanwhile
             return await attempt()
 
     def _lend(self, call: Prepared) -> AbstractAsyncContextManager[Loan]:

@@ -64,6 +64,8 @@ with Sandbox() as sandbox:
         sandbox.run(SOURCE, {"way": "tell"})
     except IsolationUnavailable as refusal:
         found["default"] = [list(refusal.missing), refusal.remedy]
+    first = sandbox.map(SOURCE, [{"way": "tell"}] * 6, policy=sys.argv[1])
+    found["first"] = [outcome.status for outcome in first]
     sandbox.prepare(SOURCE, policy=sys.argv[1])
     for way in ("tell", "inet", "orphan", "folders", "loop"):
         seconds = 2 if way in ("folders", "loop") else 30
@@ -129,6 +131,10 @@ def test_a_policy_that_accepts_it_runs_and_the_receipt_says_how(found: dict[str,
     assert receipt["layers"]["seccomp"]["in_force"]
     assert receipt["layers"]["no_new_privs"]["in_force"]
     assert any("plain" in note for note in receipt["notes"])
+
+
+def test_of_calls_that_find_it_out_at_once_all_run(found: dict[str, Any]) -> None:
+    assert found["first"] == ["ok"] * 6
 
 
 def test_the_tool_still_has_a_folder_and_an_environment_of_its_own(found: dict[str, Any]) -> None:
