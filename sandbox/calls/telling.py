@@ -121,6 +121,8 @@ def _receipt(warm: WarmBox, call: Prepared, watcher: Watcher, ending: Ending) ->
     walls = bytes(watcher.call.walls)
     if not (walls or _must_be_walled(ending)):
         return None
+    if not walls and ending.value:
+        raise ProtocolError("a box told of a value, and of no walls")
     recipe, policy = call.recipe, call.recipe.policy
     known = (walls, policy.name, policy.digest)
     if known in warm.receipts:
