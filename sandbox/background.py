@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from sandbox.errors import EngineClosed
+from sandbox.errors import BackendUnavailable, EngineClosed
 
 Result = TypeVar("Result")
 _GRACE_S: Final = 5.0
@@ -27,7 +27,14 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="sandbox", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self.loop.close()
+            raise BackendUnavailable(
+                f"the engine's own thread cannot be started: {error}",
+                remedy="let the engine's user have more processes: raise `ulimit -u`",
+            ) from None
         self._process = os.getpid()
         self._lock = threading.RLock()  # what the collector ends may need it while its thread has it
         self._is_closed = False

@@ -120,7 +120,7 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoRetu
     found = Found(plan, _put_up_walls(plan))
     if is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
-    pid = os.fork()
+    pid = _fork_the_tool(plan)
     if pid == 0:
         tool.run(plan, found, ahead=ahead)
     if not is_first(plan):
@@ -166,6 +166,13 @@ def _put_up_walls(plan: dict[str, Any]) -> dict[str, object] | None:
         return call_walls.put_up(plan)
     except walls.WallFault as fault:
         _refuse(plan, fault)
+
+
+def _fork_the_tool(plan: dict[str, Any]) -> int:
+    try:
+        return os.fork()
+    except OSError as error:
+        _refuse(plan, walls.WallFault("processes", str(error)))
 
 
 def _refuse(plan: dict[str, Any], fault: walls.WallFault) -> NoReturn:

@@ -88,6 +88,10 @@ class Spares:
             self._children.remove(child)
             self._lost += 1
 
+    def fail(self) -> None:
+        """One more could not be had."""
+        self._lost += 1
+
     def forgive(self) -> None:
         """One that was lost had a call after all."""
         self._note_call()

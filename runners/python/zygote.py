@@ -232,7 +232,7 @@ class Zygote:
     def _next_child(self) -> Child | None:
         """A spare, or one that is forked now. Those on lines are the engine's to call: it had none left."""
         spare = self._spares.miss() if self._lines.are_used else self._spares.take()
-        return self._fork() if spare is None and self._slots.has_room else spare
+        return self._fork_for_a_call() if spare is None and self._slots.has_room else spare
 
     def _serve_queue(self) -> None:
         while self._queue and (self._spares or self._slots.has_room):
@@ -246,19 +246,34 @@ class Zygote:
                 self._take_request(id, data)
 
     def _fork_ahead(self) -> None:
-        child = self._fork(ahead=True, line=self._lines.take())
+        """One that cannot be forked is as good as lost; a call that finds none meets what is wrong, and says it."""
+        line = self._lines.take()
+        try:
+            child = self._fork(ahead=True, line=line)
+        except OSError:
+            self._spares.fail()
+            if line is not None:
+                self._send_line_gone(line.id, guard.end_without_record(None))
+            return
         self._spares.add(child)
         self._lines.put_on(child)
+
+    def _fork_for_a_call(self) -> Child:
+        try:
+            return self._fork()
+        except OSError as error:
+            self._outlet.say(walls.fault(self._plan["call"]["namespaces"], error))
+            self._flush()
+            os._exit(_CANNOT_FORK)
 
     def _fork(self, *, ahead: bool = False, line: Line | None = None) -> Child:
         slot = self._slots.take()
         try:
             doors = self._slots.doors(slot)
             child = children.fork(self._plan["call"], slot=slot, doors=doors, ahead=ahead, line=line)
-        except OSError as error:
-            self._outlet.say(walls.fault(self._plan["call"]["namespaces"], error))
-            self._flush()
-            os._exit(_CANNOT_FORK)
+        except OSError:
+            self._slots.vacate(slot)
+            raise
         self._brood.add(child)
         self._loop.on_readable(child.status, self._hear_guard, child)
         return child
@@ -368,7 +383,10 @@ class Zygote:
     def _send_gone(self, child: Child, fields: dict[str, Any]) -> None:
         """Once, of a child on a line; the engine may have called it, and we not have heard of that."""
         if child.line is not None and self._lines.take_off(child.line):
-            self._outlet.say(frames.message("gone", line=child.line, killed_by=None, **fields))
+            self._send_line_gone(child.line, fields)
+
+    def _send_line_gone(self, line: int, fields: dict[str, Any]) -> None:
+        self._outlet.say(frames.message("gone", line=line, killed_by=None, **fields))
 
     def _flush(self) -> None:
         try:
