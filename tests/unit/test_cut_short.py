@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -18,8 +19,21 @@ TOOL: Final = "def tool():\n    pass\n"
 Work = Callable[[AsyncSandbox], Coroutine[Any, Any, Any]]
 
 
-def _hanging() -> FakeBackend:
-    return FakeBackend({"tool": script(prints("here\n"), prints(stderr="oh\n"), hangs())})
+class _Hanging(FakeBackend):
+    """A tool that prints, and never ends."""
+
+    def __init__(self) -> None:
+        super().__init__({"tool": self._begin})
+        self.has_begun = threading.Event()
+
+    def _begin(self) -> object:
+        self.has_begun.set()
+        return script(prints("here\n"), prints(stderr="oh\n"), hangs())
+
+    async def has_printed(self) -> None:
+        """Wait until it has begun, and for what it prints at once."""
+        await asyncio.to_thread(self.has_begun.wait)
+        await asyncio.sleep(0.05)
 
 
 async def _run(sandbox: AsyncSandbox) -> None:
@@ -46,9 +60,10 @@ def _is_told(outcome: Outcome) -> bool:
 @pytest.mark.parametrize("work", [_run, _stream, _in_a_task], ids=["run", "stream", "task"])
 def test_whoever_cancels_a_call_can_ask_what_came_of_it(work: Work) -> None:
     async def cancelled() -> Outcome:
-        async with AsyncSandbox(backend=_hanging()) as sandbox:
+        backend = _Hanging()
+        async with AsyncSandbox(backend=backend) as sandbox:
             task = asyncio.create_task(work(sandbox))
-            await asyncio.sleep(0.2)
+            await backend.has_printed()
             task.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:
                 await task
@@ -58,12 +73,25 @@ def test_whoever_cancels_a_call_can_ask_what_came_of_it(work: Work) -> None:
     assert _is_told(asyncio.run(cancelled()))
 
 
+async def _run_in_time(sandbox: AsyncSandbox, backend: _Hanging) -> None:
+    """A call whose caller's time is up as soon as it has printed."""
+
+    async def expire() -> None:
+        await backend.has_printed()
+        deadline.reschedule(asyncio.get_running_loop().time())
+
+    async with asyncio.timeout(None) as deadline:
+        expiring = asyncio.create_task(expire())
+        await sandbox.run(TOOL)
+        await expiring
+
+
 def test_a_timeout_of_the_callers_own_stays_one() -> None:
     async def late() -> Outcome:
-        async with AsyncSandbox(backend=_hanging()) as sandbox:
+        backend = _Hanging()
+        async with AsyncSandbox(backend=backend) as sandbox:
             with pytest.raises(TimeoutError) as caught:
-                async with asyncio.timeout(0.2):
-                    await sandbox.run(TOOL)
+                await _run_in_time(sandbox, backend)
             outcome: Outcome = vars(caught.value.__cause__)["outcome"]
             return outcome
 
@@ -72,9 +100,10 @@ def test_a_timeout_of_the_callers_own_stays_one() -> None:
 
 def test_a_call_that_never_began_has_nothing_to_tell() -> None:
     async def waiting() -> dict[str, object]:
-        async with AsyncSandbox(backend=_hanging(), concurrency=1) as sandbox:
+        backend = _Hanging()
+        async with AsyncSandbox(backend=backend, concurrency=1) as sandbox:
             first, second = (asyncio.create_task(sandbox.run(TOOL)) for _ in range(2))
-            await asyncio.sleep(0.1)
+            await backend.has_printed()
             second.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:
                 await second
@@ -87,15 +116,22 @@ def test_a_call_that_never_began_has_nothing_to_tell() -> None:
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_an_interrupt_brings_what_came_of_the_call(is_streamed: bool) -> None:
-    with Sandbox(backend=_hanging()) as sandbox:
-        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    backend = _Hanging()
+
+    def interrupt() -> None:
+        backend.has_begun.wait()
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with Sandbox(backend=backend) as sandbox:
+        threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt) as caught:
             _ = list(sandbox.stream(TOOL)) if is_streamed else sandbox.run(TOOL)
         assert _is_told(vars(caught.value)["outcome"])
 
 
 def test_an_interrupt_between_two_events_can_be_thrown_in() -> None:
-    with Sandbox(backend=_hanging()) as sandbox:
+    with Sandbox(backend=_Hanging()) as sandbox:
         stream = sandbox.stream(TOOL)
         next(stream)
         interrupt = KeyboardInterrupt()
