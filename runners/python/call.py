@@ -93,14 +93,21 @@ def run(request: dict[str, Any], descriptor: int, *, home: str, gives_way: bool)
     interrupted for anybody."""
     code = _UNTOLD
     try:
-        reply = _run(request, descriptor, home=home)
+        reply = _told(request, descriptor, home=home)
         code = 1 if reply["kind"] == "exited" else 0
         if gives_way and reply["kind"] == "value" and "files" not in reply:
             _sleep(_GIVES_WAY_S)
-    except BaseException as error:
-        _write(2, (_IN_VAIN % (type(error).__name__, error)).encode("utf-8", "replace"))
     finally:
         _exit(code)
+
+
+def _told(request: dict[str, Any], descriptor: int, *, home: str) -> dict[str, Any]:
+    """What came of the call, which has been told; or, on its stderr, that it cannot be."""
+    try:
+        return _run(request, descriptor, home=home)
+    except BaseException as error:
+        _write(2, (_IN_VAIN % (type(error).__name__, error)).encode("utf-8", "replace"))
+        raise
 
 
 def _run(request: dict[str, Any], descriptor: int, *, home: str) -> dict[str, Any]:
