@@ -118,14 +118,17 @@ async def _told(work: Callable[[], Awaitable[Result]], future: Future[Result]) -
 
 
 async def _end_of(begun: list[asyncio.Task[None]]) -> dict[str, Any]:
-    """Cancel it, if it was begun; what its cancellation has to tell."""
-    for task in begun:
-        task.cancel()
-        await asyncio.wait([task])
-        try:
-            task.result()
-        except asyncio.CancelledError as cancelled:
-            return vars(cancelled)
-        except BaseException:
-            break  # which was told to whoever waited, and nobody does
+    return await cut_short(begun[0]) if begun else {}
+
+
+async def cut_short(task: asyncio.Task[Any]) -> dict[str, Any]:
+    """Cancel it, and wait for its end; what its cancellation has to tell. How it ended otherwise, nobody asks."""
+    task.cancel()
+    await asyncio.wait([task])
+    try:
+        task.result()
+    except asyncio.CancelledError as cancelled:
+        return vars(cancelled)
+    except BaseException:
+        return {}
     return {}

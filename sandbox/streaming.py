@@ -16,10 +16,11 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic_core import from_json
 
+from sandbox.background import cut_short
 from sandbox.calls.following import Reader, unpaced
 from sandbox.calls.replies import MOST_PARTS, aside_when_large, count_parts
 from sandbox.engine import Engine
@@ -156,23 +157,10 @@ async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGene
                 yield Printed(_NAMES[stream], rest)
         yield Finished(outcome)
     except asyncio.CancelledError as cancelled:
-        vars(cancelled).update(await _left_by(call))
+        vars(cancelled).update(await cut_short(call))
         raise
     finally:
-        await _left_by(call)
-
-
-async def _left_by(call: asyncio.Task[Outcome]) -> dict[str, Any]:
-    """End the call; what its own cancellation has to tell. A reader that leaves does not ask how it ended otherwise."""
-    call.cancel()
-    await asyncio.wait([call])
-    try:
-        call.result()
-    except asyncio.CancelledError as cancelled:
-        return vars(cancelled)
-    except Exception:
-        return {}
-    return {}
+        await cut_short(call)
 
 
 async def _item(text: bytes) -> Progress | None:
