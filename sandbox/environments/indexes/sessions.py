@@ -124,7 +124,7 @@ def _keep_away(manager: Any) -> None:
     """Have every connection of its pools end where it leads to a near address, before a request goes over it."""
 
     def wary(connection: Any) -> Any:
-        class Wary(connection):  # type: ignore[misc]
+        class Wary(connection):  # type: ignore[misc]  # plain or with TLS, of whatever kind these pools have
             def connect(self) -> None:
                 super().connect()
                 try:
