@@ -4,24 +4,29 @@ As many boxes are opened as those in line need, and as many ahead as single-use 
 open at once is bounded; turns go round the tenants, half of them at most to what is opened ahead, and whoever's turn
 comes looks first whether a box is still needed. A box that is open goes to who is in line, then to the shelf, and is
 closed where it is not wanted: so each is in somebody's hands at any time, however callers come and go.
+
+Boxes that idle make room for others: there are only so many, and where one cannot be opened because the host has run
+out of files or processes, some of them are closed before it is tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
 from sandbox.admission import Admission
 from sandbox.backends.base import Backend, BoxPlan, ImageGone
-from sandbox.box_opening import BoxOpener
-from sandbox.errors import EngineClosed
+from sandbox.backends.remedies import remedy_of_shortage
+from sandbox.box_opening import CALL_AGAIN, BoxOpener
+from sandbox.errors import CallNotStarted, EngineClosed, SandboxError
 from sandbox.shelf import Shelf
 from sandbox.warm_box import WarmBox
 
 _LULL_S: Final = 0.02
 """A call that took a box is not disturbed at once by the opening of the next."""
 _MANY: Final = 1 << 20
+_PART_GIVEN_UP: Final = 4
 
 Opening: TypeAlias = asyncio.Task[Exception | None]
 """Ends with the reason why there is no box, if there is none."""
@@ -31,11 +36,20 @@ class Supply:
     """Opens boxes for shelves."""
 
     def __init__(
-        self, backend: Backend, opener: BoxOpener, *, has_memory: Callable[[Shelf], bool], most_opening: int
+        self,
+        backend: Backend,
+        opener: BoxOpener,
+        *,
+        has_memory: Callable[[Shelf], bool],
+        longest_idle: Callable[[], Sequence[tuple[WarmBox, Shelf]]],
+        most_opening: int,
+        most_boxes: int,
     ) -> None:
         self._backend = backend
         self._opener = opener
         self._has_memory = has_memory
+        self._longest_idle = longest_idle
+        self._most_boxes = most_boxes
         self._turns = Admission(most_opening)
         self._turns_ahead = Admission(max(1, most_opening // 2))
         self._openings: set[Opening] = set()
@@ -69,7 +83,7 @@ class Supply:
         """A box that nobody has used is for who is in line, for calls to come, or for nobody."""
         warm.idle_since = asyncio.get_running_loop().time()
         warm.conversation.on_loss = lambda: self.retire(warm, shelf)
-        warm.conversation.on_threads = lambda: self._preload_no_more(warm, shelf)
+        warm.conversation.on_unfit = lambda: self._preload_no_more(warm, shelf)
         shelf.hand_out(warm, "cold")
         if shelf.is_single_use and warm.lent:
             return
@@ -89,7 +103,7 @@ class Supply:
             self._opener.close_soon(warm)
 
     def _preload_no_more(self, warm: WarmBox, shelf: Shelf) -> None:
-        """What a later tool imports has left threads in the box, as it would in those to come."""
+        """What a later tool imports has left in the box what no call can share, as it would in those to come."""
         shelf.preloads = False
         self.retire(warm, shelf)
 
@@ -142,7 +156,7 @@ class Supply:
         self._seen_capacity = warm.box.capacity
         if warm.conversation.loss is not None:
             self.retire(warm, shelf)
-            return self._give_up(shelf, warm.conversation.loss)
+            return self._give_up(shelf, CallNotStarted(warm.conversation.loss.message, remedy=CALL_AGAIN))
         self.keep(warm, shelf)
         self.open_missing(shelf, shelf.plan)
         return None
@@ -151,11 +165,31 @@ class Supply:
         shelf.begun += 1
         begun = asyncio.get_running_loop().time()
         try:
-            warm = await self._opener.open(plan, preloads=shelf.preloads)
+            warm = await self._opened_in_room(shelf, plan)
         finally:
             shelf.begun -= 1
         shelf.opening_s = asyncio.get_running_loop().time() - begun
         return warm
+
+    async def _opened_in_room(self, shelf: Shelf, plan: BoxPlan) -> WarmBox:
+        excess = len(self._opener.open_boxes) + 1 - self._most_boxes
+        if excess > 0:
+            self._give_up_idle(excess)
+        try:
+            return await self._opener.open(plan, preloads=shelf.preloads)
+        except (SandboxError, OSError) as error:
+            if remedy_of_shortage(str(error)) is None or not self._give_up_idle():
+                raise
+        await self._opener.these_closed()
+        return await self._opener.open(plan, preloads=shelf.preloads)
+
+    def _give_up_idle(self, most: int | None = None) -> bool:
+        """Retire so many of the boxes that are idle longest, otherwise some; whether there were any."""
+        idle = self._longest_idle()
+        going = idle[: len(idle) // _PART_GIVEN_UP + 1 if most is None else most]
+        for warm, shelf in going:
+            self.retire(warm, shelf)
+        return bool(going)
 
     def _give_up(self, shelf: Shelf, error: Exception, *, refuses: bool = True) -> Exception:
         if refuses:

@@ -23,7 +23,7 @@ import socket
 import threading
 import weakref
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -42,7 +42,7 @@ _DRIPS_EVERY_S: Final = 0.05
 _EPOCH: Final = (2020, 1, 1, 0, 0, 0)
 
 
-def make_wheel(
+def make_wheel(  # noqa: PLR0913  (all that may be odd about a wheel)
     folder: Path,
     name: str,
     version: str,
@@ -52,8 +52,9 @@ def make_wheel(
     requires_python: str | None = None,
     tag: str = "py3-none-any",
     extra: Files | None = None,
+    programs: Collection[str] = (),
 ) -> Path:
-    """A wheel with these files, or a module of its own name, and its path.
+    """A wheel with these files, or a module of its own name, and its path; `programs` are those that may be executed.
 
     What is `extra` is put into the archive under exactly that name and left out of `RECORD`. The same arguments make
     the same bytes.
@@ -70,7 +71,7 @@ def make_wheel(
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, content in {**contents, **(extra or {})}.items():
             entry = zipfile.ZipInfo(path, _EPOCH)
-            entry.external_attr = 0o644 << 16
+            entry.external_attr = (0o755 if path in programs else 0o644) << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return wheel
 

@@ -153,7 +153,7 @@ def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
     found = []
     for path, folders, names in os.walk(package):
         folders[:] = [name for name in folders if name != _LEFT_OUT]
-        if path == os.path.join(package, "bin"):
+        if path == os.path.join(package, "bin") and "__init__.py" not in names:
             continue
         for name in names:
             if name.endswith(".py"):

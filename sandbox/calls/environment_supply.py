@@ -3,11 +3,13 @@
 The parts are elsewhere: `environments` resolves and builds, in boxes of this host (`workshop`), and `image_supply`
 makes of an environment what a container can be opened from. Here they meet. A backend of containers has a Python of its
 own, so what is asked for is narrowed to that one's version; and as its boxes are no place to build in, builds get boxes
-of this host beside it. Nothing of all this is made before the first tool requires anything.
+of this host beside it. Nothing of all this is made before the first tool requires anything. A backend that runs no tool
+gets environments that are made up: requirements are read as always, and nothing is resolved or built.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +19,11 @@ from sandbox.backends.base import Backend
 from sandbox.calls.image_supply import ImageSupply
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.progress import OnProgress
+from sandbox.errors import EnvironmentUnavailable
 from sandbox.policy import Policy
 from sandbox.pool import Pool
 from sandbox.spec import CallSpec, EnvironmentSpec
+from sandbox.threads import Threads
 from sandbox.tools import Tool
 
 if TYPE_CHECKING:
@@ -31,10 +35,19 @@ class EnvironmentSupply:
     """Locks and environments for the boxes of one backend; `pool` is where its boxes are."""
 
     def __init__(
-        self, backend: Backend, pool: Pool, *, store: Path | None, is_offline: bool, on_progress: OnProgress
+        self,
+        backend: Backend,
+        pool: Pool,
+        *,
+        threads: Threads,
+        store: Path | None,
+        is_offline: bool,
+        on_progress: OnProgress,
     ) -> None:
         self._images = ImageSupply(backend) if backend.needs_images else None
+        self._backend = backend
         self._pool = pool
+        self._threads = threads
         self._store = store
         self._is_offline = is_offline
         self._on_progress = on_progress
@@ -74,6 +87,8 @@ class EnvironmentSupply:
             self._made.close()
 
     async def _meeting(self, needs: Needs) -> Environment:
+        if not self._backend.needs_environments:
+            return _made_up(needs)
         if self._images is not None and not needs.requirements:
             await self._images.see_that_it_does(needs.requires_python)
             return bare_environment()
@@ -89,12 +104,16 @@ class EnvironmentSupply:
 
     @property
     def _provider(self) -> Provider:
+        if not self._backend.needs_environments:
+            raise EnvironmentUnavailable(
+                f"the {self._backend.name} backend makes up its environments", remedy="lock and build with another one"
+            )
         if self._made is None:
             from sandbox.calls.workshop import BoxWorkshop
             from sandbox.environments.provider import Provider
 
             self._made = Provider(
-                BoxWorkshop(self._pool_for_builds()),
+                BoxWorkshop(self._pool_for_builds(), self._threads),
                 store=self._store,
                 is_offline=self._is_offline,
                 on_progress=self._on_progress,
@@ -109,6 +128,16 @@ class EnvironmentSupply:
             backend = open_backend("subprocess")
             self._builders = Pool(backend, most_memory=0), backend
         return self._builders[0]
+
+
+def _made_up(needs: Needs) -> Environment:
+    """What stands for all that is required, where no tool is run; raises `RequirementRefused`."""
+    from sandbox.environments.resolution.questions import rules_of
+    from sandbox.environments.resolution.requirements import read_requirements
+
+    required = read_requirements(needs.requirements, supply=rules_of(needs.policy.supply))
+    digest = hashlib.sha256("\n".join((needs.requires_python or "", *required)).encode()).hexdigest()
+    return replace(bare_environment(), key=digest, lock_digest=digest)
 
 
 def needs_of(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy) -> Needs:

@@ -20,6 +20,7 @@ from sandbox.backends.base import Backend, Daemon
 from sandbox.environments import Environment
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable
 from sandbox.ports import BoxImage
+from sandbox.threads import in_own_thread
 
 if TYPE_CHECKING:
     from sandbox.images import BaseImage
@@ -80,7 +81,7 @@ class ImageSupply:
         image = BoxImage(base.id, magic)
         if environment.installed is not None:
             daemon = await self._daemon()
-            await asyncio.to_thread(_see_that_it_fits, environment, base)
+            await in_own_thread(partial(_see_that_it_fits, environment, base))
             if not daemon.sees_our_files:
                 image = BoxImage(await self._made(daemon, environment, base), magic, holds_environment=True)
         inside = environment.lock_digest if environment.installed is None else environment.key

@@ -30,6 +30,7 @@ from sandbox.policy import Output, ReuseMode, format_bytes
 from sandbox.pool import Loan, Pool
 from sandbox.resources import folder
 from sandbox.spec import CallSpec
+from sandbox.threads import Threads, in_own_thread
 from sandbox.tools import Tool, read_tool
 from sandbox.wire.frames import Stream
 
@@ -46,8 +47,9 @@ _LOOKS_AT_MOST: Final = 4
 class BoxWorkshop:
     """Runs jobs in boxes of the pool's backend."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, threads: Threads) -> None:
         self._pool = pool
+        self._threads = threads
 
     async def run(self, job: Job) -> JobEnd:
         """Run it to its end; nothing of it runs any more when this returns."""
@@ -55,12 +57,12 @@ class BoxWorkshop:
         spec = CallSpec(source=tool.text, policy=job.policy, tenant=job.tenant)
         request = build_request(spec, tool, job.arguments, job.policy)
         async with self._pool.alone(_plan(job)) as loan:
-            return await _end_of(job, loan, request)
+            return await _end_of(job, loan, request, self._threads)
 
 
-async def _end_of(job: Job, loan: Loan, request: bytes) -> JobEnd:
+async def _end_of(job: Job, loan: Loan, request: bytes, threads: Threads) -> JobEnd:
     reader = Reader(_Lines(job.on_line)) if job.on_line else None
-    watcher = Watcher(loan.warm, policy=job.policy, budgets=_budgets(), reader=reader)
+    watcher = Watcher(loan.warm, policy=job.policy, threads=threads, budgets=_budgets(), reader=reader)
     loan.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
     ending = await _within_disk(job, asyncio.ensure_future(watcher.watch()))
     if isinstance(ending, str):
@@ -99,7 +101,7 @@ async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | str
     looks = _Looks(job)
     try:
         while not (await asyncio.wait({watching}, timeout=_GLANCE_S))[0]:
-            excess = await asyncio.to_thread(looks.look) if looks.is_due() else None
+            excess = await in_own_thread(looks.look) if looks.is_due() else None
             if excess is not None:
                 return excess
         return watching.result()

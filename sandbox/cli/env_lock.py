@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sandbox.cli.tables import Cell, Page
     from sandbox.environments.lock import Lock, LockedPackage
 
+_STDOUT: Final = Path("-")
 Requirements = Annotated[
     list[str] | None, typer.Argument(metavar="REQ", help="What is required, such as requests==2.32.3.")
 ]
@@ -37,7 +38,9 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
     offline: Offline = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write the lock there, for `env build --lock`."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Write the lock there, for `env build --lock`; - is stdout."
+        ),
     ] = None,
     backend: Backend = None,
     store: StorePlace = None,
@@ -55,9 +58,10 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
     ):
         lock = box.lock(file, refresh=refresh, **fields)
     document = lock.model_dump_json(indent=2)
-    if output is not None:
+    is_for_stdout = output == _STDOUT
+    if output is not None and not is_for_stdout:
         write_file(output, f"{document}\n".encode())
-    if as_json:
+    if as_json or is_for_stdout:
         show_document(document)
     else:
         _page(lock).show()
@@ -108,7 +112,7 @@ def requirements_left_out(lock: Lock) -> tuple[str, ...]:
 
     if not any(";" in requirement for requirement in lock.requirements):
         return ()
-    interpreter = interpreter_tagged(lock.interpreter)
+    interpreter = interpreter_tagged(lock.interpreter, release=lock.python)
     return () if interpreter is None else excluded_by_marker(lock.requirements, markers=interpreter.markers)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -33,8 +34,7 @@ def verify_environments(
     from sandbox.environments.store.store import Store
 
     there = Store(store)
-    chosen = keys or [*(environment.key for environment in there.list()), *there.broken_keys()]
-    reports = [there.verify(key) for key in chosen]
+    reports = [there.verify(key) for key in keys] if keys else there.verify_all()
     if as_json:
         document = [{**asdict(report), "is_intact": report.is_intact} for report in reports]
         show_document(json.dumps(document, ensure_ascii=False, indent=2))
@@ -43,7 +43,7 @@ def verify_environments(
     return 0 if all(report.is_intact for report in reports) else _TAMPERED
 
 
-def _page(reports: list[VerifyReport]) -> Page:
+def _page(reports: Sequence[VerifyReport]) -> Page:
     from sandbox.cli.env_list import SHOWN_OF_A_KEY
     from sandbox.cli.env_lock import counted
     from sandbox.cli.tables import Cell, Page, mark

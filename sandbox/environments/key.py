@@ -12,7 +12,7 @@ from typing import Final
 
 from sandbox.environments.lock import Lock, LockedPackage
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 def environment_key(lock: Lock, interpreter_digest: str, *, builder_digest: str) -> str:

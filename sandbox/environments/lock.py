@@ -46,6 +46,8 @@ class Lock(BaseModel):
     requirements: tuple[str, ...]
     interpreter: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=128)]
     """Its implementation, version, and platform, such as `cp311-linux_x86_64-glibc2.36`."""
+    python: Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+]*$", max_length=64)] | None = None
+    """The very release that it was resolved for, such as `3.11.7`: on another the same may require more, or less."""
     packages: Annotated[tuple[LockedPackage, ...], AfterValidator(_each_once)]
 
     @cached_property

@@ -36,8 +36,9 @@ from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.threads import to_its_end
 from sandbox.environments.uv_binary import uv_program
 from sandbox.environments.workshop import Workshop
-from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable
+from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable, WheelGone
 from sandbox.policy import NetworkMode, Policy, ReuseMode
+from sandbox.threads import in_own_thread
 
 if TYPE_CHECKING:
     from sandbox.environments.builds.bench import Bench
@@ -126,7 +127,7 @@ class Provider:
         from sandbox.environments.resolution.given_locks import interpreter_for, take_lock
 
         resolution = take_lock(lock, policy=needs.policy)
-        interpreter = await asyncio.to_thread(interpreter_for, lock, needs.requires_python)
+        interpreter = await in_own_thread(partial(interpreter_for, lock, needs.requires_python))
         return await self._locked(needs, interpreter, resolution)
 
     async def lock(self, needs: Needs, *, refresh: bool = False) -> Resolution:
@@ -155,11 +156,12 @@ class Provider:
         question = self._question(needs, interpreter)
         known = remembered(self.store, question)
         if known is not None:
-            return await self._locked(needs, interpreter, known)
+            with suppress(WheelGone):  # what the requirements come to by now is asked once more
+                return await self._locked(needs, interpreter, known)
         async with self._bench_ahead(needs, question) as bench:
             resolution = await self._once(
                 ("lock", question.digest, question.settings.offline),
-                lambda: self._resolve(needs, question, refresh=False),
+                lambda: self._resolve(needs, question, refresh=known is not None),
             )
             return await self._locked(needs, interpreter, resolution, bench=bench)
 
@@ -196,7 +198,7 @@ class Provider:
             means = self._means(needs, interpreter) if bench is None else bench.means
             stored = await self._built(self._plan(key, resolution, means), needs, bench)
         if needs.policy.environment.verify or not (stored.folder / site_folder(interpreter)).is_dir():
-            await asyncio.to_thread(self._verify, key)
+            await in_own_thread(partial(self._verify, key))
         return _environment(stored, interpreter)
 
     async def _resolve(self, needs: Needs, question: Question, *, refresh: bool) -> Resolution:
@@ -261,7 +263,8 @@ class Provider:
 
     async def _built(self, plan: Plan, needs: Needs, bench: Bench | None) -> StoredEnvironment:
         """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
-        means = means_digest(plan.means.settings, needs.policy.environment, tenant=needs.tenant)
+        told = plan.resolution.model_dump_json()
+        means = means_digest(plan.means.settings, needs.policy.environment, tenant=needs.tenant, told=told)
         self._refuse_failed(plan.key, means)
 
         def wait(owner: Owner | None) -> None:
@@ -305,8 +308,7 @@ class Provider:
             raise
 
     def _remember(self, error: BuildFailed, key: str, means: str) -> None:
-        reason = error.message
-        failure = self.store.remember_failure(key, means=means, reason=reason, log=error.log, ttl_s=_BELIEVED_S)
+        failure = self.store.remember_failure(key, error, means=means, ttl_s=_BELIEVED_S)
         if failure.log is not None and error.remedy is None:
             error.remedy = f"all that was said is in {failure.log}"
 
@@ -362,7 +364,7 @@ async def _interpreter(requires_python: str | None) -> HostInterpreter:
     """The one for a tool; only to find others than the engine's own is it worth a thread."""
     if requires_python is None:
         return own_interpreter()
-    return await asyncio.to_thread(pick_interpreter, requires_python)
+    return await in_own_thread(partial(pick_interpreter, requires_python))
 
 
 def _environment(stored: StoredEnvironment, interpreter: HostInterpreter) -> Environment:

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from sandbox.threads import in_own_thread
+
 Result = TypeVar("Result")
 
 
 async def to_its_end(work: Callable[[], Result]) -> Result:
     """Do it in a thread. That goes on when nobody waits for it any more; and what it opens must be closed, what it is
     about to give a name in the store must not be removed under its hands. So who is cancelled waits for its end."""
-    under_way = asyncio.ensure_future(asyncio.to_thread(work))
+    under_way = asyncio.ensure_future(in_own_thread(work))
     try:
         return await asyncio.shield(under_way)
     finally:

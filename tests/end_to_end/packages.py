@@ -81,7 +81,7 @@ def requiring(requirements: tuple[str, ...], code: str) -> str:
     return f"# /// script\n# dependencies = [\n{lines}# ]\n# ///\n{code}"
 
 
-def refusal_of(sandbox: Sandbox, *requirements: object, **fields: Any) -> EnvironmentUnavailable:
+def refusal_of(sandbox: Sandbox, *requirements: Any, **fields: Any) -> EnvironmentUnavailable:
     """How an engine refuses a tool that needs nothing else."""
     with pytest.raises(EnvironmentUnavailable) as refused:
         sandbox.run(NOTHING, requirements=list(requirements), **fields)

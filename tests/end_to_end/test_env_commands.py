@@ -107,6 +107,20 @@ def test_a_build_is_told_stage_by_stage_and_once(index: LocalIndex, store: Path)
     assert keys[0] == keys[1]
 
 
+def test_of_packages_that_are_there_already_is_told_that_only_the_others_are_unpacked(
+    index: LocalIndex, tmp_path: Path
+) -> None:
+    assert sandbox("env", "build", "left<2", "--store", tmp_path).returncode == 0
+    told = sandbox("env", "build", "right", "--store", tmp_path).stderr.splitlines()
+    assert {"unpacking 1 of 2 packages", "verifying 1 of 2 packages", "publishing 2 packages"} <= {*told}
+
+
+def test_a_lock_may_be_written_to_stdout(index: LocalIndex, store: Path) -> None:
+    answer = sandbox("env", "lock", "right", "--store", store, "-o", "-")
+    assert json.loads(answer.stdout) == _told("env", "lock", "right", "--store", store)
+    assert not (ROOT / "-").exists()
+
+
 def test_what_was_built_is_listed_shown_and_verified(built: dict[str, Any], store: Path) -> None:
     assert built["packages"] == 2
     listed = {each["key"]: each for each in _told("env", "list", "--store", store)}

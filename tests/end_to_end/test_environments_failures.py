@@ -136,6 +136,29 @@ def test_a_package_of_another_python_is_refused_and_one_with_some_odd_files_is_n
         assert engine.run(version_of("mixed", "mixed", "nothing")).value == "1.0"
 
 
+def test_a_wheel_that_is_gone_has_what_was_resolved_before_resolved_again(tmp_path: Path) -> None:
+    with LocalIndex(tmp_path / "index") as index, machine_with(index.url), Sandbox(store=tmp_path / "store") as engine:
+        publish(index.folder, "moving", "1.0")
+        assert engine.lock(requirements=["moving"]).packages[0].version == "1.0"
+        publish(index.folder, "moving", "2.0")
+        assert engine.lock(requirements=["moving"]).packages[0].version == "1.0"
+        for wheel in index.folder.glob("moving-1.0-*"):
+            wheel.unlink()
+        assert engine.run(version_of("moving", "moving")).value == "2.0"
+        assert engine.lock(requirements=["moving"]).packages[0].version == "2.0"
+
+
+def test_a_wheel_that_was_replaced_is_not_taken_before_somebody_says_so(tmp_path: Path) -> None:
+    with LocalIndex(tmp_path / "index") as index, machine_with(index.url), Sandbox(store=tmp_path / "store") as engine:
+        publish(index.folder, "moving", "1.0")
+        engine.lock(requirements=["moving"])
+        publish_files(index.folder, "moving", {"moving.py": "VERSION = 'another'\n"})
+        for _ in range(2):
+            assert "sandbox env lock --refresh" in str(refusal_of(engine, "moving").remedy)
+        engine.lock(requirements=["moving"], refresh=True)
+        assert engine.run(version_of("moving", "moving")).value == "another"
+
+
 @pytest.mark.parametrize("moment", BROKEN_AT)
 def test_a_source_that_cannot_be_built_is_told_and_not_built_for_every_caller(moment: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"

@@ -82,6 +82,7 @@ def test_an_index_that_answers_with_garbage_is_unavailable(tmp_path: Path, form:
         refusal = refusal_of(engine, "wanted")
         index.form = "json"
         assert isinstance(refusal, IndexUnavailable)
+        assert "asked for wanted, did not answer as one" in refusal.message
         assert "log in" not in refusal.message
         assert engine.run(WANTED).value == "1.0"
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox import RequirementRefused, ResolutionFailed, Sandbox
+from sandbox import BuildFailed, RequirementRefused, ResolutionFailed, Sandbox
+from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock
 from tests.end_to_end.command_line import sandbox as command
 from tests.end_to_end.packages import policy_with, publish, refusal_of, version_of
@@ -19,6 +20,7 @@ from tests.runners.interpreters import interpreters
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("index")]
 
+RELEASE: Final = own_interpreter().version
 OWN: Final = "{}.{}".format(*sys.version_info)
 
 
@@ -28,6 +30,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
     publish(folder, "left", "1.0")
     publish(folder, "right", "1.0", requires=("left",))
+    publish(folder, "patched", "1.0", requires=(f"left; python_full_version == '{RELEASE}'",))
+    publish(folder, "sized", "1.0")
     publish(folder, "unfinished", "1.0a1", "1.0b2")
     publish(folder, "going-on", "1.0", "2.0a1")
     publish(folder, "hasty", "1.0", requires=("unfinished",))
@@ -86,6 +90,15 @@ def test_a_lock_is_refused_at_the_command_line_too(lock: Lock, store: Path, tmp_
     assert "left" in answer.stderr
 
 
+def test_a_wrong_lock_does_not_make_the_right_one_fail(sandbox: Sandbox) -> None:
+    right = sandbox.lock(requirements=["sized"])
+    (package,) = right.packages
+    wrong = right.model_copy(update={"packages": (package.model_copy(update={"size": 1}),)})
+    with pytest.raises(BuildFailed, match="longer than 1 bytes"):
+        sandbox.build(lock=wrong)
+    assert sandbox.build(lock=right).lock_digest == right.digest
+
+
 # Which Python it is for.
 
 
@@ -100,6 +113,16 @@ def test_a_lock_for_another_python_of_this_host_is_built_for_that(said: str, sto
     built = _told("env", "build", "--lock", lock, "--store", store)
     assert built["python"].startswith(wanted.strip("=*"))
     assert _told("env", "verify", built["key"], "--store", store)[0]["is_intact"]
+
+
+def test_a_lock_of_another_release_is_taken_as_far_as_it_has_what_this_one_needs(sandbox: Sandbox, lock: Lock) -> None:
+    whole = sandbox.lock(requirements=["patched"])
+    assert (whole.python, [package.name for package in whole.packages]) == (RELEASE, ["left", "patched"])
+    for python in (None, f"{RELEASE}0"):
+        assert sandbox.build(lock=lock.model_copy(update={"python": python})).key == sandbox.build(lock=lock).key
+        lacking = whole.model_copy(update={"python": python, "packages": whole.packages[1:]})
+        with pytest.raises(BuildFailed, match=r"patched 1\.0 requires left"):
+            sandbox.build(lock=lacking)
 
 
 def test_a_lock_for_a_python_that_the_tool_does_not_take_is_refused(lock: Lock, store: Path, tmp_path: Path) -> None:

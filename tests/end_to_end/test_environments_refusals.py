@@ -36,6 +36,7 @@ def _published(folder: Path) -> None:
     publish(folder, "shared", "1.0", "2.0")
     publish(folder, "cautious", "1.0", requires=("shared<2",))
     publish(folder, "modern", "1.0", requires=("shared>=2",))
+    publish(folder, "outdated", "1.0", requires=("shared[no-such]",))
     publish(folder, "dangling", "1.0", requires=("nowhere-to-be-found",))
 
 
@@ -168,6 +169,17 @@ def test_an_unknown_package_that_another_needs_is_named_with_who_needs_it(sandbo
     assert isinstance(refusal, ResolutionFailed)
     assert "nowhere-to-be-found" in refusal.message
     assert "dangling" in refusal.message
+
+
+@pytest.mark.parametrize("requirement", ["shared[no_such]", "shared[no-such]>=1"])
+def test_an_extra_that_does_not_exist_is_named(requirement: str, sandbox: Sandbox) -> None:
+    refusal = refusal_of(sandbox, requirement)
+    assert isinstance(refusal, ResolutionFailed)
+    assert refusal.message == "shared has no extra named 'no-such'"
+
+
+def test_an_extra_that_another_package_asks_for_in_vain_is_none_of_the_tools(sandbox: Sandbox) -> None:
+    assert sandbox.run(version_of("outdated", "outdated")).value == "1.0"
 
 
 def test_a_version_that_does_not_exist_is_named(sandbox: Sandbox) -> None:

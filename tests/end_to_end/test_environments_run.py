@@ -140,7 +140,7 @@ def test_prepared_tools_ask_the_index_for_nothing_more(sandbox: Sandbox, index: 
 
 
 def test_order_case_and_spelling_of_requirements_do_not_matter(sandbox: Sandbox) -> None:
-    ways = [
+    ways: list[list[Any]] = [
         ["left==1.0", "odd-name"],
         ["Odd_Name", "LEFT == 1.0"],
         ["odd.name", " left ==1.0 ", "left==1.0"],

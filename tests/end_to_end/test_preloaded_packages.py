@@ -47,6 +47,18 @@ except OSError as error:
 """
 SAD: Final = MARK + "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
 
+KEEPS: Final = MARK + "import tempfile\nKEPT = tempfile.TemporaryFile()\nKEPT.write(b'kept')\nKEPT.flush()\n"
+USES_WHAT_IS_KEPT: Final = """
+from keeps import files
+def tool():
+    with open("other", "wb+") as other:
+        other.write(b"its own")
+        files.KEPT.write(b" and used")
+        files.KEPT.seek(0)
+        other.seek(0)
+        return files.MARK, files.KEPT.read().decode(), other.read().decode()
+"""
+
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -57,6 +69,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish_files(folder, "draws", {"draws/__init__.py": "", "draws/simple.py": DRAWS})
     publish_files(folder, "fills", {"fills.py": FILLS})
     publish_files(folder, "sad", {"sad/__init__.py": "", "sad/threads.py": SAD})
+    publish_files(folder, "asks", {"asks.py": "import os\nTOLD = os.environ.get('TOLD')\n"})
+    publish_files(folder, "keeps", {"keeps/__init__.py": "", "keeps/files.py": KEEPS})
     return folder
 
 
@@ -95,6 +109,17 @@ def test_what_it_may_write_then_is_little(sandbox: Sandbox) -> None:
     assert first[1] == "No space left on device"
 
 
+def test_it_sees_a_calls_variables_when_it_is_imported_where_nothing_is_imported_ahead(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    policy = tmp_path / "unpreloaded.toml"
+    policy.write_text('description = "for tests"\nextends = "default"\n[environment]\npreload = false\n')
+    source = requiring(("asks",), "import asks\ndef tool():\n    return asks.TOLD\n")
+    fields: list[dict[str, Any]] = [{}, {"policy": str(policy)}]
+    found = [_ok(sandbox.run(source, env={"TOLD": "it"}, **each)).value for each in fields]
+    assert found == [None, "it"]
+
+
 def test_threads_that_a_later_tool_would_leave_cost_the_preloading_and_no_call(sandbox: Sandbox) -> None:
     requirements = ("whole", "sad")
     one = requiring(requirements, "import whole.part\ndef tool():\n    return whole.part.MARK\n")
@@ -104,3 +129,17 @@ def test_threads_that_a_later_tool_would_leave_cost_the_preloading_and_no_call(s
     outcome = _ok(sandbox.run(other))
     assert outcome.timing is not None
     assert not outcome.timing.preloaded
+
+
+def test_files_that_a_package_keeps_open_are_each_calls_own(sandbox: Sandbox) -> None:
+    found = _values(sandbox, requiring(("keeps",), USES_WHAT_IS_KEPT))
+    assert len({mark for mark, *_ in found}) == 3
+    assert [read for _, *read in found] == [["kept and used", "its own"]] * 3
+
+
+def test_files_that_a_later_tool_would_keep_open_cost_the_preloading_and_no_call(sandbox: Sandbox) -> None:
+    requirements = ("whole", "keeps")
+    one = requiring(requirements, "import whole.part\ndef tool():\n    return whole.part.MARK\n")
+    assert len(set(_values(sandbox, one, calls=2))) == 1
+    found = _values(sandbox, requiring(requirements, USES_WHAT_IS_KEPT))
+    assert [read for _, *read in found] == [["kept and used", "its own"]] * 3

@@ -10,6 +10,7 @@ The box read strangers' bytes, so its folder may hold anything a file system can
 3. *Compare.* Exactly one `.dist-info`, of the package and version that are locked; every file of its RECORD is there
    with its digest; every other file is bytecode with its source beside it. Given the wheel, RECORD itself is held
    against the wheel's own, which the lock's digest covers.
+4. *Name.* RECORD is written anew, with scripts and data where an environment has them.
 
 What is left of trust: bytecode is the box's word. It was compiled in the same box, from sources that are verified.
 
@@ -19,6 +20,7 @@ The box must be gone. A process of it that still held a file open for writing co
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 import re
 import stat
@@ -35,7 +37,9 @@ from sandbox.environments.builds.record import (
     PASSING,
     UNLISTED,
     Listed,
+    as_installed,
     check_against_wheel,
+    files_outside,
     read_record,
     wheel_contents,
     without_passing_files,
@@ -82,16 +86,17 @@ def adopt_tree(
         _drop_passing_files(folder, entries, dist_info, who=who)
         files = _take_over(folder, entries, who=who)
         claimed = read_record((folder / dist_info / "RECORD").read_text("utf-8"), who=who)
-        _compare(files, claimed, dist_info, who=who)
+        _compare(folder, files, claimed, dist_info, who=who)
         contents = wheel_contents(archive, who=who) if archive is not None else None
         if contents is not None:
             check_against_wheel(claimed, contents, dist_info=dist_info, who=who)
+        outside = files_outside(claimed, contents) if contents is not None else frozenset[str]()
+        _name_places(folder, f"{dist_info}/RECORD", files, outside)
         _close_folders(folder, entries)
     except OSError as error:
         if is_full(error):
             raise StoreUnwritable(f"there is no room left for {who}", remedy="make room in the store") from error
         raise BuildFailed(f"what was unpacked of {who} cannot be read: {error}", remedy=_REMEDY) from error
-    outside = contents.prefix_files if contents is not None else frozenset[str]()
     return _report(folder, wheel, entries, files, outside)
 
 
@@ -188,9 +193,8 @@ def _take_over(folder: Path, entries: Mapping[str, Entry], *, who: str) -> dict[
 
 
 def _is_program(entry: Entry) -> bool:
-    name = entry.path.rpartition("/")[2]
-    in_bin = entry.path.startswith("bin/") and bool(entry.status.st_mode & 0o111)
-    return in_bin or bool(_LIBRARY.search(name))
+    """Whether it may be executed, as its wheel says wherever it is, or is loaded like a program."""
+    return bool(entry.status.st_mode & 0o111) or bool(_LIBRARY.search(entry.path.rpartition("/")[2]))
 
 
 def _has_rights_of_its_own(descriptor: int) -> bool:
@@ -201,27 +205,38 @@ def _has_rights_of_its_own(descriptor: int) -> bool:
         return False  # the file system has none
 
 
-def _compare(files: Mapping[str, StoredFile], claimed: Mapping[str, Listed], dist_info: str, *, who: str) -> None:
+def _compare(
+    folder: Path, files: Mapping[str, StoredFile], claimed: Mapping[str, Listed], dist_info: str, *, who: str
+) -> None:
     """Every listed file is there and right, every other one is bytecode."""
     unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
     for path, listed in claimed.items():
-        if problem := _difference(files.get(path), listed, may_be_open=path in unlisted or _has_source(path, files)):
+        may_be_open = path in unlisted or _has_source(path, files)
+        if problem := _difference(folder, files.get(path), listed, may_be_open=may_be_open):
             raise BuildFailed(f"{path[:200]!r} of {who} {problem}", remedy=_REMEDY)
     for path in files:
         if path not in claimed and path not in unlisted and not _has_source(path, files):
             raise BuildFailed(f"{who} left {path!r}, which its RECORD does not list", remedy=_REMEDY)
 
 
-def _difference(file: StoredFile | None, listed: Listed, *, may_be_open: bool) -> str | None:
+def _difference(folder: Path, file: StoredFile | None, listed: Listed, *, may_be_open: bool) -> str | None:
     if file is None:
         return "is listed in its RECORD and is not there"
     if may_be_open:
         return None
-    if listed.sha256 is None:
+    if listed.digest is None:
         return "is listed in its RECORD without a digest"
-    if file.sha256 != listed.sha256 or listed.size not in (None, file.size):
+    if _digest(folder, file, listed.algorithm) != listed.digest or listed.size not in (None, file.size):
         return "is not what its RECORD says"
     return None
+
+
+def _digest(folder: Path, file: StoredFile, algorithm: str) -> str:
+    """That of a file which is the engine's own by now."""
+    if algorithm == "sha256":
+        return file.sha256
+    with (folder / file.path).open("rb") as content:
+        return hashlib.file_digest(content, algorithm).hexdigest()
 
 
 def _has_source(path: str, files: Mapping[str, StoredFile]) -> bool:
@@ -233,6 +248,17 @@ def _has_source(path: str, files: Mapping[str, StoredFile]) -> bool:
         return False
     source = f"{compiled['module']}.py"
     return (f"{above}/{source}" if above else source) in files
+
+
+def _name_places(folder: Path, record: str, files: dict[str, StoredFile], outside: frozenset[str]) -> None:
+    """Have RECORD name scripts and data where an environment has them."""
+    if outside:
+        stated = (folder / record).read_bytes().decode()
+        text = as_installed(stated, outside).encode()
+        (folder / record).unlink()
+        (folder / record).write_bytes(text)
+        (folder / record).chmod(READ_ONLY & 0o444)
+        files[record] = StoredFile(record, hashlib.sha256(text).hexdigest(), len(text))
 
 
 def _close_folders(folder: Path, entries: Mapping[str, Entry]) -> None:

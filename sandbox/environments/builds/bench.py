@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ from sandbox.environments.model import Environment
 from sandbox.environments.store.store import CONTENT, Store
 from sandbox.environments.threads import gone, to_its_end
 from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
+from sandbox.threads import in_own_thread
 
 ENVIRONMENT: Final = "/environment"
 """Where a box sees an environment; bytecode and scripts name it."""
@@ -131,7 +133,7 @@ class Bench:
 
     async def _boxed(self) -> tuple[Path, JobEnd]:
         self._boxes += 1
-        folder = await asyncio.to_thread(open_folder, self.building.folder / f"unpacked-{self._boxes}")
+        folder = await in_own_thread(partial(open_folder, self.building.folder / f"unpacked-{self._boxes}"))
         return folder, await self._workshop.run(self._job(folder))
 
     def _heard(self, line: str) -> None:

@@ -12,7 +12,6 @@ were published by then are found by the next attempt: no wheel is unpacked twice
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from sandbox.environments.builds.adopting import TreeCaps, adopt_tree
 from sandbox.environments.builds.bench import Bench
+from sandbox.environments.builds.fitting import refuse_unfit
 from sandbox.environments.builds.linking import Linked, link_tree
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Unpacked, Unpacking, counted
@@ -36,11 +36,12 @@ from sandbox.environments.store.store import Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_intact_tree, load_tree, publish_tree
 from sandbox.environments.threads import to_its_end
+from sandbox.threads import in_own_thread
 
 
 async def build(plan: Plan, *, bench: Bench, store: Store, tell: OnProgress) -> StoredEnvironment:
     """Make the environment and publish it; raises `BuildFailed` or `IndexUnavailable`. Called under the key's lock."""
-    known = await asyncio.to_thread(_known_trees, plan, store)
+    known = await in_own_thread(partial(_known_trees, plan, store))
     missing = [package for package in plan.packages if package.name not in known]
     unpacked = await _unpacked(plan, missing, bench=bench, store=store, tell=tell)
     with _Linking(plan, bench.skeleton) as linking:
@@ -65,7 +66,7 @@ async def _unpacked(
         await bench.furnish()
         return None
     unpacked = await Unpacking(plan, missing, bench=bench, store=store.wheels, tell=tell).run()
-    tell(Progress("verify", counted(len(missing)), len(missing), len(missing)))
+    tell(Progress("verify", counted(len(missing), of=len(plan.packages)), len(missing), len(missing)))
     return unpacked
 
 
@@ -81,6 +82,7 @@ def _link_all(
             left = max(left - sum(file.size for file in tree.files), 0)
         if tree is not None:
             linking.add(tree)
+    refuse_unfit(plan.resolution.lock, linking.trees, plan.means.interpreter)
 
 
 def _adopt(plan: Plan, package: LockedPackage, unpacked: Unpacked, store: Store, *, caps: TreeCaps) -> TreeReport:
@@ -111,7 +113,7 @@ class _Linking:
     def add(self, tree: TreeReport) -> None:
         """One more, after all others."""
         self.trees.append(tree)
-        self._linked.append(self._thread.submit(link_tree, tree, self._site, self._content / "bin"))
+        self._linked.append(self._thread.submit(link_tree, tree, self._site, self._content))
 
     def done(self) -> tuple[Stock, list[Linked]]:
         """The skeleton's files, all there are that are not known already, and what was linked."""

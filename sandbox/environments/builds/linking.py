@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,17 +39,16 @@ class Linked:
     """What the folders take up that were made for it."""
 
 
-def link_tree(tree: TreeReport, site_packages: Path, bin_folder: Path, *, copy: bool = False) -> Linked:
+def link_tree(tree: TreeReport, site_packages: Path, prefix: Path, *, copy: bool = False) -> Linked:
     """Put the tree's files into the environment whose folders those are; `BuildFailed` when another's are in the way.
 
-    Modules go to `site_packages`, scripts to `bin_folder`, and what belongs to neither to the folder above that.
+    Modules go to `site_packages`, scripts and what else belongs beside `lib` to the environment's own folder, `prefix`.
     """
-    prefix = bin_folder.parent
     placing = _Placing(tree, site_packages, is_copied=copy)
     linked: list[StoredFile] = []
     copied = 0
     with writing(f"what {tree.facts.name} consists of"):
-        groups = _by_folder(tree, site_packages, bin_folder)
+        groups = _by_folder(tree, site_packages, prefix)
         made = placing.make_folders((target for _, target in groups), above=prefix)
         for (source, target), files in groups.items():
             copied += placing.place(files, source=source, target=target)
@@ -63,23 +62,15 @@ def _listed(files: Mapping[str, StoredFile], folder: str) -> list[StoredFile]:
     return [StoredFile(below + name, file.sha256, file.size, file.kind) for name, file in files.items()]
 
 
-def _by_folder(
-    tree: TreeReport, site_packages: Path, bin_folder: Path
-) -> dict[tuple[Path, Path], dict[str, StoredFile]]:
+def _by_folder(tree: TreeReport, site_packages: Path, prefix: Path) -> dict[tuple[Path, Path], dict[str, StoredFile]]:
     """The files by name, for each folder they come from and go to."""
     groups: dict[tuple[str, Path], dict[str, StoredFile]] = {}
     outside = frozenset(tree.facts.prefix_files)
     for file in tree.files:
         parent, _, name = file.path.rpartition("/")
-        if parent == "bin" and file.kind == "program":
-            key = (parent, bin_folder)
-        else:
-            key = (parent, bin_folder.parent if file.path in outside else site_packages)
-        groups.setdefault(key, {})[name] = file
-    return {
-        (tree.folder / parent, root if root == bin_folder else root / parent): files
-        for (parent, root), files in groups.items()
-    }
+        root = prefix if file.path in outside else site_packages
+        groups.setdefault((parent, root), {})[name] = file
+    return {(tree.folder / parent, root / parent): files for (parent, root), files in groups.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +131,8 @@ class _Placing:
 
     def _collision(self, there: Path) -> BuildFailed:
         path = os.path.relpath(there, self.site_packages)
-        mine, other = f"{self.tree.facts.name} {self.tree.facts.version}", _owner(path, self.site_packages)
+        own = {file.path for file in self.tree.files}
+        mine, other = f"{self.tree.facts.name} {self.tree.facts.version}", _owner(path, self.site_packages, but=own)
         return BuildFailed(
             f"{mine} and {other} both bring {path!r}, and their files differ",
             remedy="they cannot be in one environment: require only one of them, or other versions",
@@ -172,12 +164,14 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _owner(path: str, site_packages: Path) -> str:
-    """Whose file that is already; only asked when something went wrong."""
+def _owner(path: str, site_packages: Path, *, but: Collection[str]) -> str:
+    """Whose file that is already, other than by the RECORD among those; only asked when something went wrong."""
     for record in sorted(site_packages.glob("*.dist-info/RECORD")):
+        if f"{record.parent.name}/RECORD" in but:
+            continue
         rows = csv.reader(record.read_text("utf-8", "replace").splitlines())
         listed = {row[0] for row in rows if row}
-        if path in listed or path.removeprefix("../../../") in listed or _is_folder_of(path, listed):
+        if path in listed or _is_folder_of(path, listed):
             return record.parent.name.removesuffix(".dist-info").replace("-", " ")
     return "the bare environment"
 

@@ -6,6 +6,9 @@ claims. So a tree is first held against its own RECORD, and then that against th
 
 uv adds files of its own about when and from where it installed. They differ from one build to the next and say nothing
 about the package; the engine drops them, so that equal wheels make equal trees.
+
+uv unpacks into one folder, and in an environment scripts and data lie elsewhere than modules. When all is compared, a
+tree's RECORD is made to name each file as it lies from where modules are, as any installer's does.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import binascii
 import csv
 import io
 import zipfile
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +26,10 @@ from typing import Final
 from sandbox.errors import BuildFailed
 
 MOST_BYTES: Final = 64 << 20
+_BESIDE_LIB: Final = "../../../"
+"""From `lib/pythonX.Y/site-packages`."""
+# The format of wheels allows SHA-256 or better.
+_ALGORITHMS: Final = ("sha256", "sha384", "sha512")
 _INSTALLERS: Final = frozenset({"INSTALLER"})
 # About one installation, not about the package.
 PASSING: Final = frozenset({"REQUESTED", "direct_url.json", "uv_cache.json"})
@@ -31,10 +39,11 @@ UNLISTED: Final = frozenset({"RECORD", "RECORD.jws", "RECORD.p7s"})
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One row: SHA-256 in hexadecimal and size, as far as they are given."""
+    """One row: digest in hexadecimal and size, as far as they are given."""
 
-    sha256: str | None
+    digest: str | None
     size: int | None
+    algorithm: str = "sha256"
 
 
 def read_record(text: str, *, who: str) -> dict[str, Listed]:
@@ -57,13 +66,16 @@ def _read_row(row: list[str]) -> tuple[str, Listed]:
     path, digest, size = row
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
         raise ValueError(f"lists {path!r}, which is not inside the package")
-    return path, Listed(_hexadecimal(path, digest) if digest else None, int(size) if size else None)
-
-
-def _hexadecimal(path: str, digest: str) -> str:
+    length = int(size) if size else None
+    if not digest:
+        return path, Listed(None, length)
     algorithm, _, value = digest.partition("=")
-    if algorithm != "sha256":
-        raise ValueError(f"has no SHA-256 for {path!r}")
+    if algorithm not in _ALGORITHMS:
+        raise ValueError(f"has no SHA-256 for {path!r}, nor a better digest")
+    return path, Listed(_hexadecimal(path, value), length, algorithm)
+
+
+def _hexadecimal(path: str, value: str) -> str:
     try:
         return base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True).hex()
     except binascii.Error as error:
@@ -77,6 +89,15 @@ def without_passing_files(text: str, dist_info: str) -> str:
     rows = csv.writer(kept, lineterminator="\n")
     rows.writerows(sorted(row for row in csv.reader(io.StringIO(text, newline="")) if row and row[0] not in passing))
     return kept.getvalue()
+
+
+def as_installed(text: str, outside: Collection[str]) -> str:
+    """The same RECORD, naming what belongs beside `lib` from where modules are."""
+    placed = io.StringIO(newline="")
+    rows = csv.writer(placed, lineterminator="\n")
+    for path, *rest in csv.reader(io.StringIO(text, newline="")):
+        rows.writerow([f"{_BESIDE_LIB}{path}" if path in outside else path, *rest])
+    return placed.getvalue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +168,13 @@ def check_against_wheel(claimed: dict[str, Listed], contents: WheelContents, *, 
     for path in claimed:
         if path not in contents.files and not _is_made_by_installer(path, dist_info):
             raise BuildFailed(f"{path!r} of {who} is not in its wheel", remedy="build the environment again")
+
+
+def files_outside(claimed: Iterable[str], contents: WheelContents) -> frozenset[str]:
+    """What of a tree belongs beside `lib`: scripts, which the installer rewrites or makes, and data of the wheel; a
+    module that the wheel has in a package called `bin` is none of these."""
+    scripts = (path for path in claimed if path.startswith("bin/") and path not in contents.files)
+    return contents.prefix_files.union(scripts)
 
 
 def _is_made_by_installer(path: str, dist_info: str) -> bool:

@@ -27,6 +27,7 @@ from sandbox.environments.lock import LockedPackage
 from sandbox.environments.progress import OnProgress, Progress
 from sandbox.environments.workshop import JobEnd, refuse_lost
 from sandbox.errors import BuildFailed, StoreUnwritable
+from sandbox.threads import in_own_thread
 
 _ATTEMPTS: Final = 2
 _MOST_SAID: Final = 2000
@@ -55,7 +56,7 @@ class Unpacking:
 
     async def run(self) -> Unpacked:
         """Raises `BuildFailed` or `IndexUnavailable`; the box is gone when this ends, however it ends."""
-        meter = Meter(len(self.packages), self.tell)
+        meter = Meter(len(self.packages), self.tell, of=len(self.plan.packages))
         fetching = asyncio.create_task(self._fetched(meter))
         boxed = asyncio.create_task(self._in_boxes(meter, fetching))
         try:
@@ -69,7 +70,7 @@ class Unpacking:
 
     async def _fetched(self, meter: Meter) -> Mapping[str, Path]:
         """The wheels, when all of them are here and shown."""
-        wheels = await asyncio.to_thread(self._fetch)
+        wheels = await in_own_thread(self._fetch)
         meter.begin()
         return wheels
 
@@ -115,8 +116,10 @@ class _Abandoned(Exception):
     """Nobody waits for it any more."""
 
 
-def counted(packages: int) -> str:
-    """So many packages, in words."""
+def counted(packages: int, *, of: int = 0) -> str:
+    """So many packages, of all that an environment has, in words."""
+    if packages < of:
+        return f"{packages} of {of} packages"
     return "1 package" if packages == 1 else f"{packages} packages"
 
 
@@ -126,9 +129,10 @@ class Meter:
     One stage is told after the other: of what is unpacked, nothing before all is downloaded.
     """
 
-    def __init__(self, packages: int, tell: OnProgress) -> None:
+    def __init__(self, packages: int, tell: OnProgress, *, of: int = 0) -> None:
         self._tell = tell
         self._packages = packages
+        self._of = of
         self._unpacked = self._compiled = self._modules = 0
         self._has_begun = False
 
@@ -136,7 +140,7 @@ class Meter:
         """All wheels are there."""
         if not self._has_begun:
             self._has_begun = True
-            self._tell(Progress("unpack", counted(self._packages), self._unpacked, self._packages))
+            self._tell(Progress("unpack", counted(self._packages, of=self._of), self._unpacked, self._packages))
 
     def __call__(self, line: str) -> None:
         word, _, what = line.partition(" ")

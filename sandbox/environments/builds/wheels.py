@@ -33,7 +33,7 @@ from sandbox.environments.indexes.pages import ListedFile
 from sandbox.environments.indexes.settings import IndexSettings, redacted
 from sandbox.environments.indexes.upstream import Patience, Upstream
 from sandbox.environments.lock import LockedPackage
-from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, StoreUnwritable
+from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, StoreUnwritable, WheelGone
 
 OnDownload = Callable[[str, int, int | None], None]
 """Told a package's name, how many of its bytes are here, and how many there will be; from several threads."""
@@ -43,6 +43,7 @@ OnWheel = Callable[[Path], None]
 
 MOST_AT_ONCE: Final = 8
 STALE_S: Final = 3600.0
+_AGAIN: Final = "`sandbox env lock --refresh`"
 _PARTIAL: Final = ".partial"
 _ATTEMPTS: Final = 3
 _LONGEST_S: Final = 3600.0
@@ -108,6 +109,16 @@ def _all_of(download: _Download, packages: list[LockedPackage], on_wheel: OnWhee
 
 
 @dataclass(slots=True)
+class _InVain:
+    """What was found of a wheel instead of it, and where."""
+
+    faults: list[tuple[str, Fault]] = field(default_factory=list)
+    wrong: list[tuple[str, _WrongBytes]] = field(default_factory=list)
+    others: list[tuple[str, str]] = field(default_factory=list)
+    """Places that have a file of its name with this other SHA-256."""
+
+
+@dataclass(slots=True)
 class _Download:
     """What the downloads of one lock share."""
 
@@ -138,20 +149,19 @@ class _Download:
             place = self.store / package.sha256 / package.wheel
             if _is_intact(place, package):
                 return place
-            faults: list[tuple[str, Fault]] = []
-            wrong: list[tuple[str, _WrongBytes]] = []
-            for address, listed_by in self._addresses(package, faults):
+            in_vain = _InVain()
+            for address, listed_by in self._addresses(package, in_vain):
                 try:
                     return self._fetch(package, address, place, listed_by=listed_by)
                 except Absent:
                     continue
                 except Fault as fault:
-                    faults.append((address, fault))
+                    in_vain.faults.append((address, fault))
                 except _WrongBytes as why:
-                    wrong.append((address, why))
-            raise self._explained(package, faults, wrong)
+                    in_vain.wrong.append((address, why))
+            raise self._explained(package, in_vain)
 
-    def _addresses(self, package: LockedPackage, faults: list[tuple[str, Fault]]) -> Iterator[tuple[str, str]]:
+    def _addresses(self, package: LockedPackage, in_vain: _InVain) -> Iterator[tuple[str, str]]:
         """Where it may be, each place once, and who says so; an index is asked only when all before it were in vain."""
         seen: set[str] = set()
         if hint := self.origins.get(package.sha256):
@@ -165,9 +175,12 @@ class _Download:
             except Absent:
                 continue
             except Fault as fault:
-                faults.append((place, fault))
+                in_vain.faults.append((place, fault))
                 continue
-            found = {file.url for file in files if _may_be(file, package)} - seen
+            named = [file for file in files if file.filename == package.wheel]
+            others = (file.sha256 for file in named if file.sha256 not in (None, package.sha256))
+            in_vain.others += [(place, sha256) for sha256 in others if sha256]
+            found = {file.url for file in named if file.sha256 in (None, package.sha256)} - seen
             seen |= found
             yield from ((address, place) for address in found)
 
@@ -220,32 +233,33 @@ class _Download:
         if digest.hexdigest() != package.sha256:
             raise _WrongBytes(f"its SHA-256 is not {package.sha256}")
 
-    def _explained(
-        self, package: LockedPackage, faults: list[tuple[str, Fault]], wrong: list[tuple[str, _WrongBytes]]
-    ) -> Exception:
+    def _explained(self, package: LockedPackage, in_vain: _InVain) -> Exception:
         """Why it is not here: somebody's bytes are wrong, an index is down, or nobody has it."""
-        if wrong:
-            place, why = wrong[0]
-            return BuildFailed(
-                f"{package.wheel} at {redacted(place)} is not the file that was locked: {why}",
-                remedy="resolve again if its authors replaced it; if they did not, somebody else did",
-            )
-        if faults:
-            place, fault = faults[0]
+        if in_vain.wrong:
+            place, why = in_vain.wrong[0]
+            return _replaced(package, place, str(why))
+        if in_vain.faults:
+            place, fault = in_vain.faults[0]
             message = f"{package.wheel} could not be downloaded from {redacted(place)}: {fault.reason}"
             if fault.remedy is not None:
                 return IndexRefused(message, remedy=fault.remedy)
             return IndexUnavailable(message, remedy="try again later, or keep it in a folder of wheels")
+        if in_vain.others:
+            place, sha256 = in_vain.others[0]
+            return _replaced(package, place, f"its SHA-256 is {sha256}, not {package.sha256}")
         if self.settings.offline:
             return BuildFailed(
                 f"{package.wheel} is neither in the store nor in a folder of wheels, and no index is asked offline",
                 remedy="build once with the network, or put the wheel into a folder of wheels",
             )
-        return BuildFailed(f"no index has {package.wheel} any more", remedy="resolve again, without the old lock")
+        return WheelGone(f"no index has {package.wheel} any more", remedy=f"resolve again, with {_AGAIN}")
 
 
-def _may_be(file: ListedFile, package: LockedPackage) -> bool:
-    return file.filename == package.wheel and file.sha256 in (None, package.sha256)
+def _replaced(package: LockedPackage, place: str, why: str) -> BuildFailed:
+    return BuildFailed(
+        f"{package.wheel} at {redacted(place)} is not the file that was locked: {why}",
+        remedy=f"resolve again, with {_AGAIN}, if its authors replaced it; if they did not, somebody else did",
+    )
 
 
 def _is_intact(place: Path, package: LockedPackage) -> bool:

@@ -32,6 +32,7 @@ _SHOWN: Final = 0o711
 _PARENTS: Final = 0o755
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _NO_RIGHT: Final = (errno.EACCES, errno.EPERM)
+_TAKEN: Final = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 
 
 def default_root(variables: Mapping[str, str] | None = None) -> Path:
@@ -50,6 +51,8 @@ def passable() -> int:
 
 def named_place(text: str | Path) -> Path:
     """The folder that somebody names for a store; nothing at all would be the folder they happen to be in."""
+    if not isinstance(text, str | os.PathLike):
+        raise SpecError(f"the store cannot be {text!r:.80}", remedy="give the path of a folder")
     if not str(text).strip():
         raise SpecError("the store is to be a folder without a name", remedy="name a folder, or leave the option out")
     return Path(text)
@@ -174,11 +177,11 @@ def make_folders(folder: Path, mode: int) -> None:
 
 
 def take_name(aside: Path, place: Path) -> bool:
-    """Rename, unless something has that name already."""
+    """Rename, unless something has that name already, or had it a moment ago."""
     try:
         aside.rename(place)
-    except OSError:
-        if os.path.lexists(place):
+    except OSError as error:
+        if error.errno in _TAKEN or os.path.lexists(place):
             return False
         raise
     return True

@@ -32,6 +32,19 @@ class Fault(Exception):
         self.remedy = remedy
 
 
+@dataclass(frozen=True, slots=True)
+class IndexFault:
+    """An index that did not do its part, and how."""
+
+    url: str
+    """Without anything that may be secret."""
+    reason: str
+    remedy: str | None = None
+    """What is to be done about it; none: it may pass."""
+    package: str | None = None
+    """Whose page it is that was asked for, where others may be as they should."""
+
+
 @dataclass(slots=True)
 class Reply:
     """A file, or a part of one, about to be read."""

@@ -36,7 +36,7 @@ from types import TracebackType
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from sandbox.environments.indexes.answers import Absent, Fault, Reply
+from sandbox.environments.indexes.answers import Absent, Fault, IndexFault, Reply
 from sandbox.environments.indexes.local_packages import PIECE_BYTES, digest_of
 from sandbox.environments.indexes.pages import JSON_PAGE, ListedFile, render_links, render_page
 from sandbox.environments.indexes.pages_ahead import PagesAhead
@@ -54,17 +54,6 @@ _PAGE: Final = re.compile(r"/(\d{1,4})/simple/([a-z0-9]+(?:-[a-z0-9]+)*)/?")
 _LINKS: Final = re.compile(r"/links/(\d{1,4})/?")
 _FILE: Final = re.compile(r"/(\d{1,4})/file/([0-9a-f]{32})/([^/]{1,800})")
 _PART: Final = re.compile(r"bytes=(\d{1,15}-\d{0,15}|-\d{1,15})")
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFault:
-    """An index that did not do its part, and how."""
-
-    url: str
-    """Without anything that may be secret."""
-    reason: str
-    remedy: str | None = None
-    """What is to be done about it; none: it may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +211,8 @@ class Gateway:
                 yield
         except Fault as fault:
             with self._lock:
-                self._faults.setdefault(asked, IndexFault(place, fault.reason, fault.remedy))
+                package = None if fault.reach == "index" else what
+                self._faults.setdefault(asked, IndexFault(place, fault.reason, fault.remedy, package or None))
                 if fault.reach != "attempt":
                     self._given_up[place if fault.reach == "index" else asked] = fault
             raise

@@ -1,9 +1,9 @@
 """What uv of this machine is told: `UV_*` variables and its configuration files.
 
 uv's own order: variables, the user's `uv.toml`, the system's; lists are joined in that order, single values are taken
-from the first that has one. `UV_CONFIG_FILE` stands in place of both files, `UV_NO_CONFIG` leaves them out. Indexes
-that are `explicit` serve packages of projects that ask for them by name, so they are none of ours; those whose format
-is `flat` are pages of links. Projects' own files are not looked for: a tool is no project.
+from the first that has one. `UV_CONFIG_FILE` stands in place of both files, and must be there; `UV_NO_CONFIG` leaves
+them out. Indexes that are `explicit` serve packages of projects that ask for them by name, so they are none of ours;
+those whose format is `flat` are pages of links. Projects' own files are not looked for: a tool is no project.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ def _files(environ: Mapping[str, str], *, home: Path, etc: Path) -> Iterator[Pat
     if environ.get("UV_NO_CONFIG", "").lower() in _TRUE:
         return
     if named := environ.get("UV_CONFIG_FILE"):
+        if not os.path.exists(named):
+            raise EnvironmentUnavailable(
+                f"uv's configuration file {named}, which UV_CONFIG_FILE names, is not there",
+                remedy="correct that variable, or unset it",
+            )
         yield Path(named)
         return
     yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "uv" / "uv.toml"

@@ -105,12 +105,17 @@ def pick_interpreter(requires_python: str | None) -> HostInterpreter:
     return best
 
 
-def interpreter_tagged(tag: str, requires_python: str | None = None) -> HostInterpreter | None:
-    """One of this host's with that tag, and of such a version."""
+def interpreter_tagged(
+    tag: str, requires_python: str | None = None, *, release: str | None = None
+) -> HostInterpreter | None:
+    """One of this host's with that tag, and of such a version; of that release, if there is one."""
     wanted, own = _specifiers(requires_python or ""), own_interpreter()
-    if own.tag == tag and best_of((own,), wanted):
+    fits = own.tag == tag and best_of((own,), wanted) is not None
+    if fits and release in (None, own.version):
         return own
-    return best_of((each for each in find_interpreters() if each.tag == tag), wanted)
+    tagged = [each for each in find_interpreters() if each.tag == tag]
+    exact = best_of((each for each in tagged if each.version == release), wanted)
+    return exact or (own if fits else best_of(tagged, wanted))
 
 
 def best_of(interpreters: Iterable[HostInterpreter], wanted: SpecifierSet) -> HostInterpreter | None:

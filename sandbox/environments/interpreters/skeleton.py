@@ -31,7 +31,7 @@ from typing import Final
 from sandbox.environments.disk.places import remove, take_name
 from sandbox.environments.disk.sealing import FILES, write_whole
 from sandbox.environments.disk.stock import read_list, take_stock, write_list
-from sandbox.environments.interpreters.host import HostInterpreter
+from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter
 from sandbox.errors import BuildFailed
 
 _MAKING_S: Final = 60
@@ -100,12 +100,14 @@ def _mode(path: Path) -> int:
 
 
 def _make(interpreter: HostInterpreter, folder: Path) -> None:
-    """In a process of its own: virtualenv asks the interpreter about itself and keeps what it learns for itself. That
-    process is isolated, so it is told where this one finds modules: for its user alone, or by PYTHONPATH."""
+    """In a process of its own: virtualenv asks the interpreter about itself and keeps what it learns for itself. It has
+    nobody to ask where it runs on that very interpreter, as it does on the engine's own. That process is isolated, so
+    it is told where this one finds modules: for its user alone, or by PYTHONPATH."""
     options = ["--no-seed", "--no-periodic-update", "--activators", "", "--no-vcs-ignore"]
     places = ["--app-data", f"{folder}.app", "--python", str(interpreter.python), str(folder)]
     found_in = json.dumps([place for place in sys.path if os.path.isabs(place)])
-    command = [sys.executable, "-I", "-c", _RUN_MODULE, found_in, "virtualenv", *options, *places]
+    host = interpreter.python if interpreter == own_interpreter() else sys.executable
+    command = [str(host), "-I", "-S", "-c", _RUN_MODULE, found_in, "virtualenv", *options, *places]
     try:
         subprocess.run(
             command,

@@ -2,7 +2,8 @@
 
 Whoever made one may have done so under another policy, and on another machine, or by hand. So a lock is taken only as
 far as its requirements would be, with all that they come to, and is built for the interpreter that it names, be that
-the engine's own or another of this host. It says nothing of where its wheels are.
+the engine's own or another of this host; of the very release that it was made for, where there is that. It says
+nothing of where its wheels are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def take_lock(lock: Lock, *, policy: Policy) -> Resolution:
 
 def interpreter_for(lock: Lock, requires_python: str | None) -> HostInterpreter:
     """The one that the lock is for, of a version that a tool wants; may look for all that this host has."""
-    found = interpreter_tagged(lock.interpreter, requires_python)
+    found = interpreter_tagged(lock.interpreter, requires_python, release=lock.python)
     if found is None:
         fitting = f" that fits requires-python '{requires_python}'" if requires_python else ""
         raise EnvironmentUnavailable(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -64,7 +66,7 @@ class Question:
         waiting = self.supply.exclude_newer
         asked = [
             self.requirements,
-            self.interpreter.tag,
+            [self.interpreter.tag, self.interpreter.version],
             self.supply.model_dump(mode="json", exclude={"offline"}),
             [index.url for index in self.settings.indexes],
             list(self.settings.find_links),
@@ -128,10 +130,14 @@ def _place(store: Store, digest: str) -> Path:
 
 
 def _recalled(place: Path) -> Resolution | None:
+    """What is remembered there; used now, so that it is not pruned for long."""
     try:
-        return Resolution.model_validate_json(place.read_bytes())
+        found = Resolution.model_validate_json(place.read_bytes())
     except (OSError, ValidationError):
         return None
+    with suppress(OSError):
+        os.utime(place)
+    return found
 
 
 def _keep(place: Path, found: Resolution) -> None:

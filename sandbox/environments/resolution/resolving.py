@@ -9,7 +9,6 @@ what comes out is a wheel like any other, and belongs to the tenant who asked fo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from sandbox.environments.store.store import Store
 from sandbox.environments.threads import to_its_end
 from sandbox.environments.workshop import BUILD, Job, JobEnd, Workshop, open_folder
 from sandbox.policy import Policy
+from sandbox.threads import in_own_thread
 
 _HEADERS: Final = Path("/usr/include")
 """What compilers need of the host beside themselves."""
@@ -59,10 +59,13 @@ async def resolve(
             made = await asking.wheels_of(sources, environment, building.folder / "made") if sources else []
     packages = (*(package for package, _ in found), *made)
     refuse_unwanted(packages, question.supply)
-    resolution = Resolution(
-        lock=Lock(requirements=question.requirements, interpreter=question.interpreter.tag, packages=packages),
-        origins={package.sha256: address for package, address in found},
+    lock = Lock(
+        requirements=question.requirements,
+        interpreter=question.interpreter.tag,
+        python=question.interpreter.version,
+        packages=packages,
     )
+    resolution = Resolution(lock=lock, origins={package.sha256: address for package, address in found})
     remember(store, question, resolution)
     return resolution
 
@@ -104,7 +107,7 @@ class _Asking:
         if not self.question.supply.sdists:
             raise no_wheel(stated[0])
         sources = [source_of(each, self.gateway) for each in stated]
-        await asyncio.to_thread(open_folder, folder)
+        await in_own_thread(partial(open_folder, folder))
         arguments: dict[str, JsonValue] = {
             "sources": [[*source] for source in sources],
             "options": [*index_options(self.question), "--color", "never", "--no-config", "--no-progress"],
@@ -114,7 +117,7 @@ class _Asking:
         refuse_unbuilt(end)
         take = partial(take_wheel, interpreter=self.question.interpreter, wheels=self.store.wheels)
         return [
-            await asyncio.to_thread(take, folder / name, name=name, version=str(each.get("version")))
+            await in_own_thread(partial(take, folder / name, name=name, version=str(each.get("version"))))
             for (name, _, _), each in zip(sources, stated, strict=True)
         ]
 

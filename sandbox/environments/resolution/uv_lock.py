@@ -19,7 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from pydantic import ValidationError
 
-from sandbox.environments.indexes.gateway import Gateway, IndexFault
+from sandbox.environments.indexes.answers import IndexFault
+from sandbox.environments.indexes.gateway import Gateway
 from sandbox.environments.indexes.settings import local_path
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import LockedPackage
@@ -31,6 +32,11 @@ from sandbox.policy import Supply
 _SEEN_AT: Final = "http://127.0.0.1:8479"
 """Where the relay in the box listens (runners/builder/indexed.py)."""
 _LONGEST_EXPLANATION: Final = 3000
+_ERROR: Final = re.compile(r"^error: ", re.M)
+"""Where the explanation begins; warnings and how far it came are before."""
+_NO_EXTRA: Final = re.compile(
+    r"^warning: The package `(?P<name>[a-z0-9-]+)[^`]*` does not have an extra named `(?P<extra>[^`]+)`", re.M
+)
 _NO_SOLUTION: Final = re.compile(r"error: No solution found when resolving dependencies:?\s*(?:cause:)?\s*", re.S)
 _UNBUILT: Final = re.compile(r"^error: (?=Failed to (download and )?build )", re.M)
 """How uv begins to tell that a source failed when it was asked for its requirements."""
@@ -44,7 +50,7 @@ _NO_HINT: Final = "hint: Build failures usually indicate a problem with the pack
 
 def resolve_options(question: Question) -> list[str]:
     supply = question.supply
-    options = ["--no-config", "--no-header", "--color", "never", "--no-progress", "--no-python-downloads", "--quiet"]
+    options = ["--no-config", "--no-header", "--color", "never", "--no-progress", "--no-python-downloads"]
     options += index_options(question)
     if not supply.sdists:
         options += ["--no-build"]
@@ -98,19 +104,32 @@ def lock_text(end: JobEnd, gateway: Gateway, *, question: Question) -> str:
     refuse_lost(end)
     if end.problem is not None or not isinstance(end.value, dict):
         raise ResolutionFailed(f"the requirements could not be resolved: {end.problem} {end.said[-500:]}".rstrip())
+    said = str(end.value.get("said"))
     if end.value.get("code") == 0:
+        _refuse_missing_extras(said, question)
         return str(end.value.get("lock"))
     if gateway.faults:
         raise _unanswered(gateway.faults[0])
-    said = str(end.value.get("said"))
+    said = said[found.start() :] if (found := _ERROR.search(said)) else said
     if found := _UNBUILT.search(said):
         raise _unbuilt(" ".join(said[found.end() :].replace(_NO_HINT, "").split()), log=said)
     explained = _explained(said, waits=bool(question.supply.exclude_newer))
     raise _without_indexes(explained) if question.settings.offline else explained
 
 
+def _refuse_missing_extras(said: str, question: Question) -> None:
+    """uv leaves out an extra that a package does not have, and says so; what others than the tool ask for is theirs."""
+    asked = [Requirement(line) for line in question.requirements]
+    extras = {(canonicalize_name(each.name), extra) for each in asked for extra in each.extras}
+    missing = [found for found in _NO_EXTRA.finditer(said) if (found["name"], found["extra"]) in extras]
+    if missing:
+        told = (f"{found['name']} has no extra named '{found['extra']}'" for found in missing[:20])
+        raise ResolutionFailed("; ".join(told), remedy="ask for one that its documentation names, or for none")
+
+
 def _unanswered(fault: IndexFault) -> IndexUnavailable:
-    message = f"the package index {fault.url} did not answer as one: {fault.reason}"
+    asked = f", asked for {fault.package}," if fault.package else ""
+    message = f"the package index {fault.url}{asked} did not answer as one: {fault.reason}"
     if fault.remedy is not None:
         return IndexRefused(message, remedy=fault.remedy)
     otherwise = "try again, or ask for what is in the store or in a folder of wheels with `--offline`"

@@ -4,7 +4,8 @@ failed/<key>.json       why and when, believed for as long as it says
 logs/<key>.log          what was said; the end of it when that was long
 
 A failure holds for those who would try with the same means: with other indexes or more time, memory or disk it may go
-well, and one tenant's failures are no other's. A full disk is never remembered: whoever makes room is served at once.
+well, or by a lock that says another size of a wheel, and one tenant's failures are no other's. A full disk is never
+remembered: whoever makes room is served at once.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Failure(BaseModel):
     key: str
     means: str = ""
     reason: str
+    remedy: str | None = None
     at: float
     ttl_s: Annotated[float, Field(ge=0)]
     log: Path | None = None
@@ -45,22 +47,23 @@ class Failure(BaseModel):
     def error(self) -> BuildFailed:
         """What whoever asks for the same meanwhile is told."""
         left = max(self.at + self.ttl_s - time.time(), 1.0)
-        remedy = f"it failed a moment ago; try again in {left:.0f} s" + (f", or read {self.log}" if self.log else "")
-        return BuildFailed(self.reason, remedy=remedy)
+        again = f"it failed a moment ago; try again in {left:.0f} s" + (f", or read {self.log}" if self.log else "")
+        return BuildFailed(self.reason, remedy=f"{self.remedy}; {again}" if self.remedy else again)
 
 
-def means_digest(settings: IndexSettings, costs: Environments, *, tenant: str) -> str:
-    """Equal for those who would try the same in vain."""
+def means_digest(settings: IndexSettings, costs: Environments, *, tenant: str, told: str = "") -> str:
+    """Equal for those who would try the same in vain; `told` is what they go by besides, which the key does not say."""
     places = [[index.url for index in settings.indexes], list(settings.find_links), settings.offline]
-    return hashlib.sha256(json.dumps([places, costs.model_dump(mode="json"), tenant]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([places, costs.model_dump(mode="json"), tenant, told]).encode()).hexdigest()
 
 
-def write_failure(folder: Path, logs: Path, *, key: str, means: str, reason: str, log: str, ttl_s: float) -> Failure:
+def write_failure(folder: Path, logs: Path, error: BuildFailed, *, key: str, means: str, ttl_s: float) -> Failure:
     """Remember it."""
-    path = logs / f"{key}.log" if log else None
+    path = logs / f"{key}.log" if error.log else None
     if path is not None:
-        write_whole(path, log.encode("utf-8", "replace")[-LOG_BYTES:], mode=0o600)
-    failure = Failure(key=key, means=means, reason=reason[:_REASON_CHARACTERS], at=time.time(), ttl_s=ttl_s, log=path)
+        write_whole(path, error.log.encode("utf-8", "replace")[-LOG_BYTES:], mode=0o600)
+    reason = error.message[:_REASON_CHARACTERS]
+    failure = Failure(key=key, means=means, reason=reason, remedy=error.remedy, at=time.time(), ttl_s=ttl_s, log=path)
     write_whole(folder / f"{key}.json", failure.model_dump_json().encode(), mode=0o600)
     return failure
 

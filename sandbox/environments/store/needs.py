@@ -61,6 +61,11 @@ def _kept_in(folder: Path) -> list[Path]:
     return [place for place in folder.iterdir() if not place.name.startswith(".")]
 
 
+def on_the_way_into(folder: Path) -> list[Path]:
+    """The folders of what has no name in there yet."""
+    return [place for place in folder.iterdir() if place.name.startswith(".") and place.is_dir()]
+
+
 def _made_from(environment: StoredEnvironment) -> set[str]:
     wheels = {package.sha256 for package in environment.manifest.lock.packages}
     return wheels | set(environment.manifest.trees)

@@ -6,6 +6,8 @@ loses its name, by a rename into a folder of ours, and is taken apart after that
 Package trees and wheels go when no environment that stays was made from them, and no lock that was brought along names
 them, and only while nobody builds: a builder counts on what it has just published though nothing refers to it yet. If
 somebody builds, they stay until next time.
+
+What requirements came to is forgotten when nobody has asked for so long that hardly anybody counts on it.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ from sandbox.environments.disk.building_folder import BUILDERS
 from sandbox.environments.disk.holds import locked_file
 from sandbox.environments.disk.places import remove
 from sandbox.environments.disk.sealing import UNFINISHED
+from sandbox.environments.disk.stock import bytes_on_disk
 from sandbox.environments.store.brought_locks import BroughtLock
 from sandbox.environments.store.failures import read_failure
-from sandbox.environments.store.needs import Needs, disk_usage
+from sandbox.environments.store.needs import Needs, disk_usage, on_the_way_into
 
 if TYPE_CHECKING:
     from sandbox.environments.store.store import Store, StoredEnvironment
 
 _LOGS_KEPT_S: Final = 7 * 86400.0
+_RESOLUTIONS_KEPT_S: Final = 90 * 86400.0
 _ABANDONED_S: Final = 3600.0
 """How old a lock file or a file that was never finished is when nobody can still be about to use it."""
 
@@ -48,7 +52,7 @@ class PruneReport:
     wheels: int
     building: int
     leftovers: int
-    """Outdated failures, logs, locks, and files never finished."""
+    """Outdated failures, logs, locks and resolutions, and files never finished, such as downloads broken off."""
     bytes_freed: int
     bytes_left: int
     is_somebody_building: bool
@@ -120,6 +124,9 @@ class Sweep:
         """Remove what is only of interest for a while."""
         self._files(self.store.failed, lambda path: read_failure(path) is None)
         self._files(self.store.logs, lambda path: self._age(path) > _LOGS_KEPT_S)
+        self._files(self.store.resolutions, lambda path: self._age(path) > _RESOLUTIONS_KEPT_S)
+        for folder in on_the_way_into(self.store.wheels):
+            self._files(folder, lambda path: self._age(path) > _ABANDONED_S)
         for path in list(self.store.locks.iterdir()):
             if self._age(path) > _ABANDONED_S and path.name != BUILDERS:
                 with locked_file(path) as is_unused:
@@ -135,6 +142,8 @@ class Sweep:
     def _remove_file(self, path: Path, *, when: bool) -> None:
         if when:
             self.leftovers += 1
+            with suppress(FileNotFoundError):
+                self.freed += bytes_on_disk([path.lstat()])
             if not self.dry_run:
                 path.unlink(missing_ok=True)
 

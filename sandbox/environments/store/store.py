@@ -58,7 +58,7 @@ from sandbox.environments.store.manifest import ENVIRONMENT_FORMAT, Manifest
 from sandbox.environments.store.pruning import PruneReport, prune
 from sandbox.environments.store.trees import load_intact_tree
 from sandbox.environments.store.verifying import VerifyReport, verify
-from sandbox.errors import EnvironmentUnavailable, SpecError, StoreUnwritable
+from sandbox.errors import BuildFailed, EnvironmentUnavailable, SpecError, StoreUnwritable
 
 __all__ = ["BuildingFolder", "PruneReport", "Store", "StoredEnvironment", "VerifyReport"]
 
@@ -168,6 +168,13 @@ class Store:
 
         Also marks it as used now. An environment that was found is not safe before this has said so.
         """
+        use = self._kept(key)
+        if use is not None:
+            self.touch(key)
+        return use
+
+    def _kept(self, key: str) -> InUse | None:
+        """The same without marking it."""
         deadline = time.monotonic() + _PRUNE_PATIENCE_S
         while self.find(key) is not None:
             use = self._held(key)
@@ -177,7 +184,6 @@ class Store:
                 time.sleep(0.001)
                 continue
             if self.find(key) is not None:
-                self.touch(key)
                 return use
             use.release()
         return None
@@ -273,7 +279,12 @@ class Store:
 
     def broken_keys(self) -> Sequence[str]:
         """The names of those that are not whole: nobody uses them, and whoever builds one again replaces it."""
-        return sorted(key for key in self.environment_keys() if self._read(self.environments / key, key) is None)
+        return sorted(key for key in self.environment_keys() if self._is_broken(key))
+
+    def _is_broken(self, key: str) -> bool:
+        """Whether it is there, which it may not be any more, and is not whole."""
+        home = self.environments / key
+        return self._read(home, key) is None and os.path.lexists(home)
 
     def show(self, prefix: str) -> StoredEnvironment:
         """The one environment whose key begins like that; `SpecError` when there is none, or more than one."""
@@ -292,12 +303,31 @@ class Store:
         return sorted(key for key in self.environment_keys() if is_one and key.startswith(prefix))
 
     def verify(self, prefix: str) -> VerifyReport:
-        """Read every file of that environment again. Where something differs, package trees that are not what they
-        were are dropped, so that nothing new is made from them."""
+        """Read every file of that environment again; nobody prunes it meanwhile, and it does not count as used. Where
+        something differs, package trees that are not what they were are dropped, so that nothing new is made from them.
+        """
         keys = self._keys_like(prefix)
-        if len(keys) == 1 and self._read(self.environments / keys[0], keys[0]) is None:
+        if len(keys) == 1 and self._is_broken(keys[0]):
             return VerifyReport(keys[0], files=0, is_whole=False)
         environment = self.show(prefix)
+        report = self._verified(environment)
+        if report is None:
+            raise SpecError(f"the environment {environment.key[:12]} has been removed meanwhile")
+        return report
+
+    def verify_all(self) -> Sequence[VerifyReport]:
+        """The same for all that are there, whole or not; what is removed before its turn is left out."""
+        found = [report for environment in self.list() if (report := self._verified(environment))]
+        return [*found, *(VerifyReport(key, files=0, is_whole=False) for key in self.broken_keys())]
+
+    def _verified(self, environment: StoredEnvironment) -> VerifyReport | None:
+        use = self._kept(environment.key)
+        if use is None:
+            return None
+        with use:
+            return self._looked_through(environment)
+
+    def _looked_through(self, environment: StoredEnvironment) -> VerifyReport:
         try:
             digest = environment.manifest.files
             report = verify(environment.key, environment.folder, environment.home / FILES, digest=digest)
@@ -328,10 +358,10 @@ class Store:
         """
         return prune(self, keys, older_than_s=older_than_s, max_bytes=max_bytes, dry_run=dry_run)
 
-    def remember_failure(self, key: str, *, means: str = "", reason: str, log: str = "", ttl_s: float) -> Failure:
+    def remember_failure(self, key: str, error: BuildFailed, *, means: str = "", ttl_s: float) -> Failure:
         """Answer with this for a while, instead of trying again by the same means."""
         self._home(key)
-        return write_failure(self.failed, self.logs, key=key, means=means, reason=reason, log=log, ttl_s=ttl_s)
+        return write_failure(self.failed, self.logs, error, key=key, means=means, ttl_s=ttl_s)
 
     def failure(self, key: str, *, means: str = "") -> Failure | None:
         """Why that key could not be had by those means a short while ago."""

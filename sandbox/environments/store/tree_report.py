@@ -29,7 +29,7 @@ class TreeFacts(BaseModel):
     has_path_files: bool
     """Whether it has `.pth` files, which run code whenever the interpreter starts."""
     prefix_files: tuple[str, ...]
-    """Files that belong beside `lib`, such as manual pages; the others are modules, or scripts in `bin`."""
+    """Files that belong beside `lib`: scripts in `bin`, and such as manual pages; the others are modules."""
     bytes_on_disk: Annotated[int, Field(ge=0)]
     files: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """The digest of the list of files."""

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import publish_tree
 
 SITE: Final = "lib/python3.11/site-packages"
+_EPOCH: Final = (2020, 1, 1, 0, 0, 0)
 INTERPRETER: Final = "cp311-linux_x86_64-glibc2.36"
 ORDINARY: Final = {
     "gadget/__init__.py": b"SIZE = 1\n",
@@ -47,10 +48,10 @@ class Made:
     locked: LockedPackage
 
 
-def digest_row(path: str, data: bytes) -> str:
+def digest_row(path: str, data: bytes, *, algorithm: str = "sha256") -> str:
     """Its row of a RECORD."""
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-    return f"{path},sha256={digest},{len(data)}"
+    digest = base64.urlsafe_b64encode(hashlib.new(algorithm, data).digest()).rstrip(b"=").decode()
+    return f"{path},{algorithm}={digest},{len(data)}"
 
 
 def make_wheel(
@@ -60,20 +61,24 @@ def make_wheel(
     version: str = "1.0",
     files: Mapping[str, bytes] | None = None,
     entry_points: str = "",
+    programs: Collection[str] = (),
+    algorithm: str = "sha256",
 ) -> Made:
-    """A wheel with these files, as any build tool would make it."""
+    """A wheel with these files, as any build tool would make it; `programs` are those that may be executed."""
     dist_info = f"{name}-{version}.dist-info"
     held = dict(ORDINARY if files is None else files)
     held[f"{dist_info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
     held[f"{dist_info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     if entry_points:
         held[f"{dist_info}/entry_points.txt"] = entry_points.encode()
-    rows = [digest_row(path, data) for path, data in held.items()]
+    rows = [digest_row(path, data, algorithm=algorithm) for path, data in held.items()]
     held[f"{dist_info}/RECORD"] = "\n".join([*rows, f"{dist_info}/RECORD,,", ""]).encode()
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         for inside, data in held.items():
-            wheel.writestr(inside, data)
+            entry = zipfile.ZipInfo(inside, _EPOCH)
+            entry.external_attr = (0o755 if inside in programs else 0o644) << 16
+            wheel.writestr(entry, data)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return Made(path, LockedPackage(name=canonicalize_name(name), version=version, wheel=path.name, sha256=digest))
 
@@ -135,7 +140,7 @@ def publish_environment(
         linked = [
             file
             for tree in (trees or {}).values()
-            for file in link_tree(tree, content / SITE, content / "bin", copy=copy).files
+            for file in link_tree(tree, content / SITE, content, copy=copy).files
         ]
         stock = take_stock(content, known=linked)
         manifest = manifest_of(

@@ -25,7 +25,7 @@ from sandbox.environments.disk.stock import list_digest
 from sandbox.environments.indexes.settings import Index, IndexSettings
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.resolution.questions import Question, remembered
+from sandbox.environments.resolution.questions import Question, Resolution, remember, remembered
 from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, ResolutionFailed, SpecError
@@ -86,6 +86,22 @@ def _question(lock: Lock, *, offline: bool = True, supply: Supply | None = None)
         most_packages=10,
         most_disk=1 << 30,
     )
+
+
+def test_an_answer_that_is_given_again_counts_as_used(tmp_path: Path) -> None:
+    store, question = Store(tmp_path / "store"), _question(_lock(), offline=False)
+    remember(store, question, Resolution(lock=_lock()))
+    (file,) = store.resolutions.iterdir()
+    os.utime(file, (1, 1))
+    assert remembered(store, question) == Resolution(lock=_lock())
+    assert file.stat().st_mtime > 1
+
+
+def test_an_answer_is_for_one_release_of_python() -> None:
+    question = _question(_lock())
+    assert replace(question).digest == question.digest
+    other = replace(question.interpreter, version=f"{question.interpreter.version}0")
+    assert replace(question, interpreter=other).digest != question.digest
 
 
 def _kept(store: Store) -> list[str]:

@@ -20,7 +20,8 @@ import pytest
 import uv
 
 from sandbox.environments.indexes import gateway as gateway_module
-from sandbox.environments.indexes.gateway import Gateway, IndexFault, Origin
+from sandbox.environments.indexes.answers import IndexFault
+from sandbox.environments.indexes.gateway import Gateway, Origin
 from sandbox.environments.indexes.pages_ahead import PagesAhead
 from sandbox.environments.indexes.settings import Index, IndexSettings, read_index_settings
 from sandbox.environments.indexes.upstream import Patience
@@ -272,23 +273,23 @@ def _endless_redirect(index: LocalIndex) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("go_wrong", "reason"),
+    ("go_wrong", "reason", "package"),
     [
-        (_unreachable, "no connection: Connection refused"),
-        (_silent, "no answer within 0.1 s"),
-        (_garbage, "it answers with a page that links to no package"),
-        (_half, "it answers with half a page, or with something that is no JSON"),
-        (_endless_redirect, "it redirects without end"),
+        (_unreachable, "no connection: Connection refused", None),
+        (_silent, "no answer within 0.1 s", None),
+        (_garbage, "it answers with a page that links to no package", "child"),
+        (_half, "it answers with half a page, or with something that is no JSON", "child"),
+        (_endless_redirect, "it redirects without end", "child"),
     ],
 )
 def test_an_index_that_does_not_do_its_part_is_a_fault_and_says_how(
-    index: LocalIndex, tmp_path: Path, go_wrong: Callable[[LocalIndex], None], reason: str
+    index: LocalIndex, tmp_path: Path, go_wrong: Callable[[LocalIndex], None], reason: str, package: str | None
 ) -> None:
     settings = replace(index.settings(), timeout_s=0.1)
     go_wrong(index)
     with _gateway(settings, tmp_path) as (gateway, box):
         assert box.status("/0/simple/child/") == 502
-        assert gateway.faults == [IndexFault(index.url, reason)]
+        assert gateway.faults == [IndexFault(index.url, reason, package=package)]
 
 
 def test_a_page_without_end_is_not_read_to_its_end(

@@ -258,6 +258,15 @@ def test_settings_that_cannot_be_read_are_an_error_that_repeats_no_login(home: P
     assert caught.value.remedy
 
 
+def test_uvs_file_that_a_variable_names_must_be_there(home: Path) -> None:
+    named = str(home / "gone.toml")
+    with pytest.raises(EnvironmentUnavailable, match=r"gone\.toml, which UV_CONFIG_FILE names, is not there"):
+        _read(home, {"UV_CONFIG_FILE": named})
+    assert OURS not in _urls(_read(home, {"UV_CONFIG_FILE": named, "UV_NO_CONFIG": "1"}))
+    _write(Path(named), f'index-url = "{OURS}"')
+    assert _urls(_read(home, {"UV_CONFIG_FILE": named})) == [OURS]
+
+
 def test_a_policys_indexes_stand_in_place_of_the_machines(home: Path) -> None:
     base = _read(home, {"PIP_INDEX_URL": f"https://bob:{SECRET}@ours.test/simple", "PIP_FIND_LINKS": "/wheels"})
     found = settings_for([EXTRA, "https://ours.test/other"], base)

@@ -12,6 +12,7 @@ import pytest
 from sandbox.environments.store.pruning import Sweep
 from sandbox.environments.store.store import Store
 from sandbox.environments.store.trees import load_tree
+from sandbox.errors import BuildFailed
 from tests.unit.environments.made_wheels import Made, key_of, make_wheel, publish_environment, tree_in
 from tests.unit.environments.other_processes import heard, nudge, running
 
@@ -130,7 +131,7 @@ def test_a_dry_run_says_the_same_and_removes_nothing(store: Store, made: Made) -
     tree = tree_in(store, made, TREE)
     _keep_wheel(store, made)
     publish_environment(store, KEY, {TREE: tree}, packages=(made.locked,))
-    store.remember_failure(key_of(2), reason="then", ttl_s=0)
+    store.remember_failure(key_of(2), BuildFailed("then"), ttl_s=0)
     before = sorted(store.root.rglob("*"))
     said = store.prune(older_than_s=EVERYTHING_S, dry_run=True)
     assert [path for path in before if not path.exists()] == []
@@ -243,8 +244,8 @@ def _age(path: Path, *, days: float) -> None:
 
 
 def test_outdated_failures_logs_locks_and_unfinished_files_go(store: Store) -> None:
-    store.remember_failure(key_of(1), reason="then", log="old", ttl_s=0)
-    store.remember_failure(key_of(2), reason="now", log="new", ttl_s=60)
+    store.remember_failure(key_of(1), BuildFailed("then", log="old"), ttl_s=0)
+    store.remember_failure(key_of(2), BuildFailed("now", log="new"), ttl_s=60)
     _age(store.logs / f"{key_of(1)}.log", days=8)
     (unfinished := store.failed / ".new-abc").write_text("")
     _age(unfinished, days=1)
@@ -255,6 +256,27 @@ def test_outdated_failures_logs_locks_and_unfinished_files_go(store: Store) -> N
     assert os.listdir(store.logs) == [f"{key_of(2)}.log"]
     assert not unfinished.exists()
     assert not lock.exists()
+
+
+def test_downloads_that_broke_off_go_after_an_hour_and_are_told(store: Store) -> None:
+    (downloads := store.wheels / ".partial").mkdir()
+    for name, days in (("broken off", 1.0), ("under way", 0.0)):
+        (downloads / name).write_bytes(bytes(1 << 20))
+        _age(downloads / name, days=days)
+    assert store.prune(dry_run=True).leftovers == 1
+    report = store.prune()
+    assert (report.leftovers, report.wheels) == (1, 0)
+    assert report.bytes_freed >= 1 << 20
+    assert os.listdir(downloads) == ["under way"]
+
+
+def test_what_nobody_has_asked_for_in_months_is_resolved_anew_when_somebody_does(store: Store) -> None:
+    names = {"months": 100.0, "weeks": 30.0}
+    for name, days in names.items():
+        (file := store.resolutions / f"{name}.json").write_text("{}")
+        _age(file, days=days)
+    assert store.prune().leftovers == 1
+    assert os.listdir(store.resolutions) == ["weeks.json"]
 
 
 def test_a_lock_that_somebody_has_stays_however_old(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import stat
 import subprocess
@@ -264,7 +265,7 @@ number = 0
 while True:
     publish_environment(store, key_of(number % 7), {key_of(100): tree})
     store.discard(store.environments / key_of((number - 3) % 7))
-    store.remember_failure(key_of(number % 7), reason="none", log="said", ttl_s=60)
+    store.remember_failure(key_of(number % 7), BuildFailed("none", log="said"), ttl_s=60)
     number += 1
 """
 
@@ -439,7 +440,7 @@ def test_a_change_in_a_tree_is_found_in_every_environment(store: Store, tree: Tr
 
 
 def test_a_failure_is_remembered_for_a_while(store: Store) -> None:
-    store.remember_failure(KEY, reason="no such package", log="all that was said", ttl_s=60)
+    store.remember_failure(KEY, BuildFailed("no such package", log="all that was said"), ttl_s=60)
     failure = store.failure(KEY)
     assert failure is not None
     assert failure.reason == "no such package"
@@ -448,26 +449,33 @@ def test_a_failure_is_remembered_for_a_while(store: Store) -> None:
     assert store.failure(key_of(2)) is None
 
 
+def test_a_remembered_failure_is_told_with_what_to_do_about_it(store: Store) -> None:
+    store.remember_failure(KEY, BuildFailed("it is too large", remedy="ask for less"), ttl_s=60)
+    failure = store.failure(KEY)
+    assert failure is not None
+    assert re.match(r"ask for less; it failed a moment ago; try again in \d+ s", str(failure.error().remedy))
+
+
 def test_an_old_failure_is_not_believed(store: Store) -> None:
-    store.remember_failure(KEY, reason="then", ttl_s=0)
+    store.remember_failure(KEY, BuildFailed("then"), ttl_s=0)
     assert store.failure(KEY) is None
 
 
 def test_a_clock_that_was_set_back_keeps_no_failure_alive(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.remember_failure(KEY, reason="then", ttl_s=60)
+    store.remember_failure(KEY, BuildFailed("then"), ttl_s=60)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now - 3600)
     assert store.failure(KEY) is None
 
 
 def test_what_works_again_is_no_failure(store: Store) -> None:
-    store.remember_failure(KEY, reason="then", ttl_s=60)
+    store.remember_failure(KEY, BuildFailed("then"), ttl_s=60)
     publish_environment(store, KEY)
     assert store.failure(KEY) is None
 
 
 def test_long_reasons_and_logs_are_kept_short(store: Store) -> None:
-    store.remember_failure(KEY, reason="r" * 100_000, log="l" * (3 << 20) + "the end", ttl_s=60)
+    store.remember_failure(KEY, BuildFailed("r" * 100_000, log="l" * (3 << 20) + "the end"), ttl_s=60)
     failure = store.failure(KEY)
     assert failure is not None
     assert failure.log is not None

@@ -9,6 +9,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
@@ -142,12 +143,45 @@ def test_data_that_belongs_beside_lib_is_told_and_put_there(tmp_path: Path, stor
     }
     made = make_wheel(tmp_path, files=files)
     tree = tree_in(store, made, key_of(1))
-    assert tree.facts.prefix_files == ("share/odd/page.1",)
+    assert tree.facts.prefix_files == ("bin/run", "share/odd/page.1")
     content = publish_environment(store, key_of(2), {key_of(1): tree}).folder
     assert (content / "share/odd/page.1").read_text() == "read me"
     assert (content / "bin/run").exists()
     assert (content / SITE / "odd.py").exists()
     assert not (content / SITE / "bin").exists()
+
+
+@pytest.mark.slow
+def test_a_record_names_files_where_the_environment_has_them(tmp_path: Path, store: Store) -> None:
+    files = {"odd.py": b"", "gadget-1.0.data/data/share/page.1": b"", "gadget-1.0.data/scripts/run": b"#!python\n"}
+    made = make_wheel(tmp_path, files=files, entry_points="[console_scripts]\nturn = odd:turn\n")
+    content = publish_environment(store, key_of(2), {key_of(1): tree_in(store, made, key_of(1))}).folder
+    listed = next(iter(distributions(path=[str(content / SITE)]))).files or []
+    there = {os.path.relpath(os.path.realpath(file.locate()), os.path.realpath(content)) for file in listed}
+    assert {"bin/run", "bin/turn", "share/page.1", f"{SITE}/odd.py"} <= there
+    assert [path for path in there if not (content / path).exists()] == []
+    assert store.verify(key_of(2)).is_intact
+
+
+@pytest.mark.slow
+def test_what_its_wheel_lets_be_executed_may_be_wherever_it_is(tmp_path: Path, store: Store) -> None:
+    files = {"tools/data/bin/cmake": b"#!/bin/sh\n", "tools/__init__.py": b"", "tools/plain": b""}
+    made = make_wheel(tmp_path, files=files, programs=["tools/data/bin/cmake"])
+    content = publish_environment(store, key_of(2), {key_of(1): tree_in(store, made, key_of(1))}).folder
+    modes = {path: stat.S_IMODE((content / SITE / path).stat().st_mode) for path in files}
+    assert modes == {"tools/data/bin/cmake": 0o555, "tools/__init__.py": 0o444, "tools/plain": 0o444}
+    assert store.verify(key_of(2)).is_intact
+
+
+@pytest.mark.slow
+def test_a_package_called_bin_is_no_folder_of_scripts(tmp_path: Path, store: Store) -> None:
+    files = {"bin/__init__.py": b"", "bin/tool.py": b"x = 1\n", "gadget-1.0.data/scripts/run": b"#!python\n"}
+    made = make_wheel(tmp_path, files=files, programs=files, entry_points="[console_scripts]\nturn = bin.tool:turn\n")
+    tree = tree_in(store, made, key_of(1))
+    assert tree.facts.modules == ("bin",)
+    content = publish_environment(store, key_of(2), {key_of(1): tree}).folder
+    assert {path.name for path in (content / SITE / "bin").glob("*.py")} == {"__init__.py", "tool.py"}
+    assert {path.name for path in (content / "bin").iterdir()} == {"python", "run", "turn"}
 
 
 # What a box may have left instead.
@@ -366,6 +400,17 @@ def test_a_wheel_that_is_no_archive_is_refused(left: Path, made: Made, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["sha384", "sha512"])
+def test_a_wheel_may_have_better_digests_than_sha256(algorithm: str, tmp_path: Path) -> None:
+    made = make_wheel(tmp_path, algorithm=algorithm)
+    unpack(made.path, tmp_path / "left")
+    (copy := copy_of(tmp_path / "left", tmp_path / "copy") / "single.py").write_bytes(b"x = 2\n")
+    assert adopt_tree(tmp_path / "left", wheel=made.locked, archive=made.path).facts.name == "gadget"
+    with pytest.raises(BuildFailed, match=r"'single\.py' of gadget 1\.0 is not what its RECORD says"):
+        adopt_tree(copy.parent, wheel=made.locked, archive=made.path)
+
+
+@pytest.mark.slow
 def test_versions_may_be_spelled_differently(tmp_path: Path) -> None:
     made = make_wheel(tmp_path, name="Some_Gadget", version="1.0", files={"odd.py": b""})
     unpack(made.path, tmp_path / "left")
@@ -411,21 +456,21 @@ def test_a_tree_that_is_not_whole_is_replaced(
 def _environment(tmp_path: Path, name: str = "environment") -> tuple[Path, Path]:
     content = tmp_path / name
     (content / "bin").mkdir(parents=True)
-    return content / SITE, content / "bin"
+    return content / SITE, content
 
 
 def test_linked_files_are_the_trees_own(tree: TreeReport, tmp_path: Path) -> None:
-    site, programs = _environment(tmp_path)
-    linked = link_tree(tree, site, programs)
+    site, prefix = _environment(tmp_path)
+    linked = link_tree(tree, site, prefix)
     assert os.path.samefile(site / "gadget/parts/wheel.py", tree.folder / "gadget/parts/wheel.py")
-    assert os.path.samefile(programs / "turn", tree.folder / "bin/turn")
+    assert os.path.samefile(prefix / "bin/turn", tree.folder / "bin/turn")
     assert linked.copied_bytes == 0
     assert take_stock(tmp_path / "environment").files == tuple(sorted(linked.files, key=lambda file: file.path))
 
 
 def test_copies_are_files_of_their_own(tree: TreeReport, tmp_path: Path) -> None:
-    site, programs = _environment(tmp_path)
-    linked = link_tree(tree, site, programs, copy=True)
+    site, prefix = _environment(tmp_path)
+    linked = link_tree(tree, site, prefix, copy=True)
     assert not os.path.samefile(site / "single.py", tree.folder / "single.py")
     assert stat.S_IMODE((site / "single.py").stat().st_mode) == 0o444
     assert linked.copied_bytes == sum(file.size for file in tree.files)
@@ -452,9 +497,9 @@ def _tree(store: Store, tmp_path: Path, name: str, files: dict[str, bytes]) -> T
 def test_packages_that_bring_the_same_file_agree(store: Store, tmp_path: Path) -> None:
     shared = {"space/__init__.py": b"__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n"}
     trees = [_tree(store, tmp_path, name, {**shared, f"space/{name}.py": b""}) for name in ("one", "two")]
-    site, programs = _environment(tmp_path)
+    site, prefix = _environment(tmp_path)
     for tree in trees:
-        link_tree(tree, site, programs)
+        link_tree(tree, site, prefix)
     assert {"one.py", "two.py", "__init__.py"} <= set(os.listdir(site / "space"))
 
 
@@ -462,10 +507,10 @@ def test_packages_that_bring_the_same_file_agree(store: Store, tmp_path: Path) -
 @pytest.mark.parametrize("copy", [False, True])
 def test_packages_that_bring_different_files_of_one_name_are_refused(copy: bool, store: Store, tmp_path: Path) -> None:
     trees = [_tree(store, tmp_path, name, {"space/same.py": name.encode()}) for name in ("one", "two")]
-    site, programs = _environment(tmp_path)
-    link_tree(trees[0], site, programs, copy=copy)
+    site, prefix = _environment(tmp_path)
+    link_tree(trees[0], site, prefix, copy=copy)
     with pytest.raises(BuildFailed, match=r"two 1\.0 and one 1\.0 both bring 'space/same\.py'"):
-        link_tree(trees[1], site, programs, copy=copy)
+        link_tree(trees[1], site, prefix, copy=copy)
 
 
 @pytest.mark.slow
@@ -473,19 +518,37 @@ def test_a_file_where_another_package_has_a_folder_is_refused(store: Store, tmp_
     folder = _tree(store, tmp_path, "one", {"space/__init__.py": b"", "space.txt/a": b""})
     file = _tree(store, tmp_path, "two", {"space.txt": b""})
     for number, (first, second) in enumerate([(folder, file), (file, folder)]):
-        site, programs = _environment(tmp_path, f"environment{number}")
-        link_tree(first, site, programs)
+        site, prefix = _environment(tmp_path, f"environment{number}")
+        link_tree(first, site, prefix)
         with pytest.raises(BuildFailed, match=r"both bring 'space\.txt'"):
-            link_tree(second, site, programs)
+            link_tree(second, site, prefix)
 
 
 @pytest.mark.slow
 def test_a_script_that_would_replace_one_of_the_environments_own_is_refused(store: Store, tmp_path: Path) -> None:
     tree = _tree(store, tmp_path, "evil", {"gadget-1.0.py": b"", "evil-1.0.data/scripts/tool": b"#!/bin/sh\n"})
-    site, programs = _environment(tmp_path)
-    (programs / "tool").symlink_to("/usr/bin/python3")
+    site, prefix = _environment(tmp_path)
+    (prefix / "bin/tool").symlink_to("/usr/bin/python3")
     with pytest.raises(BuildFailed, match="the bare environment"):
-        link_tree(tree, site, programs)
+        link_tree(tree, site, prefix)
+
+
+@pytest.mark.slow
+def test_a_collision_is_told_with_whose_file_is_in_the_way_and_not_with_the_package_itself(
+    store: Store, tmp_path: Path
+) -> None:
+    data = {"first-1.0.data/data/pyvenv.cfg": b"home = /nowhere\n"}
+    tree = _tree(store, tmp_path, "first", data)
+    site, prefix = _environment(tmp_path)
+    (prefix / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    with pytest.raises(BuildFailed, match=r"first 1\.0 and the bare environment both bring"):
+        link_tree(tree, site, prefix)
+    (prefix / "pyvenv.cfg").unlink()
+    other = _tree(store, tmp_path, "second", {"second-1.0.data/data/pyvenv.cfg": b"home = /elsewhere\n"})
+    site, prefix = _environment(tmp_path, "another")
+    link_tree(tree, site, prefix)
+    with pytest.raises(BuildFailed, match=r"second 1\.0 and first 1\.0 both bring"):
+        link_tree(other, site, prefix)
 
 
 @pytest.mark.slow

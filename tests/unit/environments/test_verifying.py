@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from sandbox.environments.store.store import Store
+from sandbox.environments.store.store import Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_intact_tree, load_tree
-from sandbox.errors import EnvironmentTampered
+from sandbox.environments.store.verifying import VerifyReport, verify
+from sandbox.errors import EnvironmentTampered, SpecError
 from tests.unit.environments.made_wheels import SITE, key_of, make_wheel, publish_environment, tree_in
 
 KEY: Final = key_of(1)
@@ -127,3 +129,44 @@ def test_a_tree_that_did_not_change_stays_when_a_copy_of_it_did(store: Store, tr
     (environment.folder / SITE / "single.py").chmod(0o666)
     assert not store.verify(KEY).is_intact
     assert load_tree(store, TREE) == tree
+
+
+def test_nobody_prunes_what_is_being_verified_and_it_is_not_used_by_that(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = publish_environment(store, KEY).home
+    os.utime(home / "used", (1, 1))
+    in_use: list[str] = []
+
+    def verify_while_somebody_prunes(*where: Any, **what: Any) -> VerifyReport:
+        in_use.extend(Store(store.root).prune(older_than_s=0).in_use)
+        return verify(*where, **what)
+
+    monkeypatch.setattr("sandbox.environments.store.store.verify", verify_while_somebody_prunes)
+    (report,) = store.verify_all()
+    assert (report.is_intact, in_use) == (True, [KEY])
+    assert (home / "used").stat().st_mtime == 1
+    assert store.prune(older_than_s=0).environments == (KEY,)
+
+
+def test_what_was_pruned_before_it_is_verified_is_no_alarm(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Store.list
+
+    def list_before_somebody_prunes(self: Store) -> Sequence[StoredEnvironment]:
+        there = found(self)
+        monkeypatch.setattr(Store, "list", found)
+        store.prune([KEY])
+        return there
+
+    publish_environment(store, KEY)
+    publish_environment(store, key_of(2))
+    monkeypatch.setattr(Store, "list", list_before_somebody_prunes)
+    assert [(report.key, report.is_intact) for report in store.verify_all()] == [(key_of(2), True)]
+
+
+def test_what_was_named_and_pruned_before_it_is_verified_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = publish_environment(store, KEY)
+    store.prune([KEY])
+    monkeypatch.setattr(Store, "show", lambda *_: environment)
+    with pytest.raises(SpecError, match="has been removed meanwhile"):
+        store.verify(KEY)

@@ -21,7 +21,7 @@ from sandbox.environments.builds.wheels import fetch_wheels
 from sandbox.environments.indexes.settings import Index, IndexSettings
 from sandbox.environments.indexes.upstream import Patience
 from sandbox.environments.lock import LockedPackage
-from sandbox.errors import BuildFailed, IndexUnavailable
+from sandbox.errors import BuildFailed, IndexUnavailable, WheelGone
 from tests.indexes import LocalIndex, make_wheel, sha256_of
 
 IMPATIENT: Final = Patience(attempts=3, first_wait_s=0.01, longest_wait_s=0.02)
@@ -145,9 +145,18 @@ def test_a_file_that_is_longer_than_was_locked_is_not_read_to_its_end(index: Loc
 def test_a_replaced_file_of_the_same_name_is_not_taken(index: LocalIndex, store: Path) -> None:
     package = _locked(index.wheels("child")[0])
     index.add("child", "2.0", {"child.py": "answer = 43"})
-    with pytest.raises(BuildFailed, match=r"no index has child-2\.0"):
+    with pytest.raises(BuildFailed, match=r"child-2\.0.* is not the file that was locked: its SHA-256 is") as refused:
         fetch_wheels([package], settings=index.settings(), origins={}, store=store, patience=IMPATIENT)
+    assert sha256_of(index.wheels("child")[0]) in refused.value.message
+    assert "env lock --refresh" in str(refused.value.remedy)
     assert _files(index) == []
+
+
+def test_a_file_that_is_nowhere_any_more_is_told_as_gone(index: LocalIndex, store: Path) -> None:
+    package = _locked(index.wheels("child")[0])
+    index.wheels("child")[0].unlink()
+    with pytest.raises(WheelGone, match=r"no index has child-2\.0"):
+        fetch_wheels([package], settings=index.settings(), origins={}, store=store, patience=IMPATIENT)
 
 
 def test_a_page_without_hashes_serves_as_well(index: LocalIndex, store: Path) -> None:
