@@ -11,21 +11,31 @@ translated here and nowhere else: a caller meets `BackendUnavailable`, which say
 from __future__ import annotations
 
 import os
+import re
 import socket
-from collections.abc import Iterator, Mapping
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from sandbox.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+Answer = TypeVar("Answer")
+
 LABELS: Final = "sandbox."
 """How the names of all our labels begin, on images and on containers."""
 OWNER_LABEL: Final = f"{LABELS}owner"
 """On an image, this project; on a container, the engine that made it."""
 MACHINES_OWN: Final = "unix:///var/run/docker.sock"
+_ANY_SOCKET: Final = "unix://"
+CERTIFICATES: Final = ("ca.pem", "cert.pem", "key.pem")
 OLDEST_API: Final = (1, 41)
 _KNOCK_S: Final = 5.0
 _WAYS: Final = ("http+unix://", "http://", "https://", "ssh://")
@@ -36,17 +46,27 @@ _MAKE_ROOM: Final = "make room there, for example with `sandbox image prune --ol
 _FIRST_WORD_S: Final = 10.0
 """How long whatever listens there may take to say that it is a daemon, at first."""
 _MOST_TOLD: Final = 500
+_CERTIFY: Final = "see that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem of that daemon"
+_BE_SAFE: Final = "if that daemon speaks TLS only, set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to its certificates"
+_NOT_KNOWN: Final = "anybody may answer for the Docker daemon at {address}: set DOCKER_TLS_VERIFY=1 to have it verified"
+_WANTS_TLS: Final = "to an HTTPS server"
 _START_ONE: Final = "start Docker, or name a daemon that runs in DOCKER_HOST"
 _LOOK_THERE: Final = "see what the daemon's own log says"
 _SEE_WHO: Final = "see that it is a Docker daemon that listens there, and what its own log says"
 
 
+def address_of(host: str | None = None, *, variables: Mapping[str, str] = os.environ) -> str:
+    """The one that is named, or DOCKER_HOST, or the machine's own."""
+    found = host or variables.get("DOCKER_HOST") or MACHINES_OWN
+    return MACHINES_OWN if found == _ANY_SOCKET else found
+
+
 def connect(host: str | None = None, *, timeout_s: float = 60.0) -> DockerClient:
     """A client of that daemon, or of `DOCKER_HOST`'s, which has answered and is new enough; close it after use.
 
-    `timeout_s` is how long any single answer may take; the first has to come sooner.
+    `timeout_s` is how long the daemon may be silent before any answer; the first has to be there sooner, as a whole.
     """
-    address = host or os.environ.get("DOCKER_HOST") or MACHINES_OWN
+    address = address_of(host)
     with translated("connecting", host=address):
         knock(address)
         client = _client(address, timeout_s)
@@ -63,14 +83,14 @@ def knock(address: str) -> None:
     if path != address:
         with socket.socket(socket.AF_UNIX) as door:
             door.settimeout(_KNOCK_S)
-            door.connect(path or MACHINES_OWN.removeprefix("unix://"))
+            door.connect(path)
 
 
 def _client(address: str, timeout_s: float) -> DockerClient:
     """One that speaks what the daemon speaks."""
     oldest = ".".join(map(str, OLDEST_API))
     with closing(_client_of_version(oldest, address, min(timeout_s, _FIRST_WORD_S))) as first:
-        spoken = _spoken(first)
+        spoken = _within(_FIRST_WORD_S, partial(_spoken, first))
     return _client_of_version(spoken, address, timeout_s)
 
 
@@ -88,6 +108,9 @@ def _client_of_version(version: str, address: str, timeout_s: float) -> DockerCl
     if address.startswith("ssh://"):
         return _client_over_ssh(version, address, timeout_s)
     variables = {**os.environ, "DOCKER_HOST": address}
+    _see_certificates(address)
+    if _is_safe(address) and not os.environ.get("DOCKER_TLS_VERIFY"):
+        _say_that_nobody_verifies(address)
     client = DockerClient.from_env(environment=variables, version=version, timeout=int(timeout_s))
     client.api.trust_env = False  # or REQUESTS_CA_BUNDLE would replace the daemon's own authority
     return client
@@ -102,6 +125,51 @@ def _client_over_ssh(version: str, address: str, timeout_s: float) -> DockerClie
     client.api.mount("http://", SshAdapter(address, timeout_s=timeout_s))
     client.api.trust_env = False
     return client
+
+
+def _is_safe(address: str) -> bool:
+    """Whether it is to be spoken to over TLS."""
+    asks = os.environ.get("DOCKER_TLS_VERIFY") or os.environ.get("DOCKER_CERT_PATH")
+    return address.startswith("tcp://") and bool(asks)
+
+
+def _see_certificates(address: str) -> None:
+    """The SDK would not say which of them is missing, nor where."""
+    if not _is_safe(address):
+        return
+    folder = os.environ.get("DOCKER_CERT_PATH") or os.path.expanduser("~/.docker")
+    missing = [name for name in CERTIFICATES if not os.path.isfile(os.path.join(folder, name))]
+    if missing:
+        raise BackendUnavailable(
+            f"no safe connection to the Docker daemon at {address}: {folder[:200]} has no {', '.join(missing)}",
+            remedy=_CERTIFY,
+        )
+
+
+@cache
+def _say_that_nobody_verifies(address: str) -> None:
+    """Once; the library below would with each request, and in words that name neither Docker nor what to do."""
+    from urllib3.exceptions import InsecureRequestWarning
+
+    host = re.escape(urlsplit(address).hostname or "")
+    warnings.filterwarnings(
+        "ignore", f"Unverified HTTPS request is being made to host '{host}'", InsecureRequestWarning
+    )
+    warnings.warn(_NOT_KNOWN.format(address=address[:200]), stacklevel=2)
+
+
+def _within(seconds: float, question: Callable[[], Answer]) -> Answer:
+    """Its answer; `TimeoutError` where that is not there by then, however it comes."""
+    answer = Future[Answer]()
+
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="docker", daemon=True).start()
+    return answer.result(seconds)
 
 
 def _spoken(client: DockerClient) -> str:
@@ -145,7 +213,7 @@ def translated(doing: str, *, host: str | None = None) -> Iterator[None]:
     try:
         yield
     except (DockerException, RequestException, OSError) as error:
-        raise _unavailable(error, doing, host or os.environ.get("DOCKER_HOST") or MACHINES_OWN) from error
+        raise _unavailable(error, doing, address_of(host)) from error
 
 
 def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnavailable:
@@ -168,9 +236,8 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
         remedy = "run as root or as a member of the group docker, or name a daemon of your own in DOCKER_HOST"
         return BackendUnavailable(f"this user may not use the Docker daemon at {address}", remedy=remedy)
     if is_any(SSLError, TLSParameterError):
-        remedy = "see that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem of that daemon"
         return BackendUnavailable(
-            f"no safe connection to the Docker daemon at {address}: {_brief(error)}", remedy=remedy
+            f"no safe connection to the Docker daemon at {address}: {_brief(error)}", remedy=_CERTIFY
         )
     if is_any(NotReached):
         said = next(str(cause) for cause in causes if isinstance(cause, NotReached))
@@ -183,13 +250,16 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
         return BackendUnavailable(f"the Docker daemon at {address} took too long for {doing}", remedy=_SEE_WHO)
     if is_any(InvalidVersion):
         return _too_old(address, "of another age")
-    return BackendUnavailable(f"{doing} failed with the Docker daemon at {address}: {_brief(error)}", remedy=_START_ONE)
+    is_unsafe = address.startswith("tcp://") and not _is_safe(address)
+    remedy = _BE_SAFE if is_unsafe and is_any(ConnectionError) else _START_ONE
+    return BackendUnavailable(f"{doing} failed with the Docker daemon at {address}: {_brief(error)}", remedy=remedy)
 
 
 def _refused(doing: str, said: str) -> BackendUnavailable:
     if _FULL in said:
         return BackendUnavailable(f"the Docker daemon's disk is full: {doing} failed: {said}", remedy=_MAKE_ROOM)
-    return BackendUnavailable(f"the Docker daemon refused {doing}: {said}", remedy=_LOOK_THERE)
+    remedy = _BE_SAFE if _WANTS_TLS in said else _LOOK_THERE
+    return BackendUnavailable(f"the Docker daemon refused {doing}: {said}", remedy=remedy)
 
 
 def _brief(error: BaseException) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+from copy import copy
 from typing import Final
 
 from sandbox.backends.base import Protection
-from sandbox.errors import BackendUnavailable, IsolationUnavailable
+from sandbox.errors import BackendUnavailable, HostExhausted, IsolationUnavailable, SandboxError
 from sandbox.policy import Layer, Policy, Strength
 
 PURPOSES: Final[dict[str, str]] = {
@@ -64,6 +66,7 @@ _SHORTAGES: Final[dict[str, str]] = {
     os.strerror(errno.EFBIG): "let the engine write larger files: raise `ulimit -f`",
 }
 """By the kernel's words, which is how the runner passes them on."""
+_NAMED_POLICY: Final = re.compile(r"policy '[^']*'")
 
 
 def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> BackendUnavailable:
@@ -72,10 +75,20 @@ def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> BackendU
     names = ", ".join(layers)
     shortage = remedy_of_shortage(reason)
     if shortage is not None:
-        return BackendUnavailable(f"no box or call can be started here: {names} ({reason[:300]})", remedy=shortage)
+        return HostExhausted(f"no box or call can be started here: {names} ({reason[:300]})", remedy=shortage)
     remedy = next((REMEDIES[layer] for layer in layers if layer in REMEDIES), None)
     message = f"policy '{policy.name}' cannot be enforced here: {names} ({reason[:300]})"
     return IsolationUnavailable(message, missing=tuple(layers), remedy=remedy)
+
+
+def told_to(caller: Policy, error: SandboxError) -> SandboxError:
+    """Why there is no box, as an error of its own for one of those whom that is told. Policies that grant the same
+    share boxes, and each is called by its own name."""
+    told = copy(error)
+    if isinstance(told, IsolationUnavailable):
+        told.message = _NAMED_POLICY.sub(f"policy '{caller.name}'", told.message, count=1)
+        told.args = (told.message,)
+    return told
 
 
 def remedy_of_shortage(reason: str) -> str | None:

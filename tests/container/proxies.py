@@ -21,6 +21,10 @@ class Proxy:
         self._to = to
         self.carried_attached = 0
         self._counting = threading.Lock()
+        self._is_heard = threading.Event()
+        self._is_heard.set()
+        self._lost = b""
+        self._unheard: set[socket.socket] = set()
         self._attached: list[socket.socket] = []
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -35,6 +39,24 @@ class Proxy:
         for end in attached:
             _break(end)
         return len(attached)
+
+    @contextmanager
+    def losing_answers(self, *, to: bytes) -> Iterator[None]:
+        """Meanwhile connections end where the daemon answers requests like this."""
+        self._lost = to
+        try:
+            yield
+        finally:
+            self._lost = b""
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Meanwhile nobody hears anything."""
+        self._is_heard.clear()
+        try:
+            yield
+        finally:
+            self._is_heard.set()
 
     def close(self) -> None:
         """Break everything, and wait until nothing is carried any more."""
@@ -59,6 +81,11 @@ class Proxy:
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while piece := source.recv(_PIECE):
+                self._is_heard.wait()
+                if self._lost and self._lost in piece[:100]:
+                    self._unheard.add(target)
+                if source in self._unheard:
+                    _break(target)
                 if _ATTACHING in piece[:500]:
                     self._attached.append(source)
                 if {source, target} & {*self._attached}:

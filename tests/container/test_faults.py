@@ -22,6 +22,7 @@ import pytest
 from sandbox import Outcome, Sandbox, Status
 from sandbox.backends.container import backend as container_backend
 from sandbox.backends.container import box as container_box
+from sandbox.backends.container import daemon_link
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.meters import Facts
 from sandbox.backends.container.ownership import Owner
@@ -120,9 +121,55 @@ def test_a_call_whose_stream_is_cut_is_lost_and_the_next_one_works(
         assert serves(sandbox)
         assert wait_until(lambda: lost not in containers(docker_client))
         assert proxy.cut_attached() == 1  # of a box that waits for a call
-        assert wait_until(lambda: sandbox.statistics().warm == 0)  # one that comes before that is heard is lost with it
-        assert serves(sandbox)
+        assert wait_until(lambda: serves(sandbox))  # a call that comes before that is heard is lost with it
     assert containers(docker_client) <= before
+
+
+def test_a_container_that_the_daemon_made_and_never_told_of_is_removed_when_it_answers_again(
+    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
+) -> None:
+    before = containers(docker_client)
+    with (
+        proxy_to(docker_daemon, at=tmp_path / "proxy.sock") as proxy,
+        Sandbox(backend=ContainerBackend(host=proxy.url)) as sandbox,
+    ):
+        assert serves(sandbox)
+        known = containers(docker_client)
+        with proxy.losing_answers(to=b"/containers/create"), pytest.raises(BackendUnavailable):
+            sandbox.run(TRIVIAL, {"a": 1, "b": 2}, tenant="another")
+        unheard = only_container(docker_client, before=known)
+        assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, tenant="another").value == 3
+        assert wait_until(lambda: unheard not in containers(docker_client))
+    assert containers(docker_client) <= before
+
+
+@pytest.mark.timeout(50)
+def test_a_daemon_that_says_nothing_keeps_nobody_who_goes_away(
+    docker_daemon: str,
+    docker_client: DockerClient,
+    base_image: BaseImage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What any other answer may take is longer than this test may."""
+    before = containers(docker_client)
+    monkeypatch.setattr(daemon_link, "_FAREWELL_S", 0.5)
+    with proxy_to(docker_daemon, at=tmp_path / "proxy.sock") as proxy:
+        sandbox = Sandbox(backend=ContainerBackend(host=proxy.url))
+        assert serves(sandbox)
+        with proxy.silent():
+            sandbox.close()
+        assert wait_until(lambda: containers(docker_client) <= before)
+
+
+@pytest.mark.parametrize("policy", ["default", "strict"])
+def test_a_tool_that_asks_for_the_name_of_its_user_is_answered(
+    policy: str, docker_daemon: str, base_image: BaseImage
+) -> None:
+    """Though its number is drawn for its container, where that is for one call."""
+    source = "import getpass\ndef tool() -> str:\n    return getpass.getuser()\n"
+    with Sandbox(backend=ContainerBackend(host=docker_daemon, runtime="runc"), policy=policy) as sandbox:
+        assert sandbox.run(source).value == "tool"
 
 
 TAKE_THE_RUNNER_ALONG: Final = """

@@ -32,9 +32,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.root]
 SHARING_OUR_KERNEL: Final = ("runc", "crun")
 MIB: Final = 1 << 20
 WITH_A_CHILD_AHEAD: Final = 4
+"""The processes of a container at rest: init, the runner, a guard and its tool's."""
 ROUNDED_S: Final = 1e-4
 """Counters are read in units of their own, one after the other."""
-"""The processes of a container at rest: init, the runner, a guard and its tool's."""
 ID: Final = "5ab8" * 16
 IDLE: Final = "import signal; print('here', flush=True); signal.pause()"
 COMPUTE: Final = "import time\nfor _ in range(20_000_000): pass\nprint(time.process_time())"

@@ -244,7 +244,7 @@ def test_two_sweeps_at_once_are_in_nobodys_way(docker_daemon: str, docker_client
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(removed) == sorted(left)
+    assert set(removed) == left, "the daemon may say of one to both that it has removed it"
     assert [is_there(docker_client, id) for id in (*left, kept)] == [False] * 6 + [True]
 
 

@@ -171,6 +171,14 @@ def test_who_has_the_wrong_certificates_is_told_so(
     assert "DOCKER_CERT_PATH" in (refused.value.remedy or "")
 
 
+def test_a_daemon_that_nobody_verifies_is_told_of_once(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
+    monkeypatch.setenv("DOCKER_CERT_PATH", remote.certificates("trusts another"))
+    with pytest.warns(UserWarning, match="DOCKER_TLS_VERIFY=1") as said, closing(connect(remote.url)) as client:
+        client.ping()
+    assert len(said) == 1
+
+
 def test_a_daemon_of_another_name_is_not_believed(trusted: Remote) -> None:
     with (
         Sandbox(backend=ContainerBackend(host=trusted.url.replace("127.0.0.1", "localhost"))) as sandbox,

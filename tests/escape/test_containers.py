@@ -120,6 +120,21 @@ def test_the_stream_to_the_engine_cannot_be_opened(box: Besieged) -> None:
     assert box.value(WATCHED) == []
 
 
+STOP_THE_OTHERS: Final = f"""{ATTEMPT}
+def tool() -> list:
+    own = os.readlink("/proc/self")
+    pids = [name for name in os.listdir("/proc") if name.isdigit() and name != own]
+    assert len(pids) > 1
+    return [pid for pid in pids if attempt(os.kill, int(pid), signal.SIGSTOP) == "done"]
+"""
+
+
+@variants(SINGLE_USE)
+def test_who_ends_a_call_and_who_measures_it_cannot_be_stopped(box: Besieged) -> None:
+    """Its guard has the tool's user and walls, and there is no namespace of processes between them."""
+    assert box.value(STOP_THE_OTHERS) == []
+
+
 GREEDY: Final = """
 import os
 
@@ -135,6 +150,57 @@ def test_who_has_the_runner_killed_for_memory_is_told_as_out_of_memory(box: Besi
     outcome = box.run(GREEDY, limits={"memory": 96 << 20})
     assert (outcome.status, outcome.limit_name) == (Status.MEMORY, "memory"), outcome.error
     box.serves()
+
+
+FILL: Final = """
+def tool(place: str) -> None:
+    with open(place + "/full", "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+"""
+FILL_ALL: Final = """
+def tool() -> int:
+    written = 0
+    for place in ("/work", "/tmp"):
+        with open(place + "/full", "wb", buffering=0) as file:
+            try:
+                while True:
+                    written += file.write(bytes(1 << 16))
+            except OSError:
+                pass
+    return written
+"""
+
+
+@pytest.mark.parametrize("place", ["/work", "/tmp"])
+@variants()
+def test_whichever_of_its_places_a_call_fills_is_told_as_its_disk(place: str, box: Besieged) -> None:
+    outcome = box.run(FILL, {"place": place}, limits={"disk": 8 << 20})
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "disk"), outcome.error
+
+
+@variants()
+def test_all_of_its_places_together_hold_no_more_than_its_disk(box: Besieged) -> None:
+    outcome = box.run(FILL_ALL, limits={"disk": 8 << 20})
+    assert outcome.status is Status.OK, outcome.error
+    assert 0 < int(str(outcome.value)) <= 8 << 20
+    assert outcome.receipt is not None
+    assert outcome.receipt.limits["disk"].value == 8 << 20
+
+
+SCATTER: Final = """
+def tool() -> int:
+    for number in range(100_000):
+        try:
+            open(f"/dev/shm/{number}", "w").close()
+        except OSError:
+            return number
+"""
+
+
+@variants(KEPT, SINGLE_USE)
+def test_shared_memory_holds_no_more_files_than_a_call_may_make(box: Besieged) -> None:
+    assert 0 < int(str(box.value(SCATTER, limits={"inodes": 200}))) <= 200
 
 
 CROWD: Final = """

@@ -150,6 +150,7 @@ def _start(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, "TMPDIR": str(folder)},  # for the stacks of a containerd that is slow to end
             start_new_session=True,  # an interrupted run still has containers to remove
         )
     _own(folder, daemon.pid)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from sandbox.daemon import connect, translated
+from sandbox import daemon
+from sandbox.daemon import address_of, connect, translated
 from sandbox.errors import BackendUnavailable
 
 pytestmark = pytest.mark.slow  # the SDK takes half a second to import
@@ -80,8 +82,6 @@ def test_a_machine_that_nobody_knows_is_told_as_such() -> None:
 
 @pytest.mark.root
 def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) -> None:
-    import socket
-
     import docker.errors  # noqa: F401 - whom the tests then are may be unable to read it
 
     with socket.socket(socket.AF_UNIX) as closed:
@@ -160,8 +160,73 @@ def test_without_ssh_it_is_told_that_there_is_none(tmp_path: Path, monkeypatch: 
 def test_certificates_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
-    with pytest.raises(BackendUnavailable, match=r"ca\.pem"):
+    with pytest.raises(BackendUnavailable, match=f"{tmp_path} has no ca.pem, cert.pem, key.pem"):
         connect("tcp://127.0.0.1:1")
+
+
+def test_certificates_of_which_one_is_missing_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
+    for name in ("ca.pem", "key.pem"):
+        (tmp_path / name).touch()
+    with pytest.raises(BackendUnavailable, match=rf"no safe connection .* {tmp_path} has no cert\.pem \("):
+        connect("tcp://127.0.0.1:1")
+
+
+def test_a_daemon_that_hangs_up_on_who_speaks_without_tls_is_told_with_what_to_set() -> None:
+    with (
+        listener_that(lambda caller: caller.recv(1)) as url,
+        pytest.raises(BackendUnavailable, match=r"connecting failed .*DOCKER_TLS_VERIFY=1"),
+    ):
+        connect(url)
+
+
+def test_a_daemon_that_says_that_it_speaks_tls_is_told_with_what_to_set() -> None:
+    said = b"Client sent an HTTP request to an HTTPS server.\n"
+    with (
+        daemon_that_says(said, status=400) as url,
+        pytest.raises(BackendUnavailable, match=r"refused connecting: Client sent .*DOCKER_TLS_VERIFY=1"),
+    ):
+        connect(url)
+
+
+def test_a_first_word_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "_FIRST_WORD_S", 1.0)
+    is_told = threading.Event()
+
+    def drip(caller: socket.socket) -> None:
+        caller.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        while not is_told.wait(0.1):  # often enough that each piece is in time
+            caller.sendall(b" ")
+
+    with listener_that(drip) as url:
+        with pytest.raises(BackendUnavailable, match="took too long for connecting"):
+            connect(url)
+        is_told.set()
+
+
+@contextmanager
+def listener_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
+    """Somebody's port, whose callers it hangs up on after that."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    caller, _ = door.accept()
+                    with caller, suppress(OSError):
+                        answers(caller)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"tcp://127.0.0.1:{door.getsockname()[1]}"
+        door.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_an_address_that_names_no_socket_is_the_machines_own() -> None:
+    assert address_of("unix://") == "unix:///var/run/docker.sock"
+    with pytest.raises(BackendUnavailable, match=r"at unix:///var/run/docker\.sock"), translated("x", host="unix://"):
+        raise FileNotFoundError
 
 
 def test_errors_of_ours_pass_as_they_are() -> None:

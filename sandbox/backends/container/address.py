@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from sandbox.daemon import MACHINES_OWN
+from sandbox.daemon import address_of
 from sandbox.errors import BackendUnavailable
 
 _PORTS: Final = {True: 2376, False: 2375}
@@ -70,11 +70,9 @@ class Address:
 
 def find_address(host: str | None = None, *, variables: Mapping[str, str] = os.environ) -> Address:
     """The daemon that is named, or the one of DOCKER_HOST, or the machine's own."""
-    url = host or variables.get("DOCKER_HOST") or MACHINES_OWN
+    url = address_of(host, variables=variables)
     verify = variables.get("DOCKER_TLS_VERIFY", "")
     folder = variables.get("DOCKER_CERT_PATH", "")
-    if url.startswith("unix://") and url == "unix://":
-        url = MACHINES_OWN
     if not url.startswith("tcp://") or not (verify or folder):
         return Address(url)
     return Address(url, Path(folder or Path.home() / ".docker"), is_verified=bool(verify))

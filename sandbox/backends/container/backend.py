@@ -246,7 +246,8 @@ async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, draw_name:
 
     for drawn in range(1, _DRAWS + 1):
         try:
-            return await link.make_container(partial(_create, wanted=wanted, name=draw_name()))
+            name = draw_name()
+            return await link.make_container(partial(_create, wanted=wanted, name=name), name=name)
         except BackendUnavailable as error:
             if isinstance(error.__cause__, ImageNotFound):
                 raise ImageGone(error.message, remedy="run `sandbox image bootstrap`") from error
@@ -261,8 +262,7 @@ def _create(client: Any, *, wanted: Mapping[str, JsonValue], name: str) -> str:
 
 
 async def _discard(link: DaemonLink, id: str) -> None:
-    with suppress(BackendUnavailable):
-        await asyncio.shield(link.remove_container(id))
+    await asyncio.shield(link.remove_container(id))
 
 
 async def _start(

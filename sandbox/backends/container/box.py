@@ -130,8 +130,7 @@ class ContainerBox(Box):
             self._meter.close()
         if self._meeting is not None:
             await self._meeting.close()
-        with suppress(BackendUnavailable):
-            await asyncio.shield(self._link.remove_container(self.id))
+        await asyncio.shield(self._link.remove_container(self.id))
         return str(self._last_words)
 
     async def _ask_for_facts(self, *, awaits_reason: bool = False) -> Facts:

@@ -6,10 +6,12 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.backends.container.address import Address, find_address
@@ -24,9 +26,12 @@ Result = TypeVar("Result")
 
 _THREADS: Final = 8
 _FAREWELL_S: Final = 10.0
+"""How long a daemon that says nothing at all is waited for by who goes away."""
+_MAY_APPEAR_S: Final = 600.0
+"""How long a daemon may take to make a container when it did not answer who asked for it."""
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 """As Podman names them: as Docker does."""
-_GONE: Final = (404,)
+_GONE: Final = 404
 _BUSY: Final = 409
 
 
@@ -58,6 +63,10 @@ class DaemonLink:
     _files: dict[str, int] = field(default_factory=dict)
     _unwanted: set[str] = field(default_factory=set)
     """Containers of ours that could not be removed when they were to be."""
+    _may_appear: dict[str, float] = field(default_factory=dict)
+    """Until when, by name: those that the daemon was asked for, and never told whether it made them."""
+    _last_word: float = field(default_factory=time.monotonic)
+    """When the daemon was last asked, or answered."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -79,9 +88,10 @@ class DaemonLink:
                 knock(self.address.url)
                 return question(self.client)
 
+        self._last_word = time.monotonic()
         asked = self._threads.submit(answer)
         self._under_way.add(asked)
-        asked.add_done_callback(self._under_way.discard)
+        asked.add_done_callback(self._note_answer)
         return await asyncio.wrap_future(asked)
 
     def profile_option(self, profile: str) -> str:
@@ -100,48 +110,89 @@ class DaemonLink:
             os.write(self._files[profile], profile.encode())
         return f"seccomp=/proc/{os.getpid()}/fd/{self._files[profile]}"
 
-    async def make_container(self, make: Callable[[DockerClient], str]) -> str:
-        """The id of a container that `make` makes; who goes away meanwhile leaves none."""
-        making = asyncio.ensure_future(self.ask("making a container", make))
+    async def make_container(self, make: Callable[[DockerClient], str], *, name: str) -> str:
+        """The id of a container that `make` makes under that name. Who goes away meanwhile leaves none, nor does who is
+        never told that it was made."""
+        making = asyncio.ensure_future(self._make(make, name))
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
             making.add_done_callback(self._want_no_more)
-            await asyncio.wait([making])
-            await self.settle()
+            if not await self._is_answered(making):
+                self._note_that_it_may_appear(name)
+            await self._is_answered(asyncio.ensure_future(self.settle()))
             raise
 
     async def remove_container(self, id: str) -> None:
-        """Kill it and remove it, with what it wrote; one that is gone already is what was wanted. Where that fails,
-        it is tried again by `settle`."""
-        try:
-            await self.ask("removing a container", lambda client: _remove(client, id))
-        except BaseException:
+        """Kill it and remove it, with what it wrote; one that is gone already is what was wanted. Where that fails, or
+        the daemon says nothing for too long, it is tried again by `settle`."""
+        if not await self._is_answered(asyncio.ensure_future(self._remove(id))):
             self._unwanted.add(id)
-            raise
-        self._unwanted.discard(id)
 
     @property
     def has_unwanted(self) -> bool:
         """Whether there is something to settle."""
-        return bool(self._unwanted)
+        return bool(self._unwanted or self._may_appear)
 
     async def settle(self) -> None:
-        """Remove what could not be removed when it was to be; what still cannot is kept for the next time."""
+        """Remove what could not be removed when it was to be, or was made unheard; what still cannot is kept for the
+        next time."""
+        for id in [*self._unwanted]:
+            if not await self._remove(id):
+                return
         with suppress(BackendUnavailable):
-            for id in [*self._unwanted]:
-                await self.remove_container(id)
+            for name, until in [*self._may_appear.items()]:
+                was_there = await self.ask("removing a container", partial(_remove, id=name))
+                if was_there or time.monotonic() > until:
+                    self._may_appear.pop(name, None)
 
     async def close(self) -> None:
         """Let go of the connection once what is under way is answered and nothing unwanted is left; a daemon that
         answers nothing is not waited for long."""
-        if not (await asyncio.to_thread(wait, [*self._under_way], _FAREWELL_S)).not_done:
-            await self.settle()
+        answers = asyncio.gather(*map(asyncio.wrap_future, self._under_way), return_exceptions=True)
+        if await self._is_answered(answers):
+            await self._is_answered(asyncio.ensure_future(self.settle()))
         self._threads.shutdown(wait=False)
         self.client.close()
         for file in self._files.values():
             os.close(file)
         self._files.clear()
+
+    async def _make(self, make: Callable[[DockerClient], str], name: str) -> str:
+        from docker.errors import APIError
+
+        try:
+            return await self.ask("making a container", make)
+        except BackendUnavailable as error:
+            if not isinstance(error.__cause__, APIError):
+                self._note_that_it_may_appear(name)
+            raise
+
+    async def _remove(self, id: str) -> bool:
+        """Whether it could be; otherwise it is unwanted."""
+        try:
+            await self.ask("removing a container", partial(_remove, id=id))
+        except BackendUnavailable:
+            self._unwanted.add(id)
+            return False
+        self._unwanted.discard(id)
+        return True
+
+    async def _is_answered(self, asking: asyncio.Future[Any]) -> bool:
+        """Wait for that, but not when the daemon has said nothing to anybody for too long: it goes on unheard then."""
+        while not asking.done():
+            patience_s = self._last_word + _FAREWELL_S - time.monotonic()
+            if patience_s <= 0:
+                return False
+            await asyncio.wait([asking], timeout=patience_s)
+        return True
+
+    def _note_answer(self, asked: Future[Any]) -> None:
+        self._under_way.discard(asked)
+        self._last_word = time.monotonic()
+
+    def _note_that_it_may_appear(self, name: str) -> None:
+        self._may_appear[name] = time.monotonic() + _MAY_APPEAR_S
 
     def _want_no_more(self, made: asyncio.Future[str]) -> None:
         if not made.cancelled() and made.exception() is None:
@@ -199,11 +250,14 @@ def _facts(said: Mapping[str, Any], *, is_podman: bool) -> DaemonFacts:
     )
 
 
-def _remove(client: DockerClient, id: str) -> None:
+def _remove(client: DockerClient, *, id: str) -> bool:
+    """Whether it was there."""
     from docker.errors import APIError
 
     try:
         client.api.remove_container(id, v=True, force=True)
     except APIError as error:
-        if error.status_code not in (*_GONE, _BUSY):
+        if error.status_code not in (_GONE, _BUSY):
             raise
+        return error.status_code != _GONE
+    return True

@@ -14,6 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pydantic import JsonValue
@@ -21,7 +22,7 @@ from pydantic import JsonValue
 from sandbox.backends.base import Shown
 from sandbox.backends.container.seccomp import ProfileName
 from sandbox.backends.subprocess.walls import OWN_BYTES, OWN_INODES
-from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode
+from sandbox.policy import Layer, Limits, NetworkMode, Policy, ReuseMode
 
 WORKPLACE: Final = "/work"
 _TEMPORARY: Final = "/tmp"
@@ -34,6 +35,7 @@ _PER_CHILD: Final = 2  # its guard, and its tool's first process
 OURS_BESIDE_A_CALL: Final = _INIT_AND_ZYGOTE + 1
 """The processes that are there while a call runs and are not the call's: its guard, too."""
 _SHARED_MEMORY: Final = 16 << 20
+_SHARED_MEMORY_AT: Final = "/dev/shm"
 _OPEN_FILES_OF_A_RUNNER: Final = 1024
 _FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
 _FIRST_MAPPED_UID, _LAST_MAPPED_UID = 20000, 60000
@@ -131,13 +133,21 @@ def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
     write when they are imported. Owner and mode are given, because Docker ignores `mode` where the folder exists.
 
     gVisor covers the image's `/tmp`, a link into the workplace, with a tmpfs of its own, of any size and for programs
-    to be run from, unless there is to be one already."""
+    to be run from, unless there is to be one already. Each of the two has half of what the call may write. Elsewhere
+    the daemon's own `/dev/shm` would hold any number of files."""
     limits = policy.limits
     is_the_calls = stands_alone(policy, container.runtime)
     size, inodes = (limits.disk, limits.inodes) if is_the_calls else (OWN_BYTES, OWN_INODES)
-    options = tmpfs_options(size, inodes, user=container.user, is_podman=container.is_podman)
+    own = partial(tmpfs_options, inodes=inodes, user=container.user, is_podman=container.is_podman)
     places = (WORKPLACE, _TEMPORARY) if "runsc" in (container.runtime or "") else (WORKPLACE,)
-    return dict.fromkeys(places, options)
+    found: dict[str, JsonValue] = dict.fromkeys(places, own(size // len(places)))
+    if is_the_calls and not is_machine(container.runtime):
+        found[_SHARED_MEMORY_AT] = own(_shared_memory(limits))
+    return found
+
+
+def _shared_memory(limits: Limits) -> int:
+    return min(_SHARED_MEMORY, limits.disk)
 
 
 def tmpfs_options(size: int, inodes: int, *, user: int, is_podman: bool) -> str:
@@ -175,7 +185,7 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
         "Memory": memory,
         "MemorySwap": memory,
         "PidsLimit": processes,
-        "ShmSize": min(_SHARED_MEMORY, limits.disk),
+        "ShmSize": _shared_memory(limits),
         "OomScoreAdj": 500,
         "Ulimits": ulimits,
         **({"NanoCpus": limits.cpus * _NANO} if limits.cpus < container.host_cpus else {}),
