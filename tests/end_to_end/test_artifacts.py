@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_a_name_that_leads_elsewhere_is_refused(sandbox: Sandbox, name: str) -> 
 
 
 @pytest.mark.parametrize("given", ["/dev/zero", "/", "/no/such/file", 3, None])
-def test_what_is_no_file_cannot_be_given(sandbox: Sandbox, given: object) -> None:
+def test_what_is_no_file_cannot_be_given(sandbox: Sandbox, given: Any) -> None:
     with pytest.raises(SpecError):
         sandbox.run(READ, files={"a": given})
 

@@ -62,9 +62,45 @@ def test_what_is_left_is_saved_below_a_folder(tool: Path, store: Path, tmp_path:
     assert answer.returncode == 0
     assert (folder / "sub" / "plot.png").read_bytes() == PNG
     assert (folder / "stdout.txt").read_text().count("\n") == 2000
-    again = sandbox("run", tool, "--save-artifacts", folder, "--artifacts", store)
-    assert again.returncode == 0
-    assert "not saved: sub/plot.png" in again.stderr
+
+
+def test_what_cannot_be_saved_is_a_warning_and_no_success(tool: Path, store: Path, tmp_path: Path) -> None:
+    words = ("run", tool, "--save-artifacts", tmp_path / "saved", "--artifacts", store)
+    plot = tmp_path / "saved" / "sub" / "plot.png"
+    plot.parent.mkdir(parents=True)
+    plot.write_text("of an earlier call")
+    told = sandbox(*words)
+    assert (told.returncode, "warning: not saved: sub/plot.png: " in told.stderr) == (2, True)
+    document = sandbox(*words, "--json")
+    assert document.returncode == 2
+    assert [each.partition(": /")[0] for each in json.loads(document.stdout)["warnings"]] == [
+        "not saved: sub/plot.png",
+        "not saved: \\u202etxt.a",
+    ]
+    assert plot.read_text() == "of an earlier call"
+    assert sandbox(*words, "--replace").returncode == 0
+    assert plot.read_bytes() == PNG
+
+
+def test_a_call_that_fails_keeps_its_exit_code_whatever_is_saved(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tool.py"
+    path.write_text("def tool():\n    open('outputs/a', 'w').write('x')\n    raise ValueError\n")
+    (tmp_path / "a").write_text("here")
+    answer = sandbox("run", path, "--save-artifacts", tmp_path, "--artifacts", store)
+    assert (answer.returncode, "not saved: a: " in answer.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("place", ["tool.py", "tool.py/below", "/proc/saved"])
+def test_a_folder_that_takes_no_files_is_refused_before_the_call(tool: Path, store: Path, place: str) -> None:
+    answer = sandbox("run", tool, "--save-artifacts", tool.parent / place, "--artifacts", store)
+    assert answer.returncode == 2
+    assert "nothing can be saved there" in answer.stderr
+    assert ids(store) == {}
+
+
+def test_nothing_is_replaced_where_nothing_is_saved(tool: Path) -> None:
+    answer = sandbox("run", tool, "--replace")
+    assert (answer.returncode, "it goes with --save-artifacts" in answer.stderr) == (2, True)
 
 
 def test_a_file_called_like_what_is_kept_of_stdout_is_saved_beside_it(tmp_path: Path, store: Path) -> None:

@@ -15,6 +15,7 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from sandbox.errors import ArtifactsUnavailable, ProtocolError
@@ -44,6 +45,7 @@ class Arrivals:
     def __init__(self, keeping: Keeping, *, most_files: int, most_bytes: int, grant: Callable[[int], None]) -> None:
         self._records = FileRecords(keeping, most_files=most_files, most_bytes=most_bytes)
         self._grant = grant
+        self._threads = keeping.threads
         self._waiting = bytearray()
         self._writing: asyncio.Task[None] | None = None
         self.taken = 0
@@ -66,7 +68,7 @@ class Arrivals:
         """What has come, in pieces as large as came meanwhile."""
         while self._waiting:
             data, self._waiting = self._waiting, bytearray()
-            await asyncio.to_thread(self._records.feed, data)
+            await self._threads.do(partial(self._records.feed, data))
             self.taken += len(data)
             self._grant(len(data))
         self._writing = None

@@ -11,6 +11,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
 
@@ -18,12 +19,14 @@ from sandbox.errors import ArtifactsUnavailable
 from sandbox.outcome import Artifact
 from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
 from sandbox.outputs.artifacts.store import ID_LENGTH, Shelf
+from sandbox.threads import Threads
 
 
 class Keeping:
     """For one call, in any thread; to be closed. Nothing is made before there is something to keep."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: Shelf, threads: Threads | None = None) -> None:
+        self.threads = threads or Threads()
         self._shelf = shelf
         self._hold: int | None = None
         self._held: Path | None = None
@@ -38,7 +41,8 @@ class Keeping:
             self._refuse_when_closed()
             self._shelf.make()
             path = self._shelf.part("coming") / secrets.token_hex(16)
-            coming = Coming(path, _locked_file(path), keep=self._keep)
+            with self._shelf.writing():
+                coming = Coming(path, _locked_file(path), keep=self._keep, writing=self._shelf.writing)
             self._coming.append(coming)
             return coming
 
@@ -62,20 +66,33 @@ class Keeping:
     def _keep(self, written: Path, artifact: Artifact) -> None:
         with self._one_at_a_time:
             self._refuse_when_closed()
-            if self._hold is None:
-                self._held = self._shelf.part("held") / secrets.token_hex(16)
-                self._hold = _locked_file(self._held)
-            os.write(self._hold, artifact.digest.encode() + b"\n")
-        self._shelf.publish(written, artifact)
+            with self._shelf.writing():
+                self._note(artifact)
+        with self._shelf.writing():
+            self._shelf.publish(written, artifact)
+
+    def _note(self, artifact: Artifact) -> None:
+        if self._hold is None:
+            self._held = self._shelf.part("held") / secrets.token_hex(16)
+            self._hold = _locked_file(self._held)
+        os.write(self._hold, artifact.digest.encode() + b"\n")
 
 
 class Coming:
     """An artifact being written: either kept or dropped in the end."""
 
-    def __init__(self, path: Path, descriptor: int, *, keep: Callable[[Path, Artifact], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        *,
+        keep: Callable[[Path, Artifact], None],
+        writing: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._path = path
         self._descriptor = descriptor
         self._keep = keep
+        self._writing = writing
         self._digest = hashlib.sha256()
         self._beginning = b""
         self._one_at_a_time = Lock()
@@ -85,7 +102,8 @@ class Coming:
         """Some more of it; nothing, where it was dropped meanwhile."""
         with self._one_at_a_time:
             if self._descriptor >= 0:
-                self._write(data)
+                with self._writing():
+                    self._write(data)
 
     def keep(self, name: str) -> Artifact:
         """That was all of it; raises `QuotaReached` when there is no room for it."""

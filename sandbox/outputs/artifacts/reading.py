@@ -6,18 +6,19 @@ to be shown with care, never to be run or unpacked.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import shutil
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sandbox.errors import ArtifactsUnavailable, SpecError
 from sandbox.outcome import Artifact
 from sandbox.outputs.artifacts.paging import Page, Span, page_of_bytes, page_of_lines
 from sandbox.outputs.artifacts.search import Matches, search
 from sandbox.outputs.artifacts.store import ArtifactStore, Kept
+from sandbox.threads import in_own_thread
 
 _SEARCH_S: Final = 10.0
 _USUAL_MATCHES: Final = 100
@@ -43,9 +44,8 @@ class Artifacts:
         """A part of one, 1 MiB at most: lines counted from 1, with the last; or bytes from 0, without the last."""
         if lines is not None and bytes is not None:
             raise SpecError("either lines or bytes are shown, not both")
-        for bound in (*(lines or ()), *(bytes or ())):
-            if bound is not None and bound < 0:
-                raise SpecError(f"a page has no bound of {bound}: they are counted from the beginning")
+        for name, bounds in (("lines", lines), ("bytes", bytes)):
+            _refuse_odd(name, bounds)
         total = self.find(id, tenant=tenant).bytes
         with self._store.shelf(tenant).open(id) as file:
             if lines is not None:
@@ -78,9 +78,14 @@ class Artifacts:
                     shutil.copyfileobj(file, copy, 1 << 20)
                 _publish(partial, target, replace=replace)
             except FileExistsError:
-                raise SpecError(f"{target} is there already", remedy="choose another path, or replace it") from None
+                raise SpecError(
+                    f"{target} is there already", remedy="choose another path, or replace it: replace=True, --replace"
+                ) from None
             except OSError as error:
-                raise ArtifactsUnavailable(f"{target} cannot be written: {error.strerror}") from None
+                raise ArtifactsUnavailable(
+                    f"{target} cannot be written: {error.strerror}",
+                    remedy="name a file in a folder that is there, and that you may write to",
+                ) from None
             finally:
                 partial.unlink(missing_ok=True)
         return target
@@ -88,6 +93,18 @@ class Artifacts:
     def prune(self) -> int:
         """Remove what is too old or too much, of all tenants; how many bytes that freed."""
         return self._store.prune()
+
+
+def _refuse_odd(name: str, bounds: Any) -> None:
+    """Raises `SpecError` for what is no pair of numbers, either of which may be None."""
+    if bounds is None:
+        return
+    is_pair = isinstance(bounds, tuple | list) and len(bounds) == 2
+    if not is_pair or not all(bound is None or type(bound) is int for bound in bounds):
+        raise SpecError(f"{name} are shown from one number to another, not {bounds!r:.80}", remedy=f"{name}=(1, 50)")
+    for bound in bounds:
+        if bound is not None and bound < 0:
+            raise SpecError(f"a page has no bound of {bound}: they are counted from the beginning")
 
 
 def _publish(partial: Path, target: Path, *, replace: bool) -> None:
@@ -106,17 +123,17 @@ class AsyncArtifacts:
 
     async def list(self, *, tenant: str = "") -> tuple[Kept, ...]:
         """See `Artifacts.list`."""
-        return await asyncio.to_thread(self._inner.list, tenant=tenant)
+        return await in_own_thread(partial(self._inner.list, tenant=tenant))
 
     async def find(self, id: str, *, tenant: str = "") -> Artifact:
         """See `Artifacts.find`."""
-        return await asyncio.to_thread(self._inner.find, id, tenant=tenant)
+        return await in_own_thread(partial(self._inner.find, id, tenant=tenant))
 
     async def show(
         self, id: str, *, lines: Bounds | None = None, bytes: Bounds | None = None, tenant: str = ""
     ) -> Page:
         """See `Artifacts.show`."""
-        return await asyncio.to_thread(self._inner.show, id, lines=lines, bytes=bytes, tenant=tenant)
+        return await in_own_thread(partial(self._inner.show, id, lines=lines, bytes=bytes, tenant=tenant))
 
     async def grep(
         self,
@@ -129,14 +146,14 @@ class AsyncArtifacts:
         tenant: str = "",
     ) -> Matches:
         """See `Artifacts.grep`."""
-        return await asyncio.to_thread(
-            self._inner.grep, id, pattern, most=most, ignore_case=ignore_case, seconds=seconds, tenant=tenant
+        return await in_own_thread(
+            partial(self._inner.grep, id, pattern, most=most, ignore_case=ignore_case, seconds=seconds, tenant=tenant)
         )
 
     async def save(self, id: str, path: str | Path, *, replace: bool = False, tenant: str = "") -> Path:
         """See `Artifacts.save`."""
-        return await asyncio.to_thread(self._inner.save, id, path, replace=replace, tenant=tenant)
+        return await in_own_thread(partial(self._inner.save, id, path, replace=replace, tenant=tenant))
 
     async def prune(self) -> int:
         """See `Artifacts.prune`."""
-        return await asyncio.to_thread(self._inner.prune)
+        return await in_own_thread(self._inner.prune)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sandbox.errors import ArtifactsUnavailable
@@ -50,7 +51,7 @@ class Spill:
     async def keep(self, name: str) -> Artifact | None:
         """The whole stream, kept; None where that is not possible, and `fault` says why."""
         await self._settle()
-        artifact = await asyncio.to_thread(self._keep, name) if self._fault is None else None
+        artifact = await self._keeping.threads.do(partial(self._keep, name)) if self._fault is None else None
         await self.drop()
         return artifact
 
@@ -60,7 +61,7 @@ class Spill:
         coming, self._coming = self._coming, None
         self._waiting.clear()
         if coming is not None:
-            await asyncio.to_thread(coming.drop)
+            await self._keeping.threads.do(coming.drop)
 
     @property
     def fault(self) -> str | None:
@@ -74,7 +75,7 @@ class Spill:
     async def _write(self) -> None:
         while self._waiting and self._fault is None:
             data, self._waiting = self._waiting, bytearray()
-            self._fault = await asyncio.to_thread(self._put, data)
+            self._fault = await self._keeping.threads.do(partial(self._put, data))
             waiting, self._on_written = self._on_written, []
             for act in waiting:
                 act()

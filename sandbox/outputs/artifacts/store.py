@@ -32,13 +32,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Final
 
-from sandbox.errors import ArtifactMissing, ArtifactsUnavailable
+from sandbox.errors import ArtifactMissing, ArtifactsUnavailable, SpecError
 from sandbox.outcome import Artifact
 from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
 
 _FORMAT: Final = "artifacts-1"
 ID_LENGTH: Final = 32
-_LEAST_ID: Final = 6
 _PARTS: Final = ("content", "about", "coming", "held")
 _YOUNG_S: Final = 60.0
 _PRUNE_EVERY_S: Final = 300.0
@@ -87,8 +86,10 @@ def default_store() -> Path:
 class ArtifactStore:
     """All artifacts of one user; nothing is made before something is kept."""
 
-    def __init__(self, root: Path | None = None, *, retention: Retention | None = None) -> None:
-        self._chosen = root
+    def __init__(self, root: str | Path | None = None, *, retention: Retention | None = None) -> None:
+        if root is not None and not isinstance(root, str | os.PathLike):
+            raise SpecError(f"artifacts cannot be kept in {root!r:.80}", remedy="give the path of a folder")
+        self._chosen = None if root is None else Path(root)
         self.retention = retention or Retention()
         self._next_prune = 0.0
 
@@ -99,6 +100,8 @@ class ArtifactStore:
 
     def shelf(self, tenant: str = "") -> Shelf:
         """What is kept for one tenant."""
+        if not isinstance(tenant, str):
+            raise SpecError(f"a tenant is text, not {tenant!r:.80}", remedy="name one, or leave it out")
         name = hashlib.sha256(tenant.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH] if tenant else "default"
         return Shelf(self, name)
 
@@ -172,11 +175,17 @@ class Shelf:
 
     def make(self) -> None:
         """See that its folders are there; raises `ArtifactsUnavailable`."""
-        try:
+        with self.writing():
             for part in _PARTS:
                 (self._folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._folder.stat().st_uid != os.geteuid():
                 raise PermissionError(errno.EPERM, "it belongs to somebody else")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Whatever goes wrong with its disk meanwhile is raised as `ArtifactsUnavailable`."""
+        try:
+            yield
         except OSError as error:
             raise ArtifactsUnavailable(
                 f"artifacts cannot be kept in {self._folder}: {error.strerror}",
@@ -213,8 +222,10 @@ class Shelf:
 
     def _path(self, id: str) -> Path:
         """Where the content of that id is, or would be."""
+        if not isinstance(id, str):
+            raise SpecError(f"the id of an artifact is text, not {id!r:.80}", remedy="give its `id`")
         contents = self._folder / "content"
-        if not _LEAST_ID <= len(id) <= 64 or not _HEX.issuperset(id):
+        if not 1 <= len(id) <= 64 or not _HEX.issuperset(id):
             raise _missing(id)
         if len(id) == 64:
             return contents / id

@@ -46,6 +46,34 @@ def test_a_span_is_read(text: str, span: Span) -> None:
     assert Span.read(text, option="--lines") == span
 
 
+@pytest.mark.parametrize("bounds", ["1:2", "12", 5, (1,), (1, 2, 3), ("1", 2), (1.0, 2), (-1, 2), b"12"])
+@pytest.mark.parametrize("name", ["lines", "bytes"])
+def test_bounds_that_are_no_pair_of_numbers_are_refused(store: ArtifactStore, name: str, bounds: Any) -> None:
+    with pytest.raises(SpecError):
+        Artifacts(store).show(keep(store, LINES), **{name: bounds})
+
+
+def test_where_nothing_can_be_saved_is_told_with_what_to_do(store: ArtifactStore, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactsUnavailable, match="No such file or directory") as refused:
+        Artifacts(store).save(keep(store, LINES), tmp_path / "none" / "x")
+    assert refused.value.remedy == "name a file in a folder that is there, and that you may write to"
+
+
+@pytest.mark.parametrize("odd", [None, 5, b"0123456789"])
+def test_what_is_no_text_names_no_artifact_and_no_tenant(kept: Artifacts, odd: Any) -> None:
+    for asked in (kept.find, kept.show, lambda id: kept.grep(id, "x"), lambda id: kept.save(id, "x")):
+        with pytest.raises(SpecError, match="the id of an artifact is text, not "):
+            asked(odd)
+    with pytest.raises(SpecError, match="a tenant is text, not "):
+        kept.list(tenant=odd)
+
+
+def test_a_store_is_named_by_a_path_or_by_its_text(tmp_path: Path) -> None:
+    assert ArtifactStore(str(tmp_path)).root == ArtifactStore(tmp_path).root
+    with pytest.raises(SpecError, match="artifacts cannot be kept in 5"):
+        ArtifactStore(5)  # type: ignore[arg-type]  # as who has no type checker may write it
+
+
 @pytest.mark.parametrize("text", ["", ":", "5", "-1:2", "a:b", "1:2:3", "1:" + "9" * 30, " 1:2"])
 def test_what_is_no_span_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="--lines"):

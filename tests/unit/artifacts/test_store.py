@@ -57,9 +57,20 @@ def test_what_is_kept_is_found_by_its_content(shelf: Shelf) -> None:
     assert artifact.digest == hashlib.sha256(b"content").hexdigest()
     assert artifact.id == artifact.digest[:32]
     assert (artifact.name, artifact.bytes, artifact.mime) == ("ä/b.txt", 7, "text/plain")
-    for id in (artifact.id, artifact.digest, artifact.id[:6]):
+    for id in (artifact.id, artifact.digest, artifact.id[:6], artifact.id[:1]):
         assert shelf.find(id) == artifact
         assert read(shelf, id) == b"content"
+
+
+def test_few_digits_do_while_only_one_begins_with_them(shelf: Shelf) -> None:
+    kept = [keep(shelf, str(number).encode()) for number in range(17)]
+    firsts = [artifact.id[0] for artifact in kept]
+    for artifact in kept:
+        if firsts.count(artifact.id[0]) == 1:
+            assert shelf.find(artifact.id[0]) == artifact
+        else:
+            with pytest.raises(ArtifactMissing, match="artifacts begin with"):
+                shelf.find(artifact.id[0])
 
 
 def test_the_same_content_is_kept_once(shelf: Shelf, tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""A disk that is full of something else: what is lost is told with where that is, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sandbox.outputs.artifacts.arriving import DATA, FILE
+from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.artifacts.spilling import Spill
+from sandbox.outputs.artifacts.store import ArtifactStore
+from tests.unit.artifacts.test_arriving import arrived, record
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+LARGE = os.urandom(2 << 20)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[ArtifactStore]:
+    """On a file system of one MiB."""
+    (place := tmp_path / "small").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
+    try:
+        yield ArtifactStore(place)
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_file_that_a_call_left(small: ArtifactStore) -> None:
+    pieces = [record(DATA, LARGE[start : start + (1 << 16)]) for start in range(0, len(LARGE), 1 << 16)]
+    begun = record(FILE, {"name": "large", "bytes": len(LARGE)})
+    found = arrived(small, begun + b"".join(pieces), most_bytes=len(LARGE))
+    assert found.artifacts == ()
+    reason = found.refused[0].reason
+    assert f"cannot be kept in {small.root}" in reason
+    assert "No space left" in reason
+    assert "SANDBOX_ARTIFACTS" in reason
+
+
+def test_what_a_call_printed(small: ArtifactStore) -> None:
+    async def fault() -> str | None:
+        with closing(Keeping(small.shelf())) as keeping:
+            spill = Spill(keeping)
+            spill.feed(LARGE)
+            assert await spill.keep("stdout.txt") is None
+            return spill.fault
+
+    said = asyncio.run(fault()) or ""
+    assert f"cannot be kept in {small.root}" in said
+    assert "SANDBOX_ARTIFACTS" in said
