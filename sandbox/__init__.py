@@ -20,7 +20,10 @@ if TYPE_CHECKING:
         tool,
         tool_metadata,
     )
+    from sandbox.checkup import Checkup
     from sandbox.client import AsyncSandbox, Sandbox
+    from sandbox.environments import Environment
+    from sandbox.environments.lock import Lock
     from sandbox.errors import (
         ArtifactMissing,
         ArtifactsUnavailable,
@@ -28,9 +31,11 @@ if TYPE_CHECKING:
         BoxLost,
         BuildFailed,
         CallFailed,
+        CallNotStarted,
         EngineClosed,
         EnvironmentTampered,
         EnvironmentUnavailable,
+        HostExhausted,
         IndexRefused,
         IndexUnavailable,
         IsolationUnavailable,
@@ -39,13 +44,16 @@ if TYPE_CHECKING:
         RequirementRefused,
         ResolutionFailed,
         SandboxError,
+        SchemaRefused,
         SourceError,
         SpecError,
+        StoreUnwritable,
     )
     from sandbox.outcome import Outcome, Status
     from sandbox.outputs.artifacts.store import ArtifactStore, Retention
     from sandbox.policy import Policy
-    from sandbox.streaming import Finished, Printed, Progress
+    from sandbox.spec import CallFields
+    from sandbox.streaming import Event, Finished, Printed, Progress
     from sandbox.tools.check import CheckReport
 
 __all__ = [
@@ -58,14 +66,21 @@ __all__ = [
     "BoxLost",
     "BuildFailed",
     "CallFailed",
+    "CallFields",
+    "CallNotStarted",
     "CheckReport",
+    "Checkup",
     "EngineClosed",
+    "Environment",
     "EnvironmentTampered",
     "EnvironmentUnavailable",
+    "Event",
     "Finished",
+    "HostExhausted",
     "IndexRefused",
     "IndexUnavailable",
     "IsolationUnavailable",
+    "Lock",
     "Outcome",
     "OutputType",
     "Policy",
@@ -78,9 +93,11 @@ __all__ = [
     "Retention",
     "Sandbox",
     "SandboxError",
+    "SchemaRefused",
     "SourceError",
     "SpecError",
     "Status",
+    "StoreUnwritable",
     "Tool",
     "ToolResult",
     "method_metadata",
@@ -105,6 +122,8 @@ _HOMES: Final[dict[str, str]] = {
     ),
     "AsyncSandbox": "sandbox.client",
     "Sandbox": "sandbox.client",
+    "Environment": "sandbox.environments",
+    "Lock": "sandbox.environments.lock",
     **dict.fromkeys(
         (
             "ArtifactMissing",
@@ -113,9 +132,11 @@ _HOMES: Final[dict[str, str]] = {
             "BoxLost",
             "BuildFailed",
             "CallFailed",
+            "CallNotStarted",
             "EngineClosed",
             "EnvironmentTampered",
             "EnvironmentUnavailable",
+            "HostExhausted",
             "IndexRefused",
             "IndexUnavailable",
             "IsolationUnavailable",
@@ -124,17 +145,22 @@ _HOMES: Final[dict[str, str]] = {
             "RequirementRefused",
             "ResolutionFailed",
             "SandboxError",
+            "SchemaRefused",
             "SourceError",
             "SpecError",
+            "StoreUnwritable",
         ),
         "sandbox.errors",
     ),
     "ArtifactStore": "sandbox.outputs.artifacts.store",
     "Retention": "sandbox.outputs.artifacts.store",
     "CheckReport": "sandbox.tools.check",
+    "Checkup": "sandbox.checkup",
     "Outcome": "sandbox.outcome",
     "Status": "sandbox.outcome",
     "Policy": "sandbox.policy",
+    "CallFields": "sandbox.spec",
+    "Event": "sandbox.streaming",
     "Finished": "sandbox.streaming",
     "Printed": "sandbox.streaming",
     "Progress": "sandbox.streaming",
@@ -144,7 +170,10 @@ _HOMES: Final[dict[str, str]] = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
+    try:
+        value: object = getattr(import_module(_HOMES[name]), name)
+    except AttributeError as error:  # which `from sandbox import` would take for a name that there is not
+        raise ImportError(f"{name} cannot be imported: {error}", name=_HOMES[name]) from error
     globals()[name] = value
     return value
 

@@ -8,26 +8,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from sandbox.backends import open_backend
 from sandbox.backends.base import Backend
 from sandbox.background import BackgroundLoop
-from sandbox.configuration import load_configuration
+from sandbox.batch import Batch
 from sandbox.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
 from sandbox.environments import Environment
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
+from sandbox.given import Source, backend_of, lock_of, source_fields, store_of_artifacts, store_place
 from sandbox.outcome import Outcome
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.tokens import Tokenizer
-from sandbox.policy import Policy
+from sandbox.policy import Policy, named
 from sandbox.pool import PoolStatistics
-from sandbox.spec import CallSpec, EnvironmentSpec, call_spec, environment_spec, plain_spec, reading_spec
+from sandbox.spec import (
+    CallFields,
+    CallSpec,
+    EnvironmentFields,
+    EnvironmentSpec,
+    ReadingFields,
+    call_spec,
+    environment_spec,
+    plain_spec,
+    reading_spec,
+)
+from sandbox.threads import in_own_thread
 
 if TYPE_CHECKING:
+    from sandbox.checkup import Checkup
     from sandbox.environments.lock import Lock
     from sandbox.outputs.artifacts.reading import Artifacts, AsyncArtifacts
     from sandbox.streaming import Event
@@ -35,7 +50,8 @@ if TYPE_CHECKING:
     from sandbox.tools.metadata import ToolRecord
     from sandbox.tools.schemas import Export
 
-_MOST_SOURCE_FILE: Final = 6 << 20
+_UNDER_WAY_PER_TURN: Final = 2
+"""Calls of a batch for each that the engine lets run at once: when one ends, the next is at hand."""
 
 
 class AsyncSandbox:
@@ -51,7 +67,7 @@ class AsyncSandbox:
         self,
         *,
         backend: str | Backend | None = None,
-        policy: str | Policy = "default",
+        policy: str | PathLike[str] | Policy = "default",
         concurrency: int = DEFAULT_CONCURRENCY,
         warm_memory: int = DEFAULT_WARM_MEMORY,
         store: str | Path | None = None,
@@ -60,15 +76,16 @@ class AsyncSandbox:
         offline: bool = False,
         on_progress: OnProgress = nobody,
     ) -> None:
-        if concurrency < 1 or warm_memory < 0:
-            raise SpecError("concurrency is at least 1, and warm_memory not negative")
+        for name, number, least in (("concurrency", concurrency, 1), ("warm_memory", warm_memory, 0)):
+            if type(number) is not int or number < least:
+                raise SpecError(f"{name} is a whole number, {least} or more, not {number!r:.80}")
         self._backend = backend
-        self._policy = policy
+        self._policy = named(policy) if isinstance(policy, PathLike) else policy
         self._settings = Settings(
             concurrency=concurrency,
             warm_memory=warm_memory,
-            store=None if store is None else _store_place(store),
-            artifacts=_artifact_store(artifact_store),
+            store=None if store is None else store_place(store),
+            artifacts=store_of_artifacts(artifact_store),
             tokenizer=tokenizer,
             is_offline=offline,
             on_progress=on_progress,
@@ -92,14 +109,13 @@ class AsyncSandbox:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
-        """Run one call. `source` is a tool's text or the path of its file; `fields` are those of `CallSpec`:
-        entry, requirements, policy, limits, env, state, agent_id, ctx, client, permitted, files, return_char_limit,
-        outputs, tokens, strict_return, tenant, filename, call_id, trace_id."""
+    async def run(self, source: Source, args: Mapping[str, Any] | None = None, **fields: Unpack[CallFields]) -> Outcome:
+        """Run one call. `source` is a tool's text or the path of its file; `fields` are what else can be said of it,
+        such as policy, limits, requirements, files or tenant: see `CallFields`."""
         return await self._opened().run(self._spec(source, args, fields))
 
     def stream(
-        self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
+        self, source: Source, args: Mapping[str, Any] | None = None, **fields: Unpack[CallFields]
     ) -> AsyncGenerator[Event]:
         """Run one call and give what it prints (`Printed`) and, if it is a generator, what it gives (`Progress`) as it
         comes; the last event is `Finished` with the outcome."""
@@ -107,59 +123,85 @@ class AsyncSandbox:
 
         return stream_call(lambda: (self._opened(), self._spec(source, args, fields)))
 
-    async def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
-        """Run one tool with many arguments, as many at once as the engine takes; outcomes in the order given."""
-        engine = self._opened()
-        specs = [self._spec(source, each, fields) for each in args]
-        calls = [asyncio.create_task(engine.run(spec)) for spec in specs]
-        try:
-            return await asyncio.gather(*calls)
-        finally:
-            for call in calls:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
+    async def map(
+        self, source: Source, args: Iterable[Mapping[str, Any]], **fields: Unpack[CallFields]
+    ) -> list[Outcome]:
+        """Run one tool with many arguments, as many at once as the engine takes; outcomes in the order given.
 
-    async def prepare(self, source: str | bytes | Path, **fields: Any) -> None:
+        Arguments are asked for as calls come to their turns. What ends it early, be it an error or a cancellation, has
+        what came of each call until then as its `outcomes`, with None for a call of which nothing did."""
+        batch = await self._batch(source, fields)
+        try:
+            for each in args:
+                await batch.add(each)
+            return await batch.outcomes()
+        except BaseException as error:
+            await batch.end()
+            vars(error)["outcomes"] = batch.so_far
+            raise
+
+    async def _batch(self, source: Source, fields: CallFields) -> Batch:
+        """Calls of one tool, to be added one by one."""
+        engine = self._opened()
+        most = _UNDER_WAY_PER_TURN * self._settings.concurrency
+        return Batch(lambda args: engine.run(self._spec(source, args, fields)), most=most)
+
+    async def prepare(self, source: Source, **fields: Unpack[CallFields]) -> None:
         """Have the environment and a warm box for this tool ready before its first call."""
         await self._opened().prepare(self._spec(source, None, fields))
 
-    async def lock(self, source: str | bytes | Path | None = None, *, refresh: bool = False, **fields: Any) -> Lock:
-        """What a tool's requirements come to, package by package. `fields`: requirements, requires_python, policy,
-        tenant, filename. What was found before is told again, unless `refresh` asks the indexes."""
+    async def lock(
+        self, source: Source | None = None, *, refresh: bool = False, **fields: Unpack[EnvironmentFields]
+    ) -> Lock:
+        """What a tool's requirements come to, package by package. What was found before is told again, unless `refresh`
+        asks the indexes."""
         return await self._opened().lock(self._environment(source, fields), refresh=refresh)
 
     async def build(
-        self, source: str | bytes | Path | None = None, *, lock: Lock | None = None, **fields: Any
+        self, source: Source | None = None, *, lock: Lock | None = None, **fields: Unpack[EnvironmentFields]
     ) -> Environment:
-        """Have an environment in the store; of a `lock`, if one is given. `fields` are those of `lock`."""
-        return await self._opened().build(self._environment(source, fields), lock=lock)
+        """Have an environment in the store; of a `lock`, if one is given."""
+        return await self._opened().build(self._environment(source, fields), lock=lock_of(lock))
 
     async def statistics(self) -> PoolStatistics:
         """What boxes there are now, and how calls came by theirs: found warm, opened ahead, or waited for."""
         return await self._opened().statistics()
 
-    async def check(self, source: str | bytes | Path, **fields: Any) -> CheckReport:
+    async def check(self, source: Source, **fields: Unpack[ReadingFields]) -> CheckReport:
         """Everything that is wrong with a source, everything it can be called as, and what models are told of it.
-        `fields`: entry, filename. Nothing of it is executed, and no box is opened."""
+        Nothing of it is executed, and no box is opened."""
         from sandbox.tools.check import check_source
 
-        spec = reading_spec({**_text_of(source), **fields})
-        report = await asyncio.to_thread(check_source, spec.source, filename=spec.filename, entry=spec.entry)
+        spec = reading_spec({**source_fields(source), **fields})
+        reading = partial(check_source, spec.source, filename=spec.filename, entry=spec.entry)
+        report = await in_own_thread(reading)
         return report.model_copy(deep=True)  # the caller's own: what is remembered serves others, too
 
     async def schema(
-        self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any
+        self,
+        source: Source,
+        *,
+        format: str | None = None,
+        strict: bool = False,
+        **fields: Unpack[ReadingFields],
     ) -> Export:
         """The tool's schema, `{"name", "description", "parameters"}`, or in the shape `format`: openai,
-        openai-responses, anthropic, mcp or json; and what that shape could not say. `fields` are those of `check`."""
+        openai-responses, anthropic, mcp or json; and what that shape could not say."""
         from sandbox.tools.schema import exported_schema
 
         report = await self.check(source, **fields)
         return exported_schema(report, shape=format, strict=strict)
 
-    async def metadata(self, source: str | bytes | Path, **fields: Any) -> tuple[ToolRecord, ...]:
-        """What people are shown of each tool that a source defines: names, weights, methods. `fields` as in `check`."""
+    async def metadata(self, source: Source, **fields: Unpack[ReadingFields]) -> tuple[ToolRecord, ...]:
+        """What people are shown of each tool that a source defines: names, weights, methods."""
         return (await self.check(source, **fields)).metadata
+
+    async def doctor(self) -> Checkup:
+        """What this host can do, found out by real calls: which walls are up, which policies run, which limits bite."""
+        from sandbox.checkup import check_up
+
+        self._opened()
+        return await check_up(backend_of(self._backend))
 
     async def close(self) -> None:
         """End every call and close every box."""
@@ -174,7 +216,8 @@ class AsyncSandbox:
             raise EngineClosed("the engine is closed", remedy="open a new one")
         if self._engine is None:
             self._loop = asyncio.get_running_loop()
-            self._engine = Engine(_backend(self._backend), self._settings)
+            self._backend = backend_of(self._backend)
+            self._engine = Engine(self._backend, self._settings)
         self._refuse_elsewhere()
         return self._engine
 
@@ -185,14 +228,14 @@ class AsyncSandbox:
                 remedy="open one on each event loop, or use Sandbox, which has a loop of its own and serves any thread",
             )
 
-    def _environment(self, source: str | bytes | Path | None, fields: Mapping[str, Any]) -> EnvironmentSpec:
-        return environment_spec({"policy": self._policy, **fields, **_text_of(source)})
+    def _environment(self, source: Source | None, fields: Mapping[str, Any]) -> EnvironmentSpec:
+        return environment_spec({"policy": self._policy, **fields, **source_fields(source)})
 
-    def _spec(self, source: str | bytes | Path, args: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> CallSpec:
+    def _spec(self, source: Source, args: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> CallSpec:
         """A call for which nothing else is said needs no second look once one under our policy was in order."""
         if not fields and type(source) is str and type(args) is dict and self._has_fitting_policy:
             return plain_spec(source, args, self._policy)
-        spec = call_spec({"policy": self._policy, **_text_of(source), **fields, "args": args})
+        spec = call_spec({"policy": self._policy, **source_fields(source), **fields, "args": args})
         self._has_fitting_policy = self._has_fitting_policy or "policy" not in fields
         return spec
 
@@ -204,7 +247,7 @@ class Sandbox:
         self,
         *,
         backend: str | Backend | None = None,
-        policy: str | Policy = "default",
+        policy: str | PathLike[str] | Policy = "default",
         concurrency: int = DEFAULT_CONCURRENCY,
         warm_memory: int = DEFAULT_WARM_MEMORY,
         store: str | Path | None = None,
@@ -213,7 +256,7 @@ class Sandbox:
         offline: bool = False,
         on_progress: OnProgress = nobody,
     ) -> None:
-        self._store_of_artifacts = _artifact_store(artifact_store)
+        self._store_of_artifacts = store_of_artifacts(artifact_store)
         self._inner = AsyncSandbox(
             backend=backend,
             policy=policy,
@@ -242,12 +285,12 @@ class Sandbox:
     ) -> None:
         self.close()
 
-    def run(self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
+    def run(self, source: Source, args: Mapping[str, Any] | None = None, **fields: Unpack[CallFields]) -> Outcome:
         """Run one call; see `AsyncSandbox.run`."""
         return self._background.wait(lambda: self._inner.run(source, args, **fields))
 
     def stream(
-        self, source: str | bytes | Path, args: Mapping[str, Any] | None = None, **fields: Any
+        self, source: Source, args: Mapping[str, Any] | None = None, **fields: Unpack[CallFields]
     ) -> Generator[Event]:
         """Run one call and give what it prints as it comes; see `AsyncSandbox.stream`."""
         events = self._inner.stream(source, args, **fields)
@@ -264,20 +307,29 @@ class Sandbox:
         finally:
             self._background.leave(events)
 
-    def map(self, source: str | bytes | Path, args: Iterable[Mapping[str, Any]], **fields: Any) -> list[Outcome]:
-        """Run one tool with many arguments; see `AsyncSandbox.map`."""
-        return self._background.wait(lambda: self._inner.map(source, args, **fields))
+    def map(self, source: Source, args: Iterable[Mapping[str, Any]], **fields: Unpack[CallFields]) -> list[Outcome]:
+        """Run one tool with many arguments, asked for in the thread of the caller; see `AsyncSandbox.map`."""
+        batch = self._background.wait(lambda: self._inner._batch(source, fields))
+        try:
+            for each in args:
+                self._background.wait(partial(batch.add, each))
+            return self._background.wait(batch.outcomes)
+        except BaseException as error:
+            with suppress(EngineClosed):  # then they have ended
+                self._background.wait(batch.end)
+            vars(error)["outcomes"] = batch.so_far
+            raise
 
-    def prepare(self, source: str | bytes | Path, **fields: Any) -> None:
+    def prepare(self, source: Source, **fields: Unpack[CallFields]) -> None:
         """Have a warm box for this tool ready; see `AsyncSandbox.prepare`."""
         self._background.wait(lambda: self._inner.prepare(source, **fields))
 
-    def lock(self, source: str | bytes | Path | None = None, *, refresh: bool = False, **fields: Any) -> Lock:
+    def lock(self, source: Source | None = None, *, refresh: bool = False, **fields: Unpack[EnvironmentFields]) -> Lock:
         """What a tool's requirements come to; see `AsyncSandbox.lock`."""
         return self._background.wait(lambda: self._inner.lock(source, refresh=refresh, **fields))
 
     def build(
-        self, source: str | bytes | Path | None = None, *, lock: Lock | None = None, **fields: Any
+        self, source: Source | None = None, *, lock: Lock | None = None, **fields: Unpack[EnvironmentFields]
     ) -> Environment:
         """Have an environment in the store; see `AsyncSandbox.build`."""
         return self._background.wait(lambda: self._inner.build(source, lock=lock, **fields))
@@ -286,40 +338,32 @@ class Sandbox:
         """What boxes there are now, and how calls came by theirs; see `AsyncSandbox.statistics`."""
         return self._background.wait(self._inner.statistics)
 
-    def check(self, source: str | bytes | Path, **fields: Any) -> CheckReport:
+    def check(self, source: Source, **fields: Unpack[ReadingFields]) -> CheckReport:
         """Everything that is wrong with a source, and what it can be called as; see `AsyncSandbox.check`."""
         return self._background.wait(lambda: self._inner.check(source, **fields))
 
     def schema(
-        self, source: str | bytes | Path, *, format: str | None = None, strict: bool = False, **fields: Any
+        self,
+        source: Source,
+        *,
+        format: str | None = None,
+        strict: bool = False,
+        **fields: Unpack[ReadingFields],
     ) -> Export:
         """The tool's schema in a shape of your choice; see `AsyncSandbox.schema`."""
         return self._background.wait(lambda: self._inner.schema(source, format=format, strict=strict, **fields))
 
-    def metadata(self, source: str | bytes | Path, **fields: Any) -> tuple[ToolRecord, ...]:
+    def metadata(self, source: Source, **fields: Unpack[ReadingFields]) -> tuple[ToolRecord, ...]:
         """What people are shown of each tool that a source defines; see `AsyncSandbox.metadata`."""
         return self._background.wait(lambda: self._inner.metadata(source, **fields))
+
+    def doctor(self) -> Checkup:
+        """What this host can do; see `AsyncSandbox.doctor`."""
+        return self._background.wait(self._inner.doctor)
 
     def close(self) -> None:
         """End every call, close every box, and end the background thread."""
         self._background.close(self._inner.close)
-
-
-def _text_of(source: str | bytes | Path | None) -> dict[str, Any]:
-    """The fields that a source comes to: a file's own name goes with its text."""
-    return {"source": _read_file(source), "filename": source.name} if isinstance(source, Path) else {"source": source}
-
-
-def _read_file(path: Path) -> bytes:
-    """The file's bytes; a file that cannot be a tool's source is refused before it is read."""
-    try:
-        if not path.is_file():
-            raise SpecError(f"{path} is not a file" if path.exists() else f"there is no file {path}")
-        if path.stat().st_size > _MOST_SOURCE_FILE:
-            raise SpecError(f"{path} is {path.stat().st_size} bytes, too large for a tool's source")
-        return path.read_bytes()
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror}") from None
 
 
 async def _next(events: AsyncGenerator[Event]) -> Event:
@@ -335,24 +379,3 @@ async def _cut_short(events: AsyncGenerator[Event]) -> dict[str, Any]:
     except StopAsyncIteration:
         return {}
     return {}
-
-
-def _store_place(chosen: str | Path) -> Path:
-    from sandbox.environments.disk.places import named_place
-
-    return named_place(chosen)
-
-
-def _artifact_store(chosen: str | Path | ArtifactStore | None) -> ArtifactStore:
-    """That one; nothing is made before there is something to keep."""
-    if isinstance(chosen, ArtifactStore):
-        return chosen
-    return ArtifactStore(None if chosen is None else Path(chosen))
-
-
-def _backend(chosen: str | Backend | None) -> Backend:
-    """What was said; otherwise what is configured."""
-    if isinstance(chosen, Backend):
-        return chosen
-    configuration = load_configuration()
-    return open_backend(configuration.backend if chosen is None else chosen, configuration)

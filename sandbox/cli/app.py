@@ -6,7 +6,7 @@ them for one takes longer than to read a tool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Final
 
@@ -81,6 +81,14 @@ def command_line(first: str | None = None) -> typer.Typer:
     return app
 
 
+def named_command(words: Sequence[str]) -> str:
+    """The command that the first of these words name, as it is called: `sandbox env lock`."""
+    first, second, *_ = (*words, "", "")
+    if second in _GROUPS.get(first, ()):
+        return f"sandbox {first} {second}"
+    return f"sandbox {first}" if first in _COMMANDS or first in _GROUPS else "sandbox"
+
+
 def _add(app: typer.Typer, commands: Mapping[str, str]) -> None:
     for name, place in commands.items():
         file, _, function = place.partition(":")
@@ -103,5 +111,5 @@ def root(
     """Run tools, pieces of Python source, in boxes that the host's kernel walls off.
 
     Exit codes: 0 ok, 1 the tool failed, 2 usage, source or arguments, 3 a limit, 4 environment, 5 backend or isolation,
-    130 cancelled.
+    130 cancelled, 141 the reader of the output went away.
     """

@@ -51,12 +51,12 @@ def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
 
 async def _besiege(backend: str | None, name: str) -> Siege:
     from sandbox.attacks import attack_all
-    from sandbox.client import AsyncSandbox
+    from sandbox.cli.forgetful_sandbox import forgetful_sandbox
     from sandbox.errors import BackendUnavailable
     from sandbox.policy import load
 
     policy = load(name)
-    async with AsyncSandbox(backend=backend) as engine:
+    async with forgetful_sandbox(backend) as engine:
         outcome = await engine.run("def probe():\n    return True\n", policy=policy)
         if outcome.receipt is None:
             raise BackendUnavailable("no box can be opened here")

@@ -92,7 +92,7 @@ def exit_code_of(words: list[str]) -> int:
         problem = KeyboardInterrupt()
     if problem is None:
         return code
-    told, code = _judged(problem, command=words[0] if words else "")
+    told, code = _judged(problem, words)
     _report(told, as_json=as_json)
     return code
 
@@ -112,15 +112,15 @@ def _report(told: Told, *, as_json: bool) -> None:
         report_error(told, as_json=False)
 
 
-def _judged(error: BaseException, *, command: str) -> tuple[Told, int]:
+def _judged(error: BaseException, words: list[str]) -> tuple[Told, int]:
     if isinstance(error, SandboxError):
         return Told(type(error).__name__, error.message, error.remedy), error.exit_code
     if isinstance(error, KeyboardInterrupt):
-        ended = "the call was killed and its box closed" if command == "run" else "what was under way was ended"
+        ended = "the call was killed and its box closed" if words[:1] == ["run"] else "what was under way was ended"
         return Told("Cancelled", f"cancelled: {ended}"), CANCELLED
     if isinstance(error, Unwritable):
         return Told(Unwritable.__name__, str(error)), UNAVAILABLE
-    usage = _usage_complaint(error)
+    usage = _usage_complaint(error, words)
     if usage is not None:
         return usage, USAGE
     if os.environ.get("SANDBOX_TRACEBACK"):
@@ -129,11 +129,14 @@ def _judged(error: BaseException, *, command: str) -> tuple[Told, int]:
     return Told("InternalError", message, "please report it, with what SANDBOX_TRACEBACK=1 adds"), UNAVAILABLE
 
 
-def _usage_complaint(error: BaseException) -> Told | None:
-    """What typer's parser says. Its errors have had two homes, typer's own and click's; both can be asked alike."""
+def _usage_complaint(error: BaseException, words: list[str]) -> Told | None:
+    """What typer's parser says. Its errors have had two homes, typer's own and click's; both can be asked alike. Some
+    do not know which command they are about."""
     format_message = getattr(error, "format_message", None)
     if format_message is None:
         return None
-    path = getattr(getattr(error, "ctx", None), "command_path", "sandbox")
+    from sandbox.cli.app import named_command
+
+    path = getattr(getattr(error, "ctx", None), "command_path", None) or named_command(words)
     message = str(format_message()).rstrip(".")
     return Told("UsageError", message[:1].lower() + message[1:], f"{path} --help")

@@ -18,6 +18,7 @@ LARGEST_ARGUMENTS: Final = 128 << 20
 """Above what any shipped policy takes, so that the policy is what says no."""
 _MOST_DIGITS: Final = 640
 """Of an integer: as many as every Python reads. All those of arguments have fewer than 21."""
+_FORMS: Final = {"--file": "NAME=PATH", "--output": "NAME.WHAT=VALUE"}
 _EXAMPLES: Final = {
     "--env": "LANG=C.UTF-8",
     "--file": "data/cities.csv=./cities.csv",
@@ -49,7 +50,8 @@ def read_pairs(pairs: Sequence[str], *, option: str) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise SpecError(f"{option} {pair[:80]!r} is not NAME=VALUE", remedy=_like(option))
+            form = _FORMS.get(option, "NAME=VALUE")
+            raise SpecError(f"{option} {pair[:80]!r} is not {form}", remedy=_like(option))
         if name in found:
             raise SpecError(f"{option} gives {name[:80]!r} twice", remedy="give it once")
         found[name] = value

@@ -16,7 +16,7 @@ from sandbox.cli.run import AsJson, Backend
 from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
-    from sandbox.cli.probe import Trial
+    from sandbox.checkup.probe import Trial
     from sandbox.cli.tables import Cell, Page
     from sandbox.outcome import Receipt
     from sandbox.policy import Policy
@@ -63,10 +63,12 @@ def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False
 
 async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
     """The policy's own trial, and the receipt to explain it with."""
-    from sandbox.cli.probe import try_policies, undemanding
+    from sandbox.checkup.probe import try_policies, undemanding
+    from sandbox.cli.forgetful_sandbox import forgetful_sandbox
     from sandbox.errors import BackendUnavailable
 
-    trial, fallback = await try_policies(backend, [policy, undemanding()])
+    async with forgetful_sandbox(backend) as box:
+        trial, fallback = await try_policies(box.run, [policy, undemanding()])
     receipt = trial.receipt or fallback.receipt
     if receipt is None:
         raise fallback.refusal or BackendUnavailable("no box can be opened here")

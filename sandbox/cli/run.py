@@ -79,7 +79,13 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         typer.Option("--limit", metavar="NAME=VALUE", help="A limit below the policy's own, such as memory=64MiB."),
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable for the tool's environment.")
+        list[str] | None,
+        typer.Option(
+            "--env",
+            metavar="NAME=VALUE",
+            help="A variable for the tool's environment. Packages read it when they are imported only where the policy "
+            "says environment.preload = false.",
+        ),
     ] = None,
     state: Annotated[
         str | None,
@@ -122,8 +128,18 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         Path | None,
         typer.Option("--save-artifacts", metavar="DIR", help="Save what it leaves in outputs/ in this folder."),
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With --save-artifacts: replace the files that are there.")
+    ] = False,
     offline: Offline = False,
-    as_json: AsJson = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print the outcome as one JSON document on stdout, and nothing else; with --stream, one document per "
+            "line, and the outcome last.",
+        ),
+    ] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show what the tool prints as it comes.")] = False,
 ) -> int:
     """Run a tool in a box, and show what came of it."""
@@ -139,6 +155,12 @@ def run(  # noqa: PLR0913  (each option is a parameter)
     from sandbox.cli.tokenizers import load_tokenizer
     from sandbox.client import Sandbox
 
+    if save_artifacts is not None:
+        from sandbox.cli.artifact_files import refuse_unusable
+
+        refuse_unusable(save_artifacts)
+    elif replace:
+        raise typer.BadParameter("it goes with --save-artifacts", param_hint="--replace")
     refuse_second_reader({"--args": args, "--state": state, "--ctx": ctx})
     arguments = read_arguments(args, pairs or [])
     fields: dict[str, Any] = {
@@ -178,13 +200,14 @@ def run(  # noqa: PLR0913  (each option is a parameter)
                 raise
             _report(found, as_json=as_json, is_output_shown=stream, is_value_fitted=False)
             raise CutShort from interrupt
+        code = outcome.exit_code
         if save_artifacts is not None:
             from sandbox.cli.artifact_files import save_all
 
-            save_all(outcome, box.artifacts, save_artifacts, tenant=tenant)
+            outcome, code = save_all(outcome, box.artifacts, save_artifacts, tenant=tenant, replace=replace)
         is_fitted = tokens is not None or "value" in fields["outputs"]
         _report(outcome, as_json=as_json, is_output_shown=stream, is_value_fitted=is_fitted)
-        return outcome.exit_code
+        return code
 
 
 def _report(outcome: Outcome, *, as_json: bool, is_output_shown: bool, is_value_fitted: bool) -> None:

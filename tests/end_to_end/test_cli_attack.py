@@ -18,8 +18,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
-def siege() -> dict[str, Any]:
-    answer = sandbox("doctor", "--attack", "--json", timeout=200)
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("artifacts")
+
+
+@pytest.fixture(scope="module")
+def siege(store: Path) -> dict[str, Any]:
+    answer = sandbox("doctor", "--attack", "--json", timeout=200, env={"SANDBOX_ARTIFACTS": str(store)})
     assert answer.stderr == ""
     found: dict[str, Any] = json.loads(answer.stdout)
     assert answer.returncode == (0 if found["all_held"] else 5)
@@ -31,6 +36,10 @@ def test_every_attack_is_tried_and_held(siege: dict[str, Any]) -> None:
     assert {name: told["how"] for name, told in siege["attacks"].items() if not told["held"]} == {}
     assert siege["all_held"] is True
     assert siege["not_asked"] == []
+
+
+def test_nothing_of_it_is_kept(siege: dict[str, Any], store: Path) -> None:
+    assert list(store.iterdir()) == []
 
 
 def test_it_is_told_what_was_tried_and_around_what(siege: dict[str, Any]) -> None:

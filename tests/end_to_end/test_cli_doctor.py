@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox.backends.remedies import PURPOSES
-from sandbox.cli.probe import CANARIES
+from sandbox.checkup.probe import CANARIES
 from sandbox.policy import load, shipped
 from tests.checkout import ROOT
 from tests.end_to_end.command_line import sandbox
@@ -20,8 +20,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def checkup() -> dict[str, Any]:
-    answer = sandbox("doctor", "--json")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("artifacts")
+
+
+@pytest.fixture(scope="module")
+def checkup(store: Path) -> dict[str, Any]:
+    answer = sandbox("doctor", "--json", env={"SANDBOX_ARTIFACTS": str(store)})
     found: dict[str, Any] = json.loads(answer.stdout)
     assert answer.returncode == (0 if found["default_runs"] else 5)
     assert answer.stderr == ""
@@ -36,6 +41,10 @@ def test_every_layer_policy_and_limit_is_there(checkup: dict[str, Any]) -> None:
 
 def test_every_limit_bites(checkup: dict[str, Any]) -> None:
     assert [name for name, limit in checkup["limits"].items() if not limit["bites"]] == []
+
+
+def test_nothing_of_it_is_kept(checkup: dict[str, Any], store: Path) -> None:
+    assert list(store.iterdir()) == []
 
 
 def test_what_is_missing_comes_with_a_remedy(checkup: dict[str, Any]) -> None:

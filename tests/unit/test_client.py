@@ -8,11 +8,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from sandbox import EngineClosed, Printed, Sandbox
+from sandbox import EngineClosed, Printed, Sandbox, SpecError
 from sandbox.streaming import Event
 from sandbox.testing import FakeBackend, hangs, prints, script
 
@@ -67,6 +67,30 @@ class _WhereCtrlCComes:
 
     def __exit__(self, *_: object) -> None:
         """It is never entered."""
+
+
+ODD: Final[dict[str, dict[str, Any]]] = {
+    "concurrency is a whole number, 1 or more, not '3'": {"concurrency": "3"},
+    "concurrency is a whole number, 1 or more, not 0": {"concurrency": 0},
+    "concurrency is a whole number, 1 or more, not 1.5": {"concurrency": 1.5},
+    "warm_memory is a whole number, 0 or more, not None": {"warm_memory": None},
+    "the store cannot be 5": {"store": 5},
+    "artifacts cannot be kept in 5": {"artifact_store": 5},
+    "there is no backend 5": {"backend": 5},
+}
+
+
+@pytest.mark.parametrize("told", ODD)
+def test_what_no_sandbox_can_be_made_with_is_told_in_plain_words(told: str) -> None:
+    with pytest.raises(SpecError, match=told), Sandbox(**ODD[told]) as sandbox:
+        sandbox.prepare(TOOL)
+
+
+def test_a_lock_that_is_none_is_told_in_plain_words() -> None:
+    lock: Any = {"packages": []}
+    with _sandbox() as sandbox, pytest.raises(SpecError, match="the lock is a dict instead of a Lock") as told:
+        sandbox.build(lock=lock)
+    assert "model_validate_json" in str(told.value.remedy)
 
 
 def test_ctrl_c_while_a_call_is_handed_over_leaves_nothing_half_begun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,15 @@ missing. A *canary* is a call that goes far beyond one limit; how it ends says w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, Unpack
 
-from sandbox.client import AsyncSandbox
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import Outcome, Receipt, Status
 from sandbox.policy import Excess, Isolation, Limits, Network, Output, Policy, Reuse, ReuseMode, Strength, load
+from sandbox.spec import CallFields
 
 _PROBE: Final = "def probe():\n    return True\n"
 _CANARIES: Final = Path(__file__).with_name("canary_tool.py")
@@ -35,6 +35,15 @@ _SMALL: Final = Limits.model_validate(
 )
 _SHORT_WALL: Final = 0.3
 CANARIES: Final = ("wall", "cpu", "memory", "processes", "open_files", "file_size", "disk", "inodes", "output", "value")
+
+
+class Run(Protocol):
+    """Runs one call."""
+
+    async def __call__(
+        self, source: str, args: Mapping[str, Any] | None = None, /, **fields: Unpack[CallFields]
+    ) -> Outcome:
+        """What came of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +78,33 @@ def undemanding() -> Policy:
     )
 
 
-async def try_policies(backend: str | None, policies: Sequence[Policy]) -> list[Trial]:
+async def try_policies(run: Run, policies: Sequence[Policy]) -> list[Trial]:
     """Each policy tried with a real call; raises `BackendUnavailable` where no box can be opened at all."""
-    async with AsyncSandbox(backend=backend) as box:
-        return list(await asyncio.gather(*(_try(box, policy) for policy in policies)))
+    return list(await asyncio.gather(*(_try(run, policy) for policy in policies)))
 
 
-async def _try(box: AsyncSandbox, policy: Policy) -> Trial:
+async def _try(run: Run, policy: Policy) -> Trial:
     quiet = policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"ahead": 0})})
     try:
-        outcome = await box.run(_PROBE, policy=quiet)
+        outcome = await run(_PROBE, policy=quiet)
     except IsolationUnavailable as refusal:
         return Trial(policy, None, refusal)
     return Trial(policy, outcome.receipt, None)
 
 
-async def try_limits(backend: str | None) -> list[Bite]:
+async def try_limits(run: Run) -> list[Bite]:
     """Every canary at once."""
     policy = undemanding().model_copy(
         update={"limits": _SMALL, "output": Output(over=Excess.KILL), "reuse": Reuse(mode=ReuseMode.NEVER, ahead=0)}
     )
-    async with AsyncSandbox(backend=backend) as box:
-        return list(await asyncio.gather(*(_release(box, policy, name) for name in CANARIES)))
+    canaries = _CANARIES.read_text()
+    return list(await asyncio.gather(*(_release(run, canaries, policy, name) for name in CANARIES)))
 
 
-async def _release(box: AsyncSandbox, policy: Policy, name: str) -> Bite:
+async def _release(run: Run, canaries: str, policy: Policy, name: str) -> Bite:
     allowed = _SHORT_WALL if name == "wall" else getattr(_SMALL, name)
     limits = {"wall": allowed} if name == "wall" else {}
-    outcome = await box.run(_CANARIES, {"limit": allowed}, entry=name, policy=policy, limits=limits)
+    outcome = await run(canaries, {"limit": allowed}, entry=name, policy=policy, limits=limits)
     return Bite(name, allowed, _has_bitten(outcome, name), outcome)
 
 
