@@ -14,16 +14,19 @@ part, or that we were asked for something that cannot be done::
     │   ├── IndexUnavailable      the package index does not answer as one: try again later        exit 4
     │   │   └── IndexRefused          nor will it, as it is set here: a wrong login, no such folder    exit 4
     │   ├── BuildFailed           the packages are known but could not be installed                exit 4
+    │   │   ├── WheelGone         a wheel that was locked is nowhere any more                      exit 4
     │   │   └── StoreUnwritable   there is no room for them in the store, or no right to write     exit 4
     │   └── EnvironmentTampered   what is in the store is not what was built                       exit 4
     ├── BackendUnavailable        no box can be opened here at all                                 exit 5
+    │   ├── HostExhausted         nor now: processes, descriptors or memory have run out           exit 5
     │   └── IsolationUnavailable  a box could, but not with the walls the policy requires          exit 5
     ├── BoxLost                   the box went away for a reason that is not the call's            exit 5
+    │   ├── CallNotStarted        it went before the call began: the same call may be made again   exit 5
     │   └── ProtocolError         what came out of the box is not the protocol                     exit 5
     ├── ArtifactsUnavailable      artifacts cannot be kept or read here                            exit 5
     │   └── ArtifactMissing       there is none of that id, or not any more                        exit 2
     ├── EngineClosed              the engine was closed while, or before, it was asked             exit 5
-    └── CallFailed                raised only by `Outcome.raise_for_status()`                      exit 1 or 3
+    └── CallFailed                raised only by `Outcome.raise_for_status()`                      exit 1, 2, 3, 130
 
 Every message says what, which, and what to do about it; the remedy is also kept apart, so that a terminal can show it
 on a line of its own. Text that came from a tool never enters a message unbounded.
@@ -31,7 +34,7 @@ on a line of its own. Text that came from a tool never enters a message unbounde
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from sandbox.outcome import Outcome
@@ -41,8 +44,8 @@ if TYPE_CHECKING:
 class SandboxError(Exception):
     """The root: catch this to catch everything the engine raises on purpose."""
 
-    exit_code: ClassVar[int] = 5
-    retryable: ClassVar[bool] = False
+    exit_code: int = 5
+    retryable: bool = False
     """Whether the same call may succeed a little later, with nothing changed here."""
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
@@ -52,6 +55,10 @@ class SandboxError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as it is, for other threads and processes; `__init__` words the message, and did so."""
+        return BaseException.__new__, (type(self), *self.args), vars(self)
 
 
 class SpecError(SandboxError):
@@ -123,6 +130,10 @@ class BuildFailed(EnvironmentUnavailable):
         self.log = log
 
 
+class WheelGone(BuildFailed):
+    """No index and no folder has a wheel of the lock any more, nor another one of its name."""
+
+
 class StoreUnwritable(BuildFailed):
     """The store's disk is full, or may not be written to: nothing that the packages are to blame for."""
 
@@ -135,6 +146,13 @@ class BackendUnavailable(SandboxError):
     """This backend cannot open any box on this host."""
 
 
+class HostExhausted(BackendUnavailable):
+    """The host, or the limits that the engine runs under, have no more of what a box or a call takes; the tool has not
+    run."""
+
+    retryable = True
+
+
 class IsolationUnavailable(BackendUnavailable):
     """The policy requires walls that this host cannot put up; `missing` names them."""
 
@@ -145,6 +163,12 @@ class IsolationUnavailable(BackendUnavailable):
 
 class BoxLost(SandboxError):
     """The box is gone, and not through the doing of the call that ran in it."""
+
+
+class CallNotStarted(BoxLost):
+    """The box died while it was opened, or before it had the call: nothing has run."""
+
+    retryable = True
 
 
 class ProtocolError(BoxLost):
@@ -166,8 +190,13 @@ class EngineClosed(SandboxError):
 
 
 class CallFailed(SandboxError):
-    """The outcome is not `ok`; raised by `raise_for_status`, never by `run`."""
+    """The outcome is not `ok`; raised by `raise_for_status`, never by `run`. Its outcome says how to exit, and whether
+    to try again."""
+
+    exit_code = 1
 
     def __init__(self, message: str, *, outcome: Outcome) -> None:
         super().__init__(message)
         self.outcome = outcome
+        self.exit_code = outcome.exit_code
+        self.retryable = outcome.retryable

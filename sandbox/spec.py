@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 from pydantic_core import ErrorDetails
 
 from sandbox.errors import SpecError
-from sandbox.policy import Policy
+from sandbox.policy import Policy, named
 from sandbox.unchecked import unchecked
 
+Spec = TypeVar("Spec", bound=BaseModel)
 OutputName = Literal["value", "stdout", "stderr"]
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -23,7 +25,9 @@ _LONGEST_NAME: Final = 1024
 _DEEPEST: Final = 17
 _MOST_FILES: Final = 1000
 _MOST_COMPLAINTS, _LONGEST_COMPLAINT = 10, 300
-_WORDS: Final = {"missing": "is missing", "extra_forbidden": "there is no such field"}
+_NO_SUCH_FIELD: Final = "extra_forbidden"
+_MEANT: Final = {"timeout": 'limits={"wall": …}'}
+"""What people ask for who think of the command line."""
 _EXPECTED: Final[Mapping[int | str, str]] = {
     "source": "text or bytes",
     "requirements": 'a list such as ["requests==2.32.3"]',
@@ -101,10 +105,16 @@ def new_call_id() -> str:
     return os.urandom(16).hex()
 
 
+def _named(policy: object) -> object:
+    """A path of any kind is as good as its text."""
+    return named(policy) if isinstance(policy, os.PathLike) else policy
+
+
 _Requirement = str | dict[str, str | list[str]]
 """As PEP 508 writes it, or its parts: name, version, extras, marker."""
 _Name = Annotated[str, Field(min_length=1, max_length=256)]
 _Variables = dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_variable_text)] | None]
+_Policy = Annotated[_Name | Policy, BeforeValidator(_named)]
 _Files = dict[Annotated[str, AfterValidator(_plain_name)], Annotated[bytes | Path, BeforeValidator(_content)]]
 _Given = Annotated[Any, SkipValidation]
 """Any JSON; what is none is refused with the arguments."""
@@ -131,7 +141,7 @@ class CallSpec(BaseModel):
     args: Annotated[dict[str, Any], SkipValidation] = Field(default_factory=dict)
     requirements: tuple[_Requirement, ...] = ()
     """What is installed for the tool, beside what its source asks for itself."""
-    policy: _Name | Policy = "default"
+    policy: _Policy = "default"
     limits: dict[str, Any] = Field(default_factory=dict)
     env: _Variables = Field(default_factory=dict, repr=False)
     """Variables of this call. None takes away what stands below."""
@@ -179,7 +189,7 @@ class EnvironmentSpec(BaseModel):
     filename: _Name = "tool.py"
     requirements: tuple[_Requirement, ...] = ()
     requires_python: _Name | None = None
-    policy: _Name | Policy = "default"
+    policy: _Policy = "default"
     tenant: Annotated[str, Field(max_length=256)] = ""
 
 
@@ -193,20 +203,56 @@ class ReadingSpec(BaseModel):
     entry: _Name | None = None
 
 
+class ReadingFields(TypedDict, total=False):
+    """What can be said of a source that is read."""
+
+    filename: str
+    entry: str | None
+
+
+class EnvironmentFields(TypedDict, total=False):
+    """What can be said of an environment beside the source that it is for; see `EnvironmentSpec`."""
+
+    filename: str
+    requirements: Sequence[str | Mapping[str, Any]]
+    requires_python: str | None
+    policy: str | os.PathLike[str] | Policy
+    tenant: str
+
+
+class CallFields(TypedDict, total=False):
+    """What can be said of a call beside its source and its arguments; see `CallSpec`."""
+
+    filename: str
+    entry: str | None
+    requirements: Sequence[str | Mapping[str, Any]]
+    policy: str | os.PathLike[str] | Policy
+    limits: Mapping[str, Any]
+    env: Mapping[str, str | None]
+    env_layers: Sequence[Mapping[str, str | None]]
+    state: Mapping[str, Any] | None
+    agent_id: str | None
+    ctx: Any
+    client: Any
+    strict_return: bool | None
+    permitted: bool
+    files: Mapping[str, bytes | str | os.PathLike[str]]
+    return_char_limit: int | None
+    outputs: Mapping[str, AskedOutput | Mapping[str, Any]]
+    tokens: int | None
+    tenant: str
+    call_id: str
+    trace_id: str | None
+
+
 def reading_spec(fields: Mapping[str, Any]) -> ReadingSpec:
     """The spec of these fields; raises `SpecError` that says which of them is wrong."""
-    try:
-        return ReadingSpec.model_validate({name: value for name, value in fields.items() if value is not None})
-    except ValidationError as error:
-        raise SpecError("; ".join(_complaints(error))) from None
+    return _spec(ReadingSpec, fields, names=ReadingFields.__annotations__)
 
 
 def environment_spec(fields: Mapping[str, Any]) -> EnvironmentSpec:
     """The spec of these fields; raises `SpecError` that says which of them is wrong."""
-    try:
-        return EnvironmentSpec.model_validate({name: value for name, value in fields.items() if value is not None})
-    except ValidationError as error:
-        raise SpecError("; ".join(_complaints(error))) from None
+    return _spec(EnvironmentSpec, fields, names=EnvironmentFields.__annotations__)
 
 
 def plain_spec(source: str, args: Mapping[str, Any], policy: str | Policy) -> CallSpec:
@@ -240,29 +286,49 @@ def plain_spec(source: str, args: Mapping[str, Any], policy: str | Policy) -> Ca
 
 def call_spec(fields: Mapping[str, Any]) -> CallSpec:
     """The spec of these fields; raises `SpecError` that says which of them is wrong."""
-    args = fields.get("args")
-    if args is not None and not isinstance(args, Mapping):
-        raise SpecError(f"args must be a mapping of names to values, not {type(args).__name__}")
-    given = {name: value for name, value in fields.items() if value is not None}
+    for name in ("args", "state"):
+        given = fields.get(name)
+        if given is not None and not isinstance(given, Mapping):
+            raise SpecError(f"{name} must be a mapping of names to values, not {type(given).__name__}")
+    return _spec(CallSpec, {**fields, "args": dict(fields.get("args") or {})}, names=CallFields.__annotations__)
+
+
+def _spec(kind: type[Spec], fields: Mapping[str, Any], *, names: Mapping[str, object]) -> Spec:
+    """One of that kind; None says nothing, but of a tenant. `names` are the fields that a caller can give by name."""
+    if fields.get("tenant", "") is None:
+        raise SpecError(
+            "tenant: is None, and would be one with all who name none", remedy="name the tenant, or leave it out"
+        )
     try:
-        return CallSpec.model_validate({**given, "args": dict(args or {})})
+        return kind.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
-        raise SpecError("; ".join(_complaints(error))) from None
+        problems = error.errors(include_url=False, include_input=False)
+    is_unknown = any(problem["type"] == _NO_SUCH_FIELD and len(problem["loc"]) == 1 for problem in problems)
+    raise SpecError(
+        "; ".join(_complaints(problems, names=names)), remedy=f"there are: {', '.join(names)}" if is_unknown else None
+    )
 
 
-def _complaints(error: ValidationError) -> list[str]:
+def _complaints(problems: Sequence[ErrorDetails], *, names: Mapping[str, object]) -> list[str]:
     """Each field that is wrong, once, in words for somebody who has not heard of pydantic."""
-    problems = error.errors(include_url=False, include_input=False)
-    return list(dict.fromkeys(_complaint(each)[:_LONGEST_COMPLAINT] for each in problems))[:_MOST_COMPLAINTS]
+    told = dict.fromkeys(_complaint(each, names=names)[:_LONGEST_COMPLAINT] for each in problems)
+    return list(told)[:_MOST_COMPLAINTS]
 
 
-def _complaint(problem: ErrorDetails) -> str:
+def _complaint(problem: ErrorDetails, *, names: Mapping[str, object]) -> str:
     kind, place = problem["type"], problem["loc"]
     path = str(place[0]) if "[key]" in place else ".".join(map(str, place))
     if kind == "value_error":
         return f"{path}: {problem['ctx']['error']}"
-    if kind in _WORDS:
-        return f"{path}: {_WORDS[kind]}"
+    if kind == "missing":
+        return f"{path}: is missing"
+    if kind == _NO_SUCH_FIELD:
+        return f"{path}: there is no such field{_likely_meant(path, names) if len(place) == 1 else ''}"
     if place[0] in _EXPECTED and (kind.endswith("_type") or len(place) > 1):
         return f"{place[0]}: must be {_EXPECTED[place[0]]}"
     return f"{path}: {_PYDANTICS_OWN.sub('must ', problem['msg'])}"
+
+
+def _likely_meant(name: str, names: Mapping[str, object]) -> str:
+    meant = [_MEANT[name]] if name in _MEANT else [repr(near) for near in get_close_matches(name, names, n=1)]
+    return f", did you mean {meant[0]}?" if meant else ""

@@ -4,7 +4,7 @@
 Nothing here enforces anything: backends do, and the receipt tells what they really did.
 """
 
-from sandbox.policy.load import load, shipped
+from sandbox.policy.load import load, named, shipped
 from sandbox.policy.model import (
     Excess,
     Filesystem,
@@ -45,6 +45,7 @@ __all__ = [
     "format_bytes",
     "format_seconds",
     "load",
+    "named",
     "shipped",
     "tighten",
     "widenings",

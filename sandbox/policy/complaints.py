@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sandbox.errors import PolicyError
+from sandbox.policy.quantities import WrongEntry
 
 _MOST_LINES: Final = 20
 _LONGEST_QUOTE: Final = 80
@@ -44,9 +45,15 @@ def complaints(error: ValidationError, *, model: type[BaseModel], section: str |
     """Every error of a validation of `model`, as `section.key: what is wrong`."""
     prefix = () if section is None else (section,)
     return [
-        f"{_key((*prefix, *details['loc']))}: {_reason(details, model=model)}"
+        f"{_key((*prefix, *details['loc'], *_entry(details)))}: {_reason(details, model=model)}"
         for details in error.errors(include_url=False)
     ]
+
+
+def _entry(details: ErrorDetails) -> tuple[str, ...]:
+    """Which entry of the table at that place is wrong, where that is known."""
+    error = details.get("ctx", {}).get("error")
+    return (error.name,) if isinstance(error, WrongEntry) else ()
 
 
 def _key(location: Sequence[str | int]) -> str:

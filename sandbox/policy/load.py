@@ -45,13 +45,18 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _shipped_folder().glob(f"*{_SUFFIX}")))
 
 
-def load(name_or_path: str) -> Policy:
+def load(name_or_path: str | os.PathLike[str]) -> Policy:
     """The policy of that name or in that file; `PolicyError` says what is unknown, malformed or too wide."""
-    root, *heirs = reversed(_chain(_located(name_or_path, beside=Path())))
+    root, *heirs = reversed(_chain(_located(named(name_or_path), beside=Path())))
     policy = _validated(root, inherited={})
     for file in heirs:
         policy = _extended(file, granted=policy)
     return policy
+
+
+def named(policy: str | os.PathLike[str]) -> str:
+    """The text that names the policy: what is a path and no text never stands for a name."""
+    return policy if isinstance(policy, str) else os.path.abspath(os.fsdecode(policy))
 
 
 def _chain(path: Path) -> list[_PolicyFile]:

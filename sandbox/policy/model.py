@@ -22,7 +22,16 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sandbox.policy.hosts import host_pattern
 from sandbox.policy.paths import readable_path, sorted_once
-from sandbox.policy.quantities import MIB, Bytes, Count, CountOrZero, Seconds
+from sandbox.policy.quantities import (
+    MIB,
+    MOST_PROCESSES,
+    Bytes,
+    Count,
+    CountOrZero,
+    Seconds,
+    WrongEntry,
+    parse_count_or_zero,
+)
 from sandbox.policy.ranks import Rank
 from sandbox.policy.section import Section, WhenEmpty
 from sandbox.policy.supply import Environments, Supply
@@ -135,7 +144,15 @@ def _output_type(name: str) -> str:
 
 def _pairs(given: object) -> object:
     """A table of a file as what compares and cannot change."""
-    return tuple(sorted(given.items(), key=repr)) if isinstance(given, Mapping) else given
+    if not isinstance(given, Mapping):
+        return given
+    for name, most in given.items():
+        try:
+            _output_type(str(name))
+            parse_count_or_zero(most)
+        except ValueError as error:
+            raise WrongEntry(str(name), str(error)) from None
+    return tuple(sorted(given.items(), key=repr))
 
 
 def _not_blank(text: str) -> str:
@@ -153,7 +170,7 @@ class Limits(Section):
     wall: Seconds = Field(default=30.0, description="time on the clock from the call's start until it is killed")
     cpu: Seconds = Field(default=30.0, description="processor time, of all its processes together")
     memory: Bytes = Field(default=512 * MIB, description="memory, of all its processes and its private files together")
-    processes: Count = Field(default=64, description="processes and threads alive at once")
+    processes: Count = Field(default=64, le=MOST_PROCESSES, description="processes and threads alive at once")
     open_files: Count = Field(default=256, description="files that one process may hold open")
     file_size: Bytes = Field(default=128 * MIB, description="size of one file it writes")
     disk: Bytes = Field(default=256 * MIB, description="bytes of all files in its private folders")

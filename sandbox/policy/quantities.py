@@ -21,9 +21,12 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 
-MOST_BYTES: Final = 2**63 - 1
+MOST_BYTES: Final = 2**62
+"""Half of what a kernel counts: limits are added up on their way to it."""
 MOST_SECONDS: Final = 365 * 86400
 MOST_COUNTED: Final = 2**31 - 1
+MOST_PROCESSES: Final = 4_000_000
+"""A kernel has 4194304 at most, and some are ours."""
 
 _BYTE_UNITS: Final = {
     "B": 1,
@@ -66,7 +69,7 @@ def parse_bytes(value: object) -> int:
     if value < 1:
         raise ValueError('must be at least one byte: no value means "unlimited"')
     if value > MOST_BYTES:
-        raise ValueError(f"must be at most {MOST_BYTES} bytes, the most a kernel counts")
+        raise ValueError(f"must be at most {MOST_BYTES} bytes")
     return value
 
 
@@ -107,6 +110,14 @@ Seconds = Annotated[float, BeforeValidator(parse_seconds), Unit.SECONDS]
 SecondsOrZero = Annotated[float, BeforeValidator(parse_seconds_or_zero), Unit.SECONDS]
 Count = Annotated[int, BeforeValidator(parse_count)]
 CountOrZero = Annotated[int, BeforeValidator(parse_count_or_zero)]
+
+
+class WrongEntry(ValueError):
+    """One entry of a table of quantities is wrong, the one of that name."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
 
 
 def format_bytes(value: int) -> str:

@@ -25,10 +25,9 @@ def widenings(granted: Policy, asked: Policy) -> list[str]:
     """Each field in which `asked` allows more, or demands less, than `granted`."""
     parts = asked.sections()
     return [
-        f"{section}.{key}: {complaint}"
+        line
         for section, part in granted.sections().items()
-        for key in type(part).model_fields
-        for complaint in _RULES[f"{section}.{key}"](part, parts[section], key, granted.name)
+        for line in _widenings_of(section, part, parts[section], granted.name)
     ]
 
 
@@ -36,12 +35,20 @@ def tighten(policy: Policy, limits: Mapping[str, object] | None = None) -> Polic
     """The policy under which a call runs that asks for these limits; `PolicyError` if it asks for more than granted."""
     if not limits:
         return policy
-    wanted = policy.model_copy(update={"limits": _asked(policy, limits)})
-    wider = widenings(policy, wanted)
+    asked = _asked(policy, limits)
+    wider = _widenings_of("limits", policy.limits, asked, policy.name)
     if wider:
         remedy = "ask for less, or choose a policy that grants more"
         raise refusal(f"the call asks for more than policy '{policy.name}' grants", lines=wider, remedy=remedy)
-    return policy if wanted == policy else wanted
+    return policy if asked == policy.limits else policy.model_copy(update={"limits": asked})
+
+
+def _widenings_of(section: str, granted: Section, asked: Section, name: str) -> list[str]:
+    return [
+        f"{section}.{key}: {complaint}"
+        for key in type(granted).model_fields
+        for complaint in _RULES[f"{section}.{key}"](granted, asked, key, name)
+    ]
 
 
 def _asked(policy: Policy, limits: Mapping[str, object]) -> Limits:

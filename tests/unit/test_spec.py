@@ -5,14 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from sandbox import SpecError
-from sandbox.spec import call_spec, environment_spec, reading_spec
+from sandbox.spec import (
+    CallFields,
+    CallSpec,
+    EnvironmentFields,
+    EnvironmentSpec,
+    ReadingFields,
+    ReadingSpec,
+    call_spec,
+    environment_spec,
+    reading_spec,
+)
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no source": ({"source": None}, "source: is missing"),
     "a source of another kind": ({"source": 3}, "source: must be text or bytes"),
-    "no such field": ({"sauce": "x"}, "sauce: there is no such field"),
+    "no such field": ({"colour": "x"}, "colour: there is no such field"),
+    "nearly a field": ({"polcy": "x"}, "polcy: there is no such field, did you mean 'policy'?"),
+    "what the command line has": (
+        {"timeout": 3},
+        'timeout: there is no such field, did you mean limits={"wall": …}?',
+    ),
+    "no such field of an output": (
+        {"outputs": {"value": {"charactrs": 3}}},
+        "outputs.value.charactrs: there is no such field",
+    ),
     "one requirement, not a list": (
         {"requirements": "requests"},
         'requirements: must be a list such as ["requests==2.32.3"]',
@@ -35,6 +55,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"env": {"A": "\0"}},
         "env.A: an environment variable holds no NUL and at most 128 KiB",
     ),
+    "nobody's tenant": ({"tenant": None}, "tenant: is None, and would be one with all who name none"),
+    "a state of another kind": ({"state": 5}, "state must be a mapping of names to values, not int"),
     "a tenant of another kind": ({"tenant": 3}, "tenant: must be text"),
     "a tenant with a long name": ({"tenant": "x" * 300}, "tenant: must have at most 256 characters"),
     "no entry at all": ({"entry": ""}, "entry: must have at least 1 character"),
@@ -60,8 +82,33 @@ def test_all_that_is_wrong_is_told_at_once_and_bounded() -> None:
     assert len(refused.value.message) < 4000
 
 
+def test_who_names_no_field_that_there_is_gets_the_list() -> None:
+    with pytest.raises(SpecError) as refused:
+        call_spec({"source": "x", "colour": 1})
+    assert refused.value.remedy == f"there are: {', '.join(CallFields.__annotations__)}"
+    with pytest.raises(SpecError) as refused:
+        call_spec({"source": 3})
+    assert refused.value.remedy is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "spec", "given_otherwise"),
+    [
+        (CallFields, CallSpec, {"source", "args"}),
+        (EnvironmentFields, EnvironmentSpec, {"source"}),
+        (ReadingFields, ReadingSpec, {"source"}),
+    ],
+)
+def test_type_checkers_know_every_field_of_a_spec(
+    fields: Any, spec: type[BaseModel], given_otherwise: set[str]
+) -> None:
+    assert set(fields.__annotations__) | given_otherwise == set(spec.model_fields)
+
+
 def test_other_specs_are_told_alike() -> None:
     with pytest.raises(SpecError, match="source: must be text or bytes"):
         reading_spec({"source": 3})
     with pytest.raises(SpecError, match="requirements: must be a list such as"):
         environment_spec({"requirements": "requests"})
+    with pytest.raises(SpecError, match="tenant: is None"):
+        environment_spec({"tenant": None})

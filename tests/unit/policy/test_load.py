@@ -45,6 +45,12 @@ def test_a_file_needs_no_suffix_when_its_path_has_a_slash(tmp_path: Path) -> Non
     assert load(written(tmp_path, DESCRIBED, name="mine")).name == "mine"
 
 
+def test_a_path_that_is_no_text_is_a_file_and_never_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, DESCRIBED, name="offline")
+    assert load(Path("offline")).description == "for tests" != load("offline").description
+
+
 def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
     assert load(written(tmp_path, b'\xef\xbb\xbfdescription = "x"\r\n[limits]\r\nwall = 1\r\n')).limits.wall == 1.0
 
@@ -157,6 +163,12 @@ def test_a_file_made_to_exhaust_the_parser_is_refused(tmp_path: Path, text: str)
         (f'{DESCRIBED}[filesystem]\nreadable = ["/opt", 3]', "filesystem.readable[1]: must be text"),
         (f'{DESCRIBED}[filesystem]\nreadable = ["/run"]', "filesystem.readable[0]: '/run' would show /run"),
         (f'{DESCRIBED}[isolation]\nrequire = ["moat"]', 'isolation.require[0]: must be "user_namespace"'),
+        (f"{DESCRIBED}[output.budgets]\ntable = -1", "output.budgets.table: must not be negative"),
+        (
+            f'{DESCRIBED}[output.tokens]\ntable = 1\n"a b" = 1',
+            "output.tokens.'a b': 'a b' is not the name",
+        ),
+        (f"{DESCRIBED}[output]\nbudgets = [[3]]", "output.budgets[0]"),
         (f"{DESCRIBED}[reuse]\nahead = 17", "reuse.ahead: must be at most 16"),
         (f"{DESCRIBED}[environments]\n", "environments: there is no such key"),
         (f"{DESCRIBED}[environment]\nverify = 1", "environment.verify: must be true or false"),
