@@ -2,7 +2,8 @@
 
 *Memory*: the proportional set size of all processes in a warm container, right after calls, with the child that is
 forked ahead, and, for the goal, after the quiet time in which it lets that go; against that of a bare Python waiting in
-a container of the same image, there at the same time, which has no init. *Processor time*: eight tools with four warm
+a container of the same image, there at the same time, which has no init: one at its prompt, and the smallest there can
+be. *Processor time*: eight tools with four warm
 containers each; what their control groups count and what this process uses, the engine in it, over some seconds in
 which nobody calls.
 """
@@ -20,7 +21,7 @@ import psutil
 from benchmarks.alone import run_alone
 from benchmarks.calls import call
 from benchmarks.container_floors import Daemon, open_daemon
-from benchmarks.idle_box import megabytes
+from benchmarks.idle_box import ARGUMENTS, PROMPT, megabytes
 from benchmarks.report import Report, at_least, at_most, build_report, merge, ratio, spread
 from sandbox import AsyncSandbox, Status
 from sandbox.backends.container.meters import ContainerMeter, open_meter
@@ -29,10 +30,9 @@ from sandbox.daemon import LABELS, connect
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_BARE: Final = "bare python, waiting in a container"
 _AFTER_CALLS: Final = "warm container, right after calls"
 _IDLE: Final = "warm container, idle"
-_WAITING: Final = ("python3", "-I", "-S", "-c", "print(flush=True); input()")
+_IN_A_CONTAINER: Final = "{}, in a container"
 _BOXES: Final = {"label": f"{LABELS}kind=box"}
 _TOOLS, _EACH = 8, 4
 _QUIET_S: Final = 12.0
@@ -56,7 +56,8 @@ async def _measure(daemon: Daemon, client: DockerClient, *, is_quick: bool) -> R
 
 
 async def _memory(daemon: Daemon, client: DockerClient, *, quiet_s: float) -> Report:
-    with _bare_python(daemon, client) as bare:
+    with ExitStack() as stack:
+        bare = {name: stack.enter_context(_bare_python(daemon, client, given)) for name, given in ARGUMENTS.items()}
         others = _boxes(client)
         async with AsyncSandbox(backend="container") as warm:
             await call(warm)
@@ -67,16 +68,17 @@ async def _memory(daemon: Daemon, client: DockerClient, *, quiet_s: float) -> Re
             cases = {_AFTER_CALLS: megabytes(_processes(client, container))}
             await asyncio.sleep(quiet_s)
             cases[_IDLE] = megabytes(_processes(client, container))
-            floor = megabytes(_processes(client, bare))
-    goal = at_most(f"{_IDLE} / {_BARE}", ratio(cases[_IDLE], floor), 1.3)
-    return build_report("memory", cases=cases, floors={_BARE: floor}, goals=[goal])
+            floors = {_IN_A_CONTAINER.format(name): megabytes(_processes(client, it)) for name, it in bare.items()}
+    prompt = _IN_A_CONTAINER.format(PROMPT)
+    goal = at_most(f"{_IDLE} / {prompt}", ratio(cases[_IDLE], floors[prompt]), 1.3)
+    return build_report("memory", cases=cases, floors=floors, goals=[goal])
 
 
 @contextmanager
-def _bare_python(daemon: Daemon, client: DockerClient) -> Iterator[str]:
+def _bare_python(daemon: Daemon, client: DockerClient, arguments: Sequence[str]) -> Iterator[str]:
     """A container that has said that it is up."""
     container: Any = client.containers.create(
-        daemon.image, list(_WAITING), stdin_open=True, network_mode="none", detach=True
+        daemon.image, ["python3", *arguments], stdin_open=True, network_mode="none", detach=True
     )
     try:
         container.start()

@@ -35,6 +35,7 @@ from sandbox.environments.provider import Needs, Provider
 from sandbox.environments.workshop import Job, JobEnd, Workshop
 from sandbox.policy import load
 from sandbox.pool import Pool
+from sandbox.threads import Threads
 
 _TREES: Final = "trees in the store"
 _WHEELS: Final = "wheels in the store"
@@ -110,7 +111,7 @@ async def timed_build(store: Path, requirements: Sequence[str]) -> BuildTimes:
     """One build by an engine's parts, opened for it; closing them is not counted."""
     backend = open_backend("subprocess")
     pool = Pool(backend, most_memory=DEFAULT_WARM_MEMORY)
-    watch = _Stopwatch(BoxWorkshop(pool))
+    watch = _Stopwatch(BoxWorkshop(pool, Threads()))
     provider = Provider(watch, store=store, on_progress=watch.tell)
     try:
         await provider.provide(Needs(requirements=tuple(requirements), requires_python=None, policy=load("default")))

@@ -1,6 +1,6 @@
-"""The floors' own small process: `python -I -S floor_program.py fork|spawn|walled|guarded ARGUMENT…`, one measurement
-for each line it reads. The argument of `spawn` is an interpreter; those of the last two are the runner's folder and a
-plan of walls.
+"""The floors' own small process: `python -I -S floor_program.py fork|mute|spawn|walled|guarded ARGUMENT…`, one
+measurement for each line it reads. The argument of `spawn` is an interpreter; those of the last two are the runner's
+folder and a plan of walls.
 
 It is apart from the benchmark because a fork costs what its parent weighs: the floor is what a *small* Python pays.
 Each answer is one line, the milliseconds it measured around its own work.
@@ -19,17 +19,37 @@ if TYPE_CHECKING:
 _PROGRAM = "import json; print(json.dumps(2+3))"
 
 
-def fork() -> None:
-    """A child that answers on a pipe and is waited for."""
+def fork() -> Callable[[], None]:
+    """A child that adds two numbers, tells the sum on a pipe as a JSON document, and is waited for."""
+    import json
+
+    def answer() -> bytes:
+        return json.dumps({"value": 2 + 3}).encode()
+
+    def work() -> None:
+        if json.loads(_told_by_a_child(answer)) != {"value": 5}:
+            raise ValueError("the child's answer is wrong")
+
+    return work
+
+
+def mute() -> None:
+    """A child that has nothing to say: two bytes, which were there before it."""
+    _told_by_a_child(lambda: b"{}")
+
+
+def _told_by_a_child(answer: Callable[[], bytes]) -> bytes:
+    """What a new process answers on a pipe; it is gone by then."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.write(theirs, b"{}")
+        os.write(theirs, answer())
         os._exit(0)
-    os.read(ours, 16)
+    told = os.read(ours, 64)
     os.waitpid(pid, 0)
     os.close(ours)
     os.close(theirs)
+    return told
 
 
 def spawn() -> None:
@@ -44,7 +64,6 @@ def walled(*, is_guarded: bool) -> Callable[[], None]:
     alone takes for a call on demand, with as little around it as there can be. It is not counted what taking them down
     takes."""
     sys.path.insert(0, sys.argv[2])
-    import binascii
 
     import call_pipes
     import call_walls
@@ -52,7 +71,7 @@ def walled(*, is_guarded: bool) -> Callable[[], None]:
     import walls
 
     plan = documents.read(sys.argv[3])
-    plan["filter"] = binascii.a2b_base64(plan["filter"])
+    plan["filter"] = bytes.fromhex(plan["filter"])
     call_walls.prepare(plan)
     place = plan["handed"][2]
 
@@ -87,8 +106,9 @@ def _reap() -> None:
 
 def main() -> None:
     """Measure once for every line, until there are no more."""
-    plain = {"fork": fork, "spawn": spawn}
-    work = plain.get(sys.argv[1]) or walled(is_guarded=sys.argv[1] == "guarded")
+    kind = sys.argv[1]
+    plain = {"mute": mute, "spawn": spawn}
+    work = plain.get(kind) or (fork() if kind == "fork" else walled(is_guarded=kind == "guarded"))
     work()
     for _ in sys.stdin:
         begun = perf_counter()

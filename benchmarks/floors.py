@@ -1,12 +1,14 @@
 """The floors: what the engine is compared with, each measured by a small process of its own.
 
-`fork` is `os.pipe`, `os.fork`, one write, one read and `waitpid` in a Python that has imported nothing: no sandbox that
-makes a process per call can be cheaper, unless the process is there before the call. `spawn` is `subprocess.run` of an
-interpreter that prints one JSON document: the cheapest call without an engine. `walled` is a fork into the walls of the
-default policy, but for its control groups, and `guarded` the same with a fork below it: what the kernel takes of a call
-that is forked on demand, without and with a guard beside its tool. `waiting` is a process behind those walls that was
-there before its call, and an event loop which sends it that and waits for the reply: what a call forked ahead takes
-without an engine.
+`fork` is the measured call without any walls or engine, in a small Python: `os.pipe`, `os.fork`, a child that adds two
+numbers and writes the sum as a JSON document, and its parent, which reads that and waits for the child's end. `mute` is
+the same without a call: a Python that has imported nothing, and a child that writes two bytes. No sandbox that makes a
+process per call can be cheaper, unless the process is there before the call. `spawn` is `subprocess.run` of an
+interpreter that prints one JSON document: the cheapest call without forks of one's own. `walled` is a fork into the
+walls of the default policy, but for its control groups, and `guarded` the same with a fork below it: what the kernel
+takes of a call that is forked on demand, without and with a guard beside its tool. `waiting` is a process behind those
+walls that was there before its call, and an event loop which sends it that and waits for the reply: what a call forked
+ahead takes without an engine.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from sandbox.spec import call_spec
 from sandbox.tools import read_tool
 
 BARE_FORK: Final = "bare fork and pipe"
+MUTE_FORK: Final = "bare fork and pipe, two bytes for an answer"
 FRESH_PYTHON: Final = "subprocess.run of a fresh python"
 WALLED_FORK: Final = "a bare fork behind the same walls"
 WALLED_FORKS: Final = "two bare forks behind the same walls"
@@ -60,7 +63,7 @@ class Floor:
 
 
 @contextmanager
-def open_floor(kind: Literal["fork", "spawn", "walled", "guarded", "waiting"]) -> Iterator[Floor]:
+def open_floor(kind: Literal["fork", "mute", "spawn", "walled", "guarded", "waiting"]) -> Iterator[Floor]:
     """A floor, started now and gone at the end."""
     python = str(bare_environment().python)
     command = [python, "-I", "-S", "-B", *_program(kind, python)]
@@ -69,7 +72,7 @@ def open_floor(kind: Literal["fork", "spawn", "walled", "guarded", "waiting"]) -
 
 
 def _program(kind: str, python: str) -> list[str]:
-    if kind in ("fork", "spawn"):
+    if kind in ("fork", "mute", "spawn"):
         return [str(_PROGRAM), kind, python]
     given = [str(runner_folder()), json.dumps(_default_walls())]
     return [str(_WAITING_PROGRAM), *given, _request()] if kind == "waiting" else [str(_PROGRAM), kind, *given]

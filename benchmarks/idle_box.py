@@ -1,17 +1,19 @@
 """The memory of a box that waits for its next call, against a bare Python that waits beside it.
 
 Counted is the proportional set size, in which a page shared by several processes counts once between them: forked
-children share most of theirs. The bare Python, started as the box's interpreter is and with nothing imported, waits
-at the same time, so that both share what they can alike. A box is looked at right after calls, with its children
-forked ahead, and, for the goal, after the quiet time in which it lets the surplus of them go.
+children share most of theirs. A bare Python waits at its prompt, and another, the smallest there can be, was started as
+the box's interpreter is and has imported nothing. They wait at the same time, so that all share what they can alike. A
+box is looked at right after calls, with its children forked ahead, and, for the goal, after the quiet time in which it
+lets the surplus of them go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from subprocess import PIPE, STDOUT
 from typing import Final
 
 import psutil
@@ -22,7 +24,9 @@ from benchmarks.report import Report, Spread, at_most, build_report, ratio, spre
 from sandbox import AsyncSandbox
 from sandbox.environments import bare_environment
 
-_BARE: Final = "bare python, waiting"
+PROMPT: Final = "bare python, waiting at its prompt"
+SMALLEST: Final = "the smallest python, waiting"
+ARGUMENTS: Final = {PROMPT: ("-i",), SMALLEST: ("-I", "-S", "-c", "print(flush=True); input()")}
 _AFTER_CALLS: Final = "warm box, right after calls"
 _IDLE: Final = "warm box, idle"
 _NONE_AHEAD: Final = "warm box without children ahead"
@@ -38,41 +42,44 @@ def measure(*, is_quick: bool) -> Report:
 
 
 async def _measure(*, calls: int, patience_s: float) -> Report:
-    with _bare_python() as bare:
-        cases = await _default_box(bare.pid, calls=calls, patience_s=patience_s)
+    with ExitStack() as stack:
+        bare = {name: stack.enter_context(_bare_python(arguments)) for name, arguments in ARGUMENTS.items()}
+        others = {process.pid for process in bare.values()}
+        cases = await _default_box(others, calls=calls, patience_s=patience_s)
         async with AsyncSandbox(policy=on_demand_policy()) as sandbox:
             for _ in range(calls):
                 await call(sandbox)
             await asyncio.sleep(_SETTLING_S)
-            cases[_NONE_AHEAD] = megabytes(_box(besides=bare.pid))
-        floor = megabytes([psutil.Process(bare.pid)])
-    goal = at_most(f"{_IDLE} / {_BARE}", ratio(cases[_IDLE], floor), 1.3)
-    return build_report("idle_box", cases=cases, floors={_BARE: floor}, goals=[goal])
+            cases[_NONE_AHEAD] = megabytes(_box(besides=others))
+        floors = {name: megabytes([psutil.Process(process.pid)]) for name, process in bare.items()}
+    goal = at_most(f"{_IDLE} / {PROMPT}", ratio(cases[_IDLE], floors[PROMPT]), 1.3)
+    return build_report("idle_box", cases=cases, floors=floors, goals=[goal])
 
 
-async def _default_box(bare: int, *, calls: int, patience_s: float) -> dict[str, Spread]:
+async def _default_box(others: set[int], *, calls: int, patience_s: float) -> dict[str, Spread]:
     async with AsyncSandbox(policy="default") as sandbox:
         for _ in range(calls):
             await call(sandbox)
         await asyncio.sleep(_SETTLING_S)
-        after_calls = megabytes(_box(besides=bare))
-        await _fewer_processes(bare, than=len(_box(besides=bare)), within_s=patience_s)
-        return {_AFTER_CALLS: after_calls, _IDLE: megabytes(_box(besides=bare))}
+        after_calls = megabytes(_box(besides=others))
+        await _fewer_processes(others, than=len(_box(besides=others)), within_s=patience_s)
+        await asyncio.sleep(_SETTLING_S)
+        return {_AFTER_CALLS: after_calls, _IDLE: megabytes(_box(besides=others))}
 
 
-async def _fewer_processes(bare: int, *, than: int, within_s: float) -> None:
+async def _fewer_processes(others: set[int], *, than: int, within_s: float) -> None:
     """Wait until the box has let a child go; a box that keeps all it has is as idle as it gets."""
     for _ in range(round(within_s / _STEP_S)):
-        if len(_box(besides=bare)) < than:
+        if len(_box(besides=others)) < than:
             return
         await asyncio.sleep(_STEP_S)
 
 
 @contextmanager
-def _bare_python() -> Iterator[subprocess.Popen[bytes]]:
+def _bare_python(arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     """The box's interpreter with nothing to do; it has said that it is up."""
-    command = [str(bare_environment().python), "-I", "-S", "-c", "print(flush=True); input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    command = [str(bare_environment().python), *arguments]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=STDOUT) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
@@ -80,9 +87,9 @@ def _bare_python() -> Iterator[subprocess.Popen[bytes]]:
         process.communicate(b"\n")
 
 
-def _box(*, besides: int) -> list[psutil.Process]:
-    """Every process of the box: all that descend from us but one."""
-    return [each for each in psutil.Process().children(recursive=True) if each.pid != besides]
+def _box(*, besides: set[int]) -> list[psutil.Process]:
+    """Every process of the box: all that descend from us but those."""
+    return [each for each in psutil.Process().children(recursive=True) if each.pid not in besides]
 
 
 def megabytes(processes: list[psutil.Process]) -> Spread:

@@ -3,8 +3,9 @@
 *One caller* is a closed loop: the next call starts when the last has its outcome, on the default policy, so some of its
 calls find a child forked ahead and some do not; the engine, the zygote and the child already overlap in it. The goal
 multiplies its rate with the processors. A caller that only gets children forked on demand is measured too.
-Rounds alternate between the three and the two floors, which are closed loops as well; the ratio is the median of the
-rounds' own.
+Rounds alternate between the three and the floors, which are closed loops as well; a ratio of two rates is the median of
+the rounds' own. Forks behind the walls of a call are measured alone and several at once: how much of what so many
+processors could do the kernel itself lets through, which builds up namespaces and takes them down.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import random
 import statistics
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import perf_counter
@@ -24,7 +25,7 @@ from pydantic import JsonValue
 
 from benchmarks.alone import run_alone
 from benchmarks.calls import ARGUMENTS, SOURCE, call, on_demand_policy
-from benchmarks.floors import BARE_FORK, FRESH_PYTHON, Floor, open_floor
+from benchmarks.floors import BARE_FORK, FRESH_PYTHON, WALLED_FORKS, Floor, open_floor
 from benchmarks.report import Report, at_least, at_most, build_report, spread
 from sandbox import AsyncSandbox, Outcome, Status
 
@@ -32,6 +33,8 @@ _CALLERS: Final = 32
 _ONE: Final = "one caller"
 _MANY: Final = f"{_CALLERS} callers"
 _ON_DEMAND: Final = "one caller, forked on demand"
+_FORKING_AT_ONCE: Final = 6
+WALLED_AT_ONCE: Final = f"{WALLED_FORKS}, {_FORKING_AT_ONCE} at once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ def measure(*, is_quick: bool) -> Report:
 async def _measure(extent: _Extent) -> Report:
     async with AsyncExitStack() as stack:
         fork, spawn = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn"))
+        walled = [stack.enter_context(open_floor("guarded")) for _ in range(_FORKING_AT_ONCE)]
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
         loops: dict[str, Callable[[], Awaitable[float]]] = {
@@ -57,6 +61,8 @@ async def _measure(extent: _Extent) -> Report:
             _ON_DEMAND: lambda: _rate(unforked, 1, seconds=extent.round_s),
             BARE_FORK: lambda: _rate_of_floor(fork, seconds=extent.round_s / 4),
             FRESH_PYTHON: lambda: _rate_of_floor(spawn, seconds=extent.round_s / 4),
+            WALLED_FORKS: lambda: _rate_at_once(walled[:1], seconds=extent.round_s / 2),
+            WALLED_AT_ONCE: lambda: _rate_at_once(walled, seconds=extent.round_s / 2),
         }
         rates = await _rates(loops, rounds=extent.rounds)
         flight = await _fly(warm, extent.in_flight)
@@ -71,10 +77,13 @@ def _report(rates: dict[str, list[float]], flight: dict[str, JsonValue]) -> Repo
     return build_report(
         "throughput",
         cases={name: found[name] for name in (_ONE, _MANY, _ON_DEMAND)},
-        floors={name: found[name] for name in (BARE_FORK, FRESH_PYTHON)},
+        floors={name: found[name] for name in (BARE_FORK, FRESH_PYTHON, WALLED_FORKS, WALLED_AT_ONCE)},
         ratios={
             scaling: share,
             f"{_MANY} / ({cpus} processors x {_ON_DEMAND})": _share(rates[_MANY], rates[_ON_DEMAND], cpus=cpus),
+            f"{WALLED_AT_ONCE} / ({cpus} processors x one)": _share(
+                rates[WALLED_AT_ONCE], rates[WALLED_FORKS], cpus=cpus
+            ),
         },
         goals=[
             at_least(scaling, share, 0.8),
@@ -107,6 +116,21 @@ async def _rate_of_floor(floor: Floor, *, seconds: float) -> float:
     while perf_counter() - begun < seconds:
         milliseconds.append(floor.measure())
     return 1000 * len(milliseconds) / sum(milliseconds)
+
+
+async def _rate_at_once(floors: Sequence[Floor], *, seconds: float) -> float:
+    """All of these floors' processes side by side, each as often as it can."""
+    begun = perf_counter()
+
+    def keep_forking(floor: Floor) -> int:
+        done = 0
+        while perf_counter() - begun < seconds:
+            floor.measure()
+            done += 1
+        return done
+
+    done = await asyncio.gather(*(asyncio.to_thread(keep_forking, floor) for floor in floors))
+    return sum(done) / (perf_counter() - begun)
 
 
 async def _rate(sandbox: AsyncSandbox, callers: int, *, seconds: float) -> float:

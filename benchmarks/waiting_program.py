@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 RUNNER, PLAN, REQUEST = sys.argv[1:]
 sys.path.insert(0, RUNNER)
-import binascii
 
 import call
 import call_pipes as pipes
@@ -111,7 +110,7 @@ async def _measure(waiting: Waiting, request: bytes) -> float:
 def main() -> None:
     """Measure once for every line, until there are no more."""
     plan = documents.read(PLAN)
-    plan["filter"] = binascii.a2b_base64(plan["filter"])
+    plan["filter"] = bytes.fromhex(plan["filter"])
     call.open_streams()
     for _ in range(12):
         call.rehearse()

@@ -3,18 +3,36 @@
 The child was forked *ahead* of the call (async, through the facade without an event loop, and for a tool as long as
 those that people write), or it is forked *on demand*, with every wall of the default policy in all of them. A pause
 before every measurement keeps the load below saturation, so that the zygote has refilled; only calls that found a child
-count as ahead, and their share is noted.
+count as ahead, and their share is noted. A call on demand finds a vacant child after a pause, whose guard has put up
+the walls; right after another call it finds none, and waits for all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from typing import Final
 
 from benchmarks.alone import run_alone
-from benchmarks.calls import LONG_SOURCE, AheadOnly, TimedCall, call, call_and_wait, on_demand_policy
-from benchmarks.floors import BARE_FORK, FRESH_PYTHON, WAITING_CHILD, WALLED_FORK, WALLED_FORKS, open_floor
+from benchmarks.calls import (
+    LONG_SOURCE,
+    AheadOnly,
+    TimedCall,
+    call,
+    call_after_another,
+    call_and_wait,
+    on_demand_policy,
+)
+from benchmarks.floors import (
+    BARE_FORK,
+    FRESH_PYTHON,
+    MUTE_FORK,
+    WAITING_CHILD,
+    WALLED_FORK,
+    WALLED_FORKS,
+    open_floor,
+)
 from benchmarks.report import Report, at_most, build_report, ratio, spread
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox, Sandbox
@@ -23,6 +41,7 @@ _AHEAD: Final = "forked ahead"
 _AHEAD_LONG: Final = "forked ahead, a tool of 200 lines"
 _AHEAD_SYNC: Final = "forked ahead, without an event loop"
 _ON_DEMAND: Final = "forked on demand"
+_NONE_VACANT: Final = "forked on demand, right after another call"
 _PAUSE_S: Final = 0.02
 
 
@@ -33,7 +52,7 @@ def measure(*, is_quick: bool) -> Report:
 
 async def _measure(*, rounds: int) -> Report:
     async with AsyncExitStack() as stack:
-        fork, spawn = (stack.enter_context(open_floor(kind)) for kind in ("fork", "spawn"))
+        fork, mute, spawn = (stack.enter_context(open_floor(kind)) for kind in ("fork", "mute", "spawn"))
         waiting, walled, guarded = (stack.enter_context(open_floor(kind)) for kind in ("waiting", "walled", "guarded"))
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
@@ -43,9 +62,13 @@ async def _measure(*, rounds: int) -> Report:
             _AHEAD_LONG: AheadOnly(lambda: call(warm, LONG_SOURCE)),
             _AHEAD_SYNC: AheadOnly(lambda: _blocking(facade)),
         }
-        cases = {name: case.measure for name, case in ahead.items()} | {_ON_DEMAND: lambda: _forked_now(unforked)}
+        cases = {name: case.measure for name, case in ahead.items()} | {
+            _ON_DEMAND: lambda: _forked_now(call(unforked)),
+            _NONE_VACANT: lambda: _forked_now(call_after_another(unforked)),
+        }
         floors = {
             BARE_FORK: fork.measure_in_turn,
+            MUTE_FORK: mute.measure_in_turn,
             FRESH_PYTHON: spawn.measure_in_turn,
             WAITING_CHILD: waiting.measure_in_turn,
             WALLED_FORK: walled.measure_in_turn,
@@ -61,8 +84,8 @@ async def _blocking(sandbox: Sandbox) -> TimedCall:
     return call_and_wait(sandbox)
 
 
-async def _forked_now(sandbox: AsyncSandbox) -> float:
-    timed = await call(sandbox)
+async def _forked_now(made: Awaitable[TimedCall]) -> float:
+    timed = await made
     assert not timed.was_ahead
     return timed.milliseconds
 
@@ -76,7 +99,7 @@ def _report(cases: dict[str, list[float]], floors: dict[str, list[float]], share
         floors=floor,
         ratios={
             f"{each} / {BARE_FORK}": ratio(floor[each], floor[BARE_FORK])
-            for each in (WAITING_CHILD, WALLED_FORK, WALLED_FORKS)
+            for each in (MUTE_FORK, WAITING_CHILD, WALLED_FORK, WALLED_FORKS)
         },
         goals=[
             at_most(f"{_AHEAD} / {BARE_FORK}", ratio(case[_AHEAD], floor[BARE_FORK]), 1.0),
