@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from sandbox.errors import BackendUnavailable, EngineClosed
+from sandbox.errors import BackendUnavailable, EngineClosed, SpecError
 
 Result = TypeVar("Result")
 _GRACE_S: Final = 5.0
@@ -40,12 +40,17 @@ class BackgroundLoop:
         self._is_closed = False
 
     def wait(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Do it, and wait for it. A KeyboardInterrupt here cancels it there, and goes on when it has ended, with what
-        its cancellation has to tell."""
+        """Do it, and wait for it, in any thread but our own. A KeyboardInterrupt here cancels it there, and goes on
+        when it has ended, with what its cancellation has to tell."""
         if self._is_elsewhere:
             raise EngineClosed(
                 "the engine was opened in another process, which this one was forked from",
                 remedy="open one in each process, after it was forked",
+            )
+        if threading.current_thread() is self._thread:
+            raise SpecError(
+                "the engine was asked to wait for itself: this is its own thread, which all calls depend on",
+                remedy="ask it from another thread; what it calls itself, such as on_progress, is to return at once",
             )
         future, begun = Future[Result](), list[asyncio.Task[None]]()
         try:

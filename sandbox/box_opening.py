@@ -11,7 +11,7 @@ from typing import Final
 
 from sandbox.backends.base import Backend, Box, BoxPlan
 from sandbox.backends.remedies import missing_walls, refuse_weaker
-from sandbox.errors import BoxLost
+from sandbox.errors import BoxLost, CallNotStarted
 from sandbox.policy import Policy, ReuseMode
 from sandbox.warm_box import WarmBox
 from sandbox.wire.conversation import Conversation
@@ -20,6 +20,7 @@ from sandbox.wire.messages import Hello, WallFault
 _WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
 _OPENING_S: Final = 60.0
 _LEAST_FOR_OPENING_S: Final = 10.0
+CALL_AGAIN: Final = "call again; if it happens every time, see what kills processes here, such as a lack of memory"
 _SLOW_START: Final = "if packages run code when Python starts, which `sandbox env show` tells, see what that waits for"
 
 
@@ -32,11 +33,12 @@ class BoxOpener:
         self.open_boxes: set[WarmBox] = set()
 
     async def open(self, plan: BoxPlan, *, preloads: bool = True) -> WarmBox:
-        """A box with what it can have preloaded. Forking needs a process with one thread: when preloading left more,
-        the box is opened again with nothing preloaded, and every call imports for itself."""
+        """A box with what it can have preloaded. Forking needs a process with one thread, and a call has none of its
+        descriptors: when preloading left more of either, the box is opened again with nothing preloaded, and every call
+        imports for itself."""
         if preloads:
             warm = await self._open_with(plan)
-            if warm.hello.threads <= 1 or not plan.preload:
+            if warm.hello.is_fit or not plan.preload:
                 return warm
             await self.close(warm)
         return await self._open_with(replace(plan, preload=()), preloaded=False)
@@ -58,7 +60,11 @@ class BoxOpener:
     async def all_closed(self) -> None:
         """Wait for the end of every box that is being closed."""
         while self._closing:
-            await asyncio.gather(*self._closing, return_exceptions=True)
+            await self.these_closed()
+
+    async def these_closed(self) -> None:
+        """Wait for the end of those that are being closed by now."""
+        await asyncio.gather(*map(asyncio.shield, self._closing), return_exceptions=True)
 
     async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> WarmBox:
         box = await self._backend.open(plan)
@@ -122,6 +128,7 @@ def _explained(error: BaseException, *, policy: Policy, last_words: str) -> Base
             f"a box did not open within {_patience(policy):.0f} s; its runner said: {last_words[-500:] or 'nothing'}",
             remedy=_SLOW_START,
         )
-    if isinstance(error, BoxLost) and last_words:
-        return BoxLost(f"{error.message}; its runner said: {last_words[-500:]}")
+    if type(error) is BoxLost:
+        said = f"; its runner said: {last_words[-500:]}" if last_words else ""
+        return CallNotStarted(f"{error.message}{said}", remedy=CALL_AGAIN)
     return error

@@ -13,7 +13,7 @@ A call that never started because its box died is tried again, once, in a new bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,8 @@ from weakref import WeakSet
 
 from sandbox.admission import Admission, SingleFiles
 from sandbox.backends.base import Backend, ImageGone
-from sandbox.backends.remedies import missing_walls
+from sandbox.backends.remedies import missing_walls, remedy_of_shortage
+from sandbox.box_opening import CALL_AGAIN
 from sandbox.calls.environment_supply import EnvironmentSupply, needs_of
 from sandbox.calls.following import Reader
 from sandbox.calls.given_files import GivenFile
@@ -37,7 +38,7 @@ from sandbox.calls.verdict import Ending
 from sandbox.calls.watching import Watcher
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.progress import OnProgress, nobody
-from sandbox.errors import BoxLost, EngineClosed, IsolationUnavailable, SandboxError, SpecError
+from sandbox.errors import CallNotStarted, EngineClosed, IsolationUnavailable, SandboxError, SpecError
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.store import ArtifactStore
@@ -45,6 +46,7 @@ from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool import Loan, Pool, PoolStatistics, WarmBox
 from sandbox.spec import CallSpec, EnvironmentSpec
+from sandbox.threads import Threads
 from sandbox.tools import read_tool
 from sandbox.tools.recent import Recent
 
@@ -87,10 +89,6 @@ class Settings:
     """Told how the building of environments goes."""
 
 
-class _NeverStarted(Exception):
-    """The box, or the child in it, died while the call was still on its way."""
-
-
 class _UnderWay:
     """The time in which a task works for the engine."""
 
@@ -128,6 +126,7 @@ class Engine:
         self._admission = Admission(settings.concurrency)
         self._single_files = SingleFiles()
         self._pool = Pool(backend, most_memory=settings.warm_memory)
+        self.threads = Threads()
         self._policies: dict[str, Policy] = {}
         self._recipes: Recent[tuple[Hashable, ...], Recipe] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -136,6 +135,7 @@ class Engine:
         self._environments = EnvironmentSupply(
             backend,
             self._pool,
+            threads=self.threads,
             store=settings.store,
             is_offline=settings.is_offline,
             on_progress=settings.on_progress,
@@ -212,6 +212,7 @@ class Engine:
         await self._pool.close()
         await self._backend.close()
         await self._environments.close()
+        self.threads.close()
 
     def _under_way(self) -> _UnderWay:
         """Known to `close` while it runs; a call that `close` cut off learns why."""
@@ -229,20 +230,22 @@ class Engine:
                 "tokens: nothing here can count them", remedy="name what can: Sandbox(tokenizer=…), --tokenizer"
             )
         policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)  # which its recipe keeps alive
-        key = (spec.source, spec.filename, spec.entry, policy, spec.tenant)
-        recipe = None if spec.limits else self._recipes.get(key)
+        limits = _plainly(spec.limits) if spec.limits else ()
+        key = (spec.source, spec.filename, spec.entry, policy, spec.tenant, limits)
+        recipe = None if limits is None else self._recipes.get(key)
         if recipe is None:
             recipe = self._new_recipe(spec)
-            if not spec.limits:
+            if limits is not None:
                 self._recipes.put(key, recipe, weight=4 * len(recipe.tool.text))
         return Prepared(spec, recipe, clock)
 
     def _new_recipe(self, spec: CallSpec) -> Recipe:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
-        granted = policy_for(tool, self._granted(spec))
-        policy = tighten(granted, limits_for(tool, granted, spec.limits))
-        shaping = self._backend.tightened(box_policy(granted, policy))
-        return Recipe(tool, policy, shaping, bare_environment(), spec.tenant, self._settings.tokenizer)
+        granted = self._granted(spec)
+        lowered = policy_for(tool, granted)
+        policy = tighten(lowered, limits_for(tool, lowered, spec.limits))
+        shaping = self._backend.tightened(box_policy(lowered, policy))
+        return Recipe(tool, granted, policy, shaping, bare_environment(), spec.tenant, self._settings.tokenizer)
 
     async def _equipped(self, call: Prepared) -> Prepared:
         """The call with the environment that its tool requires."""
@@ -268,12 +271,13 @@ class Engine:
             try:
                 attempt = partial(self._try, call, request, inputs.files, reader)
                 return await self._as_walled_as_can_be(call, attempt)
-            except _NeverStarted as error:
-                reason = str(error)
+            except CallNotStarted as error:
+                reason = error.message
             except ImageGone as error:
                 reason = str(error)
                 call = await self._with_images_anew(call)
-        raise BoxLost(f"the box died before the call started, {_ATTEMPTS} times: {reason}")
+        remedy = remedy_of_shortage(reason) or CALL_AGAIN
+        raise CallNotStarted(f"the box died before the call started, {_ATTEMPTS} times: {reason}", remedy=remedy)
 
     async def _with_images_anew(self, call: Prepared) -> Prepared:
         """Somebody removed the image that its boxes were to be made from. To have it again is part of having a box."""
@@ -321,10 +325,13 @@ class Engine:
         self, loan: Loan, call: Prepared, request: bytes, files: Sequence[GivenFile], reader: Reader | None
     ) -> Outcome:
         if loan.warm.conversation.loss is not None:
-            raise _NeverStarted(_last_seen(loan.warm))
+            raise CallNotStarted(_last_seen(loan.warm))
         policy = call.recipe.policy
-        with closing(Keeping(self._settings.artifacts.shelf(call.spec.tenant))) as keeping:
-            watcher = Watcher(loan.warm, policy=policy, budgets=call.budgets, reader=reader, keeping=keeping)
+        threads, budgets = self.threads, call.budgets
+        with closing(Keeping(self._settings.artifacts.shelf(call.spec.tenant), threads)) as keeping:
+            watcher = Watcher(
+                loan.warm, policy=policy, threads=threads, budgets=budgets, reader=reader, keeping=keeping
+            )
             value_limit = policy.limits.value + _REPLY_OVERHEAD
             loan.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit, files=files)
             try:
@@ -336,6 +343,12 @@ class Engine:
             call.clock.ended = now()
             _refuse_without_start(loan, call, watcher, ending)
             return await outcome_of(loan, call, watcher, ending)
+
+
+def _plainly(limits: Mapping[str, object]) -> tuple[Hashable, ...] | None:
+    """Limits as what recipes are known by; None where some are not of the kinds that limits are."""
+    is_plain = all(type(value) in (int, float, str) for value in limits.values())  # `True` equals 1, and is refused
+    return tuple((name, type(value), value) for name, value in limits.items()) if is_plain else None
 
 
 def _tell_what_came_of_it(cancelled: asyncio.CancelledError, loan: Loan, call: Prepared, watcher: Watcher) -> None:
@@ -353,7 +366,7 @@ def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: 
     if fault is not None:
         raise missing_walls([fault.layer], policy=call.recipe.policy, reason=fault.reason)
     if ending.stopped_for is None or ending.was_lost:
-        raise _NeverStarted(_last_seen(loan.warm))
+        raise CallNotStarted(_last_seen(loan.warm))
 
 
 def _last_seen(warm: WarmBox) -> str:

@@ -2,9 +2,9 @@
 
 A box serves as many calls at once as it has room for; every call is walled from the others inside it (see the runner),
 so a box is not lent exclusively. It leaves the pool when its policy forbids reuse, when a call in it did not end
-cleanly, when it has been idle too long, when it is older than its backend lets boxes become, when too much memory is
-kept warm, or when it died. A box that leaves takes no new calls, ends when its last call has, and is closed exactly
-once.
+cleanly, when it has been idle too long, when it is older than its backend lets boxes become, when too much memory or
+too many boxes are kept warm, or when it died. A box that leaves takes no new calls, ends when its last call has, and is
+closed exactly once.
 
 A caller that finds no room goes in line for the next room there is, in a box that became free or in one that was
 opened for it or for somebody else. Openings belong to the pool, not to callers: one that gives up costs nobody a box,
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from functools import partial
 from typing import Final
 
 from sandbox.backends.base import Backend, BoxPlan
+from sandbox.backends.remedies import told_to
 from sandbox.box_opening import BoxOpener
-from sandbox.errors import EngineClosed
+from sandbox.errors import EngineClosed, SandboxError
 from sandbox.shelf import BoxKey, Shelf
 from sandbox.supply import Supply
 from sandbox.warm_box import Loan, LoanPath, WarmBox
@@ -38,6 +40,9 @@ __all__ = ["BoxKey", "Loan", "Pool", "PoolStatistics", "WarmBox"]
 _SWEEP_S: Final = 1.0
 _SOON_S: Final = 0.02
 _NOT_SOON_S: Final = 0.25
+_DESCRIPTORS: Final = 24
+"""About as many as a box takes of its engine's process."""
+_ANY_NUMBER: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,18 @@ class Lending:
 class Pool:
     """All boxes of one engine; used from one event loop."""
 
-    def __init__(self, backend: Backend, *, most_memory: int, most_opening: int | None = None) -> None:
+    def __init__(
+        self, backend: Backend, *, most_memory: int, most_opening: int | None = None, most_boxes: int | None = None
+    ) -> None:
         self._opener = BoxOpener(backend)
+        self._most_boxes = most_boxes or _affordable_boxes()
         self._supply = Supply(
             backend,
             self._opener,
             has_memory=self._has_memory,
+            longest_idle=self._longest_idle,
             most_opening=most_opening or max(2, 2 * (os.cpu_count() or 1)),
+            most_boxes=self._most_boxes,
         )
         self._most_memory = most_memory
         self._shelves: dict[BoxKey, Shelf] = {}
@@ -171,7 +181,10 @@ class Pool:
         if shelf.most_ahead:
             self._note_demand(shelf, plan)
             shelf.wanted = shelf.most_ahead
-            await self._supply.filled(shelf)
+            try:
+                await self._supply.filled(shelf)
+            except SandboxError as error:
+                raise told_to(plan.policy, error) from None
         if not shelf.ready:
             loan = shelf.take() or await self._wait_in_line(shelf, plan)
             loan.warm.preload(plan.preload)
@@ -222,6 +235,8 @@ class Pool:
             if unused is not None:
                 self._take_unused(unused.warm, shelf)
             raise
+        except SandboxError as error:
+            raise told_to(plan.policy, error) from None
 
     def _note_demand(self, shelf: Shelf, plan: BoxPlan) -> None:
         shelf.has_lent = True
@@ -277,6 +292,11 @@ class Pool:
         of_its_own = shelf.memory * (len(shelf.ready) + len(shelf.ahead) + 1)
         return in_use + of_its_own <= self._most_memory
 
+    def _longest_idle(self) -> list[tuple[WarmBox, Shelf]]:
+        """The boxes that nobody uses, the longest idle first."""
+        idle = [(warm, shelf) for shelf in self._shelves.values() for warm in shelf.idle]
+        return sorted(idle, key=lambda each: each[0].idle_since)
+
     def _kept_memory(self) -> int:
         return sum(warm.memory for warm in self.boxes)
 
@@ -285,14 +305,14 @@ class Pool:
             self._sweeper = asyncio.create_task(self._sweep())
 
     async def _sweep(self) -> None:
-        """Retire what has been idle too long, and the longest idle while too much memory is kept warm."""
+        """Retire what has been idle too long, and the longest idle while too much is kept warm."""
         while self._shelves:
             await asyncio.sleep(_SWEEP_S)
             self._weigh()
-            idle = [(warm, shelf) for shelf in self._shelves.values() for warm in shelf.idle]
-            for warm, shelf in sorted(idle, key=lambda each: each[0].idle_since):
+            for warm, shelf in self._longest_idle():
                 is_old = warm.is_past_its_time or _now() - warm.idle_since > warm.policy.reuse.idle
-                if is_old or self._kept_memory() > self._most_memory:
+                is_too_much = self._kept_memory() > self._most_memory
+                if is_old or is_too_much or len(self._opener.open_boxes) > self._most_boxes:
                     self._supply.retire(warm, shelf)
             self._forget_unused()
 
@@ -310,3 +330,9 @@ class Pool:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _affordable_boxes() -> int:
+    """As many as take half of the files that this process may open: the others are the host program's."""
+    most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _ANY_NUMBER if most_files == resource.RLIM_INFINITY else max(1, most_files // 2 // _DESCRIPTORS)

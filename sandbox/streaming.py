@@ -26,6 +26,7 @@ from sandbox.calls.replies import MOST_PARTS, aside_when_large, count_parts
 from sandbox.engine import Engine
 from sandbox.outcome import Json, Outcome
 from sandbox.spec import CallSpec
+from sandbox.threads import Threads
 from sandbox.wire.frames import Stream
 
 _MOST_UNPACED: Final = 1 << 20
@@ -140,7 +141,7 @@ async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGene
     try:
         while (taken := await untaken.take()) is not None:
             if isinstance(taken, _Item):
-                if (item := await _item(taken.data)) is not None:
+                if (item := await _item(taken.data, engine.threads)) is not None:
                     yield item
                 taken.grant()
                 continue
@@ -163,9 +164,9 @@ async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGene
         await cut_short(call)
 
 
-async def _item(text: bytes) -> Progress | None:
+async def _item(text: bytes, threads: Threads) -> Progress | None:
     """The event of one item; what is no JSON, or too much of it, was forged, and is left out."""
-    return await aside_when_large(lambda: _read_item(text), size=len(text))
+    return await aside_when_large(lambda: _read_item(text), size=len(text), threads=threads)
 
 
 def _read_item(text: bytes) -> Progress | None:

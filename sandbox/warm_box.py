@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -10,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from sandbox.backends.base import Box
 from sandbox.outcome import Receipt
 from sandbox.policy import Policy, ReuseMode
+from sandbox.ports import Slot
 from sandbox.wire.conversation import Conversation
 from sandbox.wire.messages import Hello
 from sandbox.wire.running_call import RunningCall
@@ -20,6 +22,7 @@ _LONGEST_COMPILED: Final = 1 << 17
 _QUICK_S: Final = 0.25
 """Of a call that takes longer compiling is a small part; or it is what takes so long, as some sources are made to."""
 _MOST_SOURCES: Final = 64
+_SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 
 LoanPath: TypeAlias = Literal["cold", "pooled", "warm"]
 
@@ -106,14 +109,21 @@ class WarmBox:
         self.sources[filename, source] = is_told is not None
 
     def _add_slots(self, count: int) -> None:
-        """A box that dies takes its slots along, perhaps before the end of its channel is heard here."""
+        """A box that dies takes its slots along, perhaps before the end of its channel is heard here. Where descriptors
+        run out it gets fewer, and calls take turns in what it has."""
+        slots: Sequence[Slot] = ()
         try:
             slots = self.box.add_slots(count)
             if slots:
-                self.slots += len(slots)
                 self.conversation.lend_slots(slots)
+                self.slots += len(slots)
         except OSError as error:
-            self.conversation.abandon(f"the box has no place for calls any more: {error}")
+            for slot in slots:
+                slot.close()
+            if error.errno in _SHORTAGES and count > 1:
+                self._add_slots(count // 2)
+            elif error.errno not in _SHORTAGES or not self.slots:
+                self.conversation.abandon(f"the box has no place for calls any more: {error}")
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from typing import Final, Literal
 import psutil
 import pytest
 
-from tests.workers import is_worker
+from tests.workers import is_worker, make_own_folder
 
 Traces = dict[str, str]  # what identifies a trace → what to call it
 Look = Callable[[], Traces]
@@ -126,12 +126,12 @@ def temporary_directories() -> Traces:
 
 
 @contextmanager
-def _own_temporary_directory() -> Iterator[None]:
+def _own_temporary_directory(config: pytest.Config) -> Iterator[None]:
     """Where this process and what it starts put temporary files; open to all users, as the system's is."""
     kept = os.environ.get("TMPDIR"), tempfile.tempdir
-    folder = tempfile.mkdtemp(prefix="sandbox-tests-")
-    os.chmod(folder, 0o1777)
-    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    folder = make_own_folder(config)
+    folder.chmod(0o1777)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     try:
         yield
     finally:
@@ -192,7 +192,7 @@ def nothing_outlives_the_run(
 ) -> Iterator[None]:
     """Everything, watched from before the first test until every fixture is closed."""
     tmp_path_factory.getbasetemp()  # stays where pytest keeps it for whoever looks into a failure
-    with _own_temporary_directory():
+    with _own_temporary_directory(request.config):
         watch = Watch(processes, descriptors, mounts, _cgroups(request.config), temporary_directories)
         yield
         _fail_on(watch, request.config, who="The run")

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,7 +68,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def folder_of_the_run(request: pytest.FixtureRequest) -> Iterator[Path]:
     """One for all processes that share the run, for every user to read; gone with the run."""
     if is_worker(request.config):
-        yield Path(request.config.workerinput[_FOLDER])  # type: ignore[attr-defined]
+        yield Path(_given_to_worker(request.config)[_FOLDER])
         return
     folder = _make_folder()
     try:
@@ -77,9 +77,26 @@ def folder_of_the_run(request: pytest.FixtureRequest) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+def _given_to_worker(config: pytest.Config) -> Mapping[str, str]:
+    """What the process that shares the run out has told this one, in an attribute that xdist adds."""
+    given: Mapping[str, str] = vars(config)["workerinput"]
+    return given
+
+
 def _make_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="sandbox-tests-run-"))
+    folder = Path(tempfile.mkdtemp(prefix="sandbox-tests-"))
     folder.chmod(0o755)
+    return folder
+
+
+def make_own_folder(config: pytest.Config) -> Path:
+    """One for this process alone. A part of a run has it in the run's, which is gone also when the run is interrupted:
+    its parts are killed then, wherever they are."""
+    if not is_worker(config):
+        return Path(tempfile.mkdtemp(prefix="sandbox-tests-"))
+    given = _given_to_worker(config)
+    folder = Path(given[_FOLDER], given["workerid"])
+    folder.mkdir()
     return folder
 
 

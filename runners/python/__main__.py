@@ -17,7 +17,7 @@ goes. Standard library only, for Python 3.8 and later.
                       returned                    its reply is whole; what it printed before has been sent
                       ended                       how the call's process ended, and what it used
                       ready, surplus, gone        of the child on a line: it can be called; it need not be; it is dead
-                      threaded                    what was preloaded later has left threads: no fork is safe any more
+                      unfit                       what was preloaded later has left what no fork can share
 
 When the channel closes, everything here dies. Nothing said on it is a fact to the engine, which measures for itself:
 code that was preloaded shares this process and could say anything. Foreign code never has the channel: the tool runs in

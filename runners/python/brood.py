@@ -38,15 +38,19 @@ class Brood:
         self._living: set[int] = set()
         self._dying: dict[int, Child] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none whose end could make room for another."""
+        return not (self._living or self._dying)
+
     def add(self, child: Child) -> None:
         """One more was forked."""
         self._living.add(child.pid)
 
-    def kill(self, child: Child, reason: str | None, *, seen: float | None = None, wants_files: bool = False) -> None:
-        """At once; or so that what it has left until now is sent first: one that runs its tool already hears that.
-        `seen`: how much it used of what it was to have less of."""
+    def kill(self, child: Child, reason: str | None, *, wants_files: bool = False) -> None:
+        """At once; or so that what it has left until now is sent first: one that runs its tool already hears that."""
         if child.killed_by is None:
-            child.killed_by, child.seen = reason, seen
+            child.killed_by = reason
         if wants_files and child.spent is not None:
             guard.stop(child.pid)
         else:

@@ -35,6 +35,7 @@ import dialects
 import documents
 import drawing
 import failure
+import generators
 import injected
 import kit
 import objects
@@ -186,6 +187,7 @@ def _reseed() -> None:
     numpy = sys.modules.get("numpy")
     if numpy:
         numpy.random.seed()
+    generators.seed_anew()
 
 
 def _outcome(request: dict[str, Any], home: str, descriptor: int) -> dict[str, Any]:
@@ -278,7 +280,7 @@ def _reply(value: object, request: dict[str, Any], injection: injected.Injection
     state, told = injection.changed_state(limit) if injection else (None, [])
     if state is not None:
         size += len(state)
-        reply.update(state=state, warnings=warnings + told)
+        reply.update(state=state, warnings=reply["warnings"] + told)
     return reply if size <= limit else {"kind": "too_large", "bytes": size}
 
 

@@ -36,7 +36,14 @@ _AT_ONCE = 1 << 12
 def reserve() -> list[int]:
     """The numbers at which the zygote hands a child its ends of request, stdout, stderr, value, status and files: the
     same for every child."""
-    return [fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE) for _ in _NUMBERS]
+    reserved: list[int] = []
+    try:
+        reserved.extend(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE) for _ in _NUMBERS)
+    except OSError:
+        for number in reserved:
+            os.close(number)
+        raise
+    return reserved
 
 
 def hand(end: int, number: int) -> None:

@@ -73,6 +73,14 @@ def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
     return written.landlock
 
 
+def close_off(plan: dict[str, Any], restricted: dict[str, Any] | None) -> None:
+    """The tool's process, which has the walls of its guard around it, closes itself off from that. Where no pid
+    namespace shields a guard, its tool could stop it, and nobody would end the call; so it signals only itself and
+    what it starts, where the kernel lets Landlock see to that, as it says in what is `restricted`."""
+    if restricted and "pid" not in plan["namespaces"] and "signal" in restricted["scoped"]:
+        landlock.keep_signals_in()
+
+
 def _put_up_now(plan: dict[str, Any]) -> dict[str, object] | None:
     kernel = calls.Kernel()
     try:

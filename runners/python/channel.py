@@ -38,7 +38,7 @@ def _offer_socket(pipes: PipeChannel) -> Channel:
         pipes.send([_OFFER.pack(far.fileno(), os.fstat(far.fileno()).st_ino)])
         if pipes.read(1) != _TAKEN:
             return pipes
-        _, (received,) = _receive(near, memoryview(bytearray(1)))
+        _, ((received,),) = _receive(near, memoryview(bytearray(1)))
         return SocketChannel(received, lifeline=pipes.fileno())
     finally:
         near.close()
@@ -62,8 +62,9 @@ class SocketChannel:
         """At most `size` bytes and nothing else."""
         return self._socket.recv(size)
 
-    def receive(self, room: memoryview) -> tuple[int, list[int]]:
-        """Put what is there into `room`: how many bytes, and the descriptors that came with them."""
+    def receive(self, room: memoryview) -> tuple[int, list[list[int]]]:
+        """Put what is there into `room`: how many bytes, and the descriptors that came with them, if any did; fewer
+        than were sent where this process may not have so many."""
         return _receive(self._socket, room)
 
     def send(self, parts: Sequence[bytes | memoryview]) -> None:
@@ -91,7 +92,7 @@ class PipeChannel:
         """At most `size` bytes."""
         return os.read(self._in, size)
 
-    def receive(self, room: memoryview) -> tuple[int, list[int]]:
+    def receive(self, room: memoryview) -> tuple[int, list[list[int]]]:
         """Put what is there into `room`; a pipe carries no descriptors."""
         return os.readv(self._in, [room]), []
 
@@ -100,16 +101,41 @@ class PipeChannel:
         _send_all(lambda rest: os.writev(self._out, rest), parts)
 
 
-def _receive(end: socket.socket, room: memoryview) -> tuple[int, list[int]]:
-    """What is there, into `room`: how many bytes, and the descriptors that came with them."""
-    count, attached, _, _ = end.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
+class Handed:
+    """Descriptors that came with messages. They come with the first byte of one, which may come long before its last,
+    so they wait here, those of each message by themselves."""
+
+    def __init__(self) -> None:
+        self._sets: list[list[int]] = []
+
+    def add(self, sets: Sequence[list[int]]) -> None:
+        """These came."""
+        self._sets += sets
+
+    def take(self, counts: Sequence[int]) -> list[list[int]]:
+        """Those of the next message, which brought so many of each; none of what did not arrive whole."""
+        arrived = self._sets.pop(0) if any(counts) else []
+        taken = []
+        for count in counts:
+            part, arrived = arrived[:count], arrived[count:]
+            if len(part) < count:
+                for number in part:
+                    os.close(number)
+                part = []
+            taken.append(part)
+        return taken
+
+
+def _receive(end: socket.socket, room: memoryview) -> tuple[int, list[list[int]]]:
+    """What is there, into `room`: how many bytes, and the descriptors that came with them, if any did."""
+    count, attached, flags, _ = end.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
     descriptors: list[int] = []
     for level, kind, content in attached:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors += struct.unpack_from("%di" % (len(content) // _NUMBER_SIZE), content)
     for number in descriptors:
         os.set_inheritable(number, False)
-    return count, descriptors
+    return count, [descriptors] if descriptors or flags & socket.MSG_CTRUNC else []
 
 
 def _send_all(write: Callable[[Sequence[bytes | memoryview]], int], parts: Sequence[bytes | memoryview]) -> None:

@@ -80,7 +80,7 @@ class Child:
         self.walls: bytes | None = None
         self.spent: float | None = None
         self.killed_by: str | None = None
-        self.seen: float | None = None
+        self.seen: dict[str, float] = {}
         self.has_ended = False
         self.end: bytes | None = None
         self._requests: list[bytes] = []
@@ -148,15 +148,24 @@ class Child:
         return tuple(descriptor for descriptor in led if descriptor is not None)
 
 
-def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead: bool, line: Line | None) -> Child:
-    """Fork a child behind the walls of `plan`, on that line if there is one; OSError when the kernel has no process or
-    descriptors for it."""
+def fork(
+    plan: dict[str, Any],
+    *,
+    slot: int | None,
+    doors: Sequence[int],
+    ahead: bool,
+    is_vacant: bool,
+    line: Line | None,
+) -> Child:
+    """Fork a child behind the walls of `plan`, on that line if there is one, and vacant or not (see guard.py); OSError
+    when the kernel has no process or descriptors for it."""
     ours: list[int] = []
     brought: list[int] = list(line.ends) if line else []
-    plan["home"] = workplace.choose(plan)
-    call_walls.prepare(plan)
-    handed = plan["handed"]
+    handed: list[int] = []
     try:
+        plan["home"] = workplace.choose(plan)
+        call_walls.prepare(plan)
+        handed = plan["handed"]
         for number in handed[: len(brought)]:
             pipes.hand(brought.pop(0), number)
         for direction, number in zip(_OF_THE_GUARD, handed[-2:]) if line else zip(_ALL_PIPES, handed):
@@ -164,7 +173,7 @@ def fork(plan: dict[str, Any], *, slot: int | None, doors: Sequence[int], ahead:
             ours.append(near)
             pipes.hand(far, number)
             os.set_blocking(near, direction < 0)
-        pid = guard.fork(plan, doors, ahead=ahead)
+        pid = guard.fork(plan, doors, ahead=ahead, is_vacant=is_vacant)
     except OSError:
         _close_all(ours)
         raise

@@ -6,7 +6,8 @@ tells the zygote in one record how the tool ended and what it used. The kernel s
 namespace from signals of its own kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor
 read its memory. (It has the same user, so the tool may lower its limits: that ends the tool's own call, and no other.)
 That is why the tool is not itself the first process: it would be shielded from its own `SIGKILL`, and its end could
-only be guessed at.
+only be guessed at. Where a call has no such namespace, a Landlock domain of the tool's own keeps it from signalling its
+guard, on a kernel that has that; on others the tool can stop it, and its call ends with the box.
 
 Three records go to the zygote, each a length and a JSON object: the walls, measured after the last of them is up and
 before any foreign code runs; what it took to get so far; and the end. Of these the tool's process tells the first two.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 
 import call_pipes as pipes
 import call_walls
@@ -45,10 +47,14 @@ _BROKEN, _FAULT = 70, 69
 _TIDYING_S = 0.5
 """So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
 _NOBODY_HERE = 0
+_FIELDS = ("exit_code", "signal", "cpu_s", "max_rss", "bytes_free", "inodes_free")
+_END = b'{"exit_code": %s, "signal": %s, "cpu_s": %.6f, "max_rss": %d, "bytes_free": %s, "inodes_free": %s}'
+"""The last record. What is written with an encoder dirties forty pages more, of which each guard must have a copy."""
 
 
-def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> int:
-    """Fork a guard for one call; returns its pid to the zygote and never returns in the child."""
+def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: bool = False) -> int:
+    """Fork a guard for one call; returns its pid to the zygote and never returns in the child. A *vacant* one puts up
+    the walls now, and forks the tool's process when the request has come."""
     if not is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     pid = walls.fork(plan)
@@ -57,7 +63,7 @@ def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> int:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         return pid
     try:
-        _guard(plan, doors, ahead=ahead)
+        _guard(plan, doors, ahead=ahead, is_vacant=is_vacant)
     except BaseException as error:
         os.write(2, ("guard: %s: %s\n" % (type(error).__name__, error)).encode("utf-8", "replace"))
     finally:
@@ -106,27 +112,30 @@ def read_spent(record: bytes) -> tuple[float, list[Any] | None]:
 def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict[str, Any]:
     """The same fields where the guard was killed together with the call: what the kernel told when it was reaped."""
     if usage is None:
-        return dict.fromkeys(("exit_code", "signal", "cpu_s", "max_rss", "bytes_free", "inodes_free"))
+        return dict.fromkeys(_FIELDS)
     status, spent = usage
     cpu = spent.ru_utime + spent.ru_stime
-    used = {"cpu_s": round(cpu, 6), "max_rss": spent.ru_maxrss * 1024, "bytes_free": None, "inodes_free": None}
-    return dict(_ending(status), **used)
+    return dict(zip(_FIELDS, (*_ending(status), round(cpu, 6), spent.ru_maxrss * 1024, None, None)))
 
 
-def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool) -> NoReturn:
+def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: bool) -> NoReturn:
     _go_where_it_counts(plan, doors)
     if not is_first(plan):
         stop_listening()
-    found = Found(plan, _put_up_walls(plan))
+    restricted = _put_up_walls(plan)
+    found = Found(plan, restricted)
     if is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    if is_vacant:
+        _await_request()
     pid = _fork_the_tool(plan)
     if pid == 0:
+        call_walls.close_off(plan, restricted)
         tool.run(plan, found, ahead=ahead)
     if not is_first(plan):
         _listen_for_the_end(pid)
-    for descriptor in (0, 1, 2, pipes.REQUEST, pipes.VALUE):
-        os.close(descriptor)
+    os.closerange(0, pipes.STATUS)
+    os.close(pipes.VALUE)
     status, spent = _wait_or_be_told(pid) if is_first(plan) else _wait(pid)
     _end_the_rest(plan, pid)
     if not found.tell_if_untold():
@@ -168,6 +177,15 @@ def _put_up_walls(plan: dict[str, Any]) -> dict[str, object] | None:
         _refuse(plan, fault)
 
 
+def _await_request() -> None:
+    """Until some of it is there; this is the end where none will come."""
+    poll = select.poll()
+    poll.register(pipes.REQUEST, select.POLLIN)
+    ((_, seen),) = poll.poll()
+    if not seen & select.POLLIN:
+        os._exit(0)
+
+
 def _fork_the_tool(plan: dict[str, Any]) -> int:
     try:
         return os.fork()
@@ -188,10 +206,11 @@ def _leave(plan: dict[str, Any]) -> NoReturn:
 
 def _describe_end(plan: dict[str, Any], status: int, *, max_rss: int) -> bytes:
     """The last record."""
-    room = _room_left() if plan["workplace"] else {"bytes_free": None, "inodes_free": None}
     everything = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = everything.ru_utime + everything.ru_stime
-    return pipes.as_record(dict(_ending(status), cpu_s=round(cpu, 6), max_rss=max_rss * 1024, **room))
+    code, number = _ending(status)
+    size, inodes = _room_left(plan) if plan["workplace"] else (None, None)
+    return _END % (_written(code), _written(number), cpu, max_rss * 1024, _written(size), _written(inodes))
 
 
 def _listen_for_the_end(pid: int) -> None:
@@ -261,13 +280,18 @@ def _has_no_children() -> bool:
     return False
 
 
-def _ending(status: int) -> dict[str, int | None]:
-    if os.WIFSIGNALED(status):
-        return {"exit_code": None, "signal": os.WTERMSIG(status)}
-    return {"exit_code": os.WEXITSTATUS(status), "signal": None}
+def _ending(status: int) -> tuple[int | None, int | None]:
+    """The exit code, or the signal."""
+    return (None, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), None)
 
 
-def _room_left() -> dict[str, int | None]:
-    """What is left of the call's private files, seen from outside of the tool's process. gVisor counts no inodes."""
-    disk = os.statvfs(".")
-    return {"bytes_free": disk.f_bavail * disk.f_frsize, "inodes_free": disk.f_favail if disk.f_files else None}
+def _room_left(plan: dict[str, Any]) -> tuple[int, int | None]:
+    """What is left for the call's private files where that is least, in bytes and in inodes, seen from outside of the
+    tool's process. gVisor counts no inodes."""
+    disks = workplace.disks(plan)
+    inodes = [disk.f_favail for disk in disks if disk.f_files]
+    return min([disk.f_bavail * disk.f_frsize for disk in disks]), min(inodes) if inodes else None
+
+
+def _written(number: int | None) -> bytes:
+    return b"null" if number is None else b"%d" % number

@@ -6,11 +6,11 @@ holds none of it. The box does not show the runner's folder, so it is all loaded
 
 from __future__ import annotations
 
-import binascii
 import os
 import sys
 
 import call
+import call_pipes as pipes
 import egress
 import frames
 import installed
@@ -45,18 +45,21 @@ def serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> No
     walls = plan["call"]
     if "mount" in walls["namespaces"]:
         workplace.make_own(walls["workplace"]["path"])
-    _, failed = preloading.preload(plan["preload"])
+    pipes.keep_numbers_free()
+    call.open_streams()
+    _, failed, left_open = preloading.preload(plan["preload"])
     walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
     walls["outputs"] = plan.get("outputs")
     if walls["workplace"] and "covered" in walls["workplace"]:
         walls["workplace"]["covered"] = [place.format(runner=os.getpid()) for place in walls["workplace"]["covered"]]
-    walls["filter"] = binascii.a2b_base64(walls["filter"])
+    walls["filter"] = bytes.fromhex(walls["filter"])
     hello = frames.message(
         "hello",
         protocol=frames.PROTOCOL,
         python=sys.version.split()[0],
         implementation=sys.implementation.name,
         threads=preloading.threads(),
+        descriptors=left_open,
         failed=failed,
         refused=refused,
     )

@@ -13,6 +13,7 @@ import os
 import resource
 import stat
 
+import workplace
 from walls import IS_LINUX
 
 if IS_LINUX:
@@ -33,22 +34,22 @@ _LIMITS = {
     "data": resource.RLIMIT_DATA,
 }
 _NAMESPACES = {
-    "user": "user",
-    "mount": "mnt",
-    "pid": "pid",
-    "network": "net",
-    "ipc": "ipc",
-    "uts": "uts",
-    "cgroup": "cgroup",
+    "user": "/proc/self/ns/user",
+    "mount": "/proc/self/ns/mnt",
+    "pid": "/proc/self/ns/pid",
+    "network": "/proc/self/ns/net",
+    "ipc": "/proc/self/ns/ipc",
+    "uts": "/proc/self/ns/uts",
+    "cgroup": "/proc/self/ns/cgroup",
 }
 
 
 def namespaces() -> dict[str, str]:
     """The namespaces this process is in: {kind: name}."""
     found = {}
-    for kind, name in _NAMESPACES.items():
+    for kind, link in _NAMESPACES.items():
         try:
-            found[kind] = os.readlink("/proc/self/ns/" + name)
+            found[kind] = os.readlink(link)
         except OSError:
             continue
     return found
@@ -84,7 +85,7 @@ def read(plan: dict[str, Any], landlock: dict[str, object] | None) -> list[Any]:
 
 def interpret(said: list[Any], landlock: dict[str, object] | None) -> dict[str, Any]:
     """What that means; `landlock` is what it was asked to restrict."""
-    kinds, privileges, uid, gid, is_landlocked, interfaces, limits, cpus, workplace = said
+    kinds, privileges, uid, gid, is_landlocked, interfaces, limits, cpus, place = said
     now = _status(privileges)
     return {
         "namespaces": kinds,
@@ -97,7 +98,7 @@ def interpret(said: list[Any], landlock: dict[str, object] | None) -> dict[str, 
         "interfaces": _interfaces(interfaces),
         "limits": dict(zip(_LIMITS, limits)),
         "cpus": cpus,
-        "workplace": workplace,
+        "workplace": place,
     }
 
 
@@ -174,8 +175,11 @@ def _read(path: str) -> str:
 def _workplace(plan: dict[str, Any]) -> dict[str, Any] | None:
     if not plan["workplace"]:
         return None
-    disk = os.statvfs(plan["workplace"]["path"])
-    return {"bytes": disk.f_blocks * disk.f_frsize, "inodes": disk.f_files, "read_only_root": _is_read_only("/")}
+    size = inodes = 0
+    for disk in workplace.disks(plan):
+        size += disk.f_blocks * disk.f_frsize
+        inodes += disk.f_files
+    return {"bytes": size, "inodes": inodes, "read_only_root": _is_read_only("/")}
 
 
 def _is_read_only(path: str) -> bool:

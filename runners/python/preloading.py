@@ -4,6 +4,10 @@ A process with threads cannot be forked safely, and libraries for arithmetic sta
 many as they are told. So while we import for others they are told one, which is none beside the one that there is. A
 call that imports such a library by itself is told the truth.
 
+Nor has a call a descriptor of this process: what a package opened when it was imported would be closed there, and its
+number another file's. Where packages leave threads or descriptors, that is told, and calls import them by themselves,
+in another box; those that are on their way to this one must not find descriptors that are not theirs.
+
 Some packages cannot be imported here, but in a call: they want a network, say. Python then forgets a package and
 remembers its parts, and as those that are known are not tied to it again, no call could import it any more. So they are
 forgotten as well; but not those in C, many of which can be loaded only once.
@@ -17,7 +21,9 @@ import sys
 import time
 
 import call
+import generators
 import guard
+import kit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,24 +35,40 @@ _ENDING_S, _PAUSE_S = 0.25, 0.001
 _POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
-def preload(modules: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Import these; the new ones, and those that failed, which is for a call to report."""
-    new: list[str] = []
-    failed: dict[str, str] = {}
+def preload(modules: list[str]) -> tuple[list[str], dict[str, str], int]:
+    """Import these; the new ones, those that failed, which is for a call to report, and how many descriptors they have
+    left open."""
+    were_open = _descriptors()
     told, known = dict(os.environ), set(sys.modules)
     os.environ.update(dict.fromkeys(_POOLS, "1"))
-    for name in modules:
-        if name in sys.modules:
-            continue
-        try:
-            __import__(name)
-            new.append(name)
-        except BaseException as error:
-            failed[name] = "%s: %s" % (type(error).__name__, str(error)[:200])
+    new = [name for name in modules if name not in sys.modules]
+    if any(map(_is_foreign, new)):
+        with generators.Noting():
+            failed = _failed(new)
+    else:
+        failed = _failed(new)
     _forget_parts(set(sys.modules).difference(known))
     _restore(told)
     keep_as_is()
-    return new, failed
+    left_open = max(0, _descriptors() - were_open)
+    if left_open:
+        _forget_foreign(set(sys.modules).difference(known))
+    return [name for name in new if name not in failed], failed, left_open
+
+
+def _is_foreign(name: str) -> bool:
+    return name != kit.NAME and name.partition(".")[0] not in getattr(sys, "stdlib_module_names", ())
+
+
+def _failed(modules: list[str]) -> dict[str, str]:
+    """Import these; those for which that fails, and why."""
+    failed: dict[str, str] = {}
+    for name in modules:
+        try:
+            __import__(name)
+        except BaseException as error:
+            failed[name] = "%s: %s" % (type(error).__name__, str(error)[:200])
+    return failed
 
 
 def _forget_parts(names: set[str]) -> None:
@@ -54,6 +76,17 @@ def _forget_parts(names: set[str]) -> None:
     for name in sorted(names):
         if "." in name and name.rpartition(".")[0] not in sys.modules and _is_python(sys.modules[name]):
             del sys.modules[name]
+
+
+def _forget_foreign(names: set[str]) -> None:
+    """Have calls import these anew, as far as they can be."""
+    for name in sorted(names):
+        if not _is_foreign(name) or not _is_python(sys.modules[name]):
+            continue
+        del sys.modules[name]
+        package, _, part = name.rpartition(".")
+        if package in sys.modules:
+            vars(sys.modules[package]).pop(part, None)
 
 
 def _is_python(module: Any) -> bool:
@@ -72,11 +105,14 @@ def _restore(told: dict[str, str]) -> None:
 def rehearse(plan: dict[str, Any]) -> Iterator[bool]:
     """Do what every child does, so that none has to make, or to make its own, what can be shared. More than once,
     because the interpreter rewrites code that runs again and again. It gives False after each part, for a call that
-    comes meanwhile not to wait for the rest."""
+    comes meanwhile not to wait for the rest. What cannot be done, for want of descriptors say, each child does."""
     for _ in range(_REHEARSALS):
         yield False
-        call.rehearse()
-        guard.rehearse(plan)
+        try:
+            call.rehearse()
+            guard.rehearse(plan)
+        except OSError:
+            continue
     keep_as_is()
 
 
@@ -96,7 +132,15 @@ def threads() -> int:
 
 
 def _threads() -> int:
+    return _count("/proc/self/task") or 1
+
+
+def _descriptors() -> int:
+    return _count("/proc/self/fd")
+
+
+def _count(folder: str) -> int:
     try:
-        return len(os.listdir("/proc/self/task"))
+        return len(os.listdir(folder))
     except OSError:
-        return 1
+        return 0

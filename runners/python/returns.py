@@ -1,13 +1,15 @@
 """The return contract: whether a value is what its tool says it returns.
 
 The engine reads the annotation and sends it as a JSON schema of its own making; here the value is compared with that,
-as it is going to be sent. Of JSON Schema this knows what such schemas hold: types, members, items, choices, bounds and
-local references. What it does not know it does not hold against anybody, and what is too large to compare fits.
+as it is going to be sent; a number that cannot be sent as one is compared as what it is. Of JSON Schema this knows what
+such schemas hold: types, members, items, choices, bounds and local references. What it does not know it does not hold
+against anybody, and what is too large to compare fits.
 """
 
 from __future__ import annotations
 
 import kit
+import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,6 +116,8 @@ class _Comparison:
         self._left -= 1
         if self._left < 0:
             raise _TooLarge
+        if type(value) is values.Unwritable:
+            value = value.number
         schema = self._resolved(schema)
         if schema is False:
             yield path, "is not expected"

@@ -28,6 +28,11 @@ class Slots:
         """Whether a child may be forked now."""
         return bool(self._free) or not self._are_needed
 
+    @property
+    def are_none(self) -> bool:
+        """Whether calls are in slots here, and the engine has lent none that arrived."""
+        return self._are_needed and not self._doors
+
     def add(self, slot: int, doors: list[int]) -> None:
         """The engine lends one more."""
         self._doors[slot] = doors

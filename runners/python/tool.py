@@ -34,6 +34,8 @@ def run(plan: dict[str, Any], found: Found, *, ahead: bool) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         walls.die_with_parent(signal.SIGKILL)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.close(pipes.FILES)
     value = _move_up(pipes.VALUE)
     if ahead:

@@ -35,6 +35,16 @@ _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _SURROGATE = "\\ud"
 
 
+class Unwritable:
+    """A number for which JSON, or its readers, have no form: what it is, and what is given in its place."""
+
+    __slots__ = ("given", "number")
+
+    def __init__(self, number: float, given: str | None) -> None:
+        self.number = number
+        self.given = given
+
+
 def serialise(value: object, limit: int, check: Callable[[Any], list[str]] | None = None) -> tuple[str, list[str]]:
     """``(json text, warnings)``; the text may be longer than `limit`, but then not by much. What `check` says of the
     plain value comes first among the warnings."""
@@ -49,9 +59,17 @@ def serialise(value: object, limit: int, check: Callable[[Any], list[str]] | Non
         pass
     walk = _Walk(limit)
     plain = walk.plain(value, 0)
-    text = documents.write(plain, allow_nan=False)
+    text = _write(plain)
     told = check(plain) if check and not walk.left_out else []
     return text + " " * min(walk.left_out, limit + 1), told + walk.warnings
+
+
+def _write(plain: Any) -> str:
+    return documents.write(plain, default=_given, allow_nan=False)
+
+
+def _given(number: Unwritable) -> str | None:
+    return number.given
 
 
 def type_name(kind: type) -> str:
@@ -121,7 +139,7 @@ class _Walk:
         self._open: set[int] = set()
 
     def plain(self, value: Any, depth: int) -> Any:
-        """`value` as what the JSON encoder takes."""
+        """`value` as what the JSON encoder takes, but for numbers that are `Unwritable`."""
         self._room -= 1
         if value is None or value is True or value is False:
             return value
@@ -144,18 +162,18 @@ class _Walk:
         self._warn("half a surrogate pair is given as U+FFFD")
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def _integer(self, value: int) -> int | str:
+    def _integer(self, value: int) -> int | Unwritable:
         number = int.__index__(value)
         if abs(number) >= _TOO_LONG:
             self._warn("an integer of %d bits is given as hexadecimal text" % number.bit_length())
-            return self._text(hex(number))
+            return Unwritable(number, self._text(hex(number)))
         return number
 
-    def _float(self, value: float) -> float | None:
+    def _float(self, value: float) -> float | Unwritable:
         number = float.__pos__(value)
         if number != number or number in (float("inf"), float("-inf")):
             self._warn("%r is given as null" % number)
-            return None
+            return Unwritable(number, None)
         return number
 
     def _container(self, value: Any, depth: int) -> Any:
@@ -219,7 +237,7 @@ class _Walk:
             if share < 0:
                 break
             taken.append(self.plain(row, depth + 2))
-            share -= len(documents.write(taken[-1]))
+            share -= len(_write(taken[-1]))
         return taken
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
@@ -246,7 +264,7 @@ class _Walk:
             return float.__repr__(key)
         if key is None or issubclass(kind, int):
             plain = self.plain(key, 0)
-            return plain if isinstance(plain, str) else documents.write(plain)
+            return str(plain.given) if type(plain) is Unwritable else documents.write(plain)
         return self._key_of(key)
 
     def _key_of(self, key: Any) -> str:

@@ -14,7 +14,6 @@ up its user id and its privileges. No byte of foreign code has run until then.
 
 from __future__ import annotations
 
-import binascii
 import gc
 import os
 import select
@@ -180,7 +179,7 @@ def settle_in(plan: dict[str, Any]) -> None:
     _attempt("capabilities", capabilities.drop_all)
     calls.prctl(_PR_SET_DUMPABLE, 0)
     if plan["filter"]:
-        _attempt("seccomp", seccomp.install, binascii.a2b_base64(plan["filter"]))
+        _attempt("seccomp", seccomp.install, bytes.fromhex(plan["filter"]))
 
 
 def _attempt(layer: str, build: Callable[..., None], *args: Any) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from child import Child
 
+_TOLD_AS = {"cpu": "cpu_s", "memory": "max_rss"}
 # Places in /proc/<pid>/stat, counted from the state, which follows the command's closing bracket.
 _PARENT, _TIMES, _THREADS = 1, slice(11, 15), 17
 
@@ -45,9 +46,9 @@ class Watch:
         self._limits = limits or {}
         self._next_look = 0.0
 
-    def over(self, children: Iterable[Child], *, now: float) -> list[tuple[Child, str, float]]:
-        """The calls that are over a limit, each with the limit's name and how much it uses of that; none when it is too
-        early for another look."""
+    def over(self, children: Iterable[Child], *, now: float) -> list[tuple[Child, str]]:
+        """The calls that are over a limit, each with the limit's name; none when it is too early for another look. What
+        was seen of a call is noted, until it is killed: after that there is ever less to see."""
         if not self.is_on or now < self._next_look:
             return []
         self._next_look = now + self.interval
@@ -55,14 +56,25 @@ class Watch:
         found = []
         for child in children:
             used = usage(child.pid, table)
+            if child.killed_by is None:
+                child.seen = used
             limit = passed(used, self._of(child))
             if limit:
-                found.append((child, limit, used[limit]))
+                found.append((child, limit))
         return found
 
     def _of(self, child: Child) -> dict[str, Any]:
         """The limits of a call, which may ask for less processor time than its box gives."""
         return self._limits if child.cpu is None else dict(self._limits, cpu=child.cpu)
+
+
+def completed(end: dict[str, Any], seen: Mapping[str, float]) -> dict[str, Any]:
+    """What is told of a call's end, where more was seen of it before: a guard knows of its largest process only, and of
+    one that was killed along with its call the kernel tells what it used itself."""
+    for kind, name in _TOLD_AS.items():
+        if seen.get(kind, 0) > (end[name] or 0):
+            end[name] = seen[kind]
+    return end
 
 
 def passed(used: Mapping[str, float], limits: Mapping[str, float]) -> str | None:

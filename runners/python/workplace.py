@@ -16,8 +16,19 @@ if TYPE_CHECKING:
 
 PREFIX = "sandbox-"
 TEMPORARY = ".tmp"
+SHARED = "/tmp"
 PLACES = (TEMPORARY, ".shm", "outputs")
 UMASK = 0o077
+
+
+def disks(plan: dict[str, Any]) -> list[os.statvfs_result]:
+    """The disk that a call writes to; both of them where its `/tmp` may be another, as under gVisor. A call that has
+    mounts of its own has that in its workplace."""
+    own = plan["workplace"]["path"]
+    if "mount" in plan["namespaces"]:
+        return [os.statvfs(own)]
+    places = {os.stat(place).st_dev: place for place in (SHARED, own) if os.path.isdir(place)}
+    return [os.statvfs(place) for place in places.values()]
 
 
 def choose(plan: dict[str, Any]) -> str | None:
@@ -32,7 +43,7 @@ def choose(plan: dict[str, Any]) -> str | None:
 
 def parent(plan: dict[str, Any]) -> str:
     """Where such folders are made."""
-    return str(plan.get("folder") or "/tmp")
+    return str(plan.get("folder") or SHARED)
 
 
 def prefix(warden: int) -> str:

@@ -6,8 +6,8 @@ child.py); the zygote moves their bytes to and from the channel and looks into n
 therefore speak for itself only.
 
 Children are forked ahead while there is nothing else to do: already walled, their pages touched by a dry run, each used
-for one call and then gone (see spares.py; how it goes is told in brood.py). Where the engine can hand descriptors over,
-these have a *line* to it that does not lead through here (see lines.py).
+for one call and then gone (see nursery.py; how it goes is told in brood.py). Where the engine can hand descriptors
+over, these have a *line* to it that does not lead through here (see lines.py).
 
 The engine limits how much of a call's output may be under way (`grant`, see relay.py), so that a fast tool waits for a
 slow reader and nothing grows. Writing to the channel blocks: the engine always reads.
@@ -15,11 +15,12 @@ slow reader and nothing grows. Writing to the channel blocks: the engine always 
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
 import call_pipes as pipes
-import child as children
+import channel as channels
 import compiled
 import findings
 import frames
@@ -28,17 +29,17 @@ import measure
 import shelter
 import walls
 from brood import Brood
-from call import open_streams
 from lines import FAR_ENDS, Line, Lines
 from loop import Loop
+from nursery import Nursery
 from outlet import Outlet
 from preloading import keep_as_is, preload, rehearse, threads
 from relay import Relay
 from signals import listen, signal
 from slots import Slots
-from spares import QUIET_S, Spares
+from spares import QUIET_S
 from waiting import Waiting
-from watch import Watch
+from watch import Watch, completed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Zygote:
         plan["call"]["is_counted"] = plan["slots"]
         self._reader = frames.Reader(shelter.region(frames.BUFFER))
         self._outlet = Outlet(channel)
-        self._descriptors: list[int] = []
+        self._handed = channels.Handed()
         self._loop = Loop()
         self._relay = Relay(self._loop, self._outlet, on_early_word=self._discard_spare)
         self._slots = Slots(are_needed=plan["slots"])
@@ -71,11 +72,13 @@ class Zygote:
         self._watch = Watch(plan["call"]["watch"])
         self._calls: dict[int, Child] = {}
         self._queue: dict[int, Waiting] = {}
-        self._spares = Spares(most=plan["ahead"], are_for_one_call=plan.get("single_use", False))
         self._brood = Brood(self._loop, self._slots, plan["call"])
+        self._nursery = Nursery(
+            plan, loop=self._loop, brood=self._brood, slots=self._slots, lines=self._lines, hear=self._hear_guard
+        )
+        self._spares = self._nursery.spares
         self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False
-        self._has_threads = False
         self._on_message = {
             "call": self._take_call,
             "grant": self._take_pace,
@@ -90,8 +93,6 @@ class Zygote:
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
-        pipes.keep_numbers_free()
-        open_streams()
         wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         listen(wake_write)
         if not guard.is_first(self._plan["call"]):
@@ -114,28 +115,31 @@ class Zygote:
     def _patience(self) -> float | None:
         if self._outlet.holds:
             return _YOUNG_CALL_S
-        if self._wants_spare() or not self._has_rehearsed:
+        if self._has_something_to_make or not self._has_rehearsed:
             return _YOUNG_CALL_S if self._calls else 0
         if self._calls and self._watch.is_on:
             return self._watch.interval
         return QUIET_S if self._spares.may_become_fewer else None
 
-    def _wants_spare(self) -> bool:
-        has_room = self._slots.has_room and self._lines.has_room
-        return self._spares.are_too_few and has_room and not self._has_threads
-
     def _use_idle_time(self) -> None:
         if not self._has_rehearsed:
             self._has_rehearsed = next(self._rehearsal, True)
-        elif self._wants_spare():
-            self._fork_ahead()
+        elif self._has_something_to_make:
+            in_vain = self._nursery.make()
+            if in_vain is not None:
+                self._send_line_gone(in_vain.id, guard.end_without_record(None))
         else:
             for child in self._spares.unwanted():
                 self._discard(child)
 
+    @property
+    def _has_something_to_make(self) -> bool:
+        """Whether a child is to be had ahead; what there is room for, calls that wait come first to."""
+        return self._nursery.has_something_to_make and not self._queue
+
     def _kill_those_over_a_limit(self) -> None:
-        for child, limit, seen in self._watch.over(self._calls.values(), now=time.monotonic()):
-            self._brood.kill(child, limit, seen=seen)
+        for child, limit in self._watch.over(self._calls.values(), now=time.monotonic()):
+            self._brood.kill(child, limit)
 
     # What the engine says
 
@@ -143,7 +147,7 @@ class Zygote:
         count, descriptors = self._channel.receive(self._reader.room())
         if not count:
             self._leave()
-        self._descriptors += descriptors
+        self._handed.add(descriptors)
         for kind, content in self._reader.took(count):
             if kind == frames.CHUNK:
                 self._take_request(content[0], content[2])
@@ -157,8 +161,7 @@ class Zygote:
         child = self._next_child()
         if child is None:
             self._queue[said["id"]] = Waiting(said)
-            for spare in self._spares.newest():  # what is not ready must not keep the slot that is waited for
-                self._discard(spare)
+            self._discard_newest()  # what is not ready must not keep the slot that is waited for
         else:
             self._assign(child, said)
 
@@ -170,11 +173,12 @@ class Zygote:
             return
         self._spares.release(child)
         child.call = said["id"]
-        child.cpu = said["limits"].get("cpu")
+        child.cpu = said["limits"].get("cpu_s")
         self._calls[said["id"]] = child
         self._relay.grant_files(child, said["credit"])
         if child.end is not None:
             self._end(child, child.end)
+            self._serve_queue()
 
     def _take_request(self, id: int, data: memoryview) -> None:
         if id in self._calls:
@@ -195,10 +199,10 @@ class Zygote:
             self._send_ended(id, guard.end_without_record(None), killed_by="engine")
 
     def _take_preload(self, said: dict[str, Any]) -> None:
-        new, _ = preload(said["modules"])
-        if new and threads() > 1:
-            self._has_threads = True
-            self._outlet.say(frames.message("threaded"))
+        new, _, left_open = preload(said["modules"])
+        if new and (left_open or threads() > 1):
+            self._nursery.is_unfit = True
+            self._outlet.say(frames.message("unfit"))
         self._plan["call"]["held"] = measure.data_bytes()
         for child in self._spares.give_up() if new else ():
             self._discard(child)
@@ -212,16 +216,18 @@ class Zygote:
             self._plan["call"]["held"] = measure.data_bytes()
 
     def _take_slots(self, said: dict[str, Any]) -> None:
-        """Descriptors come with the first byte of a message, which may come long before its last."""
-        for slot, count in said["slots"]:
-            self._slots.add(slot, self._descriptors[:count])
-            del self._descriptors[:count]
+        counts = [count for _, count in said["slots"]]
+        for (slot, count), doors in zip(said["slots"], self._handed.take(counts)):
+            if len(doors) == count:
+                self._slots.add(slot, doors)
+        if self._slots.are_none:
+            self._give_up(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
         self._serve_queue()
 
     def _take_lines(self, said: dict[str, Any]) -> None:
-        for line in said["lines"]:
-            self._lines.add(Line(line, self._descriptors[:FAR_ENDS]))
-            del self._descriptors[:FAR_ENDS]
+        for line, ends in zip(said["lines"], self._handed.take([FAR_ENDS] * len(said["lines"]))):
+            if ends:
+                self._lines.add(Line(line, ends))
 
     def _take_release(self, said: dict[str, Any]) -> None:
         self._slots.release(said["slot"], retire=said["retire"])
@@ -230,9 +236,20 @@ class Zygote:
     # From a call to its child
 
     def _next_child(self) -> Child | None:
-        """A spare, or one that is forked now. Those on lines are the engine's to call: it had none left."""
-        spare = self._spares.miss() if self._lines.are_used else self._spares.take()
-        return self._fork_for_a_call() if spare is None and self._slots.has_room else spare
+        """None while there is none to be had: what has run out, the end of another child may give back."""
+        try:
+            return self._nursery.next_child()
+        except OSError as error:
+            if error.errno in walls.SHORTAGES and not self._brood.is_empty:
+                self._discard_newest()
+                return None
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> NoReturn:
+        """No call can be made here any more."""
+        self._outlet.say(walls.fault(self._plan["call"]["namespaces"], error))
+        self._flush()
+        os._exit(_CANNOT_FORK)
 
     def _serve_queue(self) -> None:
         while self._queue and (self._spares or self._slots.has_room):
@@ -245,43 +262,10 @@ class Zygote:
             for data in waiting.requests:
                 self._take_request(id, data)
 
-    def _fork_ahead(self) -> None:
-        """One that cannot be forked is as good as lost; a call that finds none meets what is wrong, and says it."""
-        line = self._lines.take()
-        try:
-            child = self._fork(ahead=True, line=line)
-        except OSError:
-            self._spares.fail()
-            if line is not None:
-                self._send_line_gone(line.id, guard.end_without_record(None))
-            return
-        self._spares.add(child)
-        self._lines.put_on(child)
-
-    def _fork_for_a_call(self) -> Child:
-        try:
-            return self._fork()
-        except OSError as error:
-            self._outlet.say(walls.fault(self._plan["call"]["namespaces"], error))
-            self._flush()
-            os._exit(_CANNOT_FORK)
-
-    def _fork(self, *, ahead: bool = False, line: Line | None = None) -> Child:
-        slot = self._slots.take()
-        try:
-            doors = self._slots.doors(slot)
-            child = children.fork(self._plan["call"], slot=slot, doors=doors, ahead=ahead, line=line)
-        except OSError:
-            self._slots.vacate(slot)
-            raise
-        self._brood.add(child)
-        self._loop.on_readable(child.status, self._hear_guard, child)
-        return child
-
     def _assign(self, child: Child, said: dict[str, Any]) -> None:
         child.call = said["id"]
         child.credit = said["credit"]
-        child.cpu = said["limits"].get("cpu")
+        child.cpu = said["limits"].get("cpu_s")
         self._calls[said["id"]] = child
         child.put(pipes.assignment(said["limits"]))
         self._outlet.say(
@@ -308,9 +292,11 @@ class Zygote:
                 self._take_note_of(child)
             else:
                 self._end(child, record)
+                self._serve_queue()
                 return
         if is_silent:
             self._end(child, None)
+            self._serve_queue()
 
     def _take_note_of(self, child: Child) -> None:
         """It has got as far as it does without a call."""
@@ -338,10 +324,11 @@ class Zygote:
             del self._calls[child.call]
         self._slots.hold(child.slot)
         fields = guard.read_end(record) if record else guard.end_without_record(self._brood.wait(child))
+        fields = completed(fields, child.seen)
         if child.call is None:
             self._send_gone(child, fields)
         else:
-            self._send_ended(child.call, fields, killed_by=child.killed_by, seen=child.seen)
+            self._send_ended(child.call, fields, killed_by=child.killed_by, seen=child.seen.get(child.killed_by or ""))
         self._brood.let_die(child)
 
     # The ends of children
@@ -353,6 +340,10 @@ class Zygote:
             return
         self._brood.kill(child, None)
         self._let_die_unused(child)
+
+    def _discard_newest(self) -> None:
+        for spare in self._spares.newest():
+            self._discard(spare)
 
     def _discard_spare(self, child: Child) -> None:
         """It speaks before it has a call: nothing of ours does that."""

@@ -26,7 +26,7 @@ def backend_names() -> tuple[str, ...]:
 def open_backend(name: str, configuration: Configuration | None = None) -> Backend:
     """The backend of that name, as it is configured; raises `SpecError` with the names there are."""
     if name not in _BACKENDS:
-        raise SpecError(f"there is no backend {name[:80]!r}", remedy=f"the backends are: {', '.join(_BACKENDS)}")
+        raise SpecError(f"there is no backend {name!r:.80}", remedy=f"the backends are: {', '.join(_BACKENDS)}")
     module, kind = _BACKENDS[name]
     backend: Backend = getattr(import_module(module), kind).configured(configuration or Configuration())
     return backend

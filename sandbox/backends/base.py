@@ -205,6 +205,8 @@ class Backend(ABC):
     name: str
     needs_images: bool = False
     """Whether its boxes are made from images, so that every environment needs one."""
+    needs_environments: bool = True
+    """Whether what tools require has to be there; not where no tool is run."""
     capacity: int | None = None
     """How many calls each of its boxes runs at once, where that is known before one is open."""
 

@@ -7,15 +7,16 @@ ends the call, because neither the tool nor the caller would know what the tool 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from sandbox.errors import SpecError
+from sandbox.threads import Threads
 
 _PIECE: Final = 1 << 20
 _OPENED: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -31,16 +32,16 @@ class GivenFile:
     identity: tuple[int, ...] = ()
     """What is known of a file of the host, to tell whether it is still the same."""
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self, threads: Threads) -> AsyncIterator[bytes]:
         """All of it; raises `SpecError` when it is not what was measured any more."""
         if isinstance(self.content, bytes):
             for start in range(0, self.size, _PIECE):
                 yield self.content[start : start + _PIECE]
             return
-        descriptor = await asyncio.to_thread(_open, self.content)
+        descriptor = await threads.do(partial(_open, self.content))
         try:
             left = self.size
-            while left and (data := await asyncio.to_thread(os.read, descriptor, min(left, _PIECE))):
+            while left and (data := await threads.do(partial(os.read, descriptor, min(left, _PIECE)))):
                 left -= len(data)
                 yield data
             if left or _identity(os.fstat(descriptor)) != self.identity:

@@ -59,6 +59,8 @@ class Recipe:
     """What calls have in common; without slots, because what is asked for is worked out once."""
 
     tool: Tool
+    granted: Policy
+    """What its operator grants; kept with what was made of it."""
     policy: Policy
     box_policy: Policy
     environment: Environment
@@ -93,7 +95,7 @@ class Recipe:
         return isolation.minimum is Strength.PLAIN and not any("namespace" in layer for layer in isolation.require)
 
     @cached_property
-    def lowered(self) -> Mapping[str, int]:
+    def lowered(self) -> Mapping[str, float]:
         """The limits per process where its calls ask for less than their box gives."""
         return lowered_limits(self.policy, self.box_policy)
 

@@ -12,14 +12,15 @@ it waits for the longest step of each. What is small is read where it is: a thre
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Final, TypeVar
 
 from sandbox.errors import ProtocolError
+from sandbox.threads import Threads
 from sandbox.wire.messages import Reply, parse_reply
 
 MOST_PARTS: Final = 250_000
@@ -86,14 +87,14 @@ def _count(text: bytes) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
-async def aside_when_large(work: Callable[[], Result], *, size: int) -> Result:
+async def aside_when_large(work: Callable[[], Result], *, size: int, threads: Threads) -> Result:
     """The result of `work` on that many bytes: done in a thread when they are many."""
-    return work() if size <= LARGE_BYTES else await aside(work)
+    return work() if size <= LARGE_BYTES else await aside(work, threads)
 
 
-async def aside(work: Callable[[], Result]) -> Result:
+async def aside(work: Callable[[], Result], threads: Threads) -> Result:
     """The result of `work`, done in a thread."""
-    return await asyncio.to_thread(_alone, work)
+    return await threads.do_in_turn(partial(_alone, work))
 
 
 def _alone(work: Callable[[], Result]) -> Result:

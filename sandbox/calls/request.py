@@ -20,7 +20,15 @@ from sandbox.tools.tool import CallForm
 
 _PROCESS_LIMITS: Final = ("open_files", "file_size")
 _THREAD_HINTS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_DEFAULTS: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
+_DEFAULTS: Final = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/work",
+    "TMPDIR": "/tmp",
+    "LANG": "C.UTF-8",
+    "USER": "tool",
+    "LOGNAME": "tool",
+}
+"""The user of a call may have a number that has no name; programs that ask for theirs look here first."""
 _TRUTHS: Final = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 _PROXY: Final = f"http://127.0.0.1:{PORT}"
 _PROXIED: Final = {"HTTP_PROXY": _PROXY, "HTTPS_PROXY": _PROXY, "ALL_PROXY": _PROXY, "NO_PROXY": "localhost,127.0.0.1"}
@@ -91,12 +99,14 @@ def _form(call: CallForm) -> dict[str, object]:
     }
 
 
-def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, int]:
-    """The limits per process where a call asks for less than its box gives."""
+def lowered_limits(policy: Policy, box_policy: Policy) -> dict[str, float]:
+    """The limits per process where a call asks for less than its box gives. The kernel counts processor time in whole
+    seconds; beside that stands what was asked for, for who counts that of the whole call."""
     asked, given = policy.limits, box_policy.limits
-    lowered = {name: getattr(asked, name) for name in _PROCESS_LIMITS if getattr(asked, name) < getattr(given, name)}
+    lower = [name for name in _PROCESS_LIMITS if getattr(asked, name) < getattr(given, name)]
+    lowered: dict[str, float] = {name: getattr(asked, name) for name in lower}
     if asked.cpu < given.cpu:
-        lowered["cpu"] = int(asked.cpu) + 1
+        lowered.update(cpu=int(asked.cpu) + 1, cpu_s=asked.cpu)
     return lowered
 
 

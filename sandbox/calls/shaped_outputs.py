@@ -8,10 +8,10 @@ kept, the outcome says so; what is shown of it stays.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from sandbox.calls.verdict import Verdict
@@ -109,13 +109,13 @@ async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keep
             return shape_reference(artifact, output_type="image" if is_image else "binary")
     if is_shown_whole(shaped.value):
         return shaped.value
-    spill.feed(await asyncio.to_thread(_written, value))
+    spill.feed(await keeping.threads.do(partial(_written, value)))
     artifact = await _kept(shaped, spill, "value.txt" if isinstance(value, str) else "value.json")
     if artifact is None:
         return shaped.value
     if is_reference(shaped.value.type):
         return shape_reference(artifact, output_type=shaped.value.type)
-    return await asyncio.to_thread(shape_verdict, verdict, budgets, artifact=artifact.id)
+    return await keeping.threads.do(partial(shape_verdict, verdict, budgets, artifact=artifact.id))
 
 
 def _left(shaped: ShapedOutputs, name: Json) -> Artifact | None:

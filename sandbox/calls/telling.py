@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from sandbox.backends.remedies import missing_walls
@@ -53,7 +54,11 @@ async def outcome_of(loan: Loan, call: Prepared, watcher: Watcher, ending: Endin
     receipt, verdict = _judged(loan, call, watcher, ending)
     budgets = watcher.budgets
     is_quick = len(ending.value) <= LARGE_BYTES and budgets.tokenizer is None
-    value = shape_verdict(verdict, budgets) if is_quick else await aside(lambda: shape_verdict(verdict, budgets))
+    value = (
+        shape_verdict(verdict, budgets)
+        if is_quick
+        else await aside(partial(shape_verdict, verdict, budgets), watcher.threads)
+    )
     shaped = await shape_outputs(watcher, value) if watcher.has_left else ShapedOutputs(*budgets.silence, value)
     if has_more(shaped, watcher, verdict.value):
         await keep_outputs(shaped, watcher, verdict, budgets)

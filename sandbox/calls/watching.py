@@ -28,15 +28,18 @@ from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, Room
 from sandbox.outputs.shaping import nothing
-from sandbox.policy import Excess, Policy, SlowReader
+from sandbox.policy import Excess, Policy, ReuseMode, SlowReader
 from sandbox.pool import WarmBox
 from sandbox.ports import Reading
+from sandbox.threads import Threads
 from sandbox.wire.agenda import Appointment
 from sandbox.wire.frames import Stream
 from sandbox.wire.messages import NO_END, Ended, Replied, ValueReply
 from sandbox.wire.running_call import RunningCall
 
 _GRACE_S: Final = 2.0
+_GRACE_OF_ONE_CALL_S: Final = 0.5
+"""Where a box stands for one call: its tool may reach who is to end that there, and no other call loses it."""
 _LAST_WORDS_S: Final = 1.0
 """How long a call that is to end may take to send the next of what it left."""
 _LINGER_S: Final = 0.25
@@ -56,6 +59,7 @@ class Watcher:
         warm: WarmBox,
         *,
         policy: Policy,
+        threads: Threads,
         budgets: Budgets = DEFAULT_BUDGETS,
         reader: Reader | None = None,
         keeping: Keeping | None = None,
@@ -64,9 +68,13 @@ class Watcher:
         self._policy = policy
         self._on_output = None if reader is None else reader.on_output
         self._on_item = None if reader is None else reader.on_item
+        is_for_one_call = policy.reuse.mode is ReuseMode.NEVER
+        self._grace_s = _GRACE_OF_ONE_CALL_S if is_for_one_call else _GRACE_S
+        self._linger_grace_s = _GRACE_OF_ONE_CALL_S if is_for_one_call else _LINGER_GRACE_S
         self._waits_for_reader = policy.output.slow_reader is SlowReader.WAIT
         self.budgets = budgets
         self.keeping = keeping
+        self.threads = threads
         self._outputs: dict[Stream, Output] = {}
         self._arrivals: Arrivals | None = None
         self._files_seen = 0
@@ -91,7 +99,7 @@ class Watcher:
         if room.tokens is None or output is None:
             return self.shown(stream, artifact=artifact)
         shape = output.capture.shape_of_now(artifact=artifact)
-        return await asyncio.to_thread(self.budgets.fitted, room, shape)
+        return await self.threads.do(lambda: self.budgets.fitted(room, shape))
 
     def spill(self, stream: Stream) -> Spill | None:
         """All that was printed there; None where that is nothing, or is not kept."""
@@ -110,7 +118,7 @@ class Watcher:
         return Arrived() if self._arrivals is None else await self._arrivals.finish(is_expected=self._has_files)
 
     def start(
-        self, request: bytes, *, limits: Mapping[str, int], value_limit: int, files: Sequence[GivenFile] = ()
+        self, request: bytes, *, limits: Mapping[str, float], value_limit: int, files: Sequence[GivenFile] = ()
     ) -> RunningCall:
         """Send the call; from here on its clocks run."""
         self._begun = time.monotonic()
@@ -142,7 +150,7 @@ class Watcher:
             await self.call.told
             if not self.call.ended.done():  # a process that has told all gets a moment to go by itself
                 self._after(_LINGER_S, self._end_lingering)
-            answer = self._read() if len(self.call.value) <= LARGE_BYTES else await aside(self._read)
+            answer = self._read() if len(self.call.value) <= LARGE_BYTES else await aside(self._read, self.threads)
             self._has_files = self.keeping is not None and isinstance(answer, Replied) and answer.files
             is_enough = self._is_enough(answer)
             if not is_enough:
@@ -178,7 +186,7 @@ class Watcher:
         """Send the call its files; one that is not what it was any more ends it."""
         try:
             for each in files:
-                async for piece in each.pieces():
+                async for piece in each.pieces(self.threads):
                     await self._warm.conversation.feed(self.call, piece)
         except BaseException:
             self._stop(Stop.CANCELLED)
@@ -242,7 +250,7 @@ class Watcher:
             return
         self._has_lingered = True
         self._warm.conversation.kill(self.call)
-        self._after(_LINGER_GRACE_S, self._give_up)
+        self._after(self._linger_grace_s, self._give_up)
 
     def _settle(self, _: object) -> None:
         """The call is gone: nothing is left to watch, and its slot can be used again. Whoever learns of it first."""
@@ -305,7 +313,7 @@ class Watcher:
 
     def _kill(self) -> None:
         self._warm.conversation.kill(self.call)
-        self._after(_GRACE_S, self._give_up)
+        self._after(self._grace_s, self._give_up)
 
     def _has_moved_on(self) -> bool:
         """Whether more of its files came since this was asked last."""

@@ -2,7 +2,8 @@
 
 `FakeBackend` is a whole backend in memory. Calls go through the real engine (arguments are checked, policies tightened,
 outputs shaped, limits watched) and through the real wire to a runner that does not run the tool's source but answers
-as it was told. So a test is quick, needs no Linux, and sees the outcome that a real box would have led to::
+as it was told. What a tool requires is read, and neither resolved nor installed. So a test is quick, needs no Linux and
+no package index, and sees the outcome that a real box would have led to::
 
     from sandbox import Sandbox, Status
     from sandbox.testing import FakeBackend, hangs, prints, script

@@ -32,10 +32,12 @@ class FakeBackend(Backend):
 
     `answers` maps a tool's function to what its calls lead to, or is one function `(name, arguments)` for all of them;
     a tool without an answer raises `LookupError` in its box. `missing` names layers that its boxes lack, `threads` how
-    many a runner has after preloading, `opening` is awaited before a box opens and may raise.
+    many a runner has after preloading, `opening` is awaited before a box opens and may raise. What a tool requires is
+    read, and neither resolved nor installed.
     """
 
     name = "fake"
+    needs_environments = False
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ from sandbox.wire.messages import (
     Said,
     Started,
     Surplus,
-    Threaded,
+    Unfit,
     WallFault,
     parse_message,
 )
@@ -74,7 +74,7 @@ class Conversation:
         self.intake = Intake(self._voice, kill=self.kill)
         self._lines = Lines(carrier)
         self._on_lines: dict[int, RunningCall] = {}
-        self._held: dict[int, tuple[bytes, Mapping[str, int]]] = {}
+        self._held: dict[int, tuple[bytes, Mapping[str, float]]] = {}
         """The requests and limits of calls that wait for a child which is being forked."""
         self._is_one_at_a_time = False
         self._has_begun_a_call = False
@@ -83,8 +83,8 @@ class Conversation:
         self.fault: WallFault | None = None
         """The wall that could not be put up, where that is why the box is lost."""
         self.on_loss: Callable[[], None] | None = None
-        self.on_threads: Callable[[], None] | None = None
-        """The runner cannot fork safely any more: the box is for nobody else."""
+        self.on_unfit: Callable[[], None] | None = None
+        """What the runner has preloaded is not for forks: the box is for nobody else."""
         self._takers: Mapping[type[Said], Callable[[Any], None]] = {
             Hello: self._take_hello,
             Fault: self._take_fault,
@@ -93,7 +93,7 @@ class Conversation:
             Ended: self._take_ended,
             Ready: self._take_ready,
             Surplus: self._take_surplus,
-            Threaded: self._take_threaded,
+            Unfit: self._take_unfit,
             Gone: self._take_gone,
         }
 
@@ -127,7 +127,7 @@ class Conversation:
         self,
         request: bytes,
         *,
-        limits: Mapping[str, int],
+        limits: Mapping[str, float],
         value_limit: int,
         take: Callable[[Stream, bytes], int],
         take_item: TakeItem | None = None,
@@ -151,7 +151,7 @@ class Conversation:
             self._call_by_the_runner(call, request, limits=limits)
         return call
 
-    def _call_by_the_runner(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int]) -> None:
+    def _call_by_the_runner(self, call: RunningCall, request: bytes, *, limits: Mapping[str, float]) -> None:
         """Send the call for the runner to hand on."""
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
         self._voice.say(said, chunks=frames.pack_request(call.id, frames.pack_sized(request)))
@@ -169,7 +169,9 @@ class Conversation:
             if self._call_on_a_line(self._calls[id], request, limits=limits, is_ahead=False):
                 del self._held[id]
 
-    def _call_on_a_line(self, call: RunningCall, request: bytes, *, limits: Mapping[str, int], is_ahead: bool) -> bool:
+    def _call_on_a_line(
+        self, call: RunningCall, request: bytes, *, limits: Mapping[str, float], is_ahead: bool
+    ) -> bool:
         """Send the call to a child that is there; False when none is."""
         assignment = frames.pack_sized(json.dumps(dict(limits)).encode()) if limits else _NO_LIMITS
         parts = assignment + frames.pack_sized(request)
@@ -275,7 +277,8 @@ class Conversation:
 
     def _take_fault(self, said: Fault) -> None:
         if self._has_begun_a_call:
-            raise ProtocolError("a box in which a call had started said that a wall could not be put up")
+            reason = f"{said.layer}: {said.reason[:300]}"
+            raise ProtocolError(f"a box in which a call had started said that a wall could not be put up: {reason}")
         self._lose(WallFault(said.layer, said.reason))
 
     def _take_started(self, said: Started) -> None:
@@ -297,9 +300,9 @@ class Conversation:
         self._lines.dismiss(said.line, wanted=said.wanted)
         self.supply_lines()
 
-    def _take_threaded(self, _: Threaded) -> None:
-        if self.on_threads is not None:
-            self.on_threads()
+    def _take_unfit(self, _: Unfit) -> None:
+        if self.on_unfit is not None:
+            self.on_unfit()
 
     def _take_gone(self, said: Gone) -> None:
         """A short call may have ended before the runner heard of it."""

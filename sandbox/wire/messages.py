@@ -37,8 +37,15 @@ class Hello(_Said):
     python: _Text
     implementation: _Text
     threads: int
+    descriptors: int = 0
+    """How many of them what was preloaded has left open."""
     failed: dict[str, _Text]
     refused: dict[str, _Text]
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether what was preloaded is the same in a fork as here."""
+        return self.threads <= 1 and not self.descriptors
 
 
 class Fault(_Said):
@@ -114,10 +121,11 @@ class Surplus(_Said):
     wanted: _Count
 
 
-class Threaded(_Said):
-    """What was preloaded for later calls has left threads, so that no fork is safe any more."""
+class Unfit(_Said):
+    """What was preloaded for later calls has left threads, so that no fork is safe any more, or open descriptors, which
+    no call has."""
 
-    type: Literal["threaded"]
+    type: Literal["unfit"]
 
 
 class Gone(_End):
@@ -136,7 +144,7 @@ class Gone(_End):
 NO_END: Final = unchecked(Ended, {"type": "ended", "id": 0, **dict.fromkeys(_End.model_fields), "seen": None})
 """Nothing is known of a call's end: it was lost, or is not over yet."""
 
-Said: TypeAlias = Hello | Fault | Started | Returned | Ended | Ready | Surplus | Threaded | Gone
+Said: TypeAlias = Hello | Fault | Started | Returned | Ended | Ready | Surplus | Unfit | Gone
 _FROM_BOX: TypeAdapter[Said] = TypeAdapter(Annotated[Said, Field(discriminator="type")])
 
 

@@ -23,7 +23,6 @@ class Slots:
 
     def lend(self, slots: Sequence[Slot]) -> tuple[list[list[int]], list[int]]:
         """What is said of them, and the descriptors that go along, which are to be given away."""
-        self._lent |= {slot.id: slot for slot in slots}
         said, doors = [], list[int]()
         with ExitStack() as opened:
             for slot in slots:
@@ -33,6 +32,7 @@ class Slots:
                 said.append([slot.id, len(own)])
                 doors += own
             opened.pop_all()
+        self._lent |= {slot.id: slot for slot in slots}
         return said, doors
 
     def take(self, id: int) -> Slot:

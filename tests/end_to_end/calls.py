@@ -23,7 +23,7 @@ def tool() -> None:
     while True:
         time.sleep(60)
 """
-_MOST_AT_REST: Final = 6  # below a warden: the zygote, and two children ahead of calls with a guard each
+_MOST_AT_REST: Final = 7  # below a warden: the zygote, two children ahead of calls with a guard each, a vacant guard
 _RUNNER: Final = "runners/python/__main__.py"
 _GROUPS: Final = "/sys/fs/cgroup"
 
@@ -67,6 +67,20 @@ def is_at_work() -> bool:
 def zygotes() -> list[psutil.Process]:
     """The runner of each box of this process's engines, seen from outside."""
     return [zygote for warden in _wardens() for zygote in _children(warden)]
+
+
+def vacant() -> list[psutil.Process]:
+    """The guards that have no process below them, now and a moment later: those that wait for a call to fork one."""
+    found = [guard for zygote in zygotes() for guard in _children(zygote) if not _children(guard)]
+    time.sleep(0.1)
+    return [guard for guard in found if guard.is_running() and not _children(guard)]
+
+
+def lose_vacant_children() -> None:
+    """Kill them until no more are made."""
+    while wait_until(lambda: bool(vacant()), within=0.5):
+        for guard in vacant():
+            guard.kill()
 
 
 def all_of_boxes() -> list[psutil.Process]:

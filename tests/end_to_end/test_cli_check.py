@@ -97,6 +97,12 @@ def test_a_shape_that_nobody_takes_is_an_error() -> None:
     assert "openai, openai-responses, anthropic, mcp, json" in answer.stderr
 
 
+def test_a_schema_for_programs_is_one_line() -> None:
+    pages, line = (sandbox("schema", "examples/word_count.py", *words).stdout for words in ([], ["--json"]))
+    assert json.loads(line) == json.loads(pages)
+    assert (line.count("\n"), pages.count("\n") > 1) == (1, True)
+
+
 def test_a_source_that_lacks_something_has_no_schema(faulty: Path) -> None:
     answer = sandbox("schema", faulty)
     assert (answer.returncode, answer.stdout) == (2, "")

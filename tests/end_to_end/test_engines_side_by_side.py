@@ -15,7 +15,7 @@ import pytest
 from sandbox import BoxLost, Sandbox
 from sandbox.policy import load
 from tests.checkout import ROOT
-from tests.end_to_end.calls import PATIENCE_S, TRIVIAL, serves, under_way, wait_until
+from tests.end_to_end.calls import PATIENCE_S, TRIVIAL, lose_vacant_children, serves, under_way, wait_until
 
 A_WHILE: Final = """
 import time
@@ -67,6 +67,7 @@ def test_a_slot_whose_control_group_somebody_removed_is_told_of_and_the_next_cal
     one_by_one = policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"ahead": 0})})
     with Sandbox() as engine:
         assert engine.run(TRIVIAL, {"a": 1, "b": 2}, policy=one_by_one).value == 3
+        lose_vacant_children()  # one would be in one of the groups
         slots = [*Path("/sys/fs/cgroup").glob(f"**/sandbox-{os.getpid()}-*/*/[0-9]*/")]
         assert slots
         assert wait_until(lambda: all(map(_is_removed, slots)))

@@ -142,7 +142,7 @@ def test_the_tool_still_has_a_folder_and_an_environment_of_its_own(found: dict[s
     assert "/sandbox-" in folder
     assert not Path(folder).exists()
     assert "SANDBOX_CALL_ID" in names
-    assert "USER" not in names
+    assert "PYTEST_CURRENT_TEST" not in names
     assert reads_secrets is False
 
 

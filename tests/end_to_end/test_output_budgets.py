@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_the_form_for_memory_is_shorter_and_holds_no_value(sandbox: Sandbox) -> 
 
 @pytest.mark.usefixtures("harmless")
 def test_a_call_says_of_each_output_what_it_is_and_how_much_is_shown(sandbox: Sandbox) -> None:
-    outputs = {"stdout": {"type": "file_content", "characters": 9_000}, "value": {"characters": 300}}
+    outputs: dict[str, Any] = {"stdout": {"type": "file_content", "characters": 9_000}, "value": {"characters": 300}}
     outcome = sandbox.run(LIMITED, outputs=outputs)
     assert (outcome.stdout.type, outcome.shaped_value.type) == ("file_content", "json_data")
     assert 8_000 < outcome.stdout.shown <= 9_000

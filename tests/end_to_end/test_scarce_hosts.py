@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,21 @@ pytestmark = pytest.mark.slow
 
 _CLOSED: Final = "for place in /tmp /var/tmp; do mount --bind $place $place; mount -o remount,bind,ro $place; done; "
 _NOWHERE: Final = f"{_CLOSED} mount -o remount,bind,ro /; cd {ROOT}; mount --bind . .; mount -o remount,bind,ro .; "
+_AT_ONCE: Final = """
+import asyncio
+from sandbox import AsyncSandbox, SandboxError
+SOURCE = "import time\\ndef tool():\\n    print('x' * 20000)\\n    time.sleep(0.1)\\n"
+async def one(engine):
+    try:
+        return str((await engine.run(SOURCE)).status)
+    except SandboxError as error:
+        return str(error)
+async def main():
+    async with AsyncSandbox() as engine:
+        await one(engine)
+        print(set(await asyncio.gather(*(one(engine) for _ in range(24)))))
+asyncio.run(main())
+"""
 _NO_RIGHTS: Final = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 
@@ -79,6 +95,12 @@ def test_a_box_with_files_for_a_call_and_for_none_ahead_of_one_makes_the_call(fi
     assert is_made or (answer.returncode == 5 and "ulimit -n" in answer.stderr), answer
 
 
+@pytest.mark.parametrize("files", [60, 100, 160])
+def test_calls_at_once_share_what_open_files_there_are(files: int) -> None:
+    answer = ended(f"ulimit -n {files};", sys.executable, "-c", _AT_ONCE)
+    assert answer.stdout == "{'ok'}\n", answer
+
+
 def test_files_that_may_not_grow_are_called_that(ping: str) -> None:
     answer = ended("ulimit -f 0;", "sh", "-c", '"$@" 2>&1 | cat', "sh", *COMMAND, "run", ping)
     assert "File too large" in answer.stdout
@@ -103,3 +125,12 @@ def test_too_few_processes_are_called_that_and_no_missing_wall(processes: int, u
     )
     assert answer.stdout.startswith("False "), answer
     assert "ulimit -u" in answer.stdout
+
+
+def test_many_tenants_are_served_with_files_for_the_boxes_of_few() -> None:
+    script = "from sandbox import Sandbox\nwith Sandbox() as sandbox:\n"
+    script += "    outcomes = [sandbox.run('def f(): return 1', tenant=str(number)) for number in range(16)]\n"
+    script += "    kept = [open('/dev/null') for _ in range(60)]\n"
+    script += "print(*{outcome.status.value for outcome in outcomes})"
+    answer = ended("ulimit -n 160;", sys.executable, "-c", script)
+    assert (answer.returncode, answer.stdout) == (0, "ok\n"), answer.stderr

@@ -250,6 +250,7 @@ def test_a_package_that_the_kit_hides_is_told_of(index: LocalIndex, store: Path)
         "import sandbox\ndef tool() -> list:\n    return [hasattr(sandbox, 'Desert'), hasattr(sandbox, 'ToolResult')]\n"
     )
     raises = "import sandbox\ndef tool():\n    return sandbox.Desert\n"
+    changes = "import sandbox\ndef tool(agent_state):\n    agent_state.n = 1\n"
     with Sandbox(store=store) as engine:
         for _ in range(2):  # cold, and imported ahead
             outcome = engine.run(requiring(("sandbox==1.0",), source))
@@ -257,4 +258,6 @@ def test_a_package_that_the_kit_hides_is_told_of(index: LocalIndex, store: Path)
             assert ["is hidden by it" in warning for warning in outcome.warnings] == [True]
         outcome = engine.run(requiring(("sandbox==1.0",), raises))
         assert (outcome.status, len(outcome.warnings)) == (Status.EXCEPTION, 1)
+        outcome = engine.run(requiring(("sandbox==1.0",), changes))
+        assert (outcome.state, len(outcome.warnings)) == ({"n": 1}, 1)
         assert engine.run(requiring(("sandbox==1.0",), "def tool(): return 1\n")).warnings == ()

@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from sandbox import Outcome, Sandbox, Status
+from sandbox.policy import load
 
 pytestmark = [pytest.mark.usefixtures("harmless"), pytest.mark.slow]
 
@@ -44,12 +45,19 @@ MEMORY_HOGS: Final = {
     "a list": "x = [0]\n    while True: x += x",
     "a string": "x = 'x'\n    while True: x += x",
     "an integer": "x = 1\n    while True: x <<= 10 ** 8",
-    "a pile of pipes": """import fcntl
-    for _ in range(60):
+    # the tool's own process, which takes the most, comes last: so it is the one that the kernel ends
+    "piles of pipes": """own, (told, telling) = os.getpid(), os.pipe()
+    for _ in range(3):
+        os.getpid() == own and os.fork()
+    for _ in range(112):
         write = os.pipe()[1]
-        fcntl.fcntl(write, 1031, 1 << 20)
-        os.write(write, b'x' * (1 << 20))
-    x = b'x' * (70 << 20)
+        os.set_blocking(write, False)
+        os.write(write, b'x' * (1 << 16))
+    os.write(telling, b'.')
+    if os.getpid() == own:
+        for _ in range(4):
+            os.read(told, 1)
+        x = b'x' * (68 << 20)
     time.sleep(60)""",
 }
 
@@ -103,6 +111,16 @@ FILE_HOGS: Final = {
     "pipes": ("files = []\n    while True: files.append(os.pipe())", "open_files"),
 }
 FILE_LIMITS: Final = {"disk": 24 * MIB, "inodes": 500, "file_size": 8 * MIB, "open_files": 64}
+
+
+@pytest.mark.parametrize("most", range(9, 17))
+def test_a_box_of_few_files_still_has_a_place_for_the_value(most: int) -> None:
+    """It is kept near the highest number there may be, which is then near those that a call begins with."""
+    policy = load("default")
+    few = policy.model_copy(update={"limits": policy.limits.model_copy(update={"open_files": most})})
+    with Sandbox(policy=few) as sandbox:
+        outcomes = [sandbox.run(f"{HEAD}    return 7\n") for _ in range(3)]
+    assert [(outcome.value, outcome.stdout.text) for outcome in outcomes] == [(7, "before\n")] * 3
 
 
 @pytest.mark.parametrize("kind", FILE_HOGS)

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from sandbox import Status
 from tests.escape.attempts import ATTEMPT
 from tests.escape.engines import Engine
 
@@ -133,3 +134,45 @@ def test_a_tool_goes_before_the_hosts_programs_when_memory_runs_out(engine: Engi
 
 def test_a_tool_cannot_go_after_the_engine(engine: Engine) -> None:
     assert engine.value(LAST_TO_GO)[1] >= int(Path("/proc/self/oom_score_adj").read_text())
+
+
+BRIEF_CHILDREN: Final = """
+import os, time
+
+def tool() -> None:
+    while True:
+        if os.fork() == 0:
+            while time.process_time() < 0.1:
+                pass
+            os._exit(0)
+        os.wait()
+"""
+
+
+@pytest.mark.slow
+def test_where_no_control_group_counts_a_call_has_no_more_time_than_it_asked_for(without_root: Engine) -> None:
+    """What each of its processes may have at most, in whole seconds, is more; and what it had is told."""
+    outcome = without_root.run(BRIEF_CHILDREN, limits={"cpu": 0.2})
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "cpu"), outcome
+    measured = float(str(outcome.evidence["measured"]))
+    assert 0.2 <= measured < 1.0
+    assert outcome.usage.cpu_s == pytest.approx(measured, abs=0.05)  # less what its process had used before
+
+
+HOARDING_CHILD: Final = """
+import os, time
+
+def tool() -> None:
+    if os.fork() == 0:
+        held = bytearray(b"x" * (48 << 20))
+        print("held", flush=True)
+    while True:
+        time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_where_no_control_group_counts_a_call_that_is_killed_has_used_what_was_seen(without_root: Engine) -> None:
+    outcome = without_root.run(HOARDING_CHILD, limits={"wall": 3})
+    assert (outcome.status, outcome.stdout.text) == (Status.TIMEOUT, "held\n"), outcome
+    assert (outcome.usage.memory_peak_bytes or 0) > 40 << 20

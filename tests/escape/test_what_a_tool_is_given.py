@@ -59,7 +59,7 @@ def test_no_variable_of_the_host_comes_along(monkeypatch: pytest.MonkeyPatch) ->
     assert outcome.status is Status.OK, outcome.error
     assert "ESCAPE_SECRET" not in str(outcome.value)
     assert isinstance(outcome.value, dict)
-    known = {"PATH", "HOME", "TMPDIR", "LANG", "NO_COLOR", "PYTHONUNBUFFERED", "PYTHON_CPU_COUNT"}
+    known = {"PATH", "HOME", "TMPDIR", "LANG", "USER", "LOGNAME", "NO_COLOR", "PYTHONUNBUFFERED", "PYTHON_CPU_COUNT"}
     given = set(dict(outcome.value["python"]))  # type: ignore[arg-type]
     assert {name for name in given - known if not name.endswith("_NUM_THREADS")} == {"SANDBOX_CALL_ID", "SANDBOX_TOOL"}
 

@@ -170,7 +170,29 @@ def test_what_the_processes_of_a_run_share_is_made_by_one_of_them_and_gone_with_
     assert not Path(folders.pop()).parent.exists()
 
 
-def _run_tests(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+INTERRUPTING: Final = """
+import os, signal, tempfile
+
+def test_that_interrupts_the_run():
+    tempfile.mkdtemp()
+    os.kill(os.getppid(), signal.SIGINT)
+    try:
+        signal.pause()
+    finally:
+        signal.pause()  # it does not end by itself, and is killed
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_is_interrupted_leaves_no_temporary_directory(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    answer = _run_tests(tmp_path, INTERRUPTING, *SHARED, TMPDIR=str(temporary))
+    assert answer.returncode == pytest.ExitCode.INTERRUPTED, answer.stdout
+    assert list(temporary.iterdir()) == []
+
+
+def _run_tests(folder: Path, tests: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text("import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n")
     (folder / "test_it.py").write_text(tests)
     command = [
@@ -189,7 +211,7 @@ def _run_tests(folder: Path, tests: str, *options: str) -> subprocess.CompletedP
     return subprocess.run(
         [*command, *options, "-o", "filterwarnings=", "--rootdir", str(folder), str(folder)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DEBUG_TEMPROOT": str(folder)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DEBUG_TEMPROOT": str(folder), **variables},
         capture_output=True,
         text=True,
         check=False,

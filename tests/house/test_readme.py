@@ -39,6 +39,18 @@ def test_the_readme_tells_every_option_of_run_once() -> None:
 
 
 @pytest.mark.slow
+def test_the_python_examples_of_the_readme_are_well_typed_and_what_is_misspelled_is_not(tmp_path: Path) -> None:
+    for number, example in enumerate(PYTHON_EXAMPLES):
+        (tmp_path / f"example_{number}.py").write_text(example)
+    (tmp_path / "wrong.py").write_text("from sandbox import Sandbox\n\nSandbox().run('', polcy='strict')\n")
+    command = (sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", tmp_path, tmp_path)
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    (said, *_) = answer.stdout.splitlines() or [answer.stderr]
+    assert re.search(r'wrong.py:3: error: Unexpected keyword argument "polcy"', said), answer.stdout
+    assert answer.stdout.count(" error: ") == 1, answer.stdout
+
+
+@pytest.mark.slow
 def test_the_python_examples_of_the_readme_run(tmp_path: Path) -> None:
     assert PYTHON_EXAMPLES, "the README shows no Python"
     for number, example in enumerate(PYTHON_EXAMPLES):

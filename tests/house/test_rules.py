@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -86,6 +87,21 @@ def test_the_public_names_are_those_listed() -> None:
     )
     answer = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.slow
+def test_why_a_public_name_cannot_be_imported_is_told(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("")
+    script = tmp_path / "script.py"
+    script.write_text("from sandbox import Sandbox\n")
+    answer = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.search(r"ImportError: Sandbox cannot be imported: module 'json' has no attribute", answer.stderr)
 
 
 def test_the_type_checker_sees_the_names_that_are_listed() -> None:

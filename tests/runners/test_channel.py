@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import pytest
 
-from channel import SocketChannel, open_channel
+from channel import Handed, SocketChannel, open_channel
 from tests.runners.plain_runner import RUNNER
 
 
@@ -42,13 +44,46 @@ def test_descriptors_arrive_and_are_not_inherited(pair: tuple[SocketChannel, soc
     near, far = os.pipe()
     socket.send_fds(engine, [b"x"], [far, far])
     os.close(far)
-    count, arrived = channel.receive(memoryview(bytearray(10)))
+    count, (arrived,) = channel.receive(memoryview(bytearray(10)))
     assert (count, len(arrived), [os.get_inheritable(number) for number in arrived]) == (1, 2, [False, False])
     for number in arrived:
         os.write(number, b".")
         os.close(number)
     assert os.read(near, 9) == b".."
     os.close(near)
+
+
+def test_descriptors_for_which_there_is_no_room_leave_those_of_other_messages_what_they_are(
+    pair: tuple[SocketChannel, socket.socket],
+) -> None:
+    channel, engine = pair
+    handed, room, before = Handed(), memoryview(bytearray(1)), _open_files()
+    for first, most in ((os.devnull, None), (__file__, 0), (os.devnull, None)):
+        with open(first) as file:
+            socket.send_fds(engine, [b"x"], [file.fileno()] * 3)
+        with _no_more_than(most):
+            handed.add(channel.receive(room)[1])
+    taken = [handed.take([2, 1]) for _ in range(3)]
+    assert [[len(part) for part in parts] for parts in taken] == [[2, 1], [0, 0], [2, 1]]
+    for number in (number for parts in taken for part in parts for number in part):
+        assert os.readlink(f"/proc/self/fd/{number}") == os.devnull
+        os.close(number)
+    assert _open_files() == before
+
+
+@contextmanager
+def _no_more_than(most: int | None) -> Iterator[None]:
+    """So few descriptors for this process, while it has more already; None for as many as it likes."""
+    was = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (was[0] if most is None else most, was[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, was)
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 def test_everything_is_sent_to_a_slow_reader(pair: tuple[SocketChannel, socket.socket]) -> None:

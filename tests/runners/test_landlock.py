@@ -187,6 +187,30 @@ def test_what_was_opened_before_stays_usable(user: int, folders: dict[str, str])
     assert ask(early + PLACES + WALL + "answer(len(opened.read()) > 0)", user=user, walls=True, **folders) is True
 
 
+KEPT_IN: Final = """
+def try_both():
+    landlock.keep_signals_in()
+    started = subprocess.Popen(["/bin/sleep", "60"])
+    started.kill()
+    return [error_of(lambda: os.kill(first, 0)), started.wait()]
+
+first = os.getpid()
+reading, writing = os.pipe()
+second = os.fork()
+if not second:
+    os.write(writing, json.dumps(try_both()).encode())
+    signal.pause()
+found = json.loads(os.read(reading, 1000))
+os.kill(second, signal.SIGKILL)
+answer([*found, os.waitpid(second, 0)[1]])
+"""
+
+
+def test_who_is_kept_in_signals_what_it_starts_but_not_who_forked_it(user: int, folders: dict[str, str]) -> None:
+    """Though both are behind one wall; and is signalled from there."""
+    assert ask(PLACES + WALL + KEPT_IN, user=user, walls=True, **folders) == ["EPERM", -9, 9]
+
+
 def test_the_report_says_what_is_in_force(user: int, folders: dict[str, str]) -> None:
     abi, report = ask(PLACES + WALL + "answer([landlock.abi(), report])", user=user, walls=True, **folders)
     assert abi >= 6, "this kernel's Landlock is too old for the tests: a Linux of at least 6.12 is needed"

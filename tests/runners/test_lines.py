@@ -324,6 +324,45 @@ def test_a_box_for_one_call_forks_none_ahead_when_the_call_came_first() -> None:
     assert not spares.are_too_few
 
 
+def test_a_vacant_child_is_kept_once_a_call_found_none_ahead_and_goes_when_none_comes(clock: Clock) -> None:
+    kept = Spares(most=0, may_be_vacant=True)
+    assert (kept.lack_a_vacant_one, kept.take()) == (False, None)
+    for pid in range(3):
+        assert kept.lack_a_vacant_one
+        kept.add_vacant(_spare(pid))
+        assert (bool(kept), kept.lack_a_vacant_one, kept.may_become_fewer) == (True, False, True)
+        clock.now += QUIET_S - 1
+        assert kept.unwanted() == []
+        found = kept.miss()
+        assert found is not None
+        assert found.pid == pid
+    kept.add_vacant(_spare(3))
+    clock.now += QUIET_S + 1
+    (gone,) = kept.unwanted()
+    kept.lose(gone)
+    assert (gone.pid, bool(kept), kept.lack_a_vacant_one, kept.are_too_few) == (3, False, False, False)
+
+
+def test_vacant_children_that_die_are_not_made_for_ever_and_all_that_wait_are_given_up_together() -> None:
+    kept = Spares(most=1, may_be_vacant=True)
+    kept.miss()
+    ahead, there = _spare(1), _spare(2)
+    kept.add(ahead)
+    kept.add_vacant(there)
+    assert kept.give_up() == [ahead, there]
+    for pid in range(3):
+        lost = _spare(pid)
+        kept.add_vacant(lost)
+        kept.lose(lost)
+    assert not kept.lack_a_vacant_one
+
+
+def test_nothing_waits_vacant_where_it_cannot_or_where_there_is_one_call() -> None:
+    for kept in (Spares(most=1), Spares(most=1, are_for_one_call=True, may_be_vacant=True)):
+        kept.miss()
+        assert not kept.lack_a_vacant_one
+
+
 @pytest.mark.slow
 def test_in_a_box_for_one_call_the_child_is_there_before_the_call_and_no_other_follows(tmp_path: Path) -> None:
     with start_runner_on_a_socket(plain_plan(tmp_path, lines=True, ahead=1, single_use=True)) as runner:

@@ -17,8 +17,8 @@ from sandbox.wire.messages import (
     ExitedReply,
     Fault,
     Hello,
-    Threaded,
     TooLargeReply,
+    Unfit,
     ValueReply,
     parse_message,
     parse_reply,
@@ -291,7 +291,7 @@ def test_threads_that_a_later_tool_leaves_are_told(python: str, tmp_path: Path) 
     with start_runner(plain_plan(folder, installed=["/environment", str(tmp_path)]), python=python) as runner:
         assert isinstance(runner.hear(), Hello)
         runner.say({"type": "preload", "modules": ["colorsys", "threaded"]})
-        assert parse_message(runner.next_message()) == Threaded(type="threaded")
+        assert parse_message(runner.next_message()) == Unfit(type="unfit")
 
 
 def test_parts_of_a_package_are_preloaded_and_forgotten_where_that_fails(python: str, tmp_path: Path) -> None:

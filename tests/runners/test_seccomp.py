@@ -130,6 +130,20 @@ def test_only_sockets_of_the_allowed_families_are_made(sockets: Sockets) -> None
     assert set(answers.values()) == {"done", "EAFNOSUPPORT"}
 
 
+def test_pipes_stay_as_large_as_they_are_made() -> None:
+    program = (
+        WITH_THE_FILTER
+        + """
+import fcntl
+pipe = os.pipe()[1]
+fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_NONBLOCK)
+made = fcntl.fcntl(pipe, 1032)
+answer([error_of(lambda: fcntl.fcntl(pipe, 1031, size)) for size in (4096, 1 << 20)] + [fcntl.fcntl(pipe, 1032) - made])
+"""
+    )
+    assert ask(program, filters=[filter_of("tool")]) == ["EPERM", "EPERM", 0]
+
+
 if MACHINE == "x86_64":
 
     def test_a_32_bit_call_kills_who_makes_it() -> None:

@@ -9,8 +9,17 @@ from typing import Any
 
 import pytest
 
-from sandbox import AsyncSandbox, IsolationUnavailable, Outcome, Progress, Sandbox, Status
-from sandbox.policy import load
+from sandbox import (
+    AsyncSandbox,
+    EnvironmentUnavailable,
+    IsolationUnavailable,
+    Outcome,
+    Progress,
+    RequirementRefused,
+    Sandbox,
+    Status,
+)
+from sandbox.policy import Policy, load
 from sandbox.testing import (
     FakeBackend,
     crashes,
@@ -26,6 +35,7 @@ from sandbox.testing import (
     uses,
 )
 from tests import virtual_time
+from tests.checkout import ROOT
 
 
 def source(name: str, *parameters: str) -> str:
@@ -170,16 +180,52 @@ def test_nobody_waits_for_a_process_that_lingers_after_its_value() -> None:
     virtual_time.run(run())
 
 
+def test_a_box_that_stands_for_one_call_goes_soon_where_its_runner_does_not_end_that() -> None:
+    async def run() -> None:
+        backend = FakeBackend({"tool": hangs(stubbornly=True)})
+        async with AsyncSandbox(backend=backend, policy=_for_one_call()) as sandbox:
+            begun = asyncio.get_running_loop().time()
+            await sandbox.run(source("tool"), limits={"wall": 1.0})
+            await asyncio.sleep(begun + 3.0 - asyncio.get_running_loop().time())
+            assert not backend.boxes[0].is_open
+
+    virtual_time.run(run())
+
+
+def _for_one_call() -> Policy:
+    policy = load("default")
+    reuse = policy.reuse.model_validate({"mode": "never"})
+    return policy.model_copy(update={"reuse": reuse})
+
+
 def test_a_single_use_box_with_a_lingering_process_is_closed_with_the_engine() -> None:
     async def run() -> None:
         backend = FakeBackend({"tool": returns(7, lingers=True)})
-        policy = load("default")
-        reuse = policy.reuse.model_validate({"mode": "never"})
-        async with AsyncSandbox(backend=backend, policy=policy.model_copy(update={"reuse": reuse})) as sandbox:
+        async with AsyncSandbox(backend=backend, policy=_for_one_call()) as sandbox:
             assert (await sandbox.run(source("tool"))).value == 7
         assert backend.open_boxes == ()
 
     virtual_time.run(run())
+
+
+def test_what_a_tool_requires_is_neither_resolved_nor_installed(tmp_path: Path) -> None:
+    report, table = ROOT / "examples" / "csv_report.py", {"table": "a,b\n1,2"}
+    backend = FakeBackend({"csv_report": "| a | b |"})
+    with Sandbox(backend=backend, store=tmp_path / "store") as sandbox:
+        sandbox.prepare(report)
+        outcomes = [sandbox.run(report, table), sandbox.run(report, table, requirements=["requests==2.32.3"])]
+    assert [outcome.value for outcome in outcomes] == ["| a | b |"] * 2
+    assert [outcome.timing.path for outcome in outcomes] == ["warm", "cold"]
+    assert len({outcome.environment.key for outcome in outcomes if outcome.environment}) == 2
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_requirement_is_refused_as_a_real_box_s_would_be(tmp_path: Path) -> None:
+    with Sandbox(backend=FakeBackend({"tool": 1}), store=tmp_path) as sandbox:
+        with pytest.raises(RequirementRefused):
+            sandbox.run(source("tool"), requirements=["no such =="])
+        with pytest.raises(EnvironmentUnavailable, match="makes up its environments"):
+            sandbox.lock(requirements=["requests"])
 
 
 def test_a_call_is_recorded_as_its_box_got_it() -> None:

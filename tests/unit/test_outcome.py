@@ -188,6 +188,15 @@ def test_every_status_but_ok_raises_also_without_an_error(status: Status) -> Non
         outcome(status=status).raise_for_status()
 
 
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
+@pytest.mark.parametrize("retryable", [False, True])
+def test_what_is_raised_exits_and_is_retried_as_its_outcome_says(status: Status, retryable: bool) -> None:
+    bad = outcome(status=status, retryable=retryable)
+    with pytest.raises(CallFailed) as caught:
+        bad.raise_for_status()
+    assert (caught.value.exit_code, caught.value.retryable) == (bad.exit_code, retryable)
+
+
 def test_the_line_names_the_limit_when_there_is_no_error() -> None:
     with pytest.raises(CallFailed, match=r"weather: limit: output$"):
         outcome(status="limit", limit_name="output").raise_for_status()

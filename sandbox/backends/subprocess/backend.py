@@ -51,12 +51,13 @@ class SubprocessBackend(Backend):
     name = "subprocess"
 
     def __init__(self) -> None:
+        self._caller = current_caller()
         self._hierarchies = groups.find_hierarchies()
         self._owner: Group | None = None
         self._boxes = 0
 
     async def open(self, plan: BoxPlan) -> SubprocessBox:
-        caller = current_caller()
+        caller = self._caller
         _refuse_what_cannot_be(plan, caller)
         python = plan.interpreter.python
         user = box_user(caller, is_plain=plan.is_plain)

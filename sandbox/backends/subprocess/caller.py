@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sandbox.backends.remedies import remedy_of_shortage
 from sandbox.backends.subprocess.tree import TOOL_USER
+from sandbox.errors import BackendUnavailable
 
 User = tuple[int, int]
 """A user's id and a group's."""
@@ -66,7 +68,7 @@ class Caller:
 
 
 def current_caller() -> Caller:
-    """Who this process runs as."""
+    """Who this process runs as; raises `BackendUnavailable` where that cannot be found out."""
     sets = _capability_sets()
     capabilities = sets.get("CapEff", 0) & sets.get("CapBnd", 0)
     # Where these are mounted read-only, the kernel lets nobody in a user namespace mount a /proc that is not.
@@ -114,5 +116,9 @@ def _text(name: str) -> str:
     """What the kernel tells of this process there; nothing where it has no such file."""
     try:
         return (_PROC / name).read_text("ascii")
-    except OSError:
+    except FileNotFoundError:
         return ""
+    except OSError as error:
+        raise BackendUnavailable(
+            f"who the engine runs as cannot be found out: {error}", remedy=remedy_of_shortage(str(error))
+        ) from None

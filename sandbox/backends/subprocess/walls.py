@@ -10,7 +10,6 @@ a user namespace is the first of its walls.
 
 from __future__ import annotations
 
-import base64
 import os
 import secrets
 import tempfile
@@ -149,7 +148,7 @@ def watch(policy: Policy) -> dict[str, JsonValue]:
 
 @cache
 def system_call_filter(name: str, sockets: Sockets, machine: str = os.uname().machine) -> str:
-    """The system-call filter of that name as the bytes of its program, in base64."""
+    """The system-call filter of that name as the bytes of its program, in hexadecimal."""
     if machine not in ARCHITECTURES:
         raise IsolationUnavailable(
             f"there are no system-call filters for {machine} machines",
@@ -157,4 +156,4 @@ def system_call_filter(name: str, sockets: Sockets, machine: str = os.uname().ma
             remedy=f"run on one of {', '.join(ARCHITECTURES)}",
         )
     program = compile_profile(load_profile(name), machine=machine, sockets=sockets)
-    return base64.b64encode(program).decode()
+    return program.hex()

@@ -142,6 +142,7 @@ async def check_a_tool_has_no_variables_of_the_host(subject: Subject) -> None:
     found: Any = outcome.value
     expect.that(_HOST_VARIABLE not in found, "the host's environment is inherited")
     expect.same((found["GIVEN"], found["HOME"], found["TMPDIR"]), ("é", "/work", "/tmp"))
+    expect.same((found["USER"], found["LOGNAME"]), ("tool", "tool"))
 
 
 async def check_the_files_of_the_host_are_not_there(subject: Subject) -> None:

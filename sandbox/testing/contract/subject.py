@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import psutil
 
-from sandbox.backends.base import Backend, Box, BoxPlan, Daemon
+from sandbox.backends.base import Backend, Box, BoxPlan
+from sandbox.backends.forwarding import ForwardingBackend
 from sandbox.client import AsyncSandbox
 from sandbox.policy import Policy, load
 from sandbox.streaming import Event, Printed
@@ -24,26 +25,17 @@ UNTIL_BEGUN_S: Final = (1.0, 4.0, 16.0)
 busy machine."""
 
 
-class WatchedBackend(Backend):
+class WatchedBackend(ForwardingBackend):
     """A backend that remembers its boxes."""
 
     def __init__(self, inner: Backend) -> None:
-        self._inner = inner
-        self.name = inner.name
-        self.capacity = inner.capacity
-        self.needs_images = inner.needs_images
+        super().__init__(inner)
         self.boxes: list[Box] = []
 
     async def open(self, plan: BoxPlan) -> Box:
-        box = await self._inner.open(plan)
+        box = await super().open(plan)
         self.boxes.append(box)
         return box
-
-    def tightened(self, policy: Policy) -> Policy:
-        return self._inner.tightened(policy)
-
-    async def daemon(self) -> Daemon | None:
-        return await self._inner.daemon()
 
     async def close(self) -> None:
         await self._inner.close()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
-from sandbox.errors import BoxLost, IsolationUnavailable, ProtocolError
+from sandbox.errors import BoxLost, HostExhausted, IsolationUnavailable, ProtocolError
 from sandbox.outcome import Isolation, LimitState, Receipt
 from sandbox.policy import Layer, Policy, Strength, load
 from sandbox.testing.claims import claimed_protection, claimed_walls
@@ -121,6 +121,14 @@ def test_a_process_that_could_not_put_up_its_walls_is_a_lost_box_with_a_remedy(t
     assert not isinstance(lost.value, ProtocolError)
     assert "has not run" in lost.value.message
     assert lost.value.remedy
+
+
+def test_a_process_that_could_not_be_forked_for_the_tool_is_a_shortage_that_may_pass() -> None:
+    told = b'{"fault":{"layer":"processes","reason":"[Errno 11] Resource temporarily unavailable"}}'
+    with pytest.raises(HostExhausted) as shortage:
+        read_walls(told, policy=POLICY)
+    assert shortage.value.retryable
+    assert "ulimit -u" in str(shortage.value)
 
 
 @pytest.mark.slow

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from sandbox import AsyncSandbox, Policy
+import pytest
+
+from sandbox import AsyncSandbox, Policy, PolicyError
 from sandbox.calls.prepared import Recipe
 from sandbox.environments import bare_environment
 from sandbox.policy import load
@@ -82,7 +86,7 @@ async def test_each_tenant_has_a_box_of_its_own(sandbox: AsyncSandbox) -> None:
 
 def test_a_recipe_is_worked_out_once_for_an_environment_and_anew_for_another() -> None:
     policy, bare = load("default"), bare_environment()
-    recipe = Recipe(read_tool(SOURCE, entry="first"), policy, policy, bare, tenant="")
+    recipe = Recipe(read_tool(SOURCE, entry="first"), policy, policy, policy, bare, tenant="")
     one, other = replace(bare, key="one"), replace(bare, key="other")
     assert recipe.within(one) is recipe.within(one)
     assert [recipe.within(each).box(is_plain=False)[0].environment for each in (one, other, one)] == [
@@ -92,3 +96,40 @@ def test_a_recipe_is_worked_out_once_for_an_environment_and_anew_for_another() -
     ]
     assert recipe.box(is_plain=False)[0].environment == bare.key
     assert recipe.within(replace(one)) is not recipe.within(one)
+
+
+@with_fake
+async def test_what_equals_a_limit_that_was_fine_is_refused_all_the_same(sandbox: AsyncSandbox) -> None:
+    assert (await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"cpus": 1})).ok
+    for wrong in (True, [1]):
+        with pytest.raises(PolicyError, match="must be a whole number"):
+            await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"cpus": wrong})
+
+
+@with_fake
+async def test_what_limits_come_to_is_worked_out_once(sandbox: AsyncSandbox) -> None:
+    made: list[Recipe] = []
+
+    def counted(*parts: Any) -> Recipe:
+        made.append(Recipe(*parts))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sandbox.engine.Recipe", counted)
+        for wall in ("1s", "2s", "1s", "1s"):
+            assert (await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"wall": wall})).ok
+    assert len(made) == 2
+
+
+def test_a_policy_may_be_named_by_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("description = 'for tests'\nlimits.wall = 7")
+
+    async def walls() -> list[float]:
+        source = "def tool() -> int:\n    pass\n"
+        async with AsyncSandbox(backend=FakeBackend({"tool": 1}), policy=path) as sandbox:
+            calls = sandbox.run(source, {}), sandbox.run(source, {}), sandbox.run(source, policy=path)
+            receipts = [(await call).receipt for call in calls]
+        return [receipt.limits["wall"].value for receipt in receipts if receipt is not None]
+
+    assert asyncio.run(walls()) == [7.0] * 3

@@ -25,6 +25,7 @@ from sandbox.calls.verdict import Ending, judge
 from sandbox.outcome import Status
 from sandbox.policy import Limits
 from sandbox.ports import Reading
+from sandbox.threads import Threads
 from sandbox.wire.messages import Ended, ValueReply
 
 JSON = st.recursive(
@@ -106,7 +107,7 @@ def test_what_is_no_reply_is_unreadable(text: bytes) -> None:
 
 
 async def _thread_of_work(size: int) -> int:
-    return await aside_when_large(threading.get_ident, size=size)
+    return await aside_when_large(threading.get_ident, size=size, threads=Threads())
 
 
 def test_small_work_stays_and_large_work_is_done_in_a_thread() -> None:

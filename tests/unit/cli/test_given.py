@@ -23,11 +23,16 @@ def test_what_is_no_pair_is_refused(pair: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "example"),
-    [("-a", "city=Oslo"), ("--limit", "memory=64MiB"), ("--output", "stdout.characters=500")],
+    ("option", "form", "example"),
+    [
+        ("-a", "NAME=VALUE", "city=Oslo"),
+        ("--limit", "NAME=VALUE", "memory=64MiB"),
+        ("--file", "NAME=PATH", "data/cities.csv=./cities.csv"),
+        ("--output", "NAME.WHAT=VALUE", "stdout.characters=500"),
+    ],
 )
-def test_the_remedy_shows_a_pair_that_the_option_takes(option: str, example: str) -> None:
-    with pytest.raises(SpecError) as refused:
+def test_what_an_option_takes_is_told_and_shown(option: str, form: str, example: str) -> None:
+    with pytest.raises(SpecError, match=f"{option} 'a' is not {form}") as refused:
         read_pairs(["a"], option=option)
     assert refused.value.remedy == f"write it like {option} {example}"
 

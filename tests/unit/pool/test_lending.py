@@ -386,7 +386,7 @@ async def test_a_box_that_a_later_tool_leaves_with_threads_is_lent_no_more_and_i
     world: World,
 ) -> None:
     async with world.lend(preload=("json",)) as loan:
-        loan.warm.conversation.received(pack_message({"type": "threaded"}))
+        loan.warm.conversation.received(pack_message({"type": "unfit"}))
         assert not loan.warm.has_room
         assert world.box().is_open
         await world.lend_once(preload=("json", "sad"))

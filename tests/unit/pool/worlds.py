@@ -115,7 +115,7 @@ def _asked_for(
 
 
 def pooled(
-    *, memory: int = 1 << 40, at_once: int = 8, **backend: Any
+    *, memory: int = 1 << 40, at_once: int = 8, boxes: int | None = None, **backend: Any
 ) -> Callable[[Callable[[World], Awaitable[None]]], Callable[[], None]]:
     """Run the test with a pool, close it, and see that every box is closed and no error went unheard."""
 
@@ -125,7 +125,7 @@ def pooled(
             asyncio.get_running_loop().set_exception_handler(lambda _, said: unheard.append(said))
             opening = Opening()
             fake = FakeBackend(opening=opening, **backend)
-            world = World(fake, Pool(fake, most_memory=memory, most_opening=at_once), opening)
+            world = World(fake, Pool(fake, most_memory=memory, most_opening=at_once, most_boxes=boxes), opening)
             await test(world)
             await world.pool.close()
             assert fake.open_boxes == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Final
 
@@ -48,3 +50,15 @@ def test_a_box_that_shares_roots_user_has_another_number_inside_of_its_namespace
 @pytest.mark.root
 def test_here_root_has_all_that_it_takes() -> None:
     assert current_caller().cannot_give_users(is_plain=False) is None
+
+
+def test_a_shortage_of_files_is_called_that_and_no_lack_of_rights() -> None:
+    script = "import resource\nfrom sandbox.backends.subprocess.caller import current_caller\n"
+    script += "from sandbox.errors import IsolationUnavailable, BackendUnavailable\n"
+    script += "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+    script += "try:\n    print(current_caller())\n"
+    script += "except BackendUnavailable as error:\n    print(isinstance(error, IsolationUnavailable), error)\n"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert answer.stdout.startswith("False ")
+    assert "Too many open files" in answer.stdout
+    assert "ulimit -n" in answer.stdout

@@ -104,7 +104,7 @@ GOOD: list[dict[str, Any]] = [
     {"type": "returned", "id": 1, "cpu_before": 0.01},
     {"type": "ready", "line": 1, "slot": None, "cpu_before": 0.01, "walls": "{}"},
     {"type": "surplus", "line": 1, "wanted": 0},
-    {"type": "threaded"},
+    {"type": "unfit"},
     {name: value for name, value in ENDED.items() if name != "id"} | {"type": "gone", "line": 1},
     ENDED,
 ]

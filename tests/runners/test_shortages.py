@@ -1,0 +1,84 @@
+"""A runner that is short of descriptors: whoever runs goes on, and whoever comes waits for what they give back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+
+from sandbox.wire.frames import Stream
+from sandbox.wire.messages import Fault, ValueReply, parse_message
+from tests.end_to_end.calls import wait_until
+from tests.runners.plain_runner import Runner, plain_plan, start_runner
+
+pytestmark = pytest.mark.slow
+
+UNTIL_TOLD: Final = """
+import os
+def tool(path):
+    print("ready", flush=True)
+    with open(path) as told:
+        return told.read()
+"""
+QUICK: Final = "def tool():\n    return 'quick'\n"
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    with start_runner(plain_plan(tmp_path)) as runner:
+        runner.hear()
+        yield runner
+
+
+@pytest.fixture
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("told") / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+def test_a_call_that_cannot_be_forked_waits_for_the_end_of_one_that_runs(runner: Runner, told: Path) -> None:
+    assert _value(runner, 1) == "quick"
+    runner.call(2, UNTIL_TOLD, arguments={"path": str(told)})
+    runner.wait_for(2, Stream.STDOUT, b"ready")
+    _let_have_no_more(runner)
+    for id in (3, 4):
+        runner.call(id, QUICK)
+    runner.call(5, QUICK)
+    runner.say({"type": "kill", "id": 5})
+    ended = runner.wait(5)
+    assert (ended.started, ended.ended and ended.ended.killed_by) == (None, "engine")
+    assert (runner.calls[3].started, runner.calls[4].started) == (None, None)
+    told.write_text("go on")
+    assert [_value(runner, id) for id in (2, 3, 4)] == ["go on", "quick", "quick"]
+
+
+def test_a_call_that_cannot_be_forked_while_nothing_runs_is_told_why(tmp_path: Path) -> None:
+    with start_runner(plain_plan(tmp_path)) as runner:
+        runner.hear()
+        assert _value(runner, 1) == "quick"
+        assert wait_until(lambda: not psutil.Process(runner.pid).children())
+        _let_have_no_more(runner)
+        runner.say({"type": "call", "id": 2, "credit": 0, "limits": {}})  # it reads nothing more
+        said = parse_message(runner.next_message())
+        assert isinstance(said, Fault)
+        assert (said.layer, "Too many open files" in said.reason) == ("processes", True)
+
+
+def _value(runner: Runner, id: int) -> object:
+    if id not in runner.calls:
+        runner.call(id, QUICK)
+    reply = runner.wait(id).reply
+    assert isinstance(reply, ValueReply), reply
+    return reply.value
+
+
+def _let_have_no_more(runner: Runner) -> None:
+    """No descriptors beside those that it has now, but for the one that making the last pipe of a call takes."""
+    process = psutil.Process(runner.pid)
+    used = [int(number) for number in os.listdir(f"/proc/{runner.pid}/fd")]
+    process.rlimit(psutil.RLIMIT_NOFILE, (max(used) + 2, process.rlimit(psutil.RLIMIT_NOFILE)[1]))

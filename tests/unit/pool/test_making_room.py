@@ -1,0 +1,73 @@
+"""Boxes that idle make room for those that are needed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+
+import pytest
+
+from sandbox.errors import BackendUnavailable
+from tests.unit.pool.worlds import World, pooled, settle
+
+SHORTAGE = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def _tenants(world: World) -> list[str]:
+    """Who has a box."""
+    return [key.tenant for key, shelf in world.pool._shelves.items() if shelf.boxes]
+
+
+@pooled(boxes=2)
+async def test_the_longest_idle_box_goes_when_one_more_would_be_too_many(world: World) -> None:
+    for tenant in ("a", "b", "a", "c"):
+        await world.lend_once(tenant)
+        await asyncio.sleep(0.1)
+    await settle()
+    assert _tenants(world) == ["a", "c"]
+    assert world.open_boxes == 2
+
+
+@pooled(boxes=2)
+async def test_boxes_in_use_stay_however_many_they_are_and_go_when_they_are_idle(world: World) -> None:
+    callers = [world.hold(tenant) for tenant in "abcd"]
+    await settle()
+    assert world.open_boxes == 4
+    for caller in callers:
+        await caller.leave()
+    await asyncio.sleep(2)
+    assert world.open_boxes == 2
+
+
+@pytest.mark.parametrize(
+    "failure", [SHORTAGE, BackendUnavailable(f"the interpreter does not start: {SHORTAGE}")], ids=["raw", "told"]
+)
+def test_where_the_host_has_run_out_of_files_idle_boxes_are_closed_and_it_is_tried_again(failure: Exception) -> None:
+    @pooled()
+    async def scene(world: World) -> None:
+        for tenant in "abc":
+            await world.lend_once(tenant)
+            await asyncio.sleep(0.1)
+        world.opening.failures = [failure]
+        await world.lend_once("d")
+        assert _tenants(world) == ["b", "c", "d"]
+        assert world.open_boxes == 3
+
+    scene()
+
+
+@pooled()
+async def test_a_shortage_that_no_box_is_to_blame_for_is_told(world: World) -> None:
+    world.opening.failures = [BackendUnavailable(str(SHORTAGE))]
+    with pytest.raises(BackendUnavailable, match="Too many open files"):
+        await world.lend_once()
+
+
+@pooled()
+async def test_what_is_no_shortage_costs_no_idle_box(world: World) -> None:
+    await world.lend_once("a")
+    world.opening.failures = [BackendUnavailable("no such interpreter")]
+    with pytest.raises(BackendUnavailable):
+        await world.lend_once("b")
+    assert _tenants(world) == ["a"]
