@@ -30,7 +30,7 @@ ENDS_WITHIN_S = 60  # a call whose own time is up ends otherwise than one that w
 def endless(tmp_path: Path) -> Path:
     """A tool that says it is there, then never ends."""
     path = tmp_path / "endless.py"
-    path.write_text("def f():\n    print('ready', flush=True)\n    while True: pass\n")
+    path.write_text("def f():\n    print(end='ready\\n')\n    while True: pass\n")
     return path
 
 
