@@ -47,6 +47,10 @@ class BareUv:
         """Milliseconds for the lock, all of it in uv's cache."""
         return self._install(self._folder / "warm", ["--no-deps", "-r", str(self._lock)])
 
+    async def cold_lock(self) -> float:
+        """Milliseconds for the lock, which is downloaded and installed, with an empty cache."""
+        return self._once(["--no-deps", "-r", str(self._lock)])
+
     async def cold(self, requirements: Sequence[str], *, is_compiled: bool = False) -> float:
         """Milliseconds for requirements that are resolved, downloaded and installed, with an empty cache; any number at
         once."""

@@ -2,7 +2,8 @@
 
 *Trees in the store*: another environment of packages that the store has had before; against uv with a warm cache, which
 is the same situation. *Wheels in the store*: they are unpacked, compiled and verified first; against uv unpacking the
-same wheels with an empty cache. *Cold*: an empty store against an empty cache, both resolve and download.
+same wheels with an empty cache. *Cold*: an empty store against an empty cache; of a lock that both are given, so that
+each downloads and installs, and of requirements, which both resolve first.
 
 uv neither compiles nor verifies what it unpacked, so those two are told apart and not counted in what is held to the
 goals. A build's box first unpacks everything, as it comes from the index, and then compiles it, and says how long that
@@ -30,6 +31,7 @@ from sandbox import AsyncSandbox
 from sandbox.backends import open_backend
 from sandbox.calls.workshop import BoxWorkshop
 from sandbox.engine import DEFAULT_WARM_MEMORY
+from sandbox.environments.lock import Lock
 from sandbox.environments.progress import Progress
 from sandbox.environments.provider import Needs, Provider
 from sandbox.environments.workshop import Job, JobEnd, Workshop
@@ -39,10 +41,12 @@ from sandbox.threads import Threads
 
 _TREES: Final = "trees in the store"
 _WHEELS: Final = "wheels in the store"
+_LOCKED: Final = "cold, of a lock"
 _COLD: Final = "cold"
 _APART: Final = ", without compiling and verifying"
 _UV_WARM: Final = "uv, warm cache"
 _UV_WHEELS: Final = "uv, unpacking wheels"
+_UV_LOCKED: Final = "uv, cold, of the same lock"
 _UV_COLD: Final = "uv, cold"
 _UV_IN_STEPS: Final = "uv, cold, resolved to a lock first"
 _UV_COMPILING: Final = "uv, cold, --compile-bytecode"
@@ -107,14 +111,15 @@ class _Stopwatch:
         return BuildTimes(total, self._resolving_ms, unpacking, self._compiling_ms, verifying)
 
 
-async def timed_build(store: Path, requirements: Sequence[str]) -> BuildTimes:
-    """One build by an engine's parts, opened for it; closing them is not counted."""
+async def timed_build(store: Path, requirements: Sequence[str], *, lock: Lock | None = None) -> BuildTimes:
+    """One build by an engine's parts, opened for it; closing them is not counted. Of a lock, nothing is resolved."""
     backend = open_backend("subprocess")
     pool = Pool(backend, most_memory=DEFAULT_WARM_MEMORY)
     watch = _Stopwatch(BoxWorkshop(pool, Threads()))
     provider = Provider(watch, store=store, on_progress=watch.tell)
+    needs = Needs(requirements=tuple(requirements), requires_python=None, policy=load("default"))
     try:
-        await provider.provide(Needs(requirements=tuple(requirements), requires_python=None, policy=load("default")))
+        await provider.provide(needs, lock=lock)
         return watch.stop()
     finally:
         await pool.close()
@@ -158,20 +163,24 @@ async def _measure(extent: _Extent) -> Report:
         trees = _Builds(lambda: _again(folder / "trees", asked))
         wheels = _Builds(lambda: _again(folder / "wheels", asked, and_trees=True))
         empty = (folder / f"cold-{number}" for number in count())
+        locked = _Builds(lambda: timed_build(next(empty), asked, lock=lock))
         cold = _Builds(lambda: timed_build(next(empty), asked))
         warm_cases = {_TREES: trees.measure, _UV_WARM: uv.warm}
         found = await take_turns(warm_cases, rounds=extent.warm_rounds)
         slow_cases = {
             _WHEELS: wheels.measure,
+            _LOCKED: locked.measure,
             _COLD: cold.measure,
             _UV_WHEELS: lambda: uv.unpacked(folder / "wheels" / "wheels"),
+            _UV_LOCKED: uv.cold_lock,
             _UV_COLD: lambda: uv.cold(asked),
             _UV_IN_STEPS: lambda: uv.in_two_steps(asked),
             _UV_COMPILING: lambda: uv.cold(asked, is_compiled=True),
         }
         found |= await take_turns(slow_cases, rounds=extent.rounds, warm_up_rounds=0)
     cases = trees.spreads(_TREES, rounds=extent.warm_rounds)
-    cases |= {**wheels.spreads(_WHEELS, rounds=extent.rounds), **cold.spreads(_COLD, rounds=extent.rounds)}
+    for name, builds in ((_WHEELS, wheels), (_LOCKED, locked), (_COLD, cold)):
+        cases |= builds.spreads(name, rounds=extent.rounds)
     return _report(cases, {name: spread(values) for name, values in found.items() if name.startswith("uv")}, asked)
 
 
@@ -182,7 +191,12 @@ async def _again(store: Path, requirements: Sequence[str], *, and_trees: bool = 
 
 def _report(cases: dict[str, Spread], floors: dict[str, Spread], requirements: Sequence[str]) -> Report:
     in_steps = ratio(floors[_UV_IN_STEPS], floors[_UV_COLD])
-    held = ((_TREES, _UV_WARM, 1.5), (_WHEELS + _APART, _UV_WHEELS, 1.5), (_COLD + _APART, _UV_COLD, 1.3))
+    held = (
+        (_TREES, _UV_WARM, 1.5),
+        (_WHEELS + _APART, _UV_WHEELS, 1.5),
+        (_LOCKED + _APART, _UV_LOCKED, 1.3),
+        (_COLD + _APART, _UV_COLD, 1.3),
+    )
     return build_report(
         "environment_builds",
         cases={f"build, {name}": found for name, found in cases.items()},

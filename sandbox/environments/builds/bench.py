@@ -94,11 +94,11 @@ class Bench:
         is gone then. `hear` is told each line that it prints."""
         if self._box is not None and self._box.cancelling():
             await self.dismiss()
-        await self.furnish()
-        self._hear = hear
-        await to_its_end(lambda: self._write_order(packages))
         box, self._box = self._box or asyncio.create_task(self._boxed()), None
         try:
+            await self.furnish()
+            self._hear = hear
+            await to_its_end(lambda: self._write_order(packages))
             return await asyncio.shield(box)
         finally:
             await gone(box)
