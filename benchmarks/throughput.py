@@ -2,7 +2,10 @@
 
 *One caller* is a closed loop: the next call starts when the last has its outcome, on the default policy, so some of its
 calls find a child forked ahead and some do not; the engine, the zygote and the child already overlap in it. The goal
-multiplies its rate with the processors. A caller that only gets children forked on demand is measured too.
+multiplies its rate with the processors. Since that caller keeps more than one of them busy, so that fewer than the
+processors' number of such callers fit on them, one who is kept to a single processor, with his engine and his boxes, is
+measured beside: so many of those is what the processors could do. A caller that only gets children forked on demand is
+measured too.
 Rounds alternate between the three and the floors, which are closed loops as well; a ratio of two rates is the median of
 the rounds' own. Forks behind the walls of a call are measured alone and several at once: how much of what so many
 processors could do the kernel itself lets through, which builds up namespaces and takes them down.
@@ -15,8 +18,8 @@ import os
 import random
 import statistics
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
@@ -31,6 +34,7 @@ from sandbox import AsyncSandbox, Outcome, Status
 
 _CALLERS: Final = 32
 _ONE: Final = "one caller"
+_CONFINED: Final = "one caller, kept to one processor"
 _MANY: Final = f"{_CALLERS} callers"
 _ON_DEMAND: Final = "one caller, forked on demand"
 _FORKING_AT_ONCE: Final = 6
@@ -55,8 +59,10 @@ async def _measure(extent: _Extent) -> Report:
         walled = [stack.enter_context(open_floor("guarded")) for _ in range(_FORKING_AT_ONCE)]
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
+        confined = await stack.enter_async_context(AsyncSandbox())
         loops: dict[str, Callable[[], Awaitable[float]]] = {
             _ONE: lambda: _rate(warm, 1, seconds=extent.round_s),
+            _CONFINED: lambda: _rate_on_one_processor(confined, seconds=extent.round_s),
             _MANY: lambda: _rate(warm, _CALLERS, seconds=extent.round_s),
             _ON_DEMAND: lambda: _rate(unforked, 1, seconds=extent.round_s),
             BARE_FORK: lambda: _rate_of_floor(fork, seconds=extent.round_s / 4),
@@ -71,12 +77,12 @@ async def _measure(extent: _Extent) -> Report:
 
 def _report(rates: dict[str, list[float]], flight: dict[str, JsonValue]) -> Report:
     cpus = len(os.sched_getaffinity(0))
-    scaling = f"{_MANY} / ({cpus} processors x {_ONE})"
+    scaling, using = f"{_MANY} / ({cpus} processors x {_ONE})", f"{_MANY} / ({cpus} processors x {_CONFINED})"
     share = _share(rates[_MANY], rates[_ONE], cpus=cpus)
     found = {name: spread(values, unit="calls/s") for name, values in rates.items()}
     return build_report(
         "throughput",
-        cases={name: found[name] for name in (_ONE, _MANY, _ON_DEMAND)},
+        cases={name: found[name] for name in (_ONE, _CONFINED, _MANY, _ON_DEMAND)},
         floors={name: found[name] for name in (BARE_FORK, FRESH_PYTHON, WALLED_FORKS, WALLED_AT_ONCE)},
         ratios={
             scaling: share,
@@ -87,6 +93,7 @@ def _report(rates: dict[str, list[float]], flight: dict[str, JsonValue]) -> Repo
         },
         goals=[
             at_least(scaling, share, 0.8),
+            at_least(using, _share(rates[_MANY], rates[_CONFINED], cpus=cpus), 0.8),
             at_most(f"errors of {flight['calls']} calls in flight", _errors(flight), 0),
         ],
         notes={"in_flight": flight},
@@ -146,6 +153,22 @@ async def _rate(sandbox: AsyncSandbox, callers: int, *, seconds: float) -> float
 
     done = await asyncio.gather(*(keep_calling() for _ in range(callers)))
     return sum(done) / (perf_counter() - begun)
+
+
+async def _rate_on_one_processor(sandbox: AsyncSandbox, *, seconds: float) -> float:
+    """One caller, whose engine has one processor for that time, as its box has had since its first call opened it."""
+    with _one_processor():
+        return await _rate(sandbox, 1, seconds=seconds)
+
+
+@contextmanager
+def _one_processor() -> Iterator[None]:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 async def _fly(sandbox: AsyncSandbox, count: int) -> dict[str, JsonValue]:
