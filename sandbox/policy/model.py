@@ -42,6 +42,8 @@ MOST_HOSTS: Final = 1000
 MOST_CONNECTIONS: Final = 256
 LEAST_INODES: Final = 16
 """A call begins with some already: its folders, and its source."""
+LEAST_OPEN_FILES: Final = 9
+"""A call begins with some already: its pipes, and what its walls are put up with."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _OUTPUT_TYPE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -171,7 +173,11 @@ class Limits(Section):
     cpu: Seconds = Field(default=30.0, description="processor time, of all its processes together")
     memory: Bytes = Field(default=512 * MIB, description="memory, of all its processes and its private files together")
     processes: Count = Field(default=64, le=MOST_PROCESSES, description="processes and threads alive at once")
-    open_files: Count = Field(default=256, description="files that one process may hold open")
+    open_files: Count = Field(
+        default=256,
+        ge=LEAST_OPEN_FILES,
+        description="files that one process may hold open, those that a call begins with among them",
+    )
     file_size: Bytes = Field(default=128 * MIB, description="size of one file it writes")
     disk: Bytes = Field(default=256 * MIB, description="bytes of all files in its private folders")
     inodes: Count = Field(

@@ -130,6 +130,13 @@ def test_children_ahead_are_between_none_and_sixteen(ahead: object) -> None:
         Reuse.model_validate({"ahead": ahead})
 
 
+@pytest.mark.parametrize("files", [0, 1, 8])
+def test_there_are_open_files_for_what_every_call_begins_with(files: int) -> None:
+    assert Limits(open_files=9).open_files == 9
+    with pytest.raises(ValidationError):
+        Limits(open_files=files)
+
+
 @pytest.mark.parametrize("inodes", [0, 1, 15])
 def test_there_are_inodes_for_what_every_call_begins_with(inodes: int) -> None:
     assert Limits(inodes=16).inodes == 16

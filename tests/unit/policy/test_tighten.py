@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from sandbox.errors import PolicyError
 from sandbox.policy import Limits, Policy, tighten, widenings
-from sandbox.policy.model import LEAST_INODES
+from sandbox.policy.model import LEAST_INODES, LEAST_OPEN_FILES
 from sandbox.policy.quantities import MIB
 from sandbox.policy.section import Section
 from sandbox.policy.tighten import _RULES
 
 GRANTED = Policy(name="granted", description="for tests")
 FIELDS = sorted(Limits.model_fields)
-LEAST = {"inodes": LEAST_INODES}
+LEAST = {"inodes": LEAST_INODES, "open_files": LEAST_OPEN_FILES}
 
 
 def policy(**sections: Mapping[str, object]) -> Policy:
@@ -88,9 +88,10 @@ def test_a_limit_that_is_no_quantity_is_refused_by_name(value: object) -> None:
     assert len(refused.value.message) < 1000
 
 
-def test_too_little_to_begin_with_is_refused_by_name() -> None:
-    with pytest.raises(PolicyError, match=r"limits\.inodes: must be at least 16"):
-        tighten(GRANTED, {"inodes": 1})
+@pytest.mark.parametrize(("field", "least"), LEAST.items())
+def test_too_little_to_begin_with_is_refused_by_name(field: str, least: int) -> None:
+    with pytest.raises(PolicyError, match=rf"limits\.{field}: must be at least {least}"):
+        tighten(GRANTED, {field: least - 1})
 
 
 @given(anything)
