@@ -20,6 +20,7 @@ from sandbox.wire.messages import Hello, WallFault
 _WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
 _OPENING_S: Final = 60.0
 _LEAST_FOR_OPENING_S: Final = 10.0
+_TRIES: Final = 2
 CALL_AGAIN: Final = "call again; if it happens every time, see what kills processes here, such as a lack of memory"
 _SLOW_START: Final = "if packages run code when Python starts, which `sandbox env show` tells, see what that waits for"
 
@@ -33,15 +34,29 @@ class BoxOpener:
         self.open_boxes: set[WarmBox] = set()
 
     async def open(self, plan: BoxPlan, *, preloads: bool = True) -> WarmBox:
-        """A box with what it can have preloaded. Forking needs a process with one thread, and a call has none of its
-        descriptors: when preloading left more of either, the box is opened again with nothing preloaded, and every call
-        imports for itself."""
-        if preloads:
-            warm = await self._open_with(plan)
-            if warm.hello.is_fit or not plan.preload:
+        """A box with what it can have preloaded; where that cannot be, it is opened with nothing preloaded, and every
+        call imports for itself."""
+        if preloads and not plan.preload:
+            return await self._open_with(plan)
+        warm = await self._open_preloaded(plan) if preloads else None
+        return warm or await self._open_with(replace(plan, preload=()), preloaded=False)
+
+    async def _open_preloaded(self, plan: BoxPlan) -> WarmBox | None:
+        """None where calls could not share what is preloaded, or it ends the runner or holds it up, which a call that
+        imports it tells as its own end. Forking needs a process with one thread, and a call has none of its
+        descriptors, so no more of either may be left. One death may be chance."""
+        for _ in range(_TRIES):
+            try:
+                warm = await self._open_with(plan)
+            except CallNotStarted:
+                continue
+            except BoxLost:
+                return None
+            if warm.hello.is_fit:
                 return warm
             await self.close(warm)
-        return await self._open_with(replace(plan, preload=()), preloaded=False)
+            return None
+        return None
 
     def close_soon(self, warm: WarmBox) -> None:
         """Close it, whether or not anybody waits for that."""

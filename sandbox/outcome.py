@@ -233,7 +233,7 @@ class Timing(_Part):
     total_ms: float
     path: Literal["cold", "pooled", "warm"]
     ahead: bool = False  # the child was forked before the call came
-    preloaded: bool = True  # False: the interpreter kept threads after preloading, so nothing was preloaded
+    preloaded: bool = True  # False: what is imported ahead did not leave a process to fork, so calls import themselves
 
 
 class LayerState(_Part):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox import Outcome, Sandbox
+from sandbox import Outcome, Sandbox, Status, box_opening
 from tests.end_to_end.packages import publish_files, requiring
 from tests.indexes import LocalIndex
 
@@ -59,6 +59,14 @@ def tool():
         return files.MARK, files.KEPT.read().decode(), other.read().decode()
 """
 
+DEADLY: Final = {
+    "leaves": "import os\nos._exit(3)\n",
+    "breaks": "import ctypes\nctypes.string_at(0)\n",
+    "takes": "held = bytearray(3 << 30)\nfor at in range(0, len(held), 4096): held[at] = 1\n",
+    "stays": "while True: pass\n",
+}
+"""What packages may do to the process that imports them."""
+
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -70,6 +78,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish_files(folder, "fills", {"fills.py": FILLS})
     publish_files(folder, "sad", {"sad/__init__.py": "", "sad/threads.py": SAD})
     publish_files(folder, "asks", {"asks.py": "import os\nTOLD = os.environ.get('TOLD')\n"})
+    for name, deed in DEADLY.items():
+        publish_files(folder, name, {f"{name}.py": deed})
     publish_files(folder, "keeps", {"keeps/__init__.py": "", "keeps/files.py": KEEPS})
     return folder
 
@@ -143,3 +153,25 @@ def test_files_that_a_later_tool_would_keep_open_cost_the_preloading_and_no_call
     assert len(set(_values(sandbox, one, calls=2))) == 1
     found = _values(sandbox, requiring(requirements, USES_WHAT_IS_KEPT))
     assert [read for _, *read in found] == [["kept and used", "its own"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "evidence"),
+    [
+        ("leaves", Status.EXITED, {"exit_code": 3}),
+        ("breaks", Status.CRASHED, {"signal": "SIGSEGV"}),
+        ("takes", Status.MEMORY, {}),
+        ("stays", Status.TIMEOUT, {}),
+    ],
+)
+def test_a_package_that_does_not_survive_being_imported_ends_the_call_that_imports_it(
+    name: str, status: Status, evidence: dict[str, object], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box_opening, "_OPENING_S", 2.0)  # all of which is waited for
+    source = requiring((name,), f"import {name}\ndef tool(): return 1\n")
+    outcomes = [sandbox.run(source, limits={"wall": "1s"}) for _ in range(2)]
+    assert [outcome.status for outcome in outcomes] == [status] * 2, outcomes
+    assert all(outcome.evidence.items() >= evidence.items() for outcome in outcomes)
+    assert not any(outcome.timing.preloaded for outcome in outcomes)
+    harmless = sandbox.run(requiring((name,), "def tool(): return 2\n"))
+    assert harmless.value == 2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox.backends.base import BoxPlan
-from sandbox.errors import BackendUnavailable, BoxLost, EngineClosed, IsolationUnavailable
+from sandbox.errors import BackendUnavailable, BoxLost, CallNotStarted, EngineClosed, IsolationUnavailable
 from sandbox.policy import Layer, ReuseMode
 from sandbox.pool import WarmBox
 from sandbox.testing import FakeBox, hangs
@@ -379,6 +379,56 @@ async def test_a_runner_with_threads_after_preloading_is_replaced_by_one_with_no
     assert [box.is_open for box in world.backend.boxes] == [False, True]
     assert world.box(1).preloaded == ()
     assert world.box(1).plan == replace(world.box(0).plan, preload=())
+
+
+class _Fragile(FakeBox):
+    """Dies of whatever it is to import ahead."""
+
+    def say(self, data: bytes) -> None:
+        if self.plan.preload:
+            self.lose()
+        else:
+            super().say(data)
+
+
+class _Absorbed(FakeBox):
+    """Is never done with what it is to import ahead."""
+
+    def say(self, data: bytes) -> None:
+        if not self.plan.preload:
+            super().say(data)
+
+
+async def _preloads_of_boxes(world: World, kind: type[FakeBox]) -> list[tuple[str, ...]]:
+    """What the boxes of two calls, one after the other, were to import ahead, when they are boxes of that kind."""
+
+    async def open_such(plan: BoxPlan) -> FakeBox:
+        world.backend.boxes.append(kind(world.backend, plan))
+        return world.backend.boxes[-1]
+
+    world.backend.open = open_such  # type: ignore[method-assign]
+    loans = [await world.lend_once(preload=("deadly",)) for _ in range(2)]
+    assert not loans[0].warm.preloaded
+    assert loans[0].warm is loans[1].warm
+    assert world.open_boxes == 1
+    return [box.plan.preload for box in world.backend.boxes]
+
+
+@pooled()
+async def test_a_runner_that_dies_while_it_preloads_is_replaced_by_one_that_preloads_nothing(world: World) -> None:
+    assert await _preloads_of_boxes(world, _Fragile) == [("deadly",), ("deadly",), ()]
+
+
+@pooled()
+async def test_a_runner_that_never_ends_preloading_is_replaced_by_one_that_preloads_nothing(world: World) -> None:
+    assert await _preloads_of_boxes(world, _Absorbed) == [("deadly",), ()]
+
+
+@pooled()
+async def test_a_runner_that_dies_once_while_it_preloads_is_not_held_against_what_it_preloads(world: World) -> None:
+    world.opening.failures = [CallNotStarted("killed")]
+    async with world.lend(preload=("json",)) as loan:
+        assert loan.warm.preloaded
 
 
 @pooled()
