@@ -228,6 +228,46 @@ def test_a_container_that_was_full_of_processes_serves_the_next_call(box: Besieg
     box.serves()
 
 
+FORKS: Final = """
+import os, time
+
+def tool(count: int) -> int:
+    pids = []
+    for _ in range(count):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(0.5)
+            os._exit(0)
+        pids.append(pid)
+    return sum(os.waitpid(pid, 0)[1] == 0 for pid in pids)
+"""
+
+
+@variants(IN_GVISOR)
+def test_gvisor_gives_a_call_all_of_its_processes_and_no_more(box: Besieged) -> None:
+    """Each is several to the host; were the host to refuse it one of those, it would end."""
+    granted = box.variant.policy.limits.processes
+    outcome = box.run(FORKS, {"count": granted - 1})
+    assert (outcome.status, outcome.value) == (Status.OK, granted - 1), outcome.error
+    assert outcome.receipt is not None
+    told = outcome.receipt.limits["processes"]
+    assert (told.value, "own kernel" in told.enforced_by) == (granted, True)
+    outcome = box.run(FORKS, {"count": granted + 8})
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "processes"), outcome.error
+
+
+NAME_SERVERS: Final = """
+def tool() -> list:
+    with open("/etc/resolv.conf") as file:
+        return [line.split() for line in file if line.strip() and not line.startswith("#")]
+"""
+
+
+@variants()
+def test_who_looks_names_up_for_the_host_is_not_told(box: Besieged) -> None:
+    assert [words for words in box.value(NAME_SERVERS) if words[0] != "options"] == [["nameserver", "127.0.0.1"]]
+
+
 _NOTICED: Final = {
     *("settings of the kernel", "files of the kernel", "devices", "writing elsewhere", "programs of its own"),
     *("rights", "namespaces", "mounts", "memory of others", "code in the kernel", "keys"),

@@ -34,6 +34,11 @@ _INIT_AND_ZYGOTE: Final = 2
 _PER_CHILD: Final = 2  # its guard, and its tool's first process
 OURS_BESIDE_A_CALL: Final = _INIT_AND_ZYGOTE + 1
 """The processes that are there while a call runs and are not the call's: its guard, too."""
+_TASKS_OF_A_MACHINE, _TASKS_PER_PROCESS = 256, 16
+"""The host's own tasks that a kernel of its own takes, and those for each process in it: gVisor takes seven of them
+where it traces. Were one refused, it would end with all that is in it."""
+_NO_NAMES: Final[dict[str, JsonValue]] = {"Dns": ["127.0.0.1"], "DnsSearch": ["."]}
+"""Docker shows every container who looks names up for the host, and in which domains."""
 _SHARED_MEMORY: Final = 16 << 20
 _SHARED_MEMORY_AT: Final = "/dev/shm"
 _OPEN_FILES_OF_A_RUNNER: Final = 1024
@@ -110,9 +115,11 @@ def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 
 def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
+    has_network = policy.network.mode is NetworkMode.HOST
     return {
         "Init": True,
-        "NetworkMode": "host" if policy.network.mode is NetworkMode.HOST else "none",
+        "NetworkMode": "host" if has_network else "none",
+        **({} if has_network or container.is_podman else _NO_NAMES),
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "ReadonlyRootfs": True,
@@ -180,7 +187,7 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
         ulimits.append({"Name": "nproc", "Soft": 2 * processes, "Hard": 2 * processes})
     if is_machine(container.runtime):  # its own threads count as processes, too
         ulimits.append({"Name": "nproc", "Soft": processes, "Hard": processes})
-        processes = max(2 * processes, 256)
+        processes = _TASKS_OF_A_MACHINE + _TASKS_PER_PROCESS * processes
     return {
         "Memory": memory,
         "MemorySwap": memory,

@@ -23,6 +23,8 @@ _KERNEL_OF_ITS_OWN: Final = {
 }
 _NANO: Final = 1_000_000_000
 _KEEPER: Final = "the container's control group"
+_KEEPER_OF_MEMORY: Final = f"{_KEEPER}, which has {format_bytes(RUNNER_MEMORY)} more for what runs the call"
+_KERNEL: Final = "the container's own kernel, for its user"
 
 
 def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_metered: bool) -> Protection:
@@ -32,7 +34,7 @@ def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_mete
         backend="container",
         isolation=Isolation.MACHINE if is_machine(runtime) else Isolation.CONTAINER,
         layers=_layers(said, runtime=runtime, policy=policy, proof=proof),
-        limits=_limits(host, policy=policy, is_metered=is_metered),
+        limits=_limits(host, policy=policy, runtime=runtime, is_metered=is_metered),
         network=_network(host, policy),
         user=str(said["Config"].get("User", "")).partition(":")[0],
         runtime=runtime,
@@ -95,20 +97,26 @@ def _is_unprivileged(user: str) -> bool:
     return user.partition(":")[0].isdigit() and int(user.partition(":")[0]) > 0
 
 
-def _limits(host: Mapping[str, Any], *, policy: Policy, is_metered: bool) -> dict[str, LimitState]:
+def _limits(host: Mapping[str, Any], *, policy: Policy, runtime: str, is_metered: bool) -> dict[str, LimitState]:
     limits = policy.limits
     memory = max((host.get("Memory") or 0) - RUNNER_MEMORY, 0)
-    processes = max((host.get("PidsLimit") or 0) - most_processes(policy) + limits.processes, 0)
     nano = host.get("NanoCpus") or 0
     found = {
         "wall": LimitState(value=limits.wall, enforced_by="the engine's clock"),
         "cpu": LimitState(value=limits.cpu, enforced_by=_KEEPER if is_metered else "watch over the call's processes"),
-        "memory": LimitState(value=memory, enforced_by=_KEEPER),
-        "processes": LimitState(value=processes, enforced_by=_KEEPER),
+        "memory": LimitState(value=memory, enforced_by=_KEEPER_OF_MEMORY),
+        "processes": _processes(host, policy=policy, runtime=runtime),
         "output": LimitState(value=limits.output, enforced_by="the engine"),
         "value": LimitState(value=limits.value, enforced_by="the engine"),
     }
     return found | ({"cpus": LimitState(value=nano / _NANO, enforced_by=f"{_KEEPER}'s quota")} if nano else {})
+
+
+def _processes(host: Mapping[str, Any], *, policy: Policy, runtime: str) -> LimitState:
+    """A group counts what the host knows of, which under a kernel of its own are that kernel's tasks."""
+    ulimits = {each.get("Name"): each.get("Soft") for each in host.get("Ulimits") or ()}
+    found, keeper = (ulimits.get("nproc"), _KERNEL) if is_machine(runtime) else (host.get("PidsLimit"), _KEEPER)
+    return LimitState(value=max((found or 0) - most_processes(policy) + policy.limits.processes, 0), enforced_by=keeper)
 
 
 def _details(host: Mapping[str, Any], *, runtime: str, policy: Policy) -> dict[str, str]:
