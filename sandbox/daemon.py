@@ -51,6 +51,10 @@ _BE_SAFE: Final = "if that daemon speaks TLS only, set DOCKER_TLS_VERIFY=1, and 
 _NOT_KNOWN: Final = "anybody may answer for the Docker daemon at {address}: set DOCKER_TLS_VERIFY=1 to have it verified"
 _WANTS_TLS: Final = "to an HTTPS server"
 _START_ONE: Final = "start Docker, or name a daemon that runs in DOCKER_HOST"
+_START_THIS_ONE: Final = (
+    "start Docker there, or name another daemon where this one is named: as container.host in config.toml, or by the "
+    "program that asks"
+)
 _LOOK_THERE: Final = "see what the daemon's own log says"
 _SEE_WHO: Final = "see that it is a Docker daemon that listens there, and what its own log says"
 
@@ -178,7 +182,7 @@ def _spoken(client: DockerClient) -> str:
     try:
         return str(client.api.version(api_version=False)["ApiVersion"])
     except (KeyError, TypeError, ValueError) as error:
-        raise DockerException(f"what answers is no daemon: {error!r:.200}") from error
+        raise DockerException("what answers there is no Docker daemon") from error
 
 
 def is_podman(client: DockerClient) -> bool:
@@ -245,14 +249,19 @@ def _unavailable(error: BaseException, doing: str, address: str) -> BackendUnava
         return BackendUnavailable(f"the Docker daemon at {address} is not reached: {said}", remedy=remedy)
     if is_any(FileNotFoundError, ConnectionRefusedError, socket.gaierror):
         why = ": no machine has that name" if is_any(socket.gaierror) else ""
-        return BackendUnavailable(f"no Docker daemon answers at {address}{why}", remedy=_START_ONE)
+        return BackendUnavailable(f"no Docker daemon answers at {address}{why}", remedy=_start(address))
     if is_any(Timeout, TimeoutError):
         return BackendUnavailable(f"the Docker daemon at {address} took too long for {doing}", remedy=_SEE_WHO)
     if is_any(InvalidVersion):
         return _too_old(address, "of another age")
     is_unsafe = address.startswith("tcp://") and not _is_safe(address)
-    remedy = _BE_SAFE if is_unsafe and is_any(ConnectionError) else _START_ONE
+    remedy = _BE_SAFE if is_unsafe and is_any(ConnectionError) else _start(address)
     return BackendUnavailable(f"{doing} failed with the Docker daemon at {address}: {_brief(error)}", remedy=remedy)
+
+
+def _start(address: str) -> str:
+    """DOCKER_HOST names another only for who was not told this one."""
+    return _START_ONE if address == address_of() else _START_THIS_ONE
 
 
 def _refused(doing: str, said: str) -> BackendUnavailable:

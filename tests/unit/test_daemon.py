@@ -58,13 +58,13 @@ def _no_daemon_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_that_is_not_there_is_told_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(BackendUnavailable, match=r"no Docker daemon answers at unix://.*start Docker"):
+    with pytest.raises(BackendUnavailable, match=r"no Docker daemon answers at unix://.*start Docker.*container\.host"):
         connect(f"unix://{tmp_path}/none.sock")
 
 
 def test_the_one_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/chosen.sock")
-    with pytest.raises(BackendUnavailable, match=r"chosen\.sock"):
+    with pytest.raises(BackendUnavailable, match=r"chosen\.sock.*a daemon that runs in DOCKER_HOST"):
         connect()
 
 
@@ -109,8 +109,9 @@ def test_one_that_is_too_old_is_told_with_a_remedy(spoken: str) -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b"{}"])
 def test_what_is_no_daemon_is_told_as_such(answer: bytes) -> None:
-    with daemon_that_says(answer) as url, pytest.raises(BackendUnavailable, match="tcp://"):
+    with daemon_that_says(answer) as url, pytest.raises(BackendUnavailable, match="tcp://") as refused:
         connect(url)
+    assert refused.value.message.endswith("what answers there is no Docker daemon")
 
 
 def test_a_refusal_is_told_in_the_daemons_words_and_not_endlessly() -> None:
