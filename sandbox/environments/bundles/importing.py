@@ -37,6 +37,7 @@ from sandbox.environments.store.store import BuildingFolder, Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecError
 
 _READ_ONLY: Final = 0o444
+_SIGN_IT: Final = "have it exported with --key by who has that key; without --key it is taken from anybody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +120,12 @@ def _checked_signature(bundle: BinaryIO, head: bytes, key: Key | None) -> Signat
     if kind is None:
         bundle.seek(start)
         if key is not None:
-            raise _tampered("it is not signed")
+            raise EnvironmentTampered("the bundle is not signed", remedy=_SIGN_IT)
         return None
     stated = bundle.read(SIGNATURE_BYTES[kind])
     _skip_padding(bundle, signature_member(kind), SIGNATURE_BYTES[kind])
     if key is not None and not (key.kind == kind and key.has_signed(head, stated)):
-        raise _tampered("it is not signed with this key")
+        raise EnvironmentTampered("the bundle is not signed with this key, or was changed since", remedy=_SIGN_IT)
     return kind
 
 
