@@ -111,7 +111,6 @@ class _Collection:
         self._wanted = wanted
         self._disk = disk
         self._files = self._bytes = self._seen = self._refused = 0
-        self._has_sent = False
 
     def begin(self, looked: os.stat_result) -> None:
         """Take what is in the folder itself, which may be anything by now."""
@@ -134,8 +133,9 @@ class _Collection:
             self._tell(REFUSED, name=shown, reason=reason)
 
     def finish(self) -> None:
-        """All was looked at."""
-        if self._has_sent:
+        """All was looked at. That is told of folders without a file as well: the tool's process may have said that it
+        left something, and who waits for that would take it for lost."""
+        if self._seen or self._refused:
             self._tell(OVER, more=max(self._refused - _MOST_TOLD, 0))
 
     def _enter(self, parent: int | None, path: str, name: str, looked: os.stat_result) -> None:
@@ -222,7 +222,6 @@ class _Collection:
         self._send(kind, documents.write(fields).encode("ascii"))
 
     def _send(self, kind: int, payload: bytes) -> None:
-        self._has_sent = True
         data = memoryview(_RECORD.pack(len(payload) + 1, kind) + payload)
         while data:
             data = data[os.write(self._descriptor, data) :]

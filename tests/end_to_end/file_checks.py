@@ -113,6 +113,16 @@ def check_a_tool_that_went_elsewhere_left_its_files_where_they_are(sandbox: Sand
     assert [each.name for each in outcome.artifacts] == ["a"]
 
 
+def check_folders_without_files_are_nothing_to_be_told_of(sandbox: Sandbox, store: ArtifactStore) -> None:
+    makes = "import os, sys, time\ndef tool():\n    os.makedirs('outputs/plots/small')\n    "
+    ends = {"return": "ok", "raise ValueError": "exception", "sys.exit()": "exited", "os._exit(3)": "exited"}
+    for end, status in ends.items():
+        outcome = sandbox.run(makes + end)
+        assert (outcome.status, outcome.artifacts, outcome.refused) == (status, (), ()), end
+    outcome = sandbox.run(makes + "time.sleep(3600)", limits={"wall": 2})
+    assert (outcome.status, outcome.artifacts, outcome.refused) == ("timeout", (), ())
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     check_what_a_tool_writes_comes_back,
     check_a_call_is_given_files,
@@ -122,4 +132,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_what_a_call_left_that_went_without_a_word_comes_back,
     check_what_a_tool_that_goes_on_writes_later_does_not,
     check_a_tool_that_went_elsewhere_left_its_files_where_they_are,
+    check_folders_without_files_are_nothing_to_be_told_of,
 )

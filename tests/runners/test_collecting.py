@@ -55,12 +55,12 @@ class Collected:
         self._records.feed(data)
         return len(data)
 
-    def rest(self) -> Arrived:
-        """All that is left of it, and what became of it."""
+    def rest(self, *, is_expected: bool = False) -> Arrived:
+        """All that is left of it, and what became of it; the tool's process may have said that there is something."""
         while self.take(1 << 16):
             pass
         self._keeping.close()
-        return self._records.result(is_expected=False)
+        return self._records.result(is_expected=is_expected)
 
 
 @contextmanager
@@ -106,6 +106,14 @@ def test_nothing_is_sent_of_a_call_that_left_nothing(left: Path, shelf: Shelf) -
     assert not left.exists()
     with collecting_to(shelf) as collection:
         assert collection.take(1) == 0
+
+
+def test_of_folders_without_a_file_nothing_is_taken_for_lost(left: Path, shelf: Shelf) -> None:
+    (left / "plots" / "small").mkdir(parents=True)
+    (left / "tables").mkdir()
+    assert collecting.is_left(str(left.parent), may_go=True)
+    with collecting_to(shelf) as collection:
+        assert collection.rest(is_expected=True) == Arrived()
 
 
 def test_files_come_by_name_as_they_are(left: Path, shelf: Shelf) -> None:
