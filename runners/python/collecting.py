@@ -72,7 +72,8 @@ def collect(wanted: dict[str, int], descriptor: int) -> None:
 
 def is_left(home: str, *, may_go: bool) -> bool:
     """Whether the tool left anything there; asked by its own process, at the end, wherever that has gone. An empty
-    folder may go where it does not matter any more how much room the call left."""
+    folder may go where it does not matter any more how much room the call left, and where it cannot be looked into, as
+    by a process that has no descriptor left."""
     folder = "%s/%s" % (home, FOLDER)
     if may_go and _was_empty(folder):
         return False
@@ -80,7 +81,7 @@ def is_left(home: str, *, may_go: bool) -> bool:
         with os.scandir(folder) as entries:
             return next(entries, None) is not None
     except OSError:
-        return os.path.lexists(folder)
+        return os.path.lexists(folder) and not _was_empty(folder)
 
 
 def _was_empty(folder: str) -> bool:

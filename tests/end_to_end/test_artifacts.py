@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -42,6 +42,22 @@ def test_more_files_than_are_taken_are_refused_by_name(sandbox: Sandbox) -> None
     assert [each.name for each in outcome.artifacts] == list(sizes)[:10]
     assert [each.name for each in outcome.refused] == ["010", "011"]
     assert "more than the 10 files" in outcome.refused[0].reason
+
+
+HOLDS_ALL_DESCRIPTORS: Final = """
+held = []
+def tool():
+    try:
+        while True:
+            held.append(open("/dev/null"))
+    except OSError:
+        raise ValueError("no more of them")
+"""
+
+
+def test_a_call_that_failed_without_descriptors_and_left_nothing_is_told_of_no_files(sandbox: Sandbox) -> None:
+    outcome = sandbox.run(HOLDS_ALL_DESCRIPTORS)
+    assert (outcome.status, outcome.refused) == (Status.EXCEPTION, ())
 
 
 def test_what_is_only_rehearsed_is_not_kept(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -114,6 +115,19 @@ def test_of_folders_without_a_file_nothing_is_taken_for_lost(left: Path, shelf: 
     assert collecting.is_left(str(left.parent), may_go=True)
     with collecting_to(shelf) as collection:
         assert collection.rest(is_expected=True) == Arrived()
+
+
+def test_an_empty_folder_that_cannot_be_looked_into_is_nothing_left(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_descriptors(_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "scandir", without_descriptors)
+    assert not collecting.is_left(str(left.parent), may_go=False)
+    left.mkdir(exist_ok=True)
+    (left / "file").touch()
+    assert collecting.is_left(str(left.parent), may_go=False)
 
 
 def test_files_come_by_name_as_they_are(left: Path, shelf: Shelf) -> None:
