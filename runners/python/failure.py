@@ -11,8 +11,10 @@ from values import type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
+
+_OURS = __file__.rpartition("/")[0] + "/"
 
 
 def describe(error: BaseException, path: str, source: str, *, max_message: int, max_traceback: int) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def _places(error: BaseException, path: str) -> Iterator[str]:
 
 
 def _text(error: BaseException, path: str, source: str) -> str:
-    """The traceback without our frames above the tool's own, which are all there are of a syntax error."""
+    """The traceback without our frames, which are all there are of a syntax error."""
     import linecache
     import traceback
 
@@ -67,13 +69,21 @@ def _text(error: BaseException, path: str, source: str) -> str:
         if part is None or id(part) in seen:
             continue
         seen.add(id(part))
-        first = next((n for n, frame in enumerate(part.stack) if frame.filename == path), None)
-        if first is not None:
-            del part.stack[:first]
-        elif part is found:
-            del part.stack[:]
+        is_within = part is not found and all(frame.filename != path for frame in part.stack)
+        part.stack[:] = _frames_of_the_tool(part.stack, path, is_within=is_within)
         pending += [part.__cause__, part.__context__, *(getattr(part, "exceptions", None) or ())]
     return "".join(found.format())
+
+
+def _frames_of_the_tool(frames: Sequence[Any], path: str, *, is_within: bool) -> list[Any]:
+    """Those from one of the tool's own file on, down to the next of ours; `is_within` says whether the first are such.
+    Ours come in between when an exception is raised once more by its own methods, while we read what it says."""
+    kept = []
+    for frame in frames:
+        is_within = frame.filename == path or (is_within and not frame.filename.startswith(_OURS))
+        if is_within:
+            kept.append(frame)
+    return kept
 
 
 def _guarded(read: Callable[[], str]) -> str:

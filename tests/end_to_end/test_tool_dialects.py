@@ -281,6 +281,12 @@ class Odd(Tool):
     async def gives_later(self, n: int):
         yield 1
         raise LookupError()
+    @method_metadata()
+    def itself(self, n: int) -> int:
+        class Itself(Exception):
+            def __str__(self):
+                raise self
+        raise Itself
 """
 
 
@@ -291,6 +297,7 @@ class Odd(Tool):
         ("grouped", "Error executing function grouped: Many: some", 1),
         ("gives", "Error executing function gives: OSError: [Errno 5] in the middle", 1),
         ("gives_later", "Error executing function gives_later: LookupError", 1),
+        ("itself", "Error executing function itself: Itself: <unreadable: Itself>", 2),
     ],
 )
 def test_an_exception_of_any_dialect_is_one_line_and_the_tools_own_frames(

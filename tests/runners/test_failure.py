@@ -25,6 +25,18 @@ def raised_by(source: str, path: str = PATH) -> BaseException:
     raise AssertionError("nothing was raised")
 
 
+def raised_below_ours(source: str) -> BaseException:
+    """The same where a module of the runner runs it, as in a call."""
+    path = str(Path(failure.__file__).with_name("call.py"))
+    runner = {"code": compile(source, PATH, "exec")}
+    try:
+        exec(compile("exec(code, {})", path, "exec"), runner)
+    except BaseException as error:
+        step: Any = error.__traceback__
+        return error.with_traceback(step.tb_next)  # without the frame of this
+    raise AssertionError("nothing was raised")
+
+
 def described(error: BaseException, path: str = PATH, source: str = "") -> ExceptionReply:
     """The description as the engine reads it."""
     told = failure.describe(error, path, source, max_message=MESSAGE, max_traceback=TRACEBACK)
@@ -65,6 +77,30 @@ def test_every_exception_of_a_chain_is_trimmed() -> None:
     error = described(raised_by(source)).error
     assert ("ZeroDivisionError: division by zero" in error.traceback, "direct cause" in error.traceback) == (True, True)
     assert __file__ not in error.traceback
+
+
+RAISED_AGAIN: Final = """
+class Odd(Exception):
+    def __str__(self):
+        raise self
+class Quoting(Exception):
+    def __str__(self):
+        return str(self.__cause__)
+def tool():
+    raise Odd
+def quote():
+    try:
+        tool()
+    except Odd as error:
+        raise Quoting from error
+"""
+
+
+@pytest.mark.parametrize("entry", ["tool", "quote"])
+def test_an_exception_that_is_raised_again_when_it_is_read_shows_the_frames_of_the_tool_alone(entry: str) -> None:
+    traceback = described(raised_below_ours(f"{RAISED_AGAIN}{entry}()\n")).error.traceback
+    assert ("in tool" in traceback, "in __str__" in traceback) == (True, True)
+    assert traceback.count('  File "') == traceback.count(f'File "{PATH}"')
 
 
 def test_a_chain_that_is_a_ring_comes_to_an_end() -> None:
