@@ -222,7 +222,8 @@ def _too_large(ending: Ending, reply: TooLargeReply) -> Verdict:
 
 def _too_many(_: Ending, reply: TooManyParts) -> Verdict:
     message = f"its value has {reply.parts} parts, more than the {MOST_PARTS} that are read"
-    return _limit("value", message, MOST_PARTS, measured=reply.parts)
+    verdict = _limit("value", message, MOST_PARTS, measured=reply.parts)
+    return replace(verdict, evidence={**verdict.evidence, "unit": "parts"})  # the policy's limit is one of bytes
 
 
 def _invalid(_: Ending, reply: InvalidReply) -> Verdict:

@@ -28,8 +28,10 @@ def rounded_bytes(size: float) -> str:
     return f"{size:.1f} {unit}" if size < 99.95 and size != int(size) else f"{size:.0f} {unit}"
 
 
-def limit_figure(name: str | None, value: object, *, exact: bool) -> str:
-    """A value of the limit of that name in its unit; as it is when the name says none."""
+def limit_figure(name: str | None, value: object, *, exact: bool, unit: object = None) -> str:
+    """A value of the limit of that name in its unit, or in one that was told with it; as it is when there is none."""
+    if unit is not None:
+        return f"{value} {unit}"
     from sandbox.policy import Limits, format_bytes, format_seconds
     from sandbox.policy.quantities import Unit
 

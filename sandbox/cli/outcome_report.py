@@ -21,7 +21,7 @@ from sandbox.outcome import Json, Outcome, Problem, Status, portable
 _WIDEST_LINE: Final = 80
 _MOST_COLOURED: Final = 100_000
 _INDENT: Final = "  "
-_LIMIT_FACTS: Final = ("limit", "measured")
+_LIMIT_FACTS: Final = ("limit", "measured", "unit")
 _MOST_REFUSALS: Final = 5
 
 
@@ -154,9 +154,10 @@ def _limit_line(outcome: Outcome) -> str | None:
     name, limit = outcome.limit_name, outcome.evidence.get("limit")
     if name is None or limit is None:
         return None
-    line = f"limit {name}: {limit_figure(name, limit, exact=True)}"
+    unit = outcome.evidence.get("unit")
+    line = f"limit {name}: {limit_figure(name, limit, exact=True, unit=unit)}"
     measured = outcome.evidence.get("measured")
-    return line if measured is None else f"{line}, measured {limit_figure(name, measured, exact=False)}"
+    return line if measured is None else f"{line}, measured {limit_figure(name, measured, exact=False, unit=unit)}"
 
 
 def summary(outcome: Outcome) -> str:

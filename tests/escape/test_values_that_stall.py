@@ -59,7 +59,7 @@ def test_a_value_of_too_many_parts_is_refused_and_holds_nobody_up(kind: str) -> 
     outcome, pause, allowed = asyncio.run(_watched(kind, MANY[kind]))
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "value"), outcome.error
     assert "parts" in str(outcome.error)
-    assert outcome.evidence == {"limit": 250_000, "measured": outcome.evidence["measured"]}
+    assert outcome.evidence == {"limit": 250_000, "measured": outcome.evidence["measured"], "unit": "parts"}
     assert pause < allowed
 
 

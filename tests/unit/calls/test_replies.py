@@ -87,10 +87,10 @@ def test_a_text_full_of_commas_and_brackets_is_one_part(text: str) -> None:
     assert count_parts(replied(f'["{text * (MOST_PARTS + 1)}"]')) < 10
 
 
-def test_too_many_parts_are_a_limit_of_the_value_with_both_numbers() -> None:
+def test_too_many_parts_are_a_limit_of_the_value_with_both_numbers_and_what_they_count() -> None:
     verdict = judge(Ending(ENDED, replied(f"[{'1,' * MOST_PARTS}1]"), Limits(), Reading(), 1.0))
     assert (verdict.status, verdict.limit_name) == (Status.LIMIT, "value")
-    assert verdict.evidence == {"limit": MOST_PARTS, "measured": MOST_PARTS + 5}
+    assert verdict.evidence == {"limit": MOST_PARTS, "measured": MOST_PARTS + 5, "unit": "parts"}
     assert verdict.error is not None
     assert f"{MOST_PARTS + 5} parts" in verdict.error.message
 

@@ -68,6 +68,12 @@ def test_a_limit_comes_with_figures_and_the_rest_of_the_evidence() -> None:
     assert details(told) == ["limit memory: 64 MiB, measured 68 MiB", "seen: out of memory kills 1, signal SIGKILL"]
 
 
+def test_a_limit_that_has_a_unit_of_its_own_is_told_in_that() -> None:
+    evidence: dict[str, Any] = {"limit": 250000, "measured": 300004, "unit": "parts"}
+    told = outcome(Status.LIMIT, limit_name="value", evidence=evidence)
+    assert details(told) == ["limit value: 250000 parts, measured 300004 parts"]
+
+
 def test_evidence_of_no_limit_is_told_as_it_is() -> None:
     assert details(outcome(Status.EXITED, evidence={"exit_code": 3, "limit": 1})) == ["seen: exit code 3, limit 1"]
 
