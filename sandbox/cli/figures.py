@@ -42,7 +42,7 @@ def limit_figure(name: str | None, value: object, *, exact: bool, unit: object =
         return format_seconds(value) if exact else rounded_seconds(value)
     if Unit.BYTES in field.metadata:
         return format_bytes(int(value)) if exact else rounded_bytes(value)
-    return str(value)
+    return f"{value:.0f}"
 
 
 def rounded_age(seconds: float) -> str:

@@ -39,6 +39,7 @@ def test_a_size_is_never_wide(size: float) -> None:
         ("wall", 0.3, True, "300 ms"),
         ("wall", 1.0124, False, "1.01 s"),
         ("processes", 64, True, "64"),
+        ("processes", 64.0, True, "64"),
         ("unheard_of", 1, True, "1"),
         (None, "text", True, "text"),
         ("memory", None, True, "None"),
