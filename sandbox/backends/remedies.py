@@ -66,6 +66,7 @@ _SHORTAGES: Final[dict[str, str]] = {
     os.strerror(errno.EFBIG): "let the engine write larger files: raise `ulimit -f`",
 }
 """By the kernel's words, which is how the runner passes them on."""
+_NOTHING_STARTS: Final = "no box or call can be started here"
 _NAMED_POLICY: Final = re.compile(r"policy '[^']*'")
 
 
@@ -75,10 +76,18 @@ def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> BackendU
     names = ", ".join(layers)
     shortage = remedy_of_shortage(reason)
     if shortage is not None:
-        return HostExhausted(f"no box or call can be started here: {names} ({reason[:300]})", remedy=shortage)
+        return HostExhausted(f"{_NOTHING_STARTS}: {names} ({reason[:300]})", remedy=shortage)
     remedy = next((REMEDIES[layer] for layer in layers if layer in REMEDIES), None)
     message = f"policy '{policy.name}' cannot be enforced here: {names} ({reason[:300]})"
     return IsolationUnavailable(message, missing=tuple(layers), remedy=remedy)
+
+
+def failed_start(what: str, error: OSError) -> BackendUnavailable:
+    """What could not be done for a box, and why; where the host has run out of something, that alone is to blame."""
+    shortage = remedy_of_shortage(str(error))
+    if shortage is not None:
+        return HostExhausted(f"{_NOTHING_STARTS}: {error}", remedy=shortage)
+    return BackendUnavailable(f"{what}: {error}")
 
 
 def told_to(caller: Policy, error: SandboxError) -> SandboxError:

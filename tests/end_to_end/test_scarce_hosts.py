@@ -32,6 +32,14 @@ async def main():
         print(set(await asyncio.gather(*(one(engine) for _ in range(24)))))
 asyncio.run(main())
 """
+_REFUSED: Final = """
+from sandbox import Sandbox, SandboxError
+try:
+    with Sandbox() as engine:
+        engine.run("def f(): return 1")
+except SandboxError as error:
+    print(type(error).__name__, error.retryable, error)
+"""
 _NO_RIGHTS: Final = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 
@@ -86,6 +94,12 @@ def test_too_few_open_files_are_called_that_and_no_missing_wall(files: int, ping
     assert "Too many open files" in answer.stderr
     assert "ulimit -n" in answer.stderr
     assert "cannot be enforced" not in answer.stderr
+
+
+@pytest.mark.parametrize("files", [12, 14, 18, 20])
+def test_too_few_open_files_for_a_first_box_are_no_fault_of_the_interpreter(files: int) -> None:
+    answer = ended(f"ulimit -n {files};", sys.executable, "-c", _REFUSED)
+    assert answer.stdout.startswith("HostExhausted True no box or call can be started here"), answer
 
 
 @pytest.mark.parametrize("files", [24, 28, 30, 32, 40])

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Backend, BoxPlan, Protection
-from sandbox.backends.remedies import REMEDIES, missing_walls, remedy_of_shortage
+from sandbox.backends.remedies import REMEDIES, failed_start, missing_walls
 from sandbox.backends.subprocess import groups
 from sandbox.backends.subprocess.box import FIRST_SLOT, Started, SubprocessBox, spawn
 from sandbox.backends.subprocess.caller import Caller, User, box_user, current_caller
@@ -81,9 +81,7 @@ class SubprocessBackend(Backend):
             is_public = plan.policy.network.mode is NetworkMode.PUBLIC
             started = spawn(python, runner_folder(), groups=places, reaches_public=is_public)
         except OSError as error:
-            raise BackendUnavailable(
-                f"the interpreter {python} does not start: {error}", remedy=remedy_of_shortage(str(error))
-            ) from None
+            raise failed_start(f"the interpreter {python} does not start", error) from None
         box = SubprocessBox(
             started,
             walls={
@@ -104,9 +102,7 @@ class SubprocessBackend(Backend):
             box.protection = self._protection(plan, caller, user=user, group=group and group.below(FIRST_SLOT))
         except OSError as error:
             await asyncio.shield(box.close())
-            raise BackendUnavailable(
-                f"the control group of a box could not be made: {error}", remedy=remedy_of_shortage(str(error))
-            ) from None
+            raise failed_start("the control group of a box could not be made", error) from None
         except BackendUnavailable:
             await asyncio.shield(box.close())
             raise

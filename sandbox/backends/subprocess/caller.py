@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sandbox.backends.remedies import remedy_of_shortage
+from sandbox.backends.remedies import failed_start
 from sandbox.backends.subprocess.tree import TOOL_USER
-from sandbox.errors import BackendUnavailable
 
 User = tuple[int, int]
 """A user's id and a group's."""
@@ -119,6 +118,4 @@ def _text(name: str) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise BackendUnavailable(
-            f"who the engine runs as cannot be found out: {error}", remedy=remedy_of_shortage(str(error))
-        ) from None
+        raise failed_start("who the engine runs as cannot be found out", error) from None

@@ -54,11 +54,11 @@ def test_here_root_has_all_that_it_takes() -> None:
 
 def test_a_shortage_of_files_is_called_that_and_no_lack_of_rights() -> None:
     script = "import resource\nfrom sandbox.backends.subprocess.caller import current_caller\n"
-    script += "from sandbox.errors import IsolationUnavailable, BackendUnavailable\n"
+    script += "from sandbox.errors import BackendUnavailable, HostExhausted\n"
     script += "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
     script += "try:\n    print(current_caller())\n"
-    script += "except BackendUnavailable as error:\n    print(isinstance(error, IsolationUnavailable), error)\n"
+    script += "except BackendUnavailable as error:\n    print(isinstance(error, HostExhausted), error)\n"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert answer.stdout.startswith("False ")
+    assert answer.stdout.startswith("True ")
     assert "Too many open files" in answer.stdout
     assert "ulimit -n" in answer.stdout
