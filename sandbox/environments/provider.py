@@ -109,6 +109,7 @@ class Provider:
     async def provide(self, needs: Needs, *, lock: Lock | None = None) -> Environment:
         """Find or build it; of a lock that is given, whatever the requirements come to now. Raises
         `EnvironmentUnavailable` and its kinds."""
+        self._see_to_store()
         if lock is not None:
             environment = await self._provide_locked(needs, lock)
         else:
@@ -132,6 +133,7 @@ class Provider:
 
     async def lock(self, needs: Needs, *, refresh: bool = False) -> Resolution:
         """What the requirements come to."""
+        self._see_to_store()
         interpreter = await _interpreter(needs.requires_python)
         question = self._question(needs, interpreter)
         found = await self._once(
@@ -151,6 +153,15 @@ class Provider:
         for hold in self._in_use.values():
             hold.release()
         self._in_use.clear()
+
+    def _see_to_store(self) -> None:
+        """Have the store again that somebody removed, and let go of what went with it."""
+        if not self.store.restore():
+            return
+        gone = [key for key in self._in_use if self.store.find(key) is None]
+        for key in gone:
+            self._in_use.pop(key).release()
+        self._known = {asked: each for asked, each in self._known.items() if each.key not in gone}
 
     async def _provide(self, needs: Needs, interpreter: HostInterpreter) -> Environment:
         question = self._question(needs, interpreter)

@@ -20,6 +20,8 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Outcome, Sandbox, Status, box_opening
+from sandbox.environments.disk.places import remove
+from sandbox.environments.store.store import Store
 from sandbox.errors import BoxLost, BuildFailed, EnvironmentTampered, EnvironmentUnavailable, SandboxError
 from tests.checkout import ROOT
 from tests.end_to_end.calls import under_way
@@ -96,6 +98,20 @@ def test_a_call_gets_what_it_requires_itself(sandbox: Sandbox) -> None:
 def test_a_call_gets_what_its_source_and_the_call_require_together(sandbox: Sandbox) -> None:
     source = requiring(("left<2",), "import left, crowd\ndef tool():\n    return [left.VERSION, crowd.VERSION]\n")
     assert _value(sandbox.run(source, requirements=["crowd"])) == ["1.0", "1.0"]
+
+
+def test_a_store_that_is_removed_under_a_living_engine_is_made_again(index: LocalIndex, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with Sandbox(store=store) as engine:
+        assert _value(engine.run(version_of("left", "left==1.0"))) == "1.0"
+        remove(store)
+        assert _value(engine.run(version_of("crowd", "crowd"))) == "1.0"
+        assert _value(engine.run(version_of("left", "left==1.0"))) == "1.0"
+        remove(store)
+        assert engine.lock(requirements=["crowd", "left"]).packages
+        assert engine.build(requirements=["left<2"]).installed
+        kept = Store(store)
+        assert kept.prune(older_than_s=0).in_use == tuple(each.key for each in kept.list())
 
 
 def test_a_dependency_comes_along(sandbox: Sandbox) -> None:

@@ -21,6 +21,8 @@ Everything gets its name by one rename, when it is whole, and loses it by one re
 taken apart. So whoever is killed, at any moment, leaves nothing under a name that is not whole; what is left under
 `building/` has an owner whose lock is gone, and the next prune removes it.
 
+Somebody may remove all of it while an engine works on it: whoever is about to add something makes it again first.
+
 To find an environment takes two `stat`, after it has been read once by this process.
 """
 
@@ -52,6 +54,7 @@ from sandbox.environments.disk.places import (
     writing,
 )
 from sandbox.environments.disk.sealing import FILES, MARKER, seal, sealed_document
+from sandbox.environments.disk.signs import SIGN
 from sandbox.environments.disk.stock import StoredFile, write_list
 from sandbox.environments.store.failures import Failure, read_failure, write_failure
 from sandbox.environments.store.manifest import ENVIRONMENT_FORMAT, Manifest
@@ -108,7 +111,7 @@ class Store:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
-        make_root(self.root, shown=_SHOWN, closed=_CLOSED)
+        self._make()
         self.wheels = self.root / "wheels"
         self.packages = self.root / "packages"
         self.environments = self.root / "envs" / str(ENVIRONMENT_FORMAT)
@@ -121,6 +124,16 @@ class Store:
         self._remembered: dict[str, _Remembered] = {}
         self._touched: dict[str, float] = {}
         self._uses = UseCounts()
+
+    def restore(self) -> bool:
+        """Make it again, as when it was opened, if it or a part of it has been removed since; whether that was so."""
+        if all((self.root / name).exists() for name in (SIGN, *_SHOWN, *_CLOSED)):
+            return False
+        self._make()
+        return True
+
+    def _make(self) -> None:
+        make_root(self.root, shown=_SHOWN, closed=_CLOSED)
 
     def find(self, key: str) -> StoredEnvironment | None:
         """The environment of that key, if it is there and whole."""

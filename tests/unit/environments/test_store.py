@@ -19,7 +19,7 @@ import pytest
 
 from sandbox.environments.disk import sealing
 from sandbox.environments.disk.holds import locked_file
-from sandbox.environments.disk.places import default_root
+from sandbox.environments.disk.places import default_root, remove
 from sandbox.environments.disk.sealing import seal, write_whole
 from sandbox.environments.store import store as stores
 from sandbox.environments.store.store import Store
@@ -49,6 +49,31 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def tree(store: Store, tmp_path: Path) -> TreeReport:
     return tree_in(store, make_wheel(tmp_path), key_of(100))
+
+
+# Being there.
+
+
+@pytest.mark.parametrize("part", ["", "locks", "envs", "sandbox-store"])
+def test_a_store_that_is_removed_while_it_is_used_is_made_again_as_it_was(part: str, store: Store) -> None:
+    def modes() -> dict[str, int]:
+        return {str(path): path.stat().st_mode for path in (store.root, *store.root.rglob("*"))}
+
+    before = modes()
+    assert not store.restore()
+    remove(store.root / part)
+    assert store.restore()
+    assert modes() == before
+    assert publish_environment(store, KEY) == store.find(KEY)
+
+
+def test_a_store_whose_place_somebody_else_took_meanwhile_is_refused(store: Store) -> None:
+    remove(store.root)
+    store.root.mkdir()
+    (store.root / "thesis.tex").touch()
+    with pytest.raises(EnvironmentUnavailable, match="is no store"):
+        store.restore()
+    assert os.listdir(store.root) == ["thesis.tex"]
 
 
 # Finding.
