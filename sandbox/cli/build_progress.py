@@ -72,17 +72,33 @@ def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
 
 
 class _Lines:
-    """One line for each stage, when it begins."""
+    """One line for each stage, when it begins, and for each warning."""
 
     def __init__(self) -> None:
         self._told: set[Stage] = set()
+        self._warn = Warnings()
 
     def __call__(self, event: Progress) -> None:
+        if event.stage == "warn":
+            self._warn(event)
+            return
         if event.stage == "ready" or event.stage in self._told:
             return
         self._told.add(event.stage)
         detail = "wheels" if event.stage == "download" else one_line(event.text, most=100)
         tell(f"{_DOING[event.stage]} {detail}\n")
+
+
+class Warnings:
+    """One line for each warning, said once; nothing of the steps."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, event: Progress) -> None:
+        if event.stage == "warn" and event.text not in self._told:
+            self._told.add(event.text)
+            tell(f"warning: {one_line(event.text)}\n")
 
 
 @dataclass(slots=True)
@@ -149,10 +165,16 @@ class Display:
         self._steps: tuple[Step, ...] = ()
         self._guard = threading.Lock()
         self._live: Live | None = None
+        self._warnings: tuple[Progress, ...] = ()
+        self._warn = Warnings()
 
     def __call__(self, event: Progress) -> None:
         if event.stage == "ready":
             self.end()
+            return
+        if event.stage == "warn":
+            with self._guard:
+                self._warnings = (*self._warnings, event)
             return
         with self._guard:
             self._step_of(event.stage).note(event)
@@ -160,12 +182,15 @@ class Display:
                 self._live = self._opened()
 
     def end(self) -> None:
-        """Take it away, if it is there."""
+        """Take it away, if it is there; what it was warned of stays."""
         with self._guard:
             live, self._live = self._live, None
             self._steps = ()
             if live is not None:
                 live.stop()
+            for event in self._warnings:
+                self._warn(event)
+            self._warnings = ()
 
     def _step_of(self, stage: Stage) -> Step:
         """The step that this stage is; it ends those before it, and one that comes again begins anew."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,6 +17,7 @@ from sandbox.cli.terminal import show_document
 if TYPE_CHECKING:
     from sandbox.environments.lock import Lock
     from sandbox.environments.model import Environment
+    from sandbox.environments.progress import OnProgress, Progress
 
 _MOST_LOCK: Final = 16 << 20
 
@@ -40,18 +42,31 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
 
     given = None if lock is None else _read_lock(lock, requirements)
     fields = asked([*given.requirements] if given else requirements, file=file, python=python)
-    began = time.monotonic()
+    began, warnings = time.monotonic(), list[str]()
     with (
         build_progress(is_shown=not as_json) as on_progress,
-        Sandbox(backend=backend, policy=policy, store=store, offline=offline, on_progress=on_progress) as box,
+        Sandbox(
+            backend=backend,
+            policy=policy,
+            store=store,
+            offline=offline,
+            on_progress=partial(_noting, warnings, on_progress),
+        ) as box,
     ):
         environment = box.build(file, lock=given, **fields)
-    facts = _facts(environment, store, seconds=time.monotonic() - began)
+    facts = _facts(environment, store, seconds=time.monotonic() - began) | {"warnings": warnings}
     if as_json:
         show_document(json.dumps(facts, indent=2))
     else:
         _show(facts)
     return 0
+
+
+def _noting(warnings: list[str], tell: OnProgress, event: Progress) -> None:
+    """Keep what is worth a warning, and pass everything on."""
+    if event.stage == "warn" and event.text not in warnings:
+        warnings.append(event.text)
+    tell(event)
 
 
 def _read_lock(path: Path, requirements: list[str] | None) -> Lock:

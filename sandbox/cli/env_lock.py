@@ -47,14 +47,20 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
     as_json: AsJson = False,
 ) -> int:
     """Resolve requirements to exact wheels, each with its SHA-256."""
-    from sandbox.cli.build_progress import build_progress
+    from sandbox.cli.build_progress import Warnings, build_progress
     from sandbox.cli.named_files import write_file
     from sandbox.client import Sandbox
 
     fields = asked(requirements, file=file, python=python)
     with (
         build_progress(is_shown=not as_json) as on_progress,
-        Sandbox(backend=backend, policy=policy, store=store, offline=offline, on_progress=on_progress) as box,
+        Sandbox(
+            backend=backend,
+            policy=policy,
+            store=store,
+            offline=offline,
+            on_progress=Warnings() if as_json else on_progress,  # a lock has no place for them
+        ) as box,
     ):
         lock = box.lock(file, refresh=refresh, **fields)
     document = lock.model_dump_json(indent=2)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["wait", "resolve", "download", "unpack", "compile", "verify", "publish", "ready"]
-"""The last one says that there is nothing to wait for any more."""
+Stage = Literal["wait", "resolve", "warn", "download", "unpack", "compile", "verify", "publish", "ready"]
+"""`warn` is no step: its text is to be read. The last one says that there is nothing to wait for any more."""
 
 
 @dataclass(frozen=True, slots=True)

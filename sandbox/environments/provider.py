@@ -140,6 +140,7 @@ class Provider:
             ("lock", question.digest, question.settings.offline),
             lambda: self._resolve(needs, question, refresh=refresh),
         )
+        self._warn(found)
         self._tell(Progress("ready", found.lock.digest))
         return found
 
@@ -203,6 +204,7 @@ class Provider:
         """The environment that a lock comes to."""
         if not resolution.lock.packages:
             return bare(interpreter)
+        self._warn(resolution)
         key = environment_key(resolution.lock, interpreter.digest, builder_digest=builder_digest())
         stored = self._taken(key)
         if stored is None:
@@ -211,6 +213,10 @@ class Provider:
         if needs.policy.environment.verify or not (stored.folder / site_folder(interpreter)).is_dir():
             await in_own_thread(partial(self._verify, key))
         return _environment(stored, interpreter)
+
+    def _warn(self, resolution: Resolution) -> None:
+        for warning in resolution.warnings:
+            self._tell(Progress("warn", warning))
 
     async def _resolve(self, needs: Needs, question: Question, *, refresh: bool) -> Resolution:
         found = None if refresh else remembered(self.store, question)

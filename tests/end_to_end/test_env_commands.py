@@ -90,6 +90,23 @@ def test_what_was_locked_is_what_is_built_whatever_came_since(index: LocalIndex,
     assert lock["packages"][0]["version"] == "2.0"
 
 
+def test_a_release_that_was_taken_back_is_locked_and_built_with_a_warning(
+    index: LocalIndex, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = _told("env", "lock", "left==1.0", "--store", tmp_path / "before")
+    (wheel,) = index.wheels("left")[:1]
+    monkeypatch.setitem(index.yanked, wheel.name, "it `eats`\nfiles\x1b[2J")
+    asked, warning = ("left==1.0", "--store", tmp_path / "store"), "left 1.0 is yanked: it `eats` files"
+    for first in ("resolving left==1.0\n", ""):  # what is remembered is no better
+        shown = sandbox("env", "lock", *asked)
+        assert shown.stderr == f"{first}warning: {warning}\\u001b[2J\n"
+    answer = sandbox("env", "lock", "--json", *asked)
+    assert (json.loads(answer.stdout), answer.stderr) == (kept, shown.stderr)
+    assert shown.stderr in sandbox("env", "build", *asked).stderr
+    assert _told("env", "build", *asked)["warnings"] == [f"{warning}\x1b[2J"]
+    assert _told("env", "build", "left==2.0", *asked[1:])["warnings"] == []
+
+
 def test_a_build_is_told_stage_by_stage_and_once(index: LocalIndex, store: Path) -> None:
     first = sandbox("env", "build", "left==2.0", "--store", store)
     assert first.returncode == 0, first

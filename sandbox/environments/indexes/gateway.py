@@ -119,8 +119,7 @@ class Gateway:
 
     def origin(self, url_seen_in_box: str) -> Origin | None:
         """What the box means by a file's address; none if this gateway never told it that. May hash a local file."""
-        found = _FILE.fullmatch(urlsplit(url_seen_in_box).path)
-        handed = self._handed.get(found[2]) if found else None
+        handed = self._handed_out(url_seen_in_box)
         if handed is None:
             return None
         file = handed.file
@@ -128,6 +127,15 @@ class Gateway:
         index = handed.number if handed.number < len(self._settings.indexes) else None
         sha256 = file.sha256 or _digest_if_local(file)
         return Origin(index=index, url=real, filename=file.filename, sha256=sha256, size=file.size)
+
+    def yanked(self, url_seen_in_box: str) -> bool | str:
+        """Whether its index has taken that file back, or why, if it says so."""
+        handed = self._handed_out(url_seen_in_box)
+        return handed is not None and handed.file.yanked
+
+    def _handed_out(self, url_seen_in_box: str) -> _Handed | None:
+        found = _FILE.fullmatch(urlsplit(url_seen_in_box).path)
+        return self._handed.get(found[2]) if found else None
 
     def hand_out(self, url: str, *, sha256: str) -> str:
         """The address in the box of one file that a requirement names itself; the box asks for no other."""

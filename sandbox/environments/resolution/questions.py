@@ -35,12 +35,14 @@ _OFFLINE: Final = "-offline"
 
 
 class Resolution(BaseModel):
-    """A lock, and where its wheels were found: an address of the machine's indexes for each hash."""
+    """A lock, where its wheels were found, an address of the machine's indexes for each hash, and what is to be said of
+    them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     lock: Lock
     origins: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from sandbox.environments.resolution.uv_lock import (
     source_of,
     stated_packages,
     sure_names,
+    warnings_of,
 )
 from sandbox.environments.store.store import Store
 from sandbox.environments.threads import to_its_end
@@ -54,6 +55,7 @@ async def resolve(
             gateway.expect(sure_names(question))
             asking = _Asking(question, gateway, store=store, workshop=workshop, uv=uv, policy=policy)
             stated = stated_packages(await asking.uv_lock(environment), question)
+            warnings = warnings_of(stated, gateway)
             found = [locked_wheel(each, gateway, supply=question.supply) for each in stated if each.get("wheels")]
             sources = [each for each in stated if not each.get("wheels")]
             made = await asking.wheels_of(sources, environment, building.folder / "made") if sources else []
@@ -65,7 +67,8 @@ async def resolve(
         python=question.interpreter.version,
         packages=packages,
     )
-    resolution = Resolution(lock=lock, origins={package.sha256: address for package, address in found})
+    origins = {package.sha256: address for package, address in found}
+    resolution = Resolution(lock=lock, origins=origins, warnings=warnings)
     remember(store, question, resolution)
     return resolution
 

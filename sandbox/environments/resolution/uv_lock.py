@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -32,6 +32,7 @@ from sandbox.policy import Supply
 _SEEN_AT: Final = "http://127.0.0.1:8479"
 """Where the relay in the box listens (runners/builder/indexed.py)."""
 _LONGEST_EXPLANATION: Final = 3000
+_LONGEST_REASON: Final = 300
 _ERROR: Final = re.compile(r"^error: ", re.M)
 """Where the explanation begins; warnings and how far it came are before."""
 _NO_EXTRA: Final = re.compile(
@@ -222,6 +223,21 @@ def locked_wheel(stated: Mapping[str, Any], gateway: Gateway, *, supply: Supply)
     except ValidationError as error:
         raise ResolutionFailed(f"the index's entry for {name} is not one: {error.errors()[0]['msg']}") from None
     return package, origin.url
+
+
+def warnings_of(stated: Sequence[Mapping[str, Any]], gateway: Gateway) -> tuple[str, ...]:
+    """What is to be said of the releases that were chosen: those that an index has taken back, which only somebody who
+    names the very version gets."""
+    return tuple(warning for each in stated if (warning := _warning_of(each, gateway)) is not None)
+
+
+def _warning_of(stated: Mapping[str, Any], gateway: Gateway) -> str | None:
+    file = (stated.get("wheels") or [stated.get("sdist") or {}])[0]
+    yanked = gateway.yanked(str(file.get("url")))
+    if yanked is False:
+        return None
+    reason = f": {' '.join(yanked.split())[:_LONGEST_REASON]}" if isinstance(yanked, str) else ""
+    return f"{str(stated.get('name'))[:200]} {str(stated.get('version'))[:200]} is yanked{reason}"
 
 
 def source_of(stated: Mapping[str, Any], gateway: Gateway) -> tuple[str, str, str]:

@@ -71,6 +71,18 @@ def test_nothing_is_told_where_it_is_not_wanted(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_warning_is_one_line_that_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with build_progress(is_shown=True) as tell:
+        for event in (Progress("warn", "gadget is yanked"), *BUILD[:2], Progress("warn", "gadget is yanked")):
+            tell(event)
+    assert capfd.readouterr().err.splitlines()[0] == "warning: gadget is yanked"
+    with build_progress(is_shown=True) as tell:
+        tell(Progress("warn", "evil\x1b[2J\n" * 100))
+    said = capfd.readouterr().err
+    assert said.startswith("warning: evil\\u001b[2J evil")
+    assert said.count("\n") == 1
+
+
 def test_what_is_told_of_a_stage_is_one_short_line(capfd: pytest.CaptureFixture[str]) -> None:
     with build_progress(is_shown=True) as tell:
         tell(Progress("resolve", "evil\x1b[2J\n" * 100))
@@ -179,6 +191,15 @@ def test_a_terminal_is_as_it_was_when_all_is_over(then: str) -> None:
     assert said.endswith("after\r\n")
     drawn_lines = last.partition("\x1b[?25h")[0]
     assert drawn_lines.count("\x1b[2K") >= drawn_lines.count("\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", ["tell(Progress('ready', ''))", "pass"])
+def test_a_warning_stays_on_a_terminal_when_all_is_over(then: str) -> None:
+    script = SCRIPT.replace("    sys.stdin", "    tell(Progress('warn', 'gadget is yanked'))\n    sys.stdin")
+    said = _on_a_terminal(script.format(then=then), after="downloading")
+    assert said.count("warning") == 1
+    assert said.endswith("warning: gadget is yanked\r\nafter\r\n")
 
 
 @pytest.mark.slow
