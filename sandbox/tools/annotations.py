@@ -62,6 +62,7 @@ from sandbox.tools.value_types import (
 )
 
 MAX_TYPES: Final = 2000
+_TOO_DEEP: Final = "it is nested too deeply"
 
 OnUnknown = Callable[[ast.AST, str, str], None]
 """Told of a part of an annotation that is not understood: the node, what it is, and why."""
@@ -131,7 +132,7 @@ class AnnotationReader:
 
     def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
         if depth > MAX_ANNOTATION_DEPTH or (depth == 0 and not is_shallow(node)):
-            return self._unknown(node, "an annotation", "it is nested too deeply")
+            return self._unknown(node, "an annotation", _TOO_DEEP)
         members = union_members(node, self._scope)
         if len(members) == 1:
             return self._bounded(node, self._resolve_one(members[0], depth=depth, spoken=spoken))
@@ -307,10 +308,12 @@ class AnnotationReader:
         kind = class_kind(self._scope, node)
         if kind is ClassKind.ENUM:
             return self._enum(node, used)
-        if kind is None or depth > MAX_ANNOTATION_DEPTH:
+        if kind is None:
             return self._unknown(
                 used, name, "it is a class of this source, but no model, dataclass, TypedDict, NamedTuple or Enum"
             )
+        if depth > MAX_ANNOTATION_DEPTH:
+            return self._unknown(used, name, _TOO_DEEP)
         docstring = class_description(node)
         with self._place.inside(name):
             if kind is ClassKind.ROOT_MODEL:

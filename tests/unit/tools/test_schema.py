@@ -121,6 +121,13 @@ def test_a_report_is_one_json_document() -> None:
     assert document["schema"]["name"] == document["callables"][0]["schema"]["name"] == "f"
 
 
+def test_classes_within_classes_beyond_the_deepest_are_said_to_be_nested_too_deeply() -> None:
+    classes = [f"@dataclass\nclass A{each}:\n    x: A{each + 1}" for each in range(40)]
+    lines = ["from dataclasses import dataclass", *classes, "@dataclass\nclass A40: ...", "def f(a: A0): ..."]
+    (problem,) = (each for each in check_source("\n".join(lines)).problems if "annotation" in each.message)
+    assert problem.message.endswith("it is nested too deeply")
+
+
 def test_problems_that_are_too_many_are_counted() -> None:
     report = check_source("\n".join(f"@tool\ndef f{number}(a: int): ..." for number in range(150)))
     assert not report.ok
