@@ -101,7 +101,7 @@ def _check(given: str | bytes, *, filename: str, entry: str | None) -> CheckRepo
         text = decode_source(given)
         problems.text = text
         block = _block(text, problems)
-        source = open_source(text, parse_module(text), problems)
+        source = open_source(text, parse_module(text, requires_python=block.requires_python), problems)
         candidates = read_candidates(source)
         chosen = _chosen(source, candidates, filename=filename, entry=entry)
     except SourceError as error:

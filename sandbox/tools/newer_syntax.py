@@ -4,6 +4,9 @@ A tool may be written for a newer Python than the engine runs on. A `type` state
 the brackets of `class Page[T]:` are taken out of the text; every line stays where it is. What stood in them is put into
 the syntax tree as newer Pythons do, in `type_params`, each parameter as an `ast.arg` with its bound for annotation:
 the grammar of both is the same.
+
+Whatever else is newer (an f-string that has its own quotes inside, `except A, B:`) is not read, and no guess is made at
+what it would mean. Where the tool says that it requires a newer Python, the fault is told as what it may be.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable
+from typing import Final
 
 _BRACKET = r"\[(?P<inner>(?:[^\[\]]|\[[^\[\]]{0,200}\]){1,300})\]"
 _GENERIC = re.compile(
@@ -20,6 +24,15 @@ _GENERIC = re.compile(
 _TYPE_STATEMENT = re.compile(
     r"^(?P<indent>[ \t]*)type(?P<gap>[ \t]+)(?P<name>[^\W\d]\w*)(?=(?:[ \t]|\\\n)*=[^=])", re.MULTILINE
 )
+
+_LEAST: Final = re.compile(r"(?:>=?|==|~=)\s{0,9}(\d{1,4})(?:\.(\d{1,4}))?")
+"""What of a `requires-python` says how new a Python is to be."""
+
+
+def requires_newer(requires_python: str | None) -> bool:
+    """Whether a tool says that it is for a newer Python than this one."""
+    least = _LEAST.findall(requires_python or "")
+    return any((int(major), int(minor or 0)) > sys.version_info[:2] for major, minor in least)
 
 
 def parse_newer(text: str, parse: Callable[[str], ast.Module]) -> ast.Module | None:

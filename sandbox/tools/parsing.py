@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,24 +22,26 @@ from typing import Final, Literal, overload
 
 from sandbox.errors import SourceError
 from sandbox.tools.excerpt import excerpt
-from sandbox.tools.newer_syntax import parse_newer
+from sandbox.tools.newer_syntax import parse_newer, requires_newer
 from sandbox.tools.parse_cost import refuse_costly
 from sandbox.tools.pictures import pictured
 
 _WIDTH: Final = 80
 _BEFORE_CARET: Final = 40
+_LONGEST_VERSIONS: Final = 64
 # Warning filters belong to the whole process: two threads that set them aside at once would restore the wrong ones.
 _filters = Lock()
 
 
-def parse_module(text: str) -> ast.Module:
-    """The syntax tree of a source text."""
+def parse_module(text: str, *, requires_python: str | None = None) -> ast.Module:
+    """The syntax tree of a source text, which may say that it is for a newer Python than this."""
     _refuse_file_name(text)
     refuse_costly(text)
     try:
         return _parse_as_written(text)
     except SyntaxError as error:
-        raise _syntax_fault(text, error) from None
+        fault = _syntax_fault(text, error)
+        raise (_beyond_us(fault, requires_python) if requires_newer(requires_python) else fault) from None
     except (RecursionError, MemoryError):
         raise SourceError("the source is nested too deeply", remedy="split the expression into steps") from None
     except (ValueError, OverflowError, SystemError) as error:
@@ -107,6 +110,19 @@ def _syntax_fault(text: str, error: SyntaxError) -> SourceError:
     message = f"syntax error: {reason}, line {error.lineno}, column {column}"
     picture = _caret_picture(text, error.lineno, column)
     return SourceError(f"{message}\n{picture}" if picture else message, line=error.lineno, column=column)
+
+
+def _beyond_us(fault: SourceError, requires_python: str | None) -> SourceError:
+    """What may be no fault at all, but syntax that this Python does not know yet."""
+    own = ".".join(map(str, sys.version_info[:2]))
+    versions = excerpt(str(requires_python), _LONGEST_VERSIONS)
+    return SourceError(
+        f"the engine runs on Python {own}, which cannot read syntax of newer ones, and the tool requires {versions}: "
+        f"{fault.message}",
+        line=fault.line,
+        column=fault.column,
+        remedy="run the engine on a Python as new as the tool's, or write the tool for an older one",
+    )
 
 
 def _caret_picture(text: str, line: int, column: int) -> str:

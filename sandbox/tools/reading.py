@@ -49,7 +49,7 @@ def source_digest(source: str | bytes) -> str:
 def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
     text = decode_source(given)
     block = read_script_block(text)
-    source = open_source(text, parse_module(text))
+    source = open_source(text, parse_module(text, requires_python=block.requires_python))
     chosen = choose_entry(source, read_candidates(source), filename=filename, entry=entry)
     taken = read_signature(chosen, source)
     if chosen.schema is None and (taken.takes_mapping or chosen.arguments is not None):

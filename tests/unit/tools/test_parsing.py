@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from sandbox.errors import SourceError
 from sandbox.tools import Tool, read_tool
+from sandbox.tools.check import check_source
 from sandbox.tools.parse_cost import MAX_TOKENS, count_tokens
 from sandbox.tools.parsing import parse_module
 from sandbox.tools.scope import type_parameters
@@ -295,6 +297,35 @@ def test_a_source_of_a_newer_python_has_its_type_parameters_and_its_places() -> 
     assert ast.unparse(module.body[-1]) == "text = 'def f[T](a)'"
     (bound,) = [bound for _, names in found for name, bound in names if name == "B"]
     assert ast.unparse(bound or module) == "list[int]"
+
+
+OWN: Final = ".".join(map(str, sys.version_info[:2]))
+NEXT: Final = f"{sys.version_info[0]}.{sys.version_info[1] + 1}"
+
+
+def _wrong_for(versions: str) -> str:
+    return f'# /// script\n# requires-python = "{versions}"\n# ///\ndef tool():\n    return 1 ? 2\n'
+
+
+@pytest.mark.parametrize(
+    "versions", [f">={NEXT}", f"== {NEXT}.*", f"~={NEXT}.1", f">={NEXT},<4", f"<5, >{NEXT}", ">=4"]
+)
+def test_what_our_python_cannot_read_of_a_tool_for_a_newer_one_is_told_with_what_to_do(versions: str) -> None:
+    with pytest.raises(SourceError) as refusal:
+        read_tool(_wrong_for(versions))
+    assert f"Python {OWN}" in refusal.value.message.partition("\n")[0]
+    assert "syntax error" in refusal.value.message
+    assert "as new as the tool's" in str(refusal.value.remedy)
+    assert (refusal.value.line, refusal.value.column) == (5, 14)
+    (problem,) = check_source(_wrong_for(versions)).problems
+    assert (problem.message, problem.line) == (refusal.value.message, 5)
+
+
+@pytest.mark.parametrize("versions", [f">={OWN}", f"<{NEXT}", f"!={NEXT}", "<3", ">=3.8", "", "nonsense", "9" * 9000])
+def test_what_is_wrong_with_a_tool_for_our_python_is_told_as_that(versions: str) -> None:
+    with pytest.raises(SourceError, match=r"^syntax error") as refusal:
+        read_tool(_wrong_for(versions))
+    assert refusal.value.remedy is None
 
 
 @pytest.mark.parametrize(
