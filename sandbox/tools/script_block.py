@@ -3,6 +3,9 @@
 A block opens with a line `# /// TYPE`, goes on for as long as lines are `#` or start with `# `, and closes at the
 *last* `# ///` among those; one that never closes is an ordinary comment. The lines are walked once, not matched by the
 standard's regular expression, which looks at a long comment again and again from every line that might open a block.
+
+Of type `script`, one that never closes is refused, though the standard has it ignored: a tool would run without all
+that its author wrote there, and nobody would be told. uv refuses it as well.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
 MAX_BLOCK_CHARACTERS: Final = 16 * 1024
 _OPENING = re.compile(r"# /// ([a-zA-Z0-9-]+)")
 _CLOSING = "# ///"
+_CLOSE_IT = "end it with a line `# ///`; each line before that is a `#` alone, or begins with `# `"
 _REMEDY = "write the block as in PEP 723"
 
 
@@ -48,7 +52,8 @@ def read_script_block(text: str) -> ScriptBlock:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, int, str]]:
-    """Each closed block: its type, the number of its opening line, and what is in it."""
+    """Each closed block: its type, the number of its opening line, and what is in it; raises `SourceError` at one of
+    type `script` that never closes."""
     position = 0
     while position < len(lines):
         opening = _OPENING.fullmatch(lines[position])
@@ -62,6 +67,8 @@ def _blocks(lines: list[str]) -> Iterator[tuple[str, int, str]]:
         if closing is not None:
             yield opening[1], first, "\n".join(line[2:] for line in lines[first:closing])
             position = closing + 1
+        elif opening[1] == "script":
+            raise SourceError("the `# /// script` block is never closed", line=first, remedy=_CLOSE_IT)
 
 
 def _load(content: str, *, line: int) -> dict[str, object]:

@@ -6,6 +6,7 @@ import pytest
 
 from sandbox.errors import SourceError
 from sandbox.tools import Tool, read_tool
+from sandbox.tools.check import check_source
 
 FUNCTION = "def tool(): pass\n"
 
@@ -39,8 +40,7 @@ def test_windows_newlines_do_not_hide_the_block() -> None:
     [
         [],
         ["# /// other", '# dependencies = ["a"]', "# ///"],
-        ["# /// script", '# dependencies = ["a"]'],
-        ["# /// script", '#dependencies = ["a"]', "# ///"],
+        ["# /// other", '# dependencies = ["a"]'],
         ["# /// script ", '# dependencies = ["a"]', "# ///"],
         ["    # /// script", '    # dependencies = ["a"]', "    # ///"],
         ["# /// script", "# ///"],
@@ -50,6 +50,28 @@ def test_windows_newlines_do_not_hide_the_block() -> None:
 def test_what_is_not_a_script_block_says_nothing(block: list[str]) -> None:
     tool = _read(*block)
     assert (tool.requirements, tool.requires_python) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        ["# /// script", '# dependencies = ["a"]'],
+        ["# /// script", '#dependencies = ["a"]', "# ///"],
+        ["# /// script", "# dependencies = [", "", "# ]", "# ///"],
+        ["# /// script", "# ///", "", "# /// script", '# dependencies = ["a"]'],
+        ["# /// script"],
+    ],
+)
+def test_a_block_that_never_closes_is_refused_by_run_and_check_with_its_line(block: list[str]) -> None:
+    text = "\n".join(["", *block, FUNCTION])
+    line = text[: text.rindex("# /// script")].count("\n") + 1
+    with pytest.raises(SourceError, match="never closed") as refusal:
+        read_tool(text)
+    assert refusal.value.line == line
+    assert "# ///" in str(refusal.value.remedy)
+    report = check_source(text)
+    assert [each.line for each in report.problems if each.code == "script_block"] == [line]
+    assert not report.ok
 
 
 def test_the_last_closing_line_ends_a_block() -> None:
