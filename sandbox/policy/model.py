@@ -30,6 +30,7 @@ from sandbox.policy.quantities import (
     CountOrZero,
     Seconds,
     WrongEntry,
+    format_bytes,
     parse_count_or_zero,
 )
 from sandbox.policy.ranks import Rank
@@ -42,6 +43,9 @@ MOST_HOSTS: Final = 1000
 MOST_CONNECTIONS: Final = 256
 LEAST_INODES: Final = 16
 """A call begins with some already: its folders, and its source."""
+LEAST_MEMORY: Final = 4 * MIB
+"""A call begins with more than half of that, and its group has as much again for the process that guards it: a smaller
+limit would hold nothing."""
 LEAST_OPEN_FILES: Final = 9
 """A call begins with some already: its pipes, and what its walls are put up with."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
@@ -163,6 +167,12 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def _enough_memory(size: int) -> int:
+    if size < LEAST_MEMORY:
+        raise ValueError(f"must be at least {format_bytes(LEAST_MEMORY)}")
+    return size
+
+
 _OutputType = Annotated[str, AfterValidator(_output_type)]
 
 
@@ -171,7 +181,9 @@ class Limits(Section):
 
     wall: Seconds = Field(default=30.0, description="time on the clock from the call's start until it is killed")
     cpu: Seconds = Field(default=30.0, description="processor time, of all its processes together")
-    memory: Bytes = Field(default=512 * MIB, description="memory, of all its processes and its private files together")
+    memory: Annotated[Bytes, AfterValidator(_enough_memory)] = Field(
+        default=512 * MIB, description="memory, of all its processes and its private files together"
+    )
     processes: Count = Field(default=64, le=MOST_PROCESSES, description="processes and threads alive at once")
     open_files: Count = Field(
         default=256,

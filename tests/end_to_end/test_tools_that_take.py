@@ -7,7 +7,9 @@ from typing import Final
 import pytest
 
 from sandbox import Outcome, Sandbox, Status
+from sandbox.errors import PolicyError
 from sandbox.policy import load
+from sandbox.policy.model import LEAST_MEMORY
 
 pytestmark = [pytest.mark.usefixtures("harmless"), pytest.mark.slow]
 
@@ -68,6 +70,16 @@ def test_memory_is_limited_for_the_whole_call(kind: str, sandbox: Sandbox) -> No
     assert (outcome.status, outcome.limit_name) == (Status.MEMORY, "memory"), outcome
     assert outcome.evidence["limit"] == MEMORY
     assert (outcome.usage.memory_peak_bytes or 0) <= MEMORY + 8 * MIB
+
+
+@pytest.mark.root  # without control groups a call that is over at once is not seen to take more
+def test_the_least_memory_that_can_be_asked_for_is_enough_for_a_call_and_is_held_to(sandbox: Sandbox) -> None:
+    least = {"memory": LEAST_MEMORY, "disk": MIB}
+    assert _take(sandbox, "return 1", **least).value == 1
+    outcome = _take(sandbox, f"return len(b'x' * {2 * LEAST_MEMORY})", **least)
+    assert (outcome.status, outcome.evidence["limit"]) == (Status.MEMORY, LEAST_MEMORY), outcome
+    with pytest.raises(PolicyError, match=r"limits\.memory: must be at least 4 MiB"):
+        sandbox.run(HEAD, limits={"memory": "1KiB"})
 
 
 def test_a_memory_error_that_python_can_still_raise_has_its_traceback(sandbox: Sandbox) -> None:

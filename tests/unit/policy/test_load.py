@@ -221,7 +221,7 @@ def test_a_chain_of_files_is_followed_beside_each_file(tmp_path: Path) -> None:
 
 
 def test_an_heir_that_is_wider_is_refused_with_every_widening(tmp_path: Path) -> None:
-    limits, rest = "[limits]\nwall = 60\nmemory = 1\n", '[network]\nmode = "host"\n[isolation]\nrequire = []\n'
+    limits, rest = "[limits]\nwall = 60\nmemory = 4194304\n", '[network]\nmode = "host"\n[isolation]\nrequire = []\n'
     error = refusal_of(written(tmp_path, f'{DESCRIBED}extends = "default"\n{limits}{rest}'))
     assert "limits.wall: 60 s is more than 30 s granted by 'default'" in error.message
     assert "network.mode: host is more than none granted by 'default'" in error.message

@@ -137,6 +137,13 @@ def test_there_are_open_files_for_what_every_call_begins_with(files: int) -> Non
         Limits(open_files=files)
 
 
+@pytest.mark.parametrize("memory", [1, 1024, "1KiB", "1MiB", 4 * MIB - 1])
+def test_there_is_memory_for_what_every_call_begins_with(memory: object) -> None:
+    assert Limits(memory=4 * MIB).memory == 4 * MIB
+    with pytest.raises(ValidationError):
+        Limits.model_validate({"memory": memory})
+
+
 @pytest.mark.parametrize("inodes", [0, 1, 15])
 def test_there_are_inodes_for_what_every_call_begins_with(inodes: int) -> None:
     assert Limits(inodes=16).inodes == 16

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from sandbox.errors import PolicyError
 from sandbox.policy import Limits, Policy, tighten, widenings
-from sandbox.policy.model import LEAST_INODES, LEAST_OPEN_FILES
+from sandbox.policy.model import LEAST_INODES, LEAST_MEMORY, LEAST_OPEN_FILES
 from sandbox.policy.quantities import MIB
 from sandbox.policy.section import Section
 from sandbox.policy.tighten import _RULES
 
 GRANTED = Policy(name="granted", description="for tests")
 FIELDS = sorted(Limits.model_fields)
-LEAST = {"inodes": LEAST_INODES, "open_files": LEAST_OPEN_FILES}
+LEAST = {"inodes": LEAST_INODES, "memory": LEAST_MEMORY, "open_files": LEAST_OPEN_FILES}
 
 
 def policy(**sections: Mapping[str, object]) -> Policy:
@@ -90,7 +90,8 @@ def test_a_limit_that_is_no_quantity_is_refused_by_name(value: object) -> None:
 
 @pytest.mark.parametrize(("field", "least"), LEAST.items())
 def test_too_little_to_begin_with_is_refused_by_name(field: str, least: int) -> None:
-    with pytest.raises(PolicyError, match=rf"limits\.{field}: must be at least {least}"):
+    spelled = tighten(GRANTED, {field: least}).limits.spelled(field)
+    with pytest.raises(PolicyError, match=rf"limits\.{field}: must be at least {spelled}$"):
         tighten(GRANTED, {field: least - 1})
 
 
