@@ -82,7 +82,7 @@ class DaemonLink:
 
     async def ask(self, doing: str, question: Callable[[DockerClient], Result]) -> Result:
         """Ask the daemon in a thread, for which no program that ends has to wait; its errors are translated, with
-        `doing` as in "starting a container"."""
+        `doing` as in "starting a container". Who goes away does not call it off: what is to be removed is removed."""
 
         def answer() -> Result:
             with translated(doing, host=self.address.url):
@@ -91,6 +91,7 @@ class DaemonLink:
 
         self._last_word = time.monotonic()
         asked = Future[Result]()
+        asked.set_running_or_notify_cancel()
         threading.Thread(target=self._have_answered, args=(asked, answer), name="docker", daemon=True).start()
         self._under_way.add(asked)
         asked.add_done_callback(self._note_answer)
@@ -195,8 +196,6 @@ class DaemonLink:
 
     def _have_answered(self, asked: Future[Result], answer: Callable[[], Result]) -> None:
         with self._room:
-            if not asked.set_running_or_notify_cancel():
-                return
             try:
                 found = answer()
             except BaseException as error:
