@@ -49,6 +49,7 @@ from sandbox.environments.disk.stock import Entry, StoredFile, bytes_on_disk, di
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.store.tree_report import TreeFacts, TreeReport
 from sandbox.errors import BuildFailed, StoreUnwritable
+from sandbox.policy import format_bytes
 
 _REMEDY: Final = "build it again; if that does not help, pin another version of the package"
 _RAISES_PRIVILEGES: Final = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
@@ -67,6 +68,8 @@ class TreeCaps:
 
     files: int = 100_000
     bytes: int = 16 << 30
+    set_by: str = ""
+    """What people are told of where the number of bytes comes from."""
     depth: int = 48
     path_length: int = 1024
 
@@ -110,7 +113,7 @@ def _survey(folder: Path, *, who: str, caps: TreeCaps) -> dict[str, Entry]:
         size += entry.status.st_size if stat.S_ISREG(entry.status.st_mode) else 0
         entries[entry.path] = entry
         if len(entries) > caps.files or size > caps.bytes:
-            most = f"{caps.files} files of together {caps.bytes >> 20} MiB"
+            most = f"{caps.files} files of together {format_bytes(caps.bytes)}{caps.set_by}"
             raise BuildFailed(f"{who} is more than {most}", remedy="require a smaller package")
     return entries
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from sandbox.environments.builds.adopting import TreeCaps, adopt_tree
 from sandbox.environments.builds.bench import Bench
@@ -37,6 +38,8 @@ from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_intact_tree, load_tree, publish_tree
 from sandbox.environments.threads import to_its_end
 from sandbox.threads import in_own_thread
+
+_SET_BY: Final = ", as environment.build_disk in the policy says of all packages together"
 
 
 async def build(plan: Plan, *, bench: Bench, store: Store, tell: OnProgress) -> StoredEnvironment:
@@ -78,7 +81,7 @@ def _link_all(
     for package in plan.packages:
         tree = known.get(package.name)
         if tree is None and unpacked is not None:
-            tree = _adopt(plan, package, unpacked, store, caps=TreeCaps(bytes=left))
+            tree = _adopt(plan, package, unpacked, store, caps=TreeCaps(bytes=left, set_by=_SET_BY))
             left = max(left - sum(file.size for file in tree.files), 0)
         if tree is not None:
             linking.add(tree)
