@@ -66,7 +66,10 @@ class DaemonLink:
     _may_appear: dict[str, float] = field(default_factory=dict)
     """Until when, by name: those that the daemon was asked for, and never told whether it made them."""
     _last_word: float = field(default_factory=time.monotonic)
-    """When the daemon was last asked, or answered."""
+    """When the daemon was last asked, or answered any request: some questions are many."""
+
+    def __post_init__(self) -> None:
+        self.client.api.hooks["response"].append(self._hear)
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -205,6 +208,9 @@ class DaemonLink:
 
     def _note_answer(self, asked: Future[Any]) -> None:
         self._under_way.discard(asked)
+        self._last_word = time.monotonic()
+
+    def _hear(self, *_: object, **__: object) -> None:
         self._last_word = time.monotonic()
 
     def _note_that_it_may_appear(self, name: str) -> None:
