@@ -39,7 +39,7 @@ GONE_WITHIN_S: Final = 60.0
 STUBBORN: Final = """
 import os, signal, time
 def tool() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # of others Python warns
     for _ in range(2):
         if os.fork() == 0:
             os.setsid()
@@ -47,7 +47,7 @@ def tool() -> None:
                 os.closerange(0, 256)
                 while True: time.sleep(60)
             os._exit(0)
-    print("ready")
+    os.write(1, b"ready\\n")  # at once
     while True: pass
 """
 EVERYTHING: Final = 2 + 2 * 4  # a warden and a zygote; for each call a guard, the tool and two that it left running
