@@ -11,14 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 import pytest
-from docker.errors import APIError
 
 from sandbox import Outcome, Sandbox, Status
 from sandbox.backends.container import backend as container_backend
@@ -161,38 +160,6 @@ def test_a_daemon_that_says_nothing_keeps_nobody_who_goes_away(
         with proxy.silent():
             sandbox.close()
         assert wait_until(lambda: containers(docker_client) <= before)
-
-
-ENDS_BESIDE_A_SILENT_DAEMON: Final = """
-import sys
-from sandbox import Sandbox
-from sandbox.backends.container import daemon_link
-from sandbox.backends.container.backend import ContainerBackend
-daemon_link._FAREWELL_S = 0.5
-with Sandbox(backend=ContainerBackend(host=sys.argv[1])) as sandbox:
-    print(sandbox.run(sys.argv[2], {"a": 1, "b": 2}).value, flush=True)
-    sys.stdin.readline()
-"""
-
-
-def test_a_program_beside_a_daemon_that_says_nothing_ends_without_a_word(
-    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
-) -> None:
-    """It would otherwise wait at its end for as long as the answer to any question may take."""
-    before = containers(docker_client)
-    with proxy_to(docker_daemon, at=tmp_path / "proxy.sock") as proxy:
-        command = [sys.executable, "-c", ENDS_BESIDE_A_SILENT_DAEMON, proxy.url, TRIVIAL]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as program:
-            assert program.stdout is not None
-            assert program.stdout.readline() == "3\n"
-            with proxy.silent():
-                _, said = program.communicate("\n", timeout=20)
-        assert (program.returncode, said) == (0, "")
-    for left in containers(docker_client) - before:
-        with suppress(APIError):  # what the program asked for last may be under way
-            docker_client.api.remove_container(left, force=True)
-    assert wait_until(lambda: containers(docker_client) <= before)
 
 
 @pytest.mark.parametrize("policy", ["default", "strict"])

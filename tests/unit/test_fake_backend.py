@@ -231,9 +231,9 @@ def test_a_requirement_is_refused_as_a_real_box_s_would_be(tmp_path: Path) -> No
 def test_a_call_is_recorded_as_its_box_got_it() -> None:
     backend = FakeBackend({"tool": 1})
     with Sandbox(backend=backend) as sandbox:
-        sandbox.run(source("tool", "a"), {"a": [1]}, env={"OWN": "x"}, limits={"open_files": 5}, call_id="c1")
+        sandbox.run(source("tool", "a"), {"a": [1]}, env={"OWN": "x"}, limits={"open_files": 15}, call_id="c1")
     (call,) = backend.calls
-    assert (call.name, call.arguments, call.limits) == ("tool", {"a": [1]}, {"open_files": 5})
+    assert (call.name, call.arguments, call.limits) == ("tool", {"a": [1]}, {"open_files": 15})
     assert (call.environment["OWN"], call.environment["SANDBOX_CALL_ID"]) == ("x", "c1")
     assert "a fake runs nothing" in call.source
 

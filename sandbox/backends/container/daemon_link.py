@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_AT_ONCE: Final = 8
+_THREADS: Final = 8
 _FAREWELL_S: Final = 10.0
 """How long a daemon that says nothing at all is waited for by who goes away."""
 _MAY_APPEAR_S: Final = 600.0
@@ -58,7 +58,7 @@ class DaemonLink:
     address: Address
     facts: DaemonFacts
     form: EnvironmentForm = "auto"
-    _room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_AT_ONCE))
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "docker"))
     _under_way: set[Future[Any]] = field(default_factory=set)
     _files: dict[str, int] = field(default_factory=dict)
     _unwanted: set[str] = field(default_factory=set)
@@ -66,10 +66,7 @@ class DaemonLink:
     _may_appear: dict[str, float] = field(default_factory=dict)
     """Until when, by name: those that the daemon was asked for, and never told whether it made them."""
     _last_word: float = field(default_factory=time.monotonic)
-    """When the daemon was last asked, or answered any request: some questions are many."""
-
-    def __post_init__(self) -> None:
-        self.client.api.hooks["response"].append(self._hear)
+    """When the daemon was last asked, or answered."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -84,8 +81,7 @@ class DaemonLink:
         return self.form == "mount" or (self.form == "auto" and self.is_on_this_machine)
 
     async def ask(self, doing: str, question: Callable[[DockerClient], Result]) -> Result:
-        """Ask the daemon in a thread, for which no program that ends has to wait; its errors are translated, with
-        `doing` as in "starting a container". Who goes away does not call it off: what is to be removed is removed."""
+        """Ask the daemon in a thread; its errors are translated, with `doing` as in "starting a container"."""
 
         def answer() -> Result:
             with translated(doing, host=self.address.url):
@@ -93,9 +89,7 @@ class DaemonLink:
                 return question(self.client)
 
         self._last_word = time.monotonic()
-        asked = Future[Result]()
-        asked.set_running_or_notify_cancel()
-        threading.Thread(target=self._have_answered, args=(asked, answer), name="docker", daemon=True).start()
+        asked = self._threads.submit(answer)
         self._under_way.add(asked)
         asked.add_done_callback(self._note_answer)
         return await asyncio.wrap_future(asked)
@@ -155,15 +149,14 @@ class DaemonLink:
     async def close(self) -> None:
         """Let go of the connection once what is under way is answered and nothing unwanted is left; a daemon that
         answers nothing is not waited for long."""
-        if await self._is_answered(asyncio.ensure_future(self._all_answers())):
+        answers = asyncio.gather(*map(asyncio.wrap_future, self._under_way), return_exceptions=True)
+        if await self._is_answered(answers):
             await self._is_answered(asyncio.ensure_future(self.settle()))
+        self._threads.shutdown(wait=False)
         self.client.close()
         for file in self._files.values():
             os.close(file)
         self._files.clear()
-
-    async def _all_answers(self) -> None:
-        await asyncio.gather(*map(asyncio.wrap_future, self._under_way), return_exceptions=True)
 
     async def _make(self, make: Callable[[DockerClient], str], name: str) -> str:
         from docker.errors import APIError
@@ -186,31 +179,16 @@ class DaemonLink:
         return True
 
     async def _is_answered(self, asking: asyncio.Future[Any]) -> bool:
-        """Wait for that, but not when the daemon has said nothing to anybody for too long: nobody hears then what it
-        still says."""
+        """Wait for that, but not when the daemon has said nothing to anybody for too long: it goes on unheard then."""
         while not asking.done():
             patience_s = self._last_word + _FAREWELL_S - time.monotonic()
             if patience_s <= 0:
-                asking.cancel()
-                await asyncio.wait([asking])
                 return False
             await asyncio.wait([asking], timeout=patience_s)
         return True
 
-    def _have_answered(self, asked: Future[Result], answer: Callable[[], Result]) -> None:
-        with self._room:
-            try:
-                found = answer()
-            except BaseException as error:
-                asked.set_exception(error)
-            else:
-                asked.set_result(found)
-
     def _note_answer(self, asked: Future[Any]) -> None:
         self._under_way.discard(asked)
-        self._last_word = time.monotonic()
-
-    def _hear(self, *_: object, **__: object) -> None:
         self._last_word = time.monotonic()
 
     def _note_that_it_may_appear(self, name: str) -> None:
