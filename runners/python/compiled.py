@@ -20,10 +20,10 @@ _known: dict[tuple[str, str], CodeType] = {}
 
 
 def keep(source: str, path: str) -> None:
-    """Have it compiled as that file; the oldest make room."""
-    import warnings
-
+    """Have it compiled as that file; the oldest make room. Where there is nothing to do that with, calls do it."""
     try:
+        import warnings
+
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             code = _compile(source, path)

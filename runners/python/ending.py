@@ -30,10 +30,14 @@ def end_group(leader: int) -> None:
 
 
 def end_descendants(*, besides: Container[int] = ()) -> bool:
-    """Kill and reap all that descends from this process, except those children and theirs; False if some withstood."""
+    """Kill and reap all that descends from this process, except those children and theirs; False if some withstood, or
+    there was no descriptor to look for them with."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
-        table = watch.read_processes()
+        try:
+            table = watch.read_processes()
+        except OSError:
+            return False
         children = [pid for pid, process in table.items() if process.parent == os.getpid() and pid not in besides]
         if not children:
             return True

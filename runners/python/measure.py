@@ -56,7 +56,8 @@ def namespaces() -> dict[str, str]:
 
 
 def data_bytes() -> int:
-    """What the kernel counts as this process's data, which is not a call's that is forked from it."""
+    """What the kernel counts as this process's data, which is not a call's that is forked from it; 0 when it does not
+    say."""
     sizes = _read("/proc/self/statm").split()
     return int(sizes[5]) * resource.getpagesize() if sizes else 0
 

@@ -52,7 +52,10 @@ class Watch:
         if not self.is_on or now < self._next_look:
             return []
         self._next_look = now + self.interval
-        table = read_processes()
+        try:
+            table = read_processes()
+        except OSError:  # for want of descriptors; there will be another look
+            return []
         found = []
         for child in children:
             used = usage(child.pid, table)
@@ -109,7 +112,7 @@ def tree(root: int, table: Mapping[int, Process]) -> list[int]:
 
 
 def read_processes() -> dict[int, Process]:
-    """Every process that this one can see; none where there is no /proc."""
+    """Every process that this one can see; none where there is no /proc. OSError when there is nothing to look with."""
     names = os.listdir("/proc") if os.path.isdir("/proc") else []
     stats = {int(name): _read(name + "/stat") for name in names if name.isdigit()}
     return {pid: parse_stat(text) for pid, text in stats.items() if text}

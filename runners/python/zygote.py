@@ -144,7 +144,10 @@ class Zygote:
     # What the engine says
 
     def _hear(self) -> None:
-        count, descriptors = self._channel.receive(self._reader.room())
+        try:
+            count, descriptors = self._channel.receive(self._reader.room())
+        except ConnectionResetError:  # who hung up had not read all that was said
+            self._leave()
         if not count:
             self._leave()
         self._handed.add(descriptors)
@@ -203,7 +206,7 @@ class Zygote:
         if new and (left_open or threads() > 1):
             self._nursery.is_unfit = True
             self._outlet.say(frames.message("unfit"))
-        self._plan["call"]["held"] = measure.data_bytes()
+        self._note_what_is_held()
         for child in self._spares.give_up() if new else ():
             self._discard(child)
 
@@ -213,7 +216,11 @@ class Zygote:
         if place:
             compiled.keep(said["source"], os.path.join(place["path"], said["filename"]))
             keep_as_is()
-            self._plan["call"]["held"] = measure.data_bytes()
+            self._note_what_is_held()
+
+    def _note_what_is_held(self) -> None:
+        """More than before; where the kernel cannot be asked, for want of descriptors, it is what it was."""
+        self._plan["call"]["held"] = measure.data_bytes() or self._plan["call"]["held"]
 
     def _take_slots(self, said: dict[str, Any]) -> None:
         counts = [count for _, count in said["slots"]]

@@ -8,7 +8,6 @@ import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -178,17 +177,24 @@ class Runner:
         """For a test that failed."""
         self._process.kill()
 
+    def leave_unread(self) -> None:
+        """Wait until it has said something, and take none of it."""
+        self._wait_for_more()
+
     def _next(self) -> bytes | Chunk:
-        heard = self._process.stdout if self._channel is None else self._channel
-        assert heard is not None
-        deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._frames:
-            ready, _, _ = select.select([heard], [], [], max(0, deadline - time.monotonic()))
-            assert ready, "the runner says nothing"
-            data = os.read(heard.fileno(), 1 << 16)
+            data = os.read(self._wait_for_more(), 1 << 16)
             assert data, "the runner is gone"
             self._frames += self._reader.feed(data)
         return self._frames.pop(0)
+
+    def _wait_for_more(self) -> int:
+        """Where it is heard, when there is something."""
+        heard = self._process.stdout if self._channel is None else self._channel
+        assert heard is not None
+        ready, _, _ = select.select([heard], [], [], PATIENCE_SECONDS)
+        assert ready, "the runner says nothing"
+        return heard.fileno()
 
 
 def _message(frame: bytes | Chunk) -> bytes:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 import compiled
+from tests.runners.plain_runner import RUNNER
 
 SOURCE = "def tool() -> int:\n    return 41 + 1\n"
 PATH = "/work/tool.py"
+WITHOUT_DESCRIPTORS: Final = """
+import os, resource, sys
+sys.path.insert(0, sys.argv[1])
+import compiled
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+compiled.keep("number = 1\\n", "/work/tool.py")
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+first = len(compiled._known)
+compiled.keep("number = 1\\n", "/work/tool.py")
+print(first, len(compiled._known))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +93,10 @@ def test_the_oldest_make_room() -> None:
     assert len(compiled._known) == compiled._MOST
     assert (PATH, "number = 2\n") not in compiled._known
     assert (PATH, f"number = {compiled._MOST + 2}\n") in compiled._known
+
+
+def test_what_there_are_no_descriptors_for_is_left_to_the_calls() -> None:
+    """The zygote that ended with an error here would end all of its calls."""
+    command = [sys.executable, "-I", "-S", "-c", WITHOUT_DESCRIPTORS, RUNNER]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (answer.stdout, answer.stderr) == ("0 1\n", "")

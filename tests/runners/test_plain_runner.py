@@ -26,7 +26,7 @@ from sandbox.wire.messages import (
 from tests.checkout import ROOT
 from tests.end_to_end.calls import wait_until
 from tests.runners.interpreters import interpreters
-from tests.runners.plain_runner import Runner, plain_plan, start_runner
+from tests.runners.plain_runner import Runner, plain_plan, start_runner, start_runner_on_a_socket
 
 pytestmark = pytest.mark.slow
 
@@ -371,6 +371,12 @@ def test_a_runner_of_another_protocol_says_so(tmp_path: Path) -> None:
         fault = runner.hear()
         assert isinstance(fault, Fault)
         assert fault.layer == "protocol"
+
+
+def test_a_runner_whose_word_nobody_reads_any_more_ends_like_any_other(tmp_path: Path) -> None:
+    with start_runner_on_a_socket(plain_plan(tmp_path)) as runner:
+        runner.leave_unread()
+        assert runner.hang_up() == 0
 
 
 def test_output_waits_for_a_reader_that_grants_it(runner: Runner) -> None:

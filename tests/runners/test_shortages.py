@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -69,6 +70,18 @@ def test_a_call_that_cannot_be_forked_while_nothing_runs_is_told_why(tmp_path: P
         assert (said.layer, "Too many open files" in said.reason) == ("processes", True)
 
 
+def test_a_call_that_cannot_be_watched_for_want_of_descriptors_goes_on(tmp_path: Path, told: Path) -> None:
+    watching = {"interval": 0.01, "memory": 1 << 40, "cpu": 60, "processes": 60}
+    with start_runner(plain_plan(tmp_path, call={"watch": watching})) as runner:
+        runner.hear()
+        runner.call(1, UNTIL_TOLD, arguments={"path": str(told)})
+        runner.wait_for(1, Stream.STDOUT, b"ready")
+        _let_have_no_more(runner, but=0)
+        time.sleep(30 * watching["interval"])
+        told.write_text("go on")
+        assert _value(runner, 1) == "go on"
+
+
 def _value(runner: Runner, id: int) -> object:
     if id not in runner.calls:
         runner.call(id, QUICK)
@@ -77,8 +90,8 @@ def _value(runner: Runner, id: int) -> object:
     return reply.value
 
 
-def _let_have_no_more(runner: Runner) -> None:
+def _let_have_no_more(runner: Runner, *, but: int = 1) -> None:
     """No descriptors beside those that it has now, but for the one that making the last pipe of a call takes."""
     process = psutil.Process(runner.pid)
     used = [int(number) for number in os.listdir(f"/proc/{runner.pid}/fd")]
-    process.rlimit(psutil.RLIMIT_NOFILE, (max(used) + 2, process.rlimit(psutil.RLIMIT_NOFILE)[1]))
+    process.rlimit(psutil.RLIMIT_NOFILE, (max(used) + 1 + but, process.rlimit(psutil.RLIMIT_NOFILE)[1]))
