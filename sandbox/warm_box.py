@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from sandbox.backends.base import Box
@@ -22,6 +23,7 @@ _LONGEST_COMPILED: Final = 1 << 17
 _QUICK_S: Final = 0.25
 """Of a call that takes longer compiling is a small part; or it is what takes so long, as some sources are made to."""
 _MOST_SOURCES: Final = 64
+_DYING_S: Final = 1.0
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 
 LoanPath: TypeAlias = Literal["cold", "pooled", "warm"]
@@ -109,8 +111,8 @@ class WarmBox:
         self.sources[filename, source] = is_told is not None
 
     def _add_slots(self, count: int) -> None:
-        """A box that dies takes its slots along, perhaps before the end of its channel is heard here. Where descriptors
-        run out it gets fewer, and calls take turns in what it has."""
+        """A box that dies takes its slots along, perhaps before the end of its channel is heard here, and what its
+        runner said last. Where descriptors run out it gets fewer, and calls take turns in what it has."""
         slots: Sequence[Slot] = ()
         try:
             slots = self.box.add_slots(count)
@@ -123,7 +125,9 @@ class WarmBox:
             if error.errno in _SHORTAGES and count > 1:
                 self._add_slots(count // 2)
             elif error.errno not in _SHORTAGES or not self.slots:
-                self.conversation.abandon(f"the box has no place for calls any more: {error}")
+                reason = f"the box has no place for calls any more: {error}"
+                self.is_retired = True
+                self.conversation.agenda.after(_DYING_S, partial(self.conversation.abandon, reason))
 
 
 @dataclass(slots=True)

@@ -97,6 +97,6 @@ def test_the_oldest_make_room() -> None:
 
 def test_what_there_are_no_descriptors_for_is_left_to_the_calls() -> None:
     """The zygote that ended with an error here would end all of its calls."""
-    command = [sys.executable, "-I", "-S", "-c", WITHOUT_DESCRIPTORS, RUNNER]
+    command = [sys.executable, "-I", "-S", "-c", WITHOUT_DESCRIPTORS, str(RUNNER)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (answer.stdout, answer.stderr) == ("0 1\n", "")

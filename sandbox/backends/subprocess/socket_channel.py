@@ -15,7 +15,8 @@ _READ_SIZE: Final = 1 << 18
 
 
 class SocketChannel:
-    """Hands what comes to a receiver; queues what cannot go out at once."""
+    """Hands what comes to a receiver; queues what cannot go out at once. Where the other side has gone, what it said
+    before is heard to its end: that is where a runner says why."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
@@ -25,13 +26,14 @@ class SocketChannel:
         self._receiver: Receiver | None = None
         self._room = memoryview(bytearray(_READ_SIZE))
         self._is_open = True
+        self._is_heard = True
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
     @property
     def is_closed(self) -> bool:
         """Whether either side has hung up."""
-        return not self._is_open
+        return not (self._is_open and self._is_heard)
 
     def listen(self, receiver: Receiver) -> None:
         """Start handing over what comes."""
@@ -40,14 +42,14 @@ class SocketChannel:
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
         """Send now what the socket takes, the rest when it takes more."""
-        if not self._is_open:
+        if self.is_closed:
             _close_all(descriptors)
             return
         if self._queue:
             self._queue.append((data, descriptors))
             return
         rest = self._try(data, descriptors)
-        if rest is not None and self._is_open:
+        if rest is not None:
             self._queue.append(rest)
             self._is_idle.clear()
             self._loop.add_writer(self._socket, self._write)
@@ -62,12 +64,16 @@ class SocketChannel:
             return
         self._is_open = False
         self._loop.remove_reader(self._socket)
+        self._send_no_more()
+        self._socket.close()
+
+    def _send_no_more(self) -> None:
+        self._is_heard = False
         self._loop.remove_writer(self._socket)
         for _, descriptors in self._queue:
             _close_all(descriptors)
         self._queue.clear()
         self._is_idle.set()
-        self._socket.close()
 
     def _try(self, data: bytes, descriptors: Sequence[int]) -> tuple[bytes, Sequence[int]] | None:
         """What is left to send, None when all is gone; descriptors go with the first byte, and are then closed."""
@@ -75,6 +81,10 @@ class SocketChannel:
             sent = socket.send_fds(self._socket, [data], list(descriptors)) if descriptors else self._socket.send(data)
         except (BlockingIOError, InterruptedError):
             return data, descriptors
+        except (BrokenPipeError, ConnectionResetError):
+            _close_all(descriptors)
+            self._send_no_more()
+            return None
         except OSError:
             _close_all(descriptors)
             self._hang_up()
@@ -85,7 +95,7 @@ class SocketChannel:
     def _write(self) -> None:
         while self._queue:
             rest = self._try(*self._queue.popleft())
-            if not self._is_open:
+            if self.is_closed:
                 return
             if rest is not None:
                 self._queue.appendleft(rest)

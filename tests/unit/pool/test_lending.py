@@ -250,8 +250,11 @@ async def test_a_box_without_a_place_for_the_call_is_lost_not_an_error(world: Wo
     await world.lend_once()
     world.box().add_slots = no_place  # type: ignore[method-assign]
     async with world.lend() as loan:
+        assert (await world.lend_once()).path == "cold"
+        await asyncio.sleep(2)
         assert "no place for calls" in str(loan.warm.conversation.loss)
-    assert (await world.lend_once()).path == "cold"
+    await asyncio.sleep(2)
+    assert world.open_boxes == 1
 
 
 # Opening
