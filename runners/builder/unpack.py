@@ -81,7 +81,7 @@ def unpack(folder: str, seen_at: str, workers: int) -> dict[str, object]:
     while not os.path.exists(_FURNISHED):
         time.sleep(_LOOK_S)
     packages = _ordered()
-    if packages is None or len(packages) > 1:
+    if packages is None:
         _learn_about_python(cache)
     while packages is None:
         time.sleep(_LOOK_S)
