@@ -162,6 +162,39 @@ def test_a_daemon_that_says_nothing_keeps_nobody_who_goes_away(
         assert wait_until(lambda: containers(docker_client) <= before)
 
 
+CLOSES_BESIDE_A_SILENT_DAEMON: Final = """
+import sys
+from sandbox import Sandbox
+from sandbox.backends.container import daemon_link
+from sandbox.backends.container.backend import ContainerBackend
+daemon_link._FAREWELL_S = 0.5
+with Sandbox(backend=ContainerBackend(host=sys.argv[1])) as sandbox:
+    print(sandbox.run(sys.argv[2], {"a": 1, "b": 2}).value, flush=True)
+    sys.stdin.readline()
+print("closed", flush=True)
+"""
+
+
+def test_a_program_that_closes_its_engine_beside_a_daemon_that_says_nothing_ends_without_a_word(
+    docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
+) -> None:
+    before = containers(docker_client)
+    with proxy_to(docker_daemon, at=tmp_path / "proxy.sock") as proxy:
+        command = [sys.executable, "-c", CLOSES_BESIDE_A_SILENT_DAEMON, proxy.url, TRIVIAL]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as program:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            assert program.stdout.readline() == "3\n"
+            with proxy.silent():
+                program.stdin.write("\n")
+                program.stdin.flush()
+                assert program.stdout.readline() == "closed\n"
+            _, said = program.communicate(timeout=60)
+        assert (program.returncode, said) == (0, "")
+    assert wait_until(lambda: containers(docker_client) <= before)
+
+
 @pytest.mark.parametrize("policy", ["default", "strict"])
 def test_a_tool_that_asks_for_the_name_of_its_user_is_answered(
     policy: str, docker_daemon: str, base_image: BaseImage

@@ -63,6 +63,8 @@ class DaemonLink:
     _files: dict[str, int] = field(default_factory=dict)
     _unwanted: set[str] = field(default_factory=set)
     """Containers of ours that could not be removed when they were to be."""
+    _unheard: set[asyncio.Future[Any]] = field(default_factory=set)
+    """What is still asked, though nobody waits for the answer any more."""
     _may_appear: dict[str, float] = field(default_factory=dict)
     """Until when, by name: those that the daemon was asked for, and never told whether it made them."""
     _last_word: float = field(default_factory=time.monotonic)
@@ -148,10 +150,13 @@ class DaemonLink:
 
     async def close(self) -> None:
         """Let go of the connection once what is under way is answered and nothing unwanted is left; a daemon that
-        answers nothing is not waited for long."""
+        answers nothing is not waited for long. The threads that it was asked in end when it answers or hangs up."""
         answers = asyncio.gather(*map(asyncio.wrap_future, self._under_way), return_exceptions=True)
         if await self._is_answered(answers):
             await self._is_answered(asyncio.ensure_future(self.settle()))
+        for asking in self._unheard:
+            asking.cancel()
+        await asyncio.gather(*self._unheard, return_exceptions=True)
         self._threads.shutdown(wait=False)
         self.client.close()
         for file in self._files.values():
@@ -183,6 +188,8 @@ class DaemonLink:
         while not asking.done():
             patience_s = self._last_word + _FAREWELL_S - time.monotonic()
             if patience_s <= 0:
+                self._unheard.add(asking)
+                asking.add_done_callback(self._unheard.discard)
                 return False
             await asyncio.wait([asking], timeout=patience_s)
         return True
