@@ -41,12 +41,13 @@ class Relay:
         self.hold(child, False)
 
     def hold(self, child: Child, is_held: bool) -> None:  # noqa: FBT001  (the state that it is to be in)
-        """Leave what it gives and returns where it is, or go on."""
+        """Leave what it gives and returns where it is, or go on; that is never before its walls and what it took to get
+        there are known, which it told first, and which may be seen last among much that is ready at once."""
         if child.value is None:
             return
         if is_held:
             self._loop.forget(child.value)
-        elif not self._loop.waits_for(child.value):
+        elif child.spent is not None and not self._loop.waits_for(child.value):
             self._carry(child, child.value, frames.VALUE)
 
     def pace(self, child: Child, said: dict[str, Any]) -> None:

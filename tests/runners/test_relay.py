@@ -8,12 +8,13 @@ import os
 import socket
 import threading
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
 import relay
 from channel import SocketChannel, open_channel
+from loop import Loop
 from outlet import READ_SIZE, Outlet
 from sandbox.wire.frames import Chunk, FrameReader, Stream
 
@@ -30,6 +31,24 @@ def test_what_the_pipes_of_a_dead_call_hold_is_passed_on_though_its_time_is_up(m
     os.close(far)
     assert sum(len(chunk.data) for chunk in _passed_on(near)) == HELD
     os.close(near)
+
+
+def test_what_a_tool_returns_is_left_where_it_is_until_its_walls_are_known() -> None:
+    """An event of a child that is gone may be taken for one of the child that has its descriptors now."""
+    (output, output_end), (value, value_end) = os.pipe(), os.pipe()
+    child: Any = SimpleNamespace(outputs=[(output, Stream.STDOUT)], value=value, spent=None)
+    waiting, outlet = Loop(), Outlet(cast(SocketChannel, None))
+    carrying = relay.Relay(waiting, outlet, on_early_word=lambda _: None)
+    for _ in range(2):
+        carrying.attend(child)
+        assert (waiting.waits_for(output), waiting.waits_for(value)) == (True, False)
+    carrying.pace(child, {"type": "hold", "on": False})
+    assert not waiting.waits_for(value)
+    child.spent = 0.0
+    carrying.attend(child)
+    assert waiting.waits_for(value)
+    for descriptor in (output, output_end, value, value_end):
+        os.close(descriptor)
 
 
 def _passed_on(output: int) -> list[Chunk]:
