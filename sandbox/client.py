@@ -229,15 +229,20 @@ class AsyncSandbox:
             )
 
     def _environment(self, source: Source | None, fields: Mapping[str, Any]) -> EnvironmentSpec:
-        return environment_spec({"policy": self._policy, **fields, **source_fields(source)})
+        return environment_spec({**self._under_policy(fields), **source_fields(source)})
 
     def _spec(self, source: Source, args: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> CallSpec:
         """A call for which nothing else is said needs no second look once one under our policy was in order."""
         if not fields and type(source) is str and type(args) is dict and self._has_fitting_policy:
             return plain_spec(source, args, self._policy)
-        spec = call_spec({"policy": self._policy, **source_fields(source), **fields, "args": args})
-        self._has_fitting_policy = self._has_fitting_policy or "policy" not in fields
+        spec = call_spec({**source_fields(source), **self._under_policy(fields), "args": args})
+        self._has_fitting_policy = self._has_fitting_policy or fields.get("policy") is None
         return spec
+
+    def _under_policy(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The engine's own policy, where these fields name none; None is none."""
+        policy = fields.get("policy")
+        return {**fields, "policy": self._policy if policy is None else policy}
 
 
 class Sandbox:

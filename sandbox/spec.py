@@ -25,6 +25,10 @@ _LONGEST_NAME: Final = 1024
 _DEEPEST: Final = 17
 _MOST_FILES: Final = 1000
 _MOST_COMPLAINTS, _LONGEST_COMPLAINT = 10, 300
+_NEVER_NONE: Final = {
+    "tenant": "would be one with all who name none",
+    "policy": "would be the default one, whatever the engine's own is",
+}
 _NO_SUCH_FIELD: Final = "extra_forbidden"
 _MEANT: Final = {"timeout": 'limits={"wall": …}'}
 """What people ask for who think of the command line."""
@@ -294,11 +298,11 @@ def call_spec(fields: Mapping[str, Any]) -> CallSpec:
 
 
 def _spec(kind: type[Spec], fields: Mapping[str, Any], *, names: Mapping[str, object]) -> Spec:
-    """One of that kind; None says nothing, but of a tenant. `names` are the fields that a caller can give by name."""
-    if fields.get("tenant", "") is None:
-        raise SpecError(
-            "tenant: is None, and would be one with all who name none", remedy="name the tenant, or leave it out"
-        )
+    """One of that kind; None says nothing, but of whose it is and under what, which must not go unsaid by mistake.
+    `names` are the fields that a caller can give by name."""
+    for name, meaning in _NEVER_NONE.items():
+        if fields.get(name, "") is None:
+            raise SpecError(f"{name}: is None, and {meaning}", remedy=f"name the {name}, or leave it out")
     try:
         return kind.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:

@@ -56,6 +56,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "env.A: an environment variable holds no NUL and at most 128 KiB",
     ),
     "nobody's tenant": ({"tenant": None}, "tenant: is None, and would be one with all who name none"),
+    "nobody's policy": (
+        {"policy": None},
+        "policy: is None, and would be the default one, whatever the engine's own is",
+    ),
     "a state of another kind": ({"state": 5}, "state must be a mapping of names to values, not int"),
     "a tenant of another kind": ({"tenant": 3}, "tenant: must be text"),
     "a tenant with a long name": ({"tenant": "x" * 300}, "tenant: must have at most 256 characters"),
