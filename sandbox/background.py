@@ -38,6 +38,7 @@ class BackgroundLoop:
         self._process = os.getpid()
         self._lock = threading.RLock()  # what the collector ends may need it while its thread has it
         self._is_closed = False
+        self._ending: Future[None] | None = None
 
     def wait(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Do it, and wait for it, in any thread but our own. A KeyboardInterrupt here cancels it there, and goes on
@@ -73,18 +74,26 @@ class BackgroundLoop:
             self.wait(events.aclose)
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
-        """Do that last, see everything else to its end, and end the thread; in a fork, there is nothing to end."""
+        """Do that last, see everything else to its end, and end the thread; in a fork, there is nothing to end. Whoever
+        is interrupted here leaves the rest to the next who closes."""
         if self._is_elsewhere:
             return
         with self._lock:
-            if self._is_closed:
-                return
             self._is_closed = True
-            ending = asyncio.run_coroutine_threadsafe(self._end(last), self.loop)
-        ending.result()
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+            if self._ending is None:
+                self._ending = asyncio.run_coroutine_threadsafe(self._end(last), self.loop)
+        try:
+            self._ending.result()
+        finally:
+            if self._ending.done():
+                self._end_thread()
+
+    def _end_thread(self) -> None:
+        with self._lock:
+            if not self.loop.is_closed():
+                self.loop.call_soon_threadsafe(self.loop.stop)
+                self._thread.join()
+                self.loop.close()
 
     @property
     def _is_elsewhere(self) -> bool:

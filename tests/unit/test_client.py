@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
 
-from sandbox import EngineClosed, Printed, Sandbox, SpecError
+from sandbox import EngineClosed, Finished, Printed, RequirementRefused, Sandbox, SpecError
+from sandbox.policy import Supply, load
 from sandbox.streaming import Event
 from sandbox.testing import FakeBackend, hangs, prints, script
 
+SOURCE: Final = "def tool():\n    pass\n"
 TOOL: Final = "def tool(hang: bool):\n    pass\n"
+FORBIDS_SIX: Final = load("default").model_copy(update={"name": "own", "supply": Supply(deny=("six",))})
 PATIENCE_S: Final = 60.0
 LEFT: Final = """
 from sandbox import Sandbox
@@ -101,6 +105,66 @@ def test_ctrl_c_while_a_call_is_handed_over_leaves_nothing_half_begun(monkeypatc
                 sandbox.run(TOOL, {"hang": False})
         gc.collect()  # what was never awaited is a warning, and warnings are errors
         assert sandbox.run(TOOL, {"hang": False}).value == 1
+
+
+@pytest.mark.parametrize("unset", [{}, {"policy": None}], ids=["left out", "None"])
+def test_who_names_no_policy_gets_that_of_the_engine(unset: dict[str, Any]) -> None:
+    with Sandbox(backend=FakeBackend({"tool": 1}), policy=FORBIDS_SIX) as sandbox:
+        outcomes = [sandbox.run(SOURCE, **unset), *sandbox.map(SOURCE, [{}, {}], **unset)]
+        *_, finished = sandbox.stream(SOURCE, **unset)
+        assert isinstance(finished, Finished)
+        names = [each.receipt.policy.name for each in (*outcomes, finished.outcome) if each.receipt]
+        assert names == ["own"] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unset", [{}, {"policy": None}], ids=["left out", "None"])
+def test_what_the_engines_policy_denies_is_installed_for_nobody_who_names_none(unset: dict[str, Any]) -> None:
+    with Sandbox(policy=FORBIDS_SIX, offline=True) as sandbox:
+        for asked in (sandbox.lock, sandbox.build):
+            with pytest.raises(RequirementRefused, match="six"):
+                asked(requirements=["six==1.16.0"], **unset)
+
+
+def test_a_close_that_was_interrupted_is_finished_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = _sandbox()
+    sandbox.run(TOOL, {"hang": False})
+    background, may_go_on = sandbox._background, threading.Event()
+
+    async def end() -> None:
+        await asyncio.to_thread(may_go_on.wait)
+        await sandbox._inner.close()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "run_coroutine_threadsafe", _InterruptedOnce)
+        with pytest.raises(KeyboardInterrupt):
+            background.close(end)
+    assert not background.loop.is_closed()
+    closing = [threading.Thread(target=sandbox.close) for _ in range(2)]
+    for thread in closing:
+        thread.start()
+    may_go_on.set()
+    for thread in closing:
+        thread.join(PATIENCE_S)
+    assert background.loop.is_closed()
+    sandbox.close()
+
+
+class _InterruptedOnce:
+    """Something done on a loop, whose first waiter meets Ctrl-C."""
+
+    _begin = staticmethod(asyncio.run_coroutine_threadsafe)
+
+    def __init__(self, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
+        self._future = self._begin(work, loop)
+        self._has_come = False
+        self.done = self._future.done
+
+    def result(self) -> None:
+        if not self._has_come:
+            self._has_come = True
+            raise KeyboardInterrupt
+        self._future.result()
 
 
 def _drop(stream: Iterator[Event]) -> None:
