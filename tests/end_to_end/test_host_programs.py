@@ -34,6 +34,21 @@ print(outcome.status, *sorted(artifact.name for artifact in outcome.artifacts))
 """
 
 
+FORKED: Final = """
+import os, sys, time
+from sandbox import Sandbox
+with Sandbox(policy=sys.argv[1]) as sandbox:
+    sandbox.run("def tool(): pass")
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    begun = time.monotonic()
+print(time.monotonic() - begun < 1.5)
+os.kill(child, 9)
+"""
+
+
 async def _call_with_all_threads_held() -> Outcome:
     may_end = threading.Event()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
@@ -58,3 +73,13 @@ def test_an_outcome_comes_back_where_no_more_threads_can_be_had() -> None:
     command = [sys.executable, "-c", WITHOUT_THREADS]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert answer.stdout.split() == ["ok", "left", "stdout.txt", "value.txt"], answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["default", "trusted"])
+def test_a_program_that_has_forked_closes_its_boxes_at_once(policy: str) -> None:
+    """The fork has a copy of all that leads to them."""
+    answer = subprocess.run(
+        [sys.executable, "-c", FORKED, policy], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (answer.stdout, answer.stderr) == ("True\n", ""), answer

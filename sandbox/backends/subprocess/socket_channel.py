@@ -7,6 +7,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from sandbox.ports import Receiver
@@ -59,12 +60,14 @@ class SocketChannel:
         await self._is_idle.wait()
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up, also where a fork of this program still has a copy of our end."""
         if not self._is_open:
             return
         self._is_open = False
         self._loop.remove_reader(self._socket)
         self._send_no_more()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _send_no_more(self) -> None:
