@@ -44,8 +44,15 @@ class GivenFile:
             while left and (data := await threads.do(partial(os.read, descriptor, min(left, _PIECE)))):
                 left -= len(data)
                 yield data
-            if left or _identity(os.fstat(descriptor)) != self.identity:
+            more = b"" if left else await threads.do(partial(os.read, descriptor, 1))
+            if _identity(os.fstat(descriptor)) != self.identity:
                 raise SpecError(f"{self.content} changed while it was sent to the call")
+            if left or more:
+                raise SpecError(
+                    f"files: {self.content} holds {'more' if more else 'less'} than its size says, as what the "
+                    "kernel makes up does",
+                    remedy="hand over a copy, or its content",
+                )
         finally:
             os.close(descriptor)
 

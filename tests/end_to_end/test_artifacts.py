@@ -125,6 +125,15 @@ def test_what_is_no_file_cannot_be_given(sandbox: Sandbox, given: Any) -> None:
         sandbox.run(READ, files={"a": given})
 
 
+@pytest.mark.parametrize(
+    ("path", "holds"), [("/proc/version", "more"), ("/sys/kernel/mm/transparent_hugepage/enabled", "less")]
+)
+def test_what_does_not_tell_its_size_is_refused_by_name(sandbox: Sandbox, path: str, holds: str) -> None:
+    with pytest.raises(SpecError, match=f"{path} holds {holds} than its size says"):
+        sandbox.run(READ, files={"a": path})
+    assert serves(sandbox)
+
+
 def test_nothing_can_be_a_file_and_a_folder(sandbox: Sandbox) -> None:
     with pytest.raises(SpecError, match="a file and a folder"):
         sandbox.run(READ, files={"a": b"", "a/b": b""})
