@@ -207,6 +207,8 @@ class RefusedFile(_Part):
 
     name: Text
     reason: Text
+    is_lost: bool = False
+    """Whether it was to be taken, and the store could not keep it."""
 
 
 class ToolName(_Part):

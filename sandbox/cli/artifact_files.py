@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from sandbox.cli.visible import one_line
-from sandbox.errors import SandboxError, SpecError
+from sandbox.errors import ArtifactsUnavailable, SandboxError, SpecError
 
 if TYPE_CHECKING:
     from sandbox.outcome import Artifact, Outcome
@@ -46,7 +46,18 @@ def save_all(outcome: Outcome, kept: Artifacts, folder: Path, *, tenant: str, re
             errors[path] = error
     warnings = (*outcome.warnings, *(f"not saved: {one_line(path)}: {error}" for path, error in errors.items()))
     codes = [outcome.exit_code, *(error.exit_code for error in errors.values())]
+    if _was_not_kept(outcome):
+        codes.append(ArtifactsUnavailable.exit_code)
     return outcome.model_copy(update={"warnings": warnings}), next(filter(None, codes), 0)
+
+
+def _was_not_kept(outcome: Outcome) -> bool:
+    """Whether something of it never came into the store, which the outcome tells: a file, or an output too long to show
+    of which nothing more is there."""
+    outputs = (outcome.stdout, outcome.stderr, outcome.shaped_value)
+    return any(file.is_lost for file in outcome.refused) or any(
+        output.truncated and output.artifact is None for output in outputs
+    )
 
 
 def _own_name(artifact: Artifact, taken: set[str]) -> str:

@@ -90,6 +90,18 @@ def test_a_call_that_fails_keeps_its_exit_code_whatever_is_saved(store: Path, tm
     assert (answer.returncode, "not saved: a: " in answer.stderr) == (1, True)
 
 
+def test_what_the_store_could_not_keep_is_named_and_no_success(tool: Path, tmp_path: Path) -> None:
+    words = ("run", tool, "--save-artifacts", tmp_path / "saved")
+    answer = sandbox(*words, "--artifacts", "/proc/nowhere")
+    assert answer.returncode == 5
+    assert "not taken: sub/plot.png: the store takes nothing" in answer.stderr
+    assert "not taken: \\u202etxt.a: the store takes nothing" in answer.stderr
+    path = tmp_path / "printing.py"
+    path.write_text("def tool():\n    print('line\\n' * 9000)\n")
+    answer = sandbox("run", path, "--save-artifacts", tmp_path / "saved", "--artifacts", "/proc/nowhere")
+    assert (answer.returncode, "could not be kept" in answer.stderr) == (5, True)
+
+
 @pytest.mark.parametrize("place", ["tool.py", "tool.py/below", "/proc/saved"])
 def test_a_folder_that_takes_no_files_is_refused_before_the_call(tool: Path, store: Path, place: str) -> None:
     answer = sandbox("run", tool, "--save-artifacts", tool.parent / place, "--artifacts", store)

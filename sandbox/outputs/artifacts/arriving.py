@@ -1,8 +1,9 @@
 """Arriving: the files a call left, as its box sends them, on their way into the store.
 
 What comes are the records of `runners/python/collecting.py`. The guard that sends them is ours, but it is in the box:
-so names, counts and sizes are all checked again here, and the first record that is not one ends it. Nothing is opened
-by a name that comes from there: it goes into the outcome, and nowhere else.
+so names, counts and sizes are all checked again here, and the first record that is not one ends it. A file that the
+store cannot keep is refused, and the next is tried. Nothing is opened by a name that comes from there: it goes into the
+outcome, and nowhere else.
 
 Bytes are taken on the event loop and written in a thread, one piece after the other; `grant` is told what has been
 written, so that no more is ever under way than was granted.
@@ -13,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -85,6 +87,7 @@ class FileRecords:
         self._coming: Coming | None = None
         self._name = ""
         self._size = 0
+        self._fault: str | None = None
         self._artifacts: dict[str, Artifact] = {}
         self._refused: list[RefusedFile] = []
         self._not_told = 0
@@ -100,13 +103,14 @@ class FileRecords:
             self._take_records()
         except ProtocolError as error:
             self._break(str(error))
-        except (ArtifactsUnavailable, OSError) as error:
-            self._break(f"the store takes nothing: {error}")
 
     def result(self, *, is_expected: bool) -> Arrived:
         """What there is; where the end did not come, that is told."""
         self._drop()
-        if not self._is_over and not self._is_broken and (is_expected or self._artifacts or self._refused):
+        if self._name and self._fault is not None:
+            self._refuse(self._name, self._fault, is_lost=True)
+        has_begun = self._artifacts or self._refused or self._name
+        if not self._is_over and not self._is_broken and (is_expected or has_begun):
             self._refuse("", "the call ended before all of its files were collected")
         if self._not_told:
             self._refused.append(RefusedFile(name="", reason=f"{self._not_told} more are not taken"))
@@ -152,33 +156,46 @@ class FileRecords:
         self._bytes_left -= size
         if self._files_left < 0 or self._bytes_left < 0:
             raise ProtocolError("more files came than are taken")
-        self._name, self._size = name, size
-        self._coming = self._keeping.begin()
+        self._name, self._size, self._fault = name, size, None
+        with self._noting_fault():
+            self._coming = self._keeping.begin()
 
     def _write(self, data: bytes) -> None:
         self._size -= len(data)
-        if self._coming is None or self._size < 0:
+        if not self._name or self._size < 0:
             raise ProtocolError("bytes came that belong to no file")
-        self._coming.write(data)
+        if self._coming is not None:
+            with self._noting_fault():
+                self._coming.write(data)
 
     def _end(self, refused: str | None) -> None:
-        if self._coming is None or (refused is None and self._size):
+        if not self._name or (refused is None and self._size):
             raise ProtocolError("a file ended that is not whole")
-        name, self._name = self._name, ""
-        if refused is not None:
-            self._refuse(name, refused)
-        else:
-            try:
-                self._artifacts[name] = self._coming.keep(name)
-            except QuotaReached:
-                self._refuse(name, "there is no room for it: the tenant's artifacts have reached their quota")
+        if refused is None and self._coming is not None:
+            with self._noting_fault():
+                self._artifacts[self._name] = self._coming.keep(self._name)
+        if refused is not None or self._fault is not None:
+            self._refuse(self._name, refused or self._fault or "", is_lost=refused is None)
+        self._name = ""
         self._drop()
 
-    def _refuse(self, name: str, reason: str) -> None:
+    @contextmanager
+    def _noting_fault(self) -> Iterator[None]:
+        """Where the store takes no more of a file, that is told at its end, and the rest of it is not written."""
+        try:
+            yield
+        except QuotaReached:
+            self._fault = "there is no room for it: the tenant's artifacts have reached their quota"
+        except (ArtifactsUnavailable, OSError) as error:
+            self._fault = f"the store takes nothing: {error}"
+        if self._fault is not None:
+            self._drop()
+
+    def _refuse(self, name: str, reason: str, *, is_lost: bool = False) -> None:
         if len(self._refused) >= _MOST_REFUSED:
             self._not_told += 1
         else:
-            self._refused.append(RefusedFile(name=name[:_MOST_TEXT], reason=reason[:_MOST_TEXT]))
+            self._refused.append(RefusedFile(name=name[:_MOST_TEXT], reason=reason[:_MOST_TEXT], is_lost=is_lost))
 
     def _break(self, reason: str) -> None:
         self._is_broken = True

@@ -123,8 +123,10 @@ def test_a_quota_refuses_by_name(tmp_path: Path) -> None:
 
 def test_a_store_that_takes_nothing_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    found = arrived(ArtifactStore(tmp_path / "file"), file("a", b"x") + OVER_NOW)
+    changed = file("b", b"x", refused="it changed")
+    found = arrived(ArtifactStore(tmp_path / "file"), file("a", b"x") + changed + file("c", b"y") + OVER_NOW)
     assert found.artifacts == ()
+    assert [(each.name, each.is_lost) for each in found.refused] == [("a", True), ("b", False), ("c", True)]
     assert "the store takes nothing" in found.refused[0].reason
 
 

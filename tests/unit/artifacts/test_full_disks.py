@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.outputs.artifacts.arriving import DATA, FILE
+from sandbox.outputs.artifacts.arriving import DATA, END, FILE
 from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.spilling import Spill
 from sandbox.outputs.artifacts.store import ArtifactStore
-from tests.unit.artifacts.test_arriving import arrived, record
+from tests.unit.artifacts.test_arriving import OVER_NOW, arrived, file, record
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 LARGE = os.urandom(2 << 20)
@@ -34,10 +34,15 @@ def small(tmp_path: Path) -> Iterator[ArtifactStore]:
 
 def test_a_file_that_a_call_left(small: ArtifactStore) -> None:
     pieces = [record(DATA, LARGE[start : start + (1 << 16)]) for start in range(0, len(LARGE), 1 << 16)]
-    begun = record(FILE, {"name": "large", "bytes": len(LARGE)})
-    found = arrived(small, begun + b"".join(pieces), most_bytes=len(LARGE))
-    assert found.artifacts == ()
-    reason = found.refused[0].reason
+    large = record(FILE, {"name": "large", "bytes": len(LARGE)}) + b"".join(pieces)
+    others = record(END, {"refused": None}) + file("small", b"x") + OVER_NOW
+    found = arrived(small, large + others, most_bytes=2 * len(LARGE))
+    assert [each.name for each in found.artifacts] == ["small"]
+    (refused,) = found.refused
+    assert (refused.name, refused.is_lost) == ("large", True)
+    (same, ended) = arrived(small, large, most_bytes=2 * len(LARGE)).refused
+    assert (same, ended.is_lost) == (refused, False)
+    reason = refused.reason
     assert f"cannot be kept in {small.root}" in reason
     assert "No space left" in reason
     assert "SANDBOX_ARTIFACTS" in reason
