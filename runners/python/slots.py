@@ -46,6 +46,15 @@ class Slots:
         self._occupied.add(slot)
         return slot
 
+    def give_up_some(self) -> bool:
+        """Do without half of those that are free, but for one, whose doors are descriptors; whether there were any. The
+        engine need not know: calls take turns in what is left."""
+        kept = max(1, len(self._free) // 2)
+        self._free, given_up = self._free[:kept], self._free[kept:]
+        for slot in given_up:
+            self._close(slot)
+        return bool(given_up)
+
     def doors(self, slot: int | None) -> Sequence[int]:
         """What a process writes to, to be in the slot."""
         return () if slot is None else self._doors[slot]
@@ -65,9 +74,12 @@ class Slots:
         """The engine has read it, and wants it used again or not."""
         self._unread.discard(slot)
         if retire:
-            for door in self._doors.pop(slot, ()):
-                os.close(door)
+            self._close(slot)
         self._free_if_idle(slot)
+
+    def _close(self, slot: int) -> None:
+        for door in self._doors.pop(slot, ()):
+            os.close(door)
 
     def _free_if_idle(self, slot: int) -> None:
         if slot in self._doors and slot not in self._occupied and slot not in self._unread:

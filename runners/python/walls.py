@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
-SHORTAGES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+SHORTAGES_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+SHORTAGES = (errno.EAGAIN, errno.ENOMEM, *SHORTAGES_OF_DESCRIPTORS)
 """What fails with one of these may succeed when something else has ended."""
 
 NO_DESCRIPTOR = 0xFFFFFFFF

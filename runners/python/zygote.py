@@ -243,14 +243,18 @@ class Zygote:
     # From a call to its child
 
     def _next_child(self) -> Child | None:
-        """None while there is none to be had: what has run out, the end of another child may give back."""
-        try:
-            return self._nursery.next_child()
-        except OSError as error:
-            if error.errno in walls.SHORTAGES and not self._brood.is_empty:
-                self._discard_newest()
-                return None
-            self._give_up(error)
+        """None while there is none to be had: what has run out, the end of another child may give back, or slots that
+        nobody is in."""
+        while True:
+            try:
+                return self._nursery.next_child()
+            except OSError as error:
+                if error.errno in walls.SHORTAGES_OF_DESCRIPTORS and self._slots.give_up_some():
+                    continue
+                if error.errno in walls.SHORTAGES and not self._brood.is_empty:
+                    self._discard_newest()
+                    return None
+                self._give_up(error)
 
     def _give_up(self, error: OSError) -> NoReturn:
         """No call can be made here any more."""

@@ -29,7 +29,7 @@ async def one(engine):
 async def main():
     async with AsyncSandbox() as engine:
         await one(engine)
-        print(set(await asyncio.gather(*(one(engine) for _ in range(24)))))
+        print(set(await asyncio.gather(*(one(engine) for _ in range(40)))))
 asyncio.run(main())
 """
 _REFUSED: Final = """
@@ -109,7 +109,7 @@ def test_a_box_with_files_for_a_call_and_for_none_ahead_of_one_makes_the_call(fi
     assert is_made or (answer.returncode == 5 and "ulimit -n" in answer.stderr), answer
 
 
-@pytest.mark.parametrize("files", [60, 100, 160])
+@pytest.mark.parametrize("files", [60, 64, 100, 110, 160])
 def test_calls_at_once_share_what_open_files_there_are(files: int) -> None:
     answer = ended(f"ulimit -n {files};", sys.executable, "-c", _AT_ONCE)
     assert answer.stdout == "{'ok'}\n", answer

@@ -38,6 +38,19 @@ def test_slots_are_taken_in_the_order_in_which_they_came() -> None:
     assert (slots.take(), slots.take(), slots.has_room) == (7, 8, False)
 
 
+def test_half_of_the_free_slots_are_given_up_at_a_time_and_the_last_is_kept() -> None:
+    slots = Slots(are_needed=True)
+    with _doors(5) as pairs:
+        for slot, (_, door) in enumerate(pairs):
+            slots.add(slot, [door])
+        assert slots.take() == 0
+        assert [slots.give_up_some() for _ in range(3)] == [True, True, False]
+        assert [os.read(reading, 1) for reading, _ in pairs[2:]] == [b""] * 3
+        slots.release(4, retire=False)  # which the engine does not know of
+        assert slots.take() == 1
+        assert not slots.has_room
+
+
 def test_no_slots_are_needed_where_there_are_none() -> None:
     slots = Slots(are_needed=False)
     assert (slots.has_room, slots.take(), slots.doors(None)) == (True, None, ())
