@@ -28,6 +28,8 @@ class BoxKey(NamedTuple):
     policy: str
     tenant: str
     is_plain: bool = False
+    copy: tuple[int, ...] = ()
+    """Of its environment: boxes that show one which was removed are for nobody."""
 
 
 @dataclass(slots=True, eq=False)

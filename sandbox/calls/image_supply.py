@@ -55,7 +55,7 @@ class ImageSupply:
     async def furnished(self, environment: Environment) -> Environment:
         """The same environment with its image."""
         known = self._known.get(environment.key)
-        if known is not None:
+        if known is not None and known.copy == environment.copy:
             return known
         task = self._under_way.get(environment.key)
         if task is None:

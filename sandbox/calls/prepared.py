@@ -121,7 +121,8 @@ class Recipe:
         return self._new_box(is_plain=True)
 
     def _new_box(self, *, is_plain: bool) -> tuple[BoxKey, BoxPlan]:
-        key = BoxKey(self.environment.key, self.box_policy.digest, self.tenant, is_plain=is_plain)
+        where = self.environment
+        key = BoxKey(where.key, self.box_policy.digest, self.tenant, is_plain=is_plain, copy=where.copy)
         plan = BoxPlan(self.box_policy, self.environment, preload=self.preload, is_plain=is_plain)
         return key, replace(plan, environment=box_environment(self.box_policy, prefix=plan.prefix))
 

@@ -24,6 +24,8 @@ class Environment:
     """The folder of what was installed for it; the bare environment has none."""
     site: str = ""
     """Where in that folder the packages are, such as `lib/python3.11/site-packages`."""
+    copy: tuple[int, ...] = ()
+    """Which copy of it that folder is: one that was removed and built again is another, though it is the same."""
     modules: frozenset[str] = frozenset()
     """The names that can be imported from there."""
     image: BoxImage | None = None

@@ -101,10 +101,15 @@ class Provider:
         """A gate of its own, and a wider one: these wait for indexes most of the time, and no build waits for them."""
 
     def known(self, needs: Needs) -> Environment | None:
-        """The environment that was provided for equal needs before, unless each box's must be looked at again."""
+        """The environment that was provided for equal needs before, unless it was removed since, or each box's must be
+        looked at again."""
         if needs.policy.environment.verify and needs.policy.reuse.mode is ReuseMode.NEVER:
             return None
-        return self._known.get(needs.question)
+        environment = self._known.get(needs.question)
+        if environment is None or _is_there(environment):
+            return environment
+        self._let_go_of(environment.key)
+        return None
 
     async def provide(self, needs: Needs, *, lock: Lock | None = None) -> Environment:
         """Find or build it; of a lock that is given, whatever the requirements come to now. Raises
@@ -159,10 +164,14 @@ class Provider:
         """Have the store again that somebody removed, and let go of what went with it."""
         if not self.store.restore():
             return
-        gone = [key for key in self._in_use if self.store.find(key) is None]
-        for key in gone:
+        for key in [key for key in self._in_use if self.store.find(key) is None]:
+            self._let_go_of(key)
+
+    def _let_go_of(self, key: str) -> None:
+        """Somebody removed that environment."""
+        if key in self._in_use:
             self._in_use.pop(key).release()
-        self._known = {asked: each for asked, each in self._known.items() if each.key not in gone}
+        self._known = {asked: each for asked, each in self._known.items() if each.key != key}
 
     async def _provide(self, needs: Needs, interpreter: HostInterpreter) -> Environment:
         question = self._question(needs, interpreter)
@@ -336,6 +345,8 @@ class Provider:
 
     def _taken(self, key: str) -> StoredEnvironment | None:
         """The environment, if it is in the store; nobody prunes it from now on until this engine ends."""
+        if key in self._in_use and self.store.find(key) is None:
+            self._let_go_of(key)
         if key not in self._in_use:
             hold = self.store.use(key)
             if hold is None:
@@ -385,11 +396,28 @@ async def _interpreter(requires_python: str | None) -> HostInterpreter:
 
 
 def _environment(stored: StoredEnvironment, interpreter: HostInterpreter) -> Environment:
+    site = site_folder(interpreter)
     return replace(
         bare(interpreter),
         key=stored.key,
         lock_digest=stored.manifest.lock.digest,
         installed=stored.folder,
-        site=site_folder(interpreter),
+        site=site,
+        copy=_copy_in(stored.folder, site),
         modules=frozenset(stored.manifest.modules),
     )
+
+
+def _is_there(environment: Environment) -> bool:
+    """Whether what is installed for it is still what it was; that it has been emptied shows as well."""
+    if environment.installed is None:
+        return True
+    try:
+        return _copy_in(environment.installed, environment.site) == environment.copy
+    except OSError:
+        return False
+
+
+def _copy_in(installed: Path, site: str) -> tuple[int, ...]:
+    status = os.stat(f"{installed}/{site}")
+    return status.st_ino, status.st_mtime_ns

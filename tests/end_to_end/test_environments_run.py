@@ -23,6 +23,7 @@ from sandbox import Outcome, Sandbox, Status, box_opening
 from sandbox.environments.disk.places import remove
 from sandbox.environments.store.store import Store
 from sandbox.errors import BoxLost, BuildFailed, EnvironmentTampered, EnvironmentUnavailable, SandboxError
+from sandbox.policy import Reuse, ReuseMode, load
 from tests.checkout import ROOT
 from tests.end_to_end.calls import under_way
 from tests.end_to_end.command_line import sandbox as command
@@ -112,6 +113,20 @@ def test_a_store_that_is_removed_under_a_living_engine_is_made_again(index: Loca
         assert engine.build(requirements=["left<2"]).installed
         kept = Store(store)
         assert kept.prune(older_than_s=0).in_use == tuple(each.key for each in kept.list())
+
+
+@pytest.mark.parametrize("mode", ReuseMode)
+@pytest.mark.parametrize("what", [".", "envs/1", "envs/1/*"])
+def test_what_is_removed_of_a_store_under_a_living_engine_is_made_again_for_boxes_as_well(
+    index: LocalIndex, tmp_path: Path, mode: ReuseMode, what: str
+) -> None:
+    policy = load("default").model_copy(update={"reuse": Reuse(mode=mode)})
+    source = requiring(("left==1.0",), "def tool():\n    import left\n    return left.VERSION\n")
+    with Sandbox(store=tmp_path / "store", policy=policy) as engine:
+        assert _value(engine.run(source)) == "1.0"
+        for place in list(tmp_path.glob(f"store/{what}")):
+            remove(place)
+        assert [_value(engine.run(source)) for _ in range(3)] == ["1.0"] * 3
 
 
 def test_a_dependency_comes_along(sandbox: Sandbox) -> None:
