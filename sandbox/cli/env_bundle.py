@@ -45,10 +45,13 @@ def export_environment(
     from sandbox.environments.bundles.exporting import export_bundle
     from sandbox.environments.bundles.signing import read_signing_key
     from sandbox.environments.store.store import Store
+    from sandbox.tools import read_requirements_of
 
     source = None if tool is None else read_file(tool, what="the tool", most=_MOST_TOOL)
     key_to_sign_with = _key(signing_key, read_signing_key)
-    report = export_bundle(Store(store), key, target, tool=source, signed_with=key_to_sign_with)
+    required = () if source is None else read_requirements_of(source)
+    place = Store(store)
+    report = export_bundle(place, key, target, tool=source, required=required, signed_with=key_to_sign_with)
     facts = {
         "file": str(report.file),
         "digest": report.digest,

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.environments.disk.holds import InUse, Owner
 from sandbox.environments.indexes.settings import IndexSettings, read_index_settings, settings_for
+from sandbox.environments.installed import environment_of, is_there
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter, pick_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.key import environment_key
@@ -106,7 +107,7 @@ class Provider:
         if needs.policy.environment.verify and needs.policy.reuse.mode is ReuseMode.NEVER:
             return None
         environment = self._known.get(needs.question)
-        if environment is None or _is_there(environment):
+        if environment is None or is_there(environment):
             return environment
         self._let_go_of(environment.key)
         return None
@@ -221,7 +222,7 @@ class Provider:
             stored = await self._built(self._plan(key, resolution, means), needs, bench)
         if needs.policy.environment.verify or not (stored.folder / site_folder(interpreter)).is_dir():
             await in_own_thread(partial(self._verify, key))
-        return _environment(stored, interpreter)
+        return environment_of(stored, interpreter)
 
     def _warn(self, resolution: Resolution) -> None:
         for warning in resolution.warnings:
@@ -393,31 +394,3 @@ async def _interpreter(requires_python: str | None) -> HostInterpreter:
     if requires_python is None:
         return own_interpreter()
     return await in_own_thread(partial(pick_interpreter, requires_python))
-
-
-def _environment(stored: StoredEnvironment, interpreter: HostInterpreter) -> Environment:
-    site = site_folder(interpreter)
-    return replace(
-        bare(interpreter),
-        key=stored.key,
-        lock_digest=stored.manifest.lock.digest,
-        installed=stored.folder,
-        site=site,
-        copy=_copy_in(stored.folder, site),
-        modules=frozenset(stored.manifest.modules),
-    )
-
-
-def _is_there(environment: Environment) -> bool:
-    """Whether what is installed for it is still what it was; that it has been emptied shows as well."""
-    if environment.installed is None:
-        return True
-    try:
-        return _copy_in(environment.installed, environment.site) == environment.copy
-    except OSError:
-        return False
-
-
-def _copy_in(installed: Path, site: str) -> tuple[int, ...]:
-    status = os.stat(f"{installed}/{site}")
-    return status.st_ino, status.st_mtime_ns

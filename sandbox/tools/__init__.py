@@ -12,7 +12,17 @@ imported or evaluated on this side, not even an annotation, and reading it takes
 """
 
 from sandbox.tools.arguments import Binding, Problem, bind
-from sandbox.tools.reading import read_tool
+from sandbox.tools.reading import read_requirements_of, read_tool
 from sandbox.tools.tool import CallForm, Parameter, ParameterKind, Tool
 
-__all__ = ["Binding", "CallForm", "Parameter", "ParameterKind", "Problem", "Tool", "bind", "read_tool"]
+__all__ = [
+    "Binding",
+    "CallForm",
+    "Parameter",
+    "ParameterKind",
+    "Problem",
+    "Tool",
+    "bind",
+    "read_requirements_of",
+    "read_tool",
+]

@@ -37,6 +37,11 @@ def read_tool(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: s
     return tool
 
 
+def read_requirements_of(source: str | bytes) -> tuple[str, ...]:
+    """What it asks to be installed, whatever is called of it."""
+    return read_script_block(decode_source(source)).requirements
+
+
 def source_digest(source: str | bytes) -> str:
     """Text and bytes of the same content differ: only bytes are decoded by their encoding line."""
     if len(source) > MAX_SOURCE_BYTES:

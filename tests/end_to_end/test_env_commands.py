@@ -222,6 +222,22 @@ def bundle(built: dict[str, Any], store: Path, tmp_path: Path) -> Path:
     return tmp_path / "right.bundle"
 
 
+def test_a_tool_finds_what_it_requires_though_its_environment_was_built_for_other_words(
+    built: dict[str, Any], store: Path, tmp_path: Path
+) -> None:
+    (tool := tmp_path / "tool.py").write_text(version_of("left", "right>=1"))
+    words = ("env", "export", built["key"], tmp_path / "right.bundle", "--tool", tool, "--store", store)
+    refused = sandbox(*words)
+    assert refused.returncode == 2
+    assert "the tool requires right>=1, and nothing" in " ".join(refused.stderr.split())
+    assert "env build --file" in refused.stderr
+    assert _told("env", "build", "--file", tool, "--store", store)["key"] == built["key"]
+    assert _told(*words)["has_tool"]
+    elsewhere = tmp_path / "elsewhere"
+    assert _told("env", "import", tmp_path / "right.bundle", "--store", elsewhere)["requirements"] == ["right>=1"]
+    assert sandbox("run", tool, "--offline", "--store", elsewhere).stdout == "1.0\n"
+
+
 @pytest.mark.root
 def test_a_bundle_runs_where_there_is_no_network_at_all(bundle: Path, tmp_path: Path) -> None:
     elsewhere, tool = tmp_path / "elsewhere", tmp_path / "arrived.py"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ from sandbox.environments.bundles.format import (
 )
 from sandbox.environments.bundles.signing import SignatureKind, SigningKey
 from sandbox.environments.lock import Lock, LockedPackage
+from sandbox.environments.resolution.questions import answers
+from sandbox.environments.resolution.requirements import SupplyRules, read_requirements
 from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecError
 
@@ -46,9 +48,16 @@ class BundleReport:
 
 
 def export_bundle(
-    store: Store, key: str, target: Path, *, tool: bytes | None = None, signed_with: SigningKey | None = None
+    store: Store,
+    key: str,
+    target: Path,
+    *,
+    tool: bytes | None = None,
+    required: Sequence[str] = (),
+    signed_with: SigningKey | None = None,
 ) -> BundleReport:
-    """Write all that the environment with that key, or the beginning of one, is built from; a key signs it.
+    """Write all that the environment with that key, or the beginning of one, is built from; a key signs it. A tool that
+    goes along finds what it `required` where it is imported.
 
     A plain file that is there already is replaced, once the new one is whole. Anything else of that name, a link too,
     is refused before anything is done.
@@ -58,7 +67,7 @@ def export_bundle(
     hold = store.use(environment.key)
     if hold is None:
         raise EnvironmentUnavailable(f"environment {environment.key[:12]} has just been removed from the store")
-    lock = environment.manifest.lock
+    lock = _answering(store, environment.manifest.lock, required)
     with hold, _written_whole(target) as file:
         members = {} if tool is None else {TOOL: Member(sha256=hashlib.sha256(tool).hexdigest(), size=len(tool))}
         members |= {wheel_member(package): _stored_wheel(store, package) for package in lock.packages}
@@ -75,6 +84,24 @@ def export_bundle(
     digest = hashlib.sha256(head).hexdigest()
     kind = None if signed_with is None else signed_with.kind
     return BundleReport(target, lock, digest, size, signature=kind, has_tool=tool is not None)
+
+
+def _answering(store: Store, lock: Lock, required: Sequence[str]) -> Lock:
+    """The lock as the answer for who requires that. Environments are shared by tools whose requirements come to the
+    same: the lock has those of the first, and who asks offline is answered by what was asked."""
+    wanted = read_requirements(required, supply=SupplyRules(direct_references=True))
+    if not wanted or wanted == lock.requirements:
+        return lock
+    for known in answers(store):
+        if known.requirements == wanted and known.digest == lock.digest:
+            return known
+    if not set(wanted) <= set(lock.requirements):
+        raise SpecError(
+            f"the tool requires {', '.join(wanted)[:300]}, and nothing in the store says that this environment is what "
+            f"that comes to: it was built for {', '.join(lock.requirements)[:300]}",
+            remedy="export the environment that `sandbox env build --file TOOL` names",
+        )
+    return lock
 
 
 def _refuse_strange(target: Path) -> None:

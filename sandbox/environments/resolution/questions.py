@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from sandbox.environments.indexes.settings import IndexSettings
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.resolution.requirements import SupplyRules
-from sandbox.environments.store.brought_locks import brought_lock
+from sandbox.environments.store.brought_locks import brought_lock, brought_locks
 from sandbox.environments.store.store import Store
 from sandbox.errors import ResolutionFailed
 from sandbox.policy import Supply
@@ -98,6 +98,14 @@ def remember(store: Store, question: Question, found: Resolution) -> None:
     """Answer with this from now on: what was found offline, in folders, only those who ask offline."""
     offline = _OFFLINE if question.settings.offline else ""
     _keep(_place(store, f"{question.digest}{offline}"), found)
+
+
+def answers(store: Store) -> Iterator[Lock]:
+    """All that the store remembers, found or brought along."""
+    for place in store.resolutions.glob("*.json"):
+        with suppress(OSError, ValidationError):
+            yield Resolution.model_validate_json(place.read_bytes()).lock
+    yield from (brought.lock for brought in brought_locks(store))
 
 
 def rules_of(supply: Supply) -> SupplyRules:
