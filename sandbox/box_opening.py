@@ -23,6 +23,11 @@ _LEAST_FOR_OPENING_S: Final = 10.0
 _TRIES: Final = 2
 CALL_AGAIN: Final = "call again; if it happens every time, see what kills processes here, such as a lack of memory"
 _SLOW_START: Final = "if packages run code when Python starts, which `sandbox env show` tells, see what that waits for"
+_ENDS_AT_START: Final = (
+    "its packages run code when Python starts, which `sandbox env show` tells: see whether that ends the process; if "
+    "not, call again"
+)
+_MOST_WORDS: Final = 500
 
 
 class BoxOpener:
@@ -103,7 +108,7 @@ class BoxOpener:
                 _refuse_without_walls(hello, policy=plan.policy)
         except BaseException as error:
             last_words = await asyncio.shield(self._closed(box, conversation))
-            raise _explained(error, policy=plan.policy, last_words=last_words) from None
+            raise _explained(error, plan, last_words=last_words) from None
         warm = WarmBox(box, conversation, plan.policy, hello, preloaded, imported=set(plan.preload))
         self.open_boxes.add(warm)
         return warm
@@ -134,16 +139,23 @@ def _patience(policy: Policy) -> float:
     return min(max(policy.limits.wall, _LEAST_FOR_OPENING_S), _OPENING_S)
 
 
-def _explained(error: BaseException, *, policy: Policy, last_words: str) -> BaseException:
+def _explained(error: BaseException, plan: BoxPlan, *, last_words: str) -> BaseException:
     """Why a box did not open, in the engine's words."""
     if isinstance(error, WallFault):
-        return missing_walls([error.layer], policy=policy, reason=error.reason)
+        return missing_walls([error.layer], policy=plan.policy, reason=error.reason)
+    said = _last_lines(last_words)
     if isinstance(error, TimeoutError):
+        seconds = _patience(plan.policy)
         return BoxLost(
-            f"a box did not open within {_patience(policy):.0f} s; its runner said: {last_words[-500:] or 'nothing'}",
-            remedy=_SLOW_START,
+            f"a box did not open within {seconds:.0f} s; its runner said: {said or 'nothing'}", remedy=_SLOW_START
         )
     if type(error) is BoxLost:
-        said = f"; its runner said: {last_words[-500:]}" if last_words else ""
-        return CallNotStarted(f"{error.message}{said}", remedy=CALL_AGAIN)
+        remedy = _ENDS_AT_START if plan.interpreter.runs_at_start else CALL_AGAIN
+        return CallNotStarted(f"{error.message}{f'; its runner said: {said}' if said else ''}", remedy=remedy)
     return error
+
+
+def _last_lines(text: str) -> str:
+    """As many as are read at a glance; of a line that is longer, its end."""
+    end = text[-_MOST_WORDS:]
+    return ((end.partition("\n")[2] if len(text) > len(end) else end) or end).strip()

@@ -272,12 +272,12 @@ class Engine:
                 attempt = partial(self._try, call, request, inputs.files, reader)
                 return await self._as_walled_as_can_be(call, attempt)
             except CallNotStarted as error:
-                reason = error.message
+                reason, remedy = error.message, error.remedy
             except ImageGone as error:
-                reason = str(error)
+                reason, remedy = str(error), None
                 call = await self._with_images_anew(call)
-        remedy = remedy_of_shortage(reason) or CALL_AGAIN
-        raise CallNotStarted(f"the box died before the call started, {_ATTEMPTS} times: {reason}", remedy=remedy)
+        message = f"the box died before the call started, {_ATTEMPTS} times: {reason}"
+        raise CallNotStarted(message, remedy=remedy_of_shortage(reason) or remedy or CALL_AGAIN)
 
     async def _with_images_anew(self, call: Prepared) -> Prepared:
         """Somebody removed the image that its boxes were to be made from. To have it again is part of having a box."""

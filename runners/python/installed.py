@@ -2,8 +2,9 @@
 
 The runner starts isolated and without `site`, so that nothing foreign runs before the walls stand. Only then the
 environment's packages get on the path, after the standard library, with what an ordinary start does for them: `.pth`
-files, which may run code, and `sitecustomize`. Code that fails there is told about on the runner's stderr, as Python
-itself does, and the box goes on; code that ends the process or never ends is the end of the box, and of nothing else.
+files, which may run code, and `sitecustomize`. What fails there, or cannot be read, is told about on the runner's
+stderr, as Python itself does of most, and the box goes on; code that ends the process or never ends is the end of the
+box, and of nothing else.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ def enter(prefix: str, packages: str) -> None:
     sys.prefix = sys.exec_prefix = prefix
     sys.executable = os.path.join(prefix, "bin", "python")
     names = os.listdir(packages)
-    if any(name.endswith(".pth") for name in names):
-        import site
-
-        site.addsitedir(packages)
-    else:
-        sys.path.append(packages)
+    sys.path.append(packages)
+    for name in sorted(name for name in names if name.endswith(".pth") and not name.startswith(".")):
+        _follow(packages, name)
     for name in ("sitecustomize", "usercustomize"):
         if name in names or name + ".py" in names:
             _customise(name)
+
+
+def _follow(packages: str, name: str) -> None:
+    """A file of further places, and of code."""
+    import site
+
+    try:
+        site.addpackage(packages, name, None)
+    except Exception as error:
+        sys.stderr.write("%s cannot be read: %s: %s\n" % (name, type(error).__name__, error))
 
 
 def _customise(name: str) -> None:

@@ -46,7 +46,7 @@ def publish(folder: Path, name: str, *versions: str, requires: tuple[str, ...] =
         make_wheel(folder, name, version, module, requires=requires)
 
 
-def publish_files(folder: Path, name: str, files: Mapping[str, str], *, requires: tuple[str, ...] = ()) -> None:
+def publish_files(folder: Path, name: str, files: Mapping[str, str | bytes], *, requires: tuple[str, ...] = ()) -> None:
     """A package of these files."""
     make_wheel(folder, name, "1.0", dict(files), requires=requires)
 

@@ -22,7 +22,14 @@ import pytest
 from sandbox import Outcome, Sandbox, Status, box_opening
 from sandbox.environments.disk.places import remove
 from sandbox.environments.store.store import Store
-from sandbox.errors import BoxLost, BuildFailed, EnvironmentTampered, EnvironmentUnavailable, SandboxError
+from sandbox.errors import (
+    BoxLost,
+    BuildFailed,
+    CallNotStarted,
+    EnvironmentTampered,
+    EnvironmentUnavailable,
+    SandboxError,
+)
 from sandbox.policy import Reuse, ReuseMode, load
 from tests.checkout import ROOT
 from tests.end_to_end.calls import under_way
@@ -370,6 +377,25 @@ def test_code_that_fails_at_start_harms_nobody_else(way: str, deed: str, sandbox
         outcome = sandbox.run(requiring((name,), NOTHING))
         assert outcome.status is not Status.OK or outcome.value == 1
     assert _value(sandbox.run(version_of("left", "left==1.0"))) == "1.0"
+
+
+@pytest.mark.parametrize("deed", ["leaves", "dies"])
+def test_who_calls_is_told_that_packages_run_code_at_the_start_where_that_is_its_end(
+    deed: str, sandbox: Sandbox, wheels: Path
+) -> None:
+    name = _starting(wheels, f"{deed}_at_once", DEEDS[deed])
+    with pytest.raises(CallNotStarted) as ended:
+        sandbox.run(requiring((name,), NOTHING))
+    assert "packages run code when Python starts" in (ended.value.remedy or "")
+
+
+def test_a_file_of_places_that_cannot_be_read_is_left_out_and_the_others_are_followed(
+    sandbox: Sandbox, wheels: Path
+) -> None:
+    places = {"a.pth": b"# caf\xe9\n", "b.pth": b"/environment/lib\n", ".c.pth": b"import nothing\n"}
+    publish_files(wheels, "odd_places", {"odd_places.py": "", **places})
+    code = "import sys\ndef tool():\n    return '/environment/lib' in sys.path\n"
+    assert _value(sandbox.run(requiring(("odd-places",), code))) is True
 
 
 def test_code_that_never_ends_at_start_is_ended(
