@@ -71,7 +71,8 @@ async def _end_of(job: Job, loan: Loan, request: bytes, threads: Threads) -> Job
     said = watcher.shown(Stream.STDERR).text
     if verdict.status is Status.OK:
         read_walls(bytes(watcher.call.walls), policy=job.policy)
-        return JobEnd(value=verdict.value, said=said)
+        limit = f"limit (memory){_set_by('memory')}" if ending.reading.out_of_memory_kills else ""
+        return JobEnd(value=verdict.value, limit=limit, said=said)
     if loan.warm.conversation.fault is not None:
         return JobEnd(problem=str(loan.warm.conversation.fault), is_lost=True, said=said)
     limit = f" ({verdict.limit_name})" if verdict.limit_name else ""

@@ -112,14 +112,21 @@ def _tell_left_out(page: Page, requirements: tuple[str, ...]) -> None:
 
 
 def requirements_left_out(lock: Lock) -> tuple[str, ...]:
-    """What of the requirements asks for nothing on the interpreter that the lock is for."""
+    """What of the requirements asks for nothing on the interpreter that the lock is for, and is not in it."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     from sandbox.environments.interpreters.host import interpreter_tagged
     from sandbox.environments.resolution.requirements import excluded_by_marker
 
     if not any(";" in requirement for requirement in lock.requirements):
         return ()
     interpreter = interpreter_tagged(lock.interpreter, release=lock.python)
-    return () if interpreter is None else excluded_by_marker(lock.requirements, markers=interpreter.markers)
+    if interpreter is None:
+        return ()
+    there = {package.name for package in lock.packages}
+    excluded = excluded_by_marker(lock.requirements, markers=interpreter.markers)
+    return tuple(line for line in excluded if canonicalize_name(Requirement(line).name) not in there)
 
 
 def _row(package: LockedPackage) -> list[Cell]:

@@ -56,6 +56,8 @@ class JobEnd:
     """Whether the problem is that its time was up."""
     is_lost: bool = False
     """Whether the problem is that its box was: that says nothing of what it was to do."""
+    limit: str = ""
+    """What of it ran into a limit while the job itself went on, and who sets that."""
     said: str = ""
     """The end of what it wrote to stderr."""
 

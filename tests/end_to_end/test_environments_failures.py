@@ -49,6 +49,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
     publish(folder, "small", "1.0")
     publish_files(folder, "large", {"large.py": "VERSION = '1.0'\n", "large.txt": "0" * LARGE})
+    publish_files(folder, "greedy", {"greedy.py": f"X = ({'0,' * 2_000_000})\n"})
     make_wheel(folder, "broken", "1.0", {"broken.py": ""}, extra={"unlisted.py": ""})
     return folder
 
@@ -98,6 +99,15 @@ def test_who_may_use_more_of_the_disk_is_not_refused_for_who_may_not(tmp_path: P
         assert "environment.build_disk" in refused
         assert "a moment ago" in str(refusal_of(engine, "large", policy=str(policy)))
         assert engine.run(version_of("large", "large")).value == "1.0"
+
+
+@pytest.mark.usefixtures("index")
+def test_a_build_that_takes_more_memory_than_its_policy_gives_is_told_that(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('description = "for tests"\nextends = "default"\n[environment]\nbuild_memory = "100MiB"\n')
+    with Sandbox(store=tmp_path / "store") as engine:
+        refused = refusal_of(engine, "greedy", policy=str(policy)).message
+    assert "limit (memory), as environment.build_memory in the policy says" in refused
 
 
 @pytest.mark.usefixtures("index")

@@ -5,6 +5,7 @@ The indexes, the wheels and the resolver are real. What is refused leaves no env
 
 from __future__ import annotations
 
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -82,6 +83,7 @@ REFUSED: Final = {
     "no version": ("shared==", ""),
     "half a version": ("shared==one", ""),
     "half a marker": ("shared; python_version <", ""),
+    "text compared as a version": ('shared; sys_platform ~= "linux"', "compares text as if it were a version"),
     "too many characters": ("s" * 100_000, "characters"),
     "an object without a name": ({"version": "1.0"}, "name"),
     "an object with more": ({"name": "shared", "index": "https://elsewhere.example"}, ""),
@@ -97,6 +99,16 @@ def test_what_is_no_requirement_is_refused_unasked(kind: str, sandbox: Sandbox, 
     assert said in refusal.message
     assert refusal.remedy
     assert len(index.asked) == asked
+
+
+@pytest.mark.parametrize("marker", ['python_version > "{0}.{1}a1"', 'python_full_version > "{0}.{1}.{2}.dev0"'])
+def test_what_a_resolver_leaves_out_though_its_marker_holds_is_not_left_out_in_silence(
+    marker: str, sandbox: Sandbox
+) -> None:
+    """Of versions before a release, uv takes none for later than that."""
+    refusal = refusal_of(sandbox, f"shared; {marker.format(*sys.version_info)}")
+    assert isinstance(refusal, ResolutionFailed)
+    assert "left out, though its marker asks for it" in refusal.message
 
 
 def test_every_mistake_is_named_by_its_place(sandbox: Sandbox) -> None:

@@ -172,7 +172,8 @@ def refuse_failed(end: JobEnd) -> None:
     if failed and isinstance(failed, dict):
         said = "; ".join(f"{name}: {' '.join(str(text).split())[-_MOST_SAID:]}" for name, text in failed.items())
         log = "\n\n".join(f"{name}:\n{text}" for name, text in failed.items())
-        raise _failure(f"the wheels could not be unpacked: {said}", log=log)
+        why = f"{end.limit}: " if end.limit else ""
+        raise _failure(f"the wheels could not be unpacked: {why}{said}", log=log)
 
 
 def _failure(message: str, *, log: str) -> BuildFailed:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox.environments.disk.places import writing
@@ -24,7 +26,7 @@ from sandbox.environments.disk.sealing import write_whole
 from sandbox.environments.indexes.settings import IndexSettings
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.resolution.requirements import SupplyRules
+from sandbox.environments.resolution.requirements import SupplyRules, excluded_by_marker
 from sandbox.environments.store.brought_locks import brought_lock, brought_locks
 from sandbox.environments.store.store import Store
 from sandbox.errors import ResolutionFailed
@@ -118,6 +120,19 @@ def refuse_too_many(count: int, most: int) -> None:
         raise ResolutionFailed(
             f"the requirements come to {count} packages; the policy takes {most}",
             remedy="ask for less, or raise environment.packages in the policy",
+        )
+
+
+def refuse_left_out(question: Question, packages: Iterable[LockedPackage]) -> None:
+    """Resolvers do not read every marker alike; what is asked for here is never left out in silence."""
+    others = excluded_by_marker(question.requirements, markers=question.interpreter.markers)
+    names = {package.name for package in packages}
+    asked = [line for line in question.requirements if line not in others]
+    left_out = [line for line in asked if canonicalize_name(Requirement(line).name) not in names]
+    if left_out:
+        raise ResolutionFailed(
+            f"left out, though its marker asks for it on this interpreter: {'; '.join(left_out[:5])}",
+            remedy='compare with a release that is not a pre-release, such as `python_version >= "3.11"`',
         )
 
 

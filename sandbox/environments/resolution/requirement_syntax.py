@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from packaging.markers import InvalidMarker, Marker
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
@@ -259,6 +259,10 @@ def _checked_marker(marker: str) -> str:
             raise Malformed("has a marker that compares a version with something else") from None
     if "'" in marker or not _is_read_as_written(marker):
         raise Malformed("has a marker with quotation marks inside of quotation marks")
+    try:
+        Marker(marker).evaluate()
+    except UndefinedComparison:
+        raise Malformed("has a marker that compares text as if it were a version") from None
     return marker
 
 

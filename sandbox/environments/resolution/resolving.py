@@ -22,7 +22,13 @@ from sandbox.environments.indexes.gateway import Gateway
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.model import Environment
 from sandbox.environments.resolution.made_wheels import take_wheel
-from sandbox.environments.resolution.questions import Question, Resolution, refuse_unwanted, remember
+from sandbox.environments.resolution.questions import (
+    Question,
+    Resolution,
+    refuse_left_out,
+    refuse_unwanted,
+    remember,
+)
 from sandbox.environments.resolution.uv_lock import (
     index_options,
     lock_text,
@@ -60,6 +66,7 @@ async def resolve(
             sources = [each for each in stated if not each.get("wheels")]
             made = await asking.wheels_of(sources, environment, building.folder / "made") if sources else []
     packages = (*(package for package, _ in found), *made)
+    refuse_left_out(question, packages)
     refuse_unwanted(packages, question.supply)
     lock = Lock(
         requirements=question.requirements,
