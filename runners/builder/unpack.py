@@ -3,10 +3,9 @@
 Nothing of a wheel is executed here: uv unpacks it, and Python's compiler reads it. Bytecode names its files as a box
 that uses them will see them, and is never checked against them again: the environment cannot change.
 
-That the environment is there to be asked, and what is to be unpacked, is told by files beside the wheels, which may
-come after this has begun. Wheels may come while others are unpacked: the engine shows each as soon as it has all of it
-and knows it for the right one. What uv keeps in its cache is the same files by another name; those names are removed
-while Python compiles.
+What is to be unpacked is told by a file beside the wheels, which may come after this has begun. Wheels may come while
+others are unpacked: the engine shows each as soon as it has all of it and knows it for the right one. What uv keeps in
+its cache is the same files by another name; those names are removed while Python compiles.
 
 On stdout it says how far it is, a line each time: `unpacked NAME`, then `compile COUNT`, then `compiled COUNT` for each
 further part of those.
@@ -26,7 +25,6 @@ from importlib.util import cache_from_source
 
 _WHEELS = "/wheels"
 _ORDER = "/wheels/order.json"
-_FURNISHED = "/wheels/furnished"
 _PYTHON = "/environment/bin/python"
 _LOOK_S = 0.005
 _COMPILE = """
@@ -78,10 +76,8 @@ class _Wheels:
 def unpack(folder: str, seen_at: str, workers: int) -> dict[str, object]:
     """Why what could not be made was not, and how long unpacking all that was ordered and compiling it took."""
     cache = os.path.join(folder, ".cache")
-    while not os.path.exists(_FURNISHED):
-        time.sleep(_LOOK_S)
     packages = _ordered()
-    if packages is None:
+    if not packages or packages[0][2] not in os.listdir(_WHEELS):
         _learn_about_python(cache)
     while packages is None:
         time.sleep(_LOOK_S)
@@ -121,7 +117,9 @@ def _ordered() -> list[list[str]] | None:
 
 
 def _learn_about_python(cache: str) -> None:
-    """What uv finds out about the interpreter, which takes longer than a small wheel, it keeps for all that follow."""
+    """What uv finds out about the interpreter takes longer than a small wheel, and it keeps that for all that follow.
+    This is for while there is nothing to unpack: where the largest wheel is there, those who unpack find it out side by
+    side, which is a process less."""
     _run("/uv", "python", "find", "--no-config", "--offline", "--no-project", "--quiet", "--cache-dir", cache, _PYTHON)
 
 

@@ -1,7 +1,8 @@
 """A bench: what a build works with, which can be there before it is known what is built.
 
     folder      below the store's `building/`, removed with the bench, whatever is still in it
-    skeleton    what the environment begins as; it may still be made when the box is opened
+    skeleton    what the environment begins as; as much of it as unpacking takes is there before the box is opened, and
+                virtualenv makes the rest meanwhile
     wheels      where the engine shows each wheel, and the order: what is to be unpacked
     box         sees the skeleton and the wheels, and has no network; it may be opened while requirements are resolved,
                 and waits for its order
@@ -21,8 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.environments.disk.building_folder import BuildingFolder
-from sandbox.environments.disk.places import make_folder, make_folders, writing
-from sandbox.environments.interpreters.skeleton import make_skeleton, site_folder
+from sandbox.environments.disk.places import make_folder, writing
+from sandbox.environments.interpreters.skeleton import begin_skeleton, finish_skeleton, site_folder
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.means import Means
 from sandbox.environments.model import Environment
@@ -34,8 +35,7 @@ from sandbox.threads import in_own_thread
 ENVIRONMENT: Final = "/environment"
 """Where a box sees an environment; bytecode and scripts name it."""
 _ORDER: Final = "order.json"
-_FURNISHED: Final = "furnished"
-"""Tell runners/builder/unpack.py what to unpack, and that the skeleton is whole; no wheel is called so."""
+"""Tells runners/builder/unpack.py what to unpack; no wheel is called so."""
 _SEEN: Final = 0o755
 """The mode of folders that a box sees, whatever user it runs as."""
 Keep = Callable[[], Awaitable[None]]
@@ -73,11 +73,12 @@ class Bench:
     def lay(self) -> None:
         """Make the folders that a box needs to be opened, and the engine to show wheels."""
         with writing("an environment"):
-            make_folders(self.skeleton / site_folder(self.means.interpreter), _SEEN)
+            make_folder(self.skeleton, _SEEN)
+            begin_skeleton(self.means.interpreter, self.skeleton)
             make_folder(self.wheels, _SEEN)
 
     def begin(self) -> None:
-        """Open the box ahead, and make the skeleton meanwhile; what goes wrong is told who wants to use it."""
+        """Open the box ahead, and have the skeleton made meanwhile; what goes wrong is told who wants to use it."""
         self._ahead = asyncio.create_task(self.furnish())
         self._box = asyncio.create_task(self._boxed())
 
@@ -96,9 +97,9 @@ class Bench:
             await self.dismiss()
         box, self._box = self._box or asyncio.create_task(self._boxed()), None
         try:
-            await self.furnish()
             self._hear = hear
             await to_its_end(lambda: self._write_order(packages))
+            await self.furnish()
             return await asyncio.shield(box)
         finally:
             await gone(box)
@@ -120,8 +121,8 @@ class Bench:
 
     def _furnish(self) -> None:
         with writing("an environment"):
-            make_skeleton(self.means.interpreter, kept_in=self._store.skeletons, folder=self.skeleton)
-            (self.wheels / _FURNISHED).touch()
+            aside = self.building.folder / "skeleton"
+            finish_skeleton(self.means.interpreter, self.skeleton, kept_in=self._store.skeletons, aside=aside)
 
     def _write_order(self, packages: Iterable[LockedPackage]) -> None:
         aside = self.building.folder / _ORDER

@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.disk.places import remove, take_name
+from sandbox.environments.disk.places import make_folder, make_folders, remove, take_name
 from sandbox.environments.disk.sealing import FILES, write_whole
 from sandbox.environments.disk.stock import read_list, take_stock, write_list
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter
@@ -38,6 +38,9 @@ _MAKING_S: Final = 60
 _NOT_KEPT: Final = ("CACHEDIR.TAG", ".gitignore", "include", "lib64")
 _OF_VIRTUALENV: Final = "_virtualenv.*"
 _CONTENT: Final = "content"
+_SETTINGS: Final = "pyvenv.cfg"
+_FOLDER_MODE: Final = 0o755
+_FILE_MODE: Final = 0o644
 _RUN_MODULE: Final = """
 import runpy, sys
 from json import loads
@@ -50,6 +53,28 @@ _VARIABLES: Final = {"PATH": os.defpath, "HOME": os.devnull, "VIRTUALENV_CONFIG_
 def site_folder(interpreter: HostInterpreter) -> str:
     """Where an environment keeps its packages, as a path below its own folder."""
     return f"lib/python{'.'.join(interpreter.version.split('.')[:2])}/site-packages"
+
+
+def begin_skeleton(interpreter: HostInterpreter, folder: Path) -> None:
+    """Make that folder what installers take for a virtual environment: its interpreter, where that is from, and a place
+    for packages, as virtualenv makes them. The rest comes when virtualenv has."""
+    make_folders(folder / site_folder(interpreter), _FOLDER_MODE)
+    make_folder(folder / "bin", _FOLDER_MODE)
+    (folder / "bin" / "python").symlink_to(interpreter.python)
+    settings = folder / _SETTINGS
+    settings.write_text(_settings_of(interpreter))
+    settings.chmod(_FILE_MODE)
+
+
+def finish_skeleton(interpreter: HostInterpreter, folder: Path, *, kept_in: Path, aside: Path) -> None:
+    """Make of what was begun all that a skeleton is. Whoever looks at it meanwhile finds what was there; the new one is
+    made aside. Raises as `make_skeleton` does."""
+    make_skeleton(interpreter, kept_in=kept_in, folder=aside)
+    for path in _parts(aside):
+        if path.is_dir():
+            make_folders(folder / path.relative_to(aside), _FOLDER_MODE)
+    for path in [path for path in aside.rglob("*") if path.is_symlink() or not path.is_dir()]:
+        path.replace(folder / path.relative_to(aside))
 
 
 def make_skeleton(interpreter: HostInterpreter, *, kept_in: Path, folder: Path) -> None:
@@ -96,7 +121,7 @@ def _parts(folder: Path) -> Iterator[Path]:
 
 def _mode(path: Path) -> int:
     """The one it should have."""
-    return 0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644
+    return _FOLDER_MODE if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else _FILE_MODE
 
 
 def _make(interpreter: HostInterpreter, folder: Path) -> None:
@@ -144,8 +169,12 @@ def _strip(folder: Path, interpreter: HostInterpreter) -> None:
             place.unlink(missing_ok=True)
     for place in (folder / site_folder(interpreter)).glob(_OF_VIRTUALENV):
         place.unlink()
+    (folder / _SETTINGS).write_text(_settings_of(interpreter))
+
+
+def _settings_of(interpreter: HostInterpreter) -> str:
     lines = [f"home = {interpreter.python.parent}", "include-system-site-packages = false"]
-    (folder / "pyvenv.cfg").write_text("\n".join([*lines, f"version = {interpreter.version}", ""]))
+    return "\n".join([*lines, f"version = {interpreter.version}", ""])
 
 
 def _keep(folder: Path, kept: Path) -> None:

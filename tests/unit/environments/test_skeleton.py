@@ -15,7 +15,13 @@ import pytest
 
 from sandbox.environments.disk.stock import StoredFile, take_stock
 from sandbox.environments.interpreters.host import own_interpreter
-from sandbox.environments.interpreters.skeleton import is_kept, make_skeleton, site_folder
+from sandbox.environments.interpreters.skeleton import (
+    begin_skeleton,
+    finish_skeleton,
+    is_kept,
+    make_skeleton,
+    site_folder,
+)
 from tests.checkout import ROOT
 
 pytestmark = pytest.mark.slow
@@ -49,6 +55,27 @@ def test_the_second_is_a_copy_of_the_first(plain: tuple[StoredFile, ...], tmp_pa
     assert _made(tmp_path) == plain
     assert is_kept(own_interpreter(), kept_in=tmp_path / "kept")
     assert _made(tmp_path) == plain
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_what_installers_look_for_is_there_before_virtualenv_and_stays_as_it_was(
+    plain: tuple[StoredFile, ...], tmp_path: Path, umask: int
+) -> None:
+    content, before = tmp_path / "content", os.umask(umask)
+    try:
+        content.mkdir(mode=0o755)
+        begin_skeleton(own_interpreter(), content)
+        begun = take_stock(content).files
+        assert {file.path for file in begun} == {"bin/python", "pyvenv.cfg"}
+        assert set(begun) < set(plain)
+        for aside in ("first", "second"):  # made, and copied
+            kept = tmp_path / "kept"
+            finish_skeleton(own_interpreter(), content, kept_in=kept, aside=tmp_path / aside)
+            assert take_stock(content).files == plain
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in content.rglob("*") if path.is_dir() and not path.is_symlink()}
+    assert (modes, (content / "pyvenv.cfg").stat().st_mode & 0o777) == ({0o755}, 0o644)
 
 
 def _without_programs(content: Path) -> None:
