@@ -91,6 +91,7 @@ class FileRecords:
         self._artifacts: dict[str, Artifact] = {}
         self._refused: list[RefusedFile] = []
         self._not_told = 0
+        self._is_one_of_these_lost = False
         self._is_over = False
         self._is_broken = False
 
@@ -113,7 +114,8 @@ class FileRecords:
         if not self._is_over and not self._is_broken and (is_expected or has_begun):
             self._refuse("", "the call ended before all of its files were collected")
         if self._not_told:
-            self._refused.append(RefusedFile(name="", reason=f"{self._not_told} more are not taken"))
+            reason = f"{self._not_told} more are not taken"
+            self._refused.append(RefusedFile(name="", reason=reason, is_lost=self._is_one_of_these_lost))
         return Arrived(tuple(self._artifacts.values()), tuple(self._refused))
 
     def _take_records(self) -> None:
@@ -194,13 +196,15 @@ class FileRecords:
     def _refuse(self, name: str, reason: str, *, is_lost: bool = False) -> None:
         if len(self._refused) >= _MOST_REFUSED:
             self._not_told += 1
+            self._is_one_of_these_lost |= is_lost
         else:
             self._refused.append(RefusedFile(name=name[:_MOST_TEXT], reason=reason[:_MOST_TEXT], is_lost=is_lost))
 
     def _break(self, reason: str) -> None:
         self._is_broken = True
         self._held.clear()
-        self._refuse(self._name, reason)
+        self._refuse(self._name, reason, is_lost=self._fault is not None)
+        self._name, self._fault = "", None
         self._drop()
 
     def _drop(self) -> None:

@@ -130,6 +130,20 @@ def test_a_store_that_takes_nothing_is_told(tmp_path: Path) -> None:
     assert "the store takes nothing" in found.refused[0].reason
 
 
+def test_that_a_file_is_lost_is_told_also_where_it_is_one_of_very_many_refusals(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    links = b"".join(record(REFUSED, {"name": str(number), "reason": "a link"}) for number in range(60))
+    refused = arrived(ArtifactStore(tmp_path / "file"), links + file("a", b"x") + OVER_NOW).refused
+    assert [(each.name, each.is_lost) for each in refused[-2:]] == [("59", False), ("", True)]
+
+
+def test_a_file_that_the_store_cannot_keep_and_that_breaks_off_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    cut = record(FILE, {"name": "a", "bytes": 5}) + record(99, {})
+    (refused,) = arrived(ArtifactStore(tmp_path / "file"), cut).refused
+    assert (refused.name, refused.is_lost) == ("a", True)
+
+
 @pytest.mark.slow
 @given(st.lists(st.sampled_from([file("a", b"xy"), file("b", b""), OVER_NOW, *BAD.values()]) | st.binary(max_size=40)))
 def test_any_bytes_have_an_end(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
