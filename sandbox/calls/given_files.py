@@ -41,18 +41,12 @@ class GivenFile:
         descriptor = await threads.do(partial(_open, self.content))
         try:
             left = self.size
-            while left and (data := await threads.do(partial(os.read, descriptor, min(left, _PIECE)))):
+            while left:
+                data = await threads.do(partial(_read, self.content, descriptor, min(left, _PIECE)))
                 left -= len(data)
+                if not (left and data):  # the tool is not called before it has the last piece
+                    await threads.do(partial(_refuse_changed, self.content, descriptor, self.identity, left))
                 yield data
-            more = b"" if left else await threads.do(partial(os.read, descriptor, 1))
-            if _identity(os.fstat(descriptor)) != self.identity:
-                raise SpecError(f"{self.content} changed while it was sent to the call")
-            if left or more:
-                raise SpecError(
-                    f"files: {self.content} holds {'more' if more else 'less'} than its size says, as what the "
-                    "kernel makes up does",
-                    remedy="hand over a copy, or its content",
-                )
         finally:
             os.close(descriptor)
 
@@ -68,10 +62,12 @@ def _measured(path: str, content: bytes | Path) -> GivenFile:
     descriptor = _open(content)
     try:
         found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise SpecError(f"files: {content} is not a regular file")
+        if not found.st_size and _read(content, descriptor, 1):
+            raise _size_untold(content, "more")
     finally:
         os.close(descriptor)
-    if not stat.S_ISREG(found.st_mode):
-        raise SpecError(f"files: {content} is not a regular file")
     return GivenFile(path, found.st_size, content, _identity(found))
 
 
@@ -79,7 +75,33 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, _OPENED)
     except OSError as error:
-        raise SpecError(f"files: {path} cannot be read: {error.strerror}") from None
+        raise _unreadable(path, error) from None
+
+
+def _read(path: Path, descriptor: int, size: int) -> bytes:
+    try:
+        return os.read(descriptor, size)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _refuse_changed(path: Path, descriptor: int, identity: tuple[int, ...], left: int) -> None:
+    more = not left and _read(path, descriptor, 1)
+    if _identity(os.fstat(descriptor)) != identity:
+        raise SpecError(f"{path} changed while it was sent to the call")
+    if left or more:
+        raise _size_untold(path, "more" if more else "less")
+
+
+def _unreadable(path: Path, error: OSError) -> SpecError:
+    return SpecError(f"files: {path} cannot be read: {error.strerror}")
+
+
+def _size_untold(path: Path, holds: str) -> SpecError:
+    return SpecError(
+        f"files: {path} holds {holds} than its size says, as what the kernel makes up does",
+        remedy="hand over a copy, or its content",
+    )
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:

@@ -134,6 +134,11 @@ def test_what_does_not_tell_its_size_is_refused_by_name(sandbox: Sandbox, path: 
     assert serves(sandbox)
 
 
+def test_what_opens_and_cannot_be_read_is_told_by_name(sandbox: Sandbox) -> None:
+    with pytest.raises(SpecError, match="/proc/self/mem cannot be read: Input/output error"):
+        sandbox.run(READ, files={"a": "/proc/self/mem"})
+
+
 def test_nothing_can_be_a_file_and_a_folder(sandbox: Sandbox) -> None:
     with pytest.raises(SpecError, match="a file and a folder"):
         sandbox.run(READ, files={"a": b"", "a/b": b""})
