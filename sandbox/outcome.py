@@ -133,6 +133,28 @@ class Isolation(StrEnum):
     MACHINE = "machine"
 
 
+class MeasuredBy(StrEnum):
+    """How trusted code knows the state of a layer."""
+
+    READ_OUTSIDE = "read_outside"  # the engine or the guard read it from the kernel
+    SET_BY_ENGINE = "set_by_engine"  # trusted code put it up; nothing reads it back
+    DAEMON_CONFIG = "daemon_config"  # the container daemon's configuration shows it
+    NONE = "none"  # nothing is known
+
+
+class EnforcedBy(StrEnum):
+    """The mechanism that keeps a call within a limit."""
+
+    CGROUP = "cgroup"
+    RLIMIT = "rlimit"
+    WATCHER = "watcher"  # the engine's own clocks, counters and checks
+    FILESYSTEM = "filesystem"
+    NETWORK = "network"  # the network namespace, or the engine's proxy
+    RUNTIME = "runtime"  # the container runtime's own kernel
+    ADVISORY = "advisory"  # a tool can ignore it
+    NONE = "none"
+
+
 _EXIT_CODES: Final = {
     Status.OK: 0,
     Status.FAILED: 1,
@@ -239,17 +261,24 @@ class Timing(_Part):
 
 
 class LayerState(_Part):
-    """One layer of isolation, as read back from the running box."""
+    """One layer of isolation, and how trusted code knows its state."""
 
     in_force: bool
     detail: Text
+    measured_by: MeasuredBy
+
+    @property
+    def counts(self) -> bool:
+        """Whether the layer satisfies `isolation.require`."""
+        return self.in_force and self.measured_by is not MeasuredBy.NONE
 
 
 class LimitState(_Part):
     """One limit, and what enforces it."""
 
     value: int | float
-    enforced_by: Text
+    enforced_by: EnforcedBy
+    note: Text = ""
 
 
 class PolicyUsed(_Part):

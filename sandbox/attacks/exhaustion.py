@@ -145,7 +145,9 @@ def _is_counted(outcomes: Sequence[Outcome]) -> Verdict:
     verdict, receipt = ends_at("memory", "disk", "file_size")(outcomes), outcome.receipt
     if verdict.held or outcome.status is not Status.OK or receipt is None:
         return verdict
-    return Verdict(held=False, how=f"it got all it took; memory is limited by {receipt.limits['memory'].enforced_by}")
+    state = receipt.limits["memory"]
+    keeper = f"{state.enforced_by} ({state.note})" if state.note else state.enforced_by
+    return Verdict(held=False, how=f"it got all it took; memory is limited by {keeper}")
 
 
 def _is_cut(outcomes: Sequence[Outcome]) -> Verdict:

@@ -17,8 +17,8 @@ from pydantic import JsonValue
 from sandbox.configuration import Configuration
 from sandbox.egress.ledger import Ledger
 from sandbox.errors import BackendUnavailable
-from sandbox.outcome import Isolation, LayerState, LimitState
-from sandbox.policy import Policy
+from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState
+from sandbox.policy import Limits, Policy
 from sandbox.ports import BoxImage, Line, Reading, Receiver, Slot
 
 Result = TypeVar("Result")
@@ -55,6 +55,15 @@ class Protection:
     """What there is to add to the layers that a call's own process measures."""
     loose: Mapping[str, str] = field(default_factory=dict)
     """Limits that were set and found not to hold, each with what was seen."""
+
+
+def engine_limits(limits: Limits) -> dict[str, LimitState]:
+    """Return the limits that the engine enforces itself, whatever the backend."""
+    return {
+        "wall": LimitState(value=limits.wall, enforced_by=EnforcedBy.WATCHER, note="the engine's clock"),
+        "output": LimitState(value=limits.output, enforced_by=EnforcedBy.WATCHER, note="the engine counts the bytes"),
+        "value": LimitState(value=limits.value, enforced_by=EnforcedBy.WATCHER, note="the engine counts the bytes"),
+    }
 
 
 class Interpreter(Protocol):

@@ -10,6 +10,7 @@ from typing import Final
 
 from sandbox.backends.base import Protection
 from sandbox.errors import BackendUnavailable, HostExhausted, IsolationUnavailable, SandboxError
+from sandbox.outcome import LayerState
 from sandbox.policy import Layer, Policy, Strength
 
 PURPOSES: Final[dict[str, str]] = {
@@ -109,14 +110,21 @@ def refuse_weaker(protection: Protection, *, policy: Policy) -> None:
     """Raise unless a box is, as far as its backend can see from outside, all that the policy asks for."""
     missing = [layer.value for layer in policy.isolation.require if not _is_promised(layer, protection)]
     if missing:
-        details = [protection.layers[layer].detail for layer in missing if layer in protection.layers]
-        raise missing_walls(missing, policy=policy, reason="; ".join(details) or "the backend does not say")
+        found = [protection.layers[layer] for layer in missing if layer in protection.layers]
+        reason = "; ".join(map(_doubt, found)) or "the backend does not say"
+        raise missing_walls(missing, policy=policy, reason=reason)
     if Strength(protection.isolation.value) < policy.isolation.minimum:
         reason = f"a box of backend '{protection.backend}' is a {protection.isolation.value}"
         raise missing_walls([policy.isolation.minimum.value], policy=policy, reason=reason)
 
 
+def _doubt(state: LayerState) -> str:
+    """Why a layer does not count."""
+    return f"{state.detail}, but trusted code neither set it up nor read it" if state.in_force else state.detail
+
+
 def _is_promised(layer: Layer, protection: Protection) -> bool:
-    """What the backend is silent about is measured in the call, except for what only shows from outside."""
+    """Whether the backend's word for a layer counts. The call's measurement decides on layers the backend is silent on,
+    except for those that show only from outside."""
     state = protection.layers.get(layer.value)
-    return layer not in _SEEN_FROM_OUTSIDE if state is None else state.in_force
+    return layer not in _SEEN_FROM_OUTSIDE if state is None else state.counts

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from sandbox.backends.base import Protection
 from sandbox.backends.remedies import missing_walls
 from sandbox.errors import BoxLost, ProtocolError
-from sandbox.outcome import Isolation, LayerState, LimitState, PolicyUsed, Receipt
+from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy, PolicyUsed, Receipt
 from sandbox.policy import Layer, Policy, Strength
 
 _Word = Annotated[str, Field(max_length=64)]
@@ -30,7 +30,8 @@ _PER_PROCESS: Final = ("open_files", "file_size")
 _READ_BACK: Final = ("memory", "processes")
 """Limits that shape a call's box, which tells what it has; no call of it is given less."""
 _OF_FILES: Final = ("disk", "inodes")
-_UNCOUNTED: Final = "nobody: these files are not counted"
+_UNCOUNTED: Final = "nothing counts these files"
+_PRIVATE: Final = "private tmpfs"
 _OF_THE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
 _GROUP_LOST: Final = (
     "call again, in a new box; if it happens often, find out what removes the control groups called sandbox-… here"
@@ -114,7 +115,7 @@ def read_walls(
     if told.walls is None:
         raise ProtocolError("a box ran a call without describing its walls")
     states = _states(told.walls) | dict(around or {})
-    missing = [layer for layer in _required(policy) if not states[layer].in_force]
+    missing = [layer for layer in _required(policy) if not states[layer].counts]
     if missing:
         raise missing_walls(missing, policy=policy, reason="not in force when measured")
     return told.walls
@@ -140,33 +141,38 @@ def _parse(record: bytes) -> _Record:
 
 
 def _states(walls: Walls) -> dict[str, LayerState]:
-    """Every layer that the call's process could measure."""
+    """Every layer that the runner reports for one call."""
     held = {name: walls.capabilities.get(name, untold) for name, untold in _HELD.items()}
     none_held = all(set(value) == {"0"} for value in held.values())
-    interfaces = "unknown" if walls.interfaces is None else ", ".join(walls.interfaces) or "none"
-    states = {f"{kind}_namespace": _namespace(kind, walls) for kind in _NAMESPACES}
-    if "network" in walls.namespaces:
-        states["network_namespace"] = LayerState(in_force=True, detail=f"its own; interfaces: {interfaces}")
-    return states | {
-        "seccomp": LayerState(in_force=walls.seccomp_filters > 0, detail=f"{walls.seccomp_filters} filters"),
+    return {f"{kind}_namespace": _namespace(kind, walls) for kind in _NAMESPACES} | {
+        "seccomp": _read(f"{walls.seccomp_filters} filters", in_force=walls.seccomp_filters > 0),
         "landlock": _landlock(walls.landlock),
-        "no_new_privs": LayerState(in_force=walls.no_new_privs, detail="read from /proc/self/status"),
-        "capabilities": LayerState(
-            in_force=none_held, detail="none held" if none_held else f"effective {held['CapEff']}"
-        ),
-        "rlimits": LayerState(in_force=bool(walls.limits), detail="read back with getrlimit"),
+        "no_new_privs": _read("set" if walls.no_new_privs else "not set", in_force=walls.no_new_privs),
+        "capabilities": _read("none held" if none_held else f"effective {held['CapEff']}", in_force=none_held),
+        "rlimits": _read(", ".join(walls.limits), in_force=bool(walls.limits)),
     }
 
 
+def _read(detail: str, *, in_force: bool) -> LayerState:
+    return LayerState(in_force=in_force, detail=detail, measured_by=MeasuredBy.READ_OUTSIDE)
+
+
 def _namespace(kind: str, walls: Walls) -> LayerState:
-    is_own = kind in walls.namespaces
-    return LayerState(in_force=is_own, detail="its own" if is_own else "shared with the box")
+    if kind not in walls.namespaces:
+        return _read("shared with the box", in_force=False)
+    if kind != "network":
+        return _read("its own", in_force=True)
+    interfaces = "unknown" if walls.interfaces is None else ", ".join(walls.interfaces) or "none"
+    return _read(f"its own; interfaces: {interfaces}", in_force=True)
 
 
 def _landlock(landlock: Landlock | None) -> LayerState:
+    """The kernel does not show Landlock to other processes."""
     if landlock is None:
-        return LayerState(in_force=False, detail="this kernel has none, or it did not bite when tried")
-    return LayerState(in_force=True, detail=f"ABI {landlock.abi}; a forbidden node was refused when tried")
+        detail = "this kernel has none, or it did not bite when tried"
+        return LayerState(in_force=False, detail=detail, measured_by=MeasuredBy.NONE)
+    detail = f"ABI {landlock.abi}; a forbidden node was refused when tried"
+    return LayerState(in_force=True, detail=detail, measured_by=MeasuredBy.SET_BY_ENGINE)
 
 
 def build_receipt(
@@ -175,8 +181,8 @@ def build_receipt(
     """The receipt of one call; `limits` are those of this call where they are lower than the box's."""
     states = {**_states(walls), **protection.layers}
     for layer, detail in protection.details.items():
-        states[layer] = LayerState(in_force=states[layer].in_force, detail=f"{states[layer].detail}; {detail}")
-    is_walled = protection.isolation in _OF_THE_BOX or all(states[layer.value].in_force for layer in _WALLS)
+        states[layer] = states[layer].model_copy(update={"detail": f"{states[layer].detail}; {detail}"})
+    is_walled = protection.isolation in _OF_THE_BOX or all(states[layer.value].counts for layer in _WALLS)
     notes = protection.notes
     if not is_walled:
         notes = (*notes, "plain: limits and filters only, no namespaces around the call")
@@ -196,36 +202,38 @@ def build_receipt(
 
 def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> dict[str, LimitState]:
     found = dict(protection.limits)
-    for name, state in found.items():
-        if name in asked and name not in _READ_BACK:
-            found[name] = LimitState(value=asked[name], enforced_by=state.enforced_by)
+    for name in found.keys() & asked.keys() - set(_READ_BACK):
+        found[name] = found[name].model_copy(update={"value": asked[name]})
     for name in _PER_PROCESS:
-        found[name] = LimitState(
-            value=min(walls.limits[name], asked.get(name, walls.limits[name])), enforced_by="rlimit"
-        )
-    if walls.workplace is not None:
-        found["disk"] = LimitState(value=walls.workplace.bytes, enforced_by="private tmpfs")
-        found["inodes"] = _inodes(walls.workplace.inodes, asked=asked.get("inodes", 0))
-    else:
-        found |= {name: LimitState(value=asked[name], enforced_by=_UNCOUNTED) for name in _OF_FILES if name in asked}
+        least = min(walls.limits[name], asked.get(name, walls.limits[name]))
+        found[name] = LimitState(value=least, enforced_by=EnforcedBy.RLIMIT, note="per process")
+    found |= _of_files(walls.workplace, asked)
     found.setdefault("cpus", _shown_cpus(walls))
-    for name, seen in protection.loose.items():
+    for name, evidence in protection.loose.items():
         if name in found:
-            found[name] = LimitState(value=found[name].value, enforced_by=f"nobody: {seen}")
+            found[name] = LimitState(value=found[name].value, enforced_by=EnforcedBy.NONE, note=evidence)
     return found
 
 
-def _inodes(counted: int, *, asked: int) -> LimitState:
-    if not counted:
-        return LimitState(value=asked, enforced_by=_UNCOUNTED)
-    return LimitState(value=counted, enforced_by="private tmpfs")
+def _of_files(workplace: Workplace | None, asked: Mapping[str, Any]) -> dict[str, LimitState]:
+    """The limits of the files that a call writes; gVisor counts their bytes, and not how many there are."""
+    counted = {} if workplace is None else {"disk": workplace.bytes, "inodes": workplace.inodes}
+    found = {
+        name: LimitState(value=asked[name], enforced_by=EnforcedBy.NONE, note=_UNCOUNTED)
+        for name in _OF_FILES
+        if name in asked
+    }
+    for name, value in counted.items():
+        if value or name not in found:
+            found[name] = LimitState(value=value, enforced_by=EnforcedBy.FILESYSTEM, note=_PRIVATE)
+    return found
 
 
 def _shown_cpus(walls: Walls) -> LimitState:
-    """The processors a call sees where nothing counts the time it has on them."""
+    """The processors that a call sees where nothing counts the time it has on them."""
     is_all = walls.cpus >= (os.cpu_count() or 1)
-    keeper = "all the machine has" if is_all else "a hint: affinity, which a tool can change"
-    return LimitState(value=walls.cpus, enforced_by=keeper)
+    note = "all processors of this machine" if is_all else "affinity, which a tool can change"
+    return LimitState(value=walls.cpus, enforced_by=EnforcedBy.ADVISORY, note=note)
 
 
 def is_at_least(receipt: Receipt, minimum: Strength) -> bool:

@@ -13,7 +13,7 @@ from sandbox.checkup.lending import calls_that_leave_nothing
 from sandbox.checkup.probe import Bite, Trial, try_limits, try_policies, undemanding
 from sandbox.checkup.report import Checkup, Host, LimitTried, PolicyTried, WallFound
 from sandbox.errors import BackendUnavailable
-from sandbox.outcome import Receipt
+from sandbox.outcome import EnforcedBy, Receipt
 from sandbox.policy import load, shipped
 
 DEFAULT: Final = "default"
@@ -45,7 +45,13 @@ def _checkup(receipt: Receipt, trials: Sequence[Trial], bites: Sequence[Bite]) -
 def _wall_found(receipt: Receipt, name: str) -> WallFound:
     state = receipt.layers[name]
     remedy = None if state.in_force else REMEDIES.get(name)
-    return WallFound(in_force=state.in_force, purpose=PURPOSES[name], detail=state.detail, remedy=remedy)
+    return WallFound(
+        in_force=state.in_force,
+        purpose=PURPOSES[name],
+        detail=state.detail,
+        measured_by=state.measured_by,
+        remedy=remedy,
+    )
 
 
 def _policy_tried(trial: Trial) -> PolicyTried:
@@ -68,7 +74,8 @@ def _limit_tried(bite: Bite, receipt: Receipt) -> LimitTried:
         limit=bite.allowed,
         status=bite.outcome.status,
         message=failure.message or failure.type if failure else "it got all it asked for",
-        enforced_by=state.enforced_by if state else "the engine",
+        enforced_by=state.enforced_by if state else EnforcedBy.WATCHER,
+        note=state.note if state else "the engine",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from sandbox.outcome import Isolation, Status
+from sandbox.outcome import EnforcedBy, Isolation, MeasuredBy, Status
 
 
 class _Part(BaseModel):
@@ -28,6 +28,7 @@ class WallFound(_Part):
     in_force: bool
     purpose: str
     detail: str
+    measured_by: MeasuredBy
     remedy: str | None
 
 
@@ -49,7 +50,8 @@ class LimitTried(_Part):
     limit: float
     status: Status
     message: str
-    enforced_by: str
+    enforced_by: EnforcedBy
+    note: str
 
 
 class Checkup(_Part):

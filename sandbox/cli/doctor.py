@@ -99,10 +99,12 @@ def _conclusion(checkup: Checkup) -> str:
 
 
 def _wall_row(name: str, wall: WallFound, *, matters: bool) -> list[Cell]:
+    from sandbox.cli.figures import with_note
     from sandbox.cli.tables import Cell, arrow, mark
 
     remedy = "" if wall.in_force else arrow(wall.remedy)
-    return [mark(wall.in_force, matters=matters), Cell(name), Cell(wall.purpose, note=remedy), Cell(wall.detail)]
+    found = Cell(with_note(wall.measured_by, wall.detail))
+    return [mark(wall.in_force, matters=matters), Cell(name), Cell(wall.purpose, note=remedy), found]
 
 
 def _policy_row(name: str, tried: PolicyTried) -> list[Cell]:
@@ -115,7 +117,7 @@ def _policy_row(name: str, tried: PolicyTried) -> list[Cell]:
 
 
 def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
-    from sandbox.cli.figures import limit_figure
+    from sandbox.cli.figures import limit_figure, with_note
     from sandbox.cli.tables import Cell, mark
     from sandbox.cli.visible import one_line
 
@@ -125,5 +127,5 @@ def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
         Cell(name),
         Cell(limit_figure(name, tried.limit, exact=True)),
         Cell(told if tried.bites else f"does not bite: {told}"),
-        Cell(tried.enforced_by, "dim"),
+        Cell(with_note(tried.enforced_by, tried.note), "dim"),
     ]

@@ -7,6 +7,11 @@ from typing import Final
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+def with_note(word: str, note: str) -> str:
+    """`cgroup`, or `watcher: the engine's clock` where a note explains the word."""
+    return f"{word}: {note}" if note else word
+
+
 def rounded_seconds(seconds: float) -> str:
     """`6.3 ms`, `120 ms`, `1.01 s`, `2 min 5 s`."""
     if seconds < 0.00995:

@@ -8,6 +8,7 @@ is there and what is missing.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,21 +19,14 @@ from sandbox.cli.terminal import show_document
 if TYPE_CHECKING:
     from sandbox.checkup.probe import Trial
     from sandbox.cli.tables import Cell, Page
-    from sandbox.outcome import Receipt
+    from sandbox.outcome import EnforcedBy, LayerState, Receipt
     from sandbox.policy import Policy
+    from sandbox.policy.section import Section
 
-_BY_THE_ENGINE: Final = {
-    "output_rate": "the engine, which takes no more",
-    "arguments": "the engine, before anything runs",
-}
-_BY_BUILDS: Final = {
-    "verify": "the engine, against the environment's manifest",
-    "build_time": "the engine's clock",
-    "build_memory": "the box that builds",
-    "build_disk": "the box that builds",
-    "packages": "the engine, when it reads the lock",
-    "preload": "the box, before the first call",
-}
+    Keeper = tuple[EnforcedBy, str]
+    """The word of what enforces a line, and a note."""
+
+_PROXY: Final = "the engine's proxy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +36,18 @@ class Line:
     key: str
     value: str
     meaning: str
-    enforced_by: str
-    is_in_force: bool = True
+    enforced_by: EnforcedBy
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """One layer of isolation, explained."""
+
+    name: str
+    is_required: bool
+    purpose: str
+    state: LayerState
 
 
 def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False) -> int:
@@ -76,56 +80,92 @@ async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
 
 
 def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
-    """Every field of the policy by its section, and every wall there is."""
-    enforcers = {
-        "limits": {name: state.enforced_by for name, state in receipt.limits.items()} | _BY_THE_ENGINE,
-        "network": _network(policy, receipt),
-        "filesystem": {"readable": f"mount namespace: {receipt.layers['mount_namespace'].detail}"},
-        "isolation": {
-            "minimum": f"boxes here are walled by: {receipt.isolation.value}",
-            "require": "the engine, which reads every wall back before a tool runs",
-        },
-        "environment": _BY_BUILDS,
-    }
+    """Every field of the policy, by its section."""
+    keepers = {f"{section}.{key}": keeper for section, key, keeper in _keepers(policy, receipt)}
     return {
-        name: [
-            Line(key, section.spelled(key), field.description or "", enforcers.get(name, {}).get(key, "the engine"))
-            for key, field in type(section).model_fields.items()
-        ]
+        name: [_line(section, key, keepers.get(f"{name}.{key}")) for key in type(section).model_fields]
         for name, section in policy.sections().items()
     }
 
 
-def _network(policy: Policy, receipt: Receipt) -> dict[str, str]:
+def _line(section: Section, key: str, keeper: Keeper | None) -> Line:
+    from sandbox.outcome import EnforcedBy
+
+    word, note = keeper or (EnforcedBy.WATCHER, "the engine")
+    meaning = type(section).model_fields[key].description or ""
+    return Line(key=key, value=section.spelled(key), meaning=meaning, enforced_by=word, note=note)
+
+
+def _keepers(policy: Policy, receipt: Receipt) -> Iterator[tuple[str, str, Keeper]]:
+    """What enforces the lines of which more is known than that the engine does: section, key, keeper."""
+    from sandbox.outcome import EnforcedBy
+
+    watched = {
+        "limits.output_rate": "the engine takes no more",
+        "limits.arguments": "the engine, before anything runs",
+        "isolation.minimum": f"the engine refuses weaker boxes; here: {receipt.isolation.value}",
+        "isolation.require": "the engine checks every layer before a tool runs",
+        "environment.verify": "the engine, against the environment's manifest",
+        "environment.build_time": "the engine's clock",
+        "environment.build_disk": "the engine counts what a build leaves",
+        "environment.packages": "the engine, when it reads the lock",
+        "environment.preload": "the box, before the first call",
+    }
+    for name, note in watched.items():
+        section, key = name.split(".")
+        yield section, key, (EnforcedBy.WATCHER, note)
+    for key, state in receipt.limits.items():
+        yield "limits", key, (state.enforced_by, state.note)
+    for key, keeper in _network(policy, receipt).items():
+        yield "network", key, keeper
+    yield "filesystem", "readable", _files(receipt)
+    yield "environment", "build_memory", _build_memory(receipt)
+
+
+def _files(receipt: Receipt) -> Keeper:
+    from sandbox.outcome import EnforcedBy
+
+    namespace, landlock = receipt.layers["mount_namespace"], receipt.layers["landlock"]
+    if namespace.counts or not landlock.counts:
+        word = EnforcedBy.FILESYSTEM if namespace.counts else EnforcedBy.NONE
+        return word, f"mount namespace: {namespace.detail}"
+    return EnforcedBy.FILESYSTEM, f"Landlock: {landlock.detail}"
+
+
+def _build_memory(receipt: Receipt) -> Keeper:
+    """Builds run in boxes of processes, whatever backend the calls have."""
+    from sandbox.outcome import EnforcedBy
+
+    if receipt.backend != "subprocess":
+        return EnforcedBy.WATCHER, "the box that builds; a control group where this host has one"
+    return receipt.limits["memory"].enforced_by, "the box that builds"
+
+
+def _network(policy: Policy, receipt: Receipt) -> dict[str, Keeper]:
     from sandbox.egress import NETWORK
+    from sandbox.outcome import EnforcedBy
     from sandbox.policy import NetworkMode
 
+    mode, rest = policy.network.mode, [name for name in type(policy.network).model_fields if name != "mode"]
     namespace = f"network namespace: {receipt.layers['network_namespace'].detail}"
-    rest = [name for name in type(policy.network).model_fields if name != "mode"]
     if receipt.network == NETWORK:
-        return {"mode": f"{namespace}; the engine's proxy", **dict.fromkeys(rest, "the engine's proxy")}
-    unused = dict.fromkeys(rest, "nobody: it is for policies whose mode is public")
-    if receipt.network != policy.network.mode.value:
-        is_public = policy.network.mode is NetworkMode.PUBLIC
-        return {"mode": "nothing here", **(dict.fromkeys(rest, "nothing here") if is_public else unused)}
-    is_open = policy.network.mode is NetworkMode.HOST
-    return {"mode": "nothing: the host's network is open" if is_open else namespace, **unused}
+        proxy = (EnforcedBy.NETWORK, _PROXY)
+        return {"mode": (EnforcedBy.NETWORK, f"{namespace}; {_PROXY}"), **dict.fromkeys(rest, proxy)}
+    nothing = (EnforcedBy.NONE, "nothing here can enforce this")
+    unused = dict.fromkeys(rest, (EnforcedBy.NONE, "only policies of mode public use this"))
+    if receipt.network != mode.value:
+        return {"mode": nothing, **(dict.fromkeys(rest, nothing) if mode is NetworkMode.PUBLIC else unused)}
+    if mode is NetworkMode.HOST:
+        return {"mode": (EnforcedBy.NONE, "the host's network is open"), **unused}
+    return {"mode": (EnforcedBy.NETWORK, namespace), **unused}
 
 
-def _walls(policy: Policy, receipt: Receipt) -> list[Line]:
+def _walls(policy: Policy, receipt: Receipt) -> list[Wall]:
+    """Every layer there is."""
     from sandbox.backends.remedies import PURPOSES
 
     required = {layer.value for layer in policy.isolation.require}
-    return [
-        Line(
-            key=name,
-            value="required" if name in required else "optional",
-            meaning=purpose,
-            enforced_by=receipt.layers[name].detail,
-            is_in_force=receipt.layers[name].in_force,
-        )
-        for name, purpose in PURPOSES.items()
-    ]
+    return [Wall(name, name in required, purpose, receipt.layers[name]) for name, purpose in PURPOSES.items()]
 
 
 def _document(trial: Trial, receipt: Receipt) -> dict[str, Any]:
@@ -137,24 +177,24 @@ def _document(trial: Trial, receipt: Receipt) -> dict[str, Any]:
         "runs": refusal is None,
         "refusal": None if refusal is None else {"message": refusal.message, "remedy": refusal.remedy},
         "lines": {
-            f"{section}.{line.key}": {"value": line.value, "meaning": line.meaning, "enforced_by": line.enforced_by}
+            f"{section}.{line.key}": {
+                "value": line.value,
+                "meaning": line.meaning,
+                "enforced_by": line.enforced_by,
+                "note": line.note,
+            }
             for section, lines in _lines(policy, receipt).items()
             for line in lines
         },
         "walls": {
-            line.key: {
-                "required": line.value == "required",
-                "in_force": line.is_in_force,
-                "purpose": line.meaning,
-                "measured": line.enforced_by,
-            }
-            for line in _walls(policy, receipt)
+            wall.name: {"required": wall.is_required, "purpose": wall.purpose, **wall.state.model_dump(mode="json")}
+            for wall in _walls(policy, receipt)
         },
     }
 
 
 def _page(trial: Trial, receipt: Receipt) -> Page:
-    from sandbox.cli.tables import Cell, Page, arrow, mark
+    from sandbox.cli.tables import Page, arrow
 
     page = Page()
     page.title(trial.policy.name)
@@ -167,22 +207,28 @@ def _page(trial: Trial, receipt: Receipt) -> Page:
         page.title(f"[{name}]")
         page.table(["", "", "what it means", "enforced here by"], [_row(line) for line in lines])
     page.title("Walls", note="as measured around a real call")
-    rows = [
-        [
-            mark(wall.is_in_force, matters=wall.value == "required"),
-            Cell(wall.key),
-            Cell(wall.value),
-            Cell(wall.meaning),
-            Cell(wall.enforced_by),
-        ]
-        for wall in _walls(trial.policy, receipt)
-    ]
+    rows = [_wall_row(wall) for wall in _walls(trial.policy, receipt)]
     page.table(["", "layer", "demand", "what it is for", "measured"], rows, whole=3)
     return page
 
 
 def _row(line: Line) -> list[Cell]:
+    from sandbox.cli.figures import with_note
     from sandbox.cli.tables import Cell
 
     value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the walls
-    return [Cell(line.key), Cell(value, "bold"), Cell(line.meaning), Cell(line.enforced_by, "dim")]
+    keeper = with_note(line.enforced_by, line.note)
+    return [Cell(line.key), Cell(value, "bold"), Cell(line.meaning), Cell(keeper, "dim")]
+
+
+def _wall_row(wall: Wall) -> list[Cell]:
+    from sandbox.cli.figures import with_note
+    from sandbox.cli.tables import Cell, mark
+
+    return [
+        mark(wall.state.counts, matters=wall.is_required),
+        Cell(wall.name),
+        Cell("required" if wall.is_required else "optional"),
+        Cell(wall.purpose),
+        Cell(with_note(wall.state.measured_by, wall.state.detail)),
+    ]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from sandbox.backends.base import Protection
-from sandbox.outcome import Isolation, LayerState, LimitState
+from sandbox.backends.base import Protection, engine_limits
+from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
 from sandbox.policy import Layer, Policy
 
 _NAMESPACE: Final = "_namespace"
@@ -19,16 +19,12 @@ _NOTE: Final = "a fake: nothing is isolated or limited, and the tool's source do
 def claimed_protection(policy: Policy, *, missing: Collection[str]) -> Protection:
     """The walls as seen from outside."""
     limits = policy.limits
-    watched = {"wall": limits.wall, "output": limits.output, "value": limits.value}
     claimed = {"cpu": limits.cpu, "memory": limits.memory, "processes": limits.processes}
     return Protection(
         backend="fake",
         isolation=Isolation(policy.isolation.minimum.value),
         layers={layer.value: _state(layer, missing) for layer in Layer},
-        limits={
-            **{name: LimitState(value=value, enforced_by="the engine") for name, value in watched.items()},
-            **{name: LimitState(value=value, enforced_by="nobody: a fake") for name, value in claimed.items()},
-        },
+        limits=engine_limits(limits) | {name: _unkept(value) for name, value in claimed.items()},
         network=policy.network.mode.value,
         user="nobody",
         notes=(_NOTE,),
@@ -36,8 +32,13 @@ def claimed_protection(policy: Policy, *, missing: Collection[str]) -> Protectio
 
 
 def _state(layer: Layer, missing: Collection[str]) -> LayerState:
-    is_missing = layer.value in missing
-    return LayerState(in_force=not is_missing, detail="missed, as told" if is_missing else "claimed by a fake")
+    if layer.value in missing:
+        return LayerState(in_force=False, detail="missing, as the test asked", measured_by=MeasuredBy.NONE)
+    return LayerState(in_force=True, detail="claimed by a fake", measured_by=MeasuredBy.SET_BY_ENGINE)
+
+
+def _unkept(value: float) -> LimitState:
+    return LimitState(value=value, enforced_by=EnforcedBy.NONE, note="a fake enforces nothing")
 
 
 def claimed_walls(policy: Policy, *, missing: Collection[str]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from sandbox.backends.container.meters import Facts
 from sandbox.backends.container.ownership import Owner
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.images import BaseImage
+from sandbox.outcome import EnforcedBy
 from sandbox.policy import Layer, load
 from tests.checkout import ROOT
 from tests.container.proxies import proxy_to
@@ -413,7 +414,8 @@ def test_a_runtime_that_does_not_limit_is_told_of_and_refused_where_a_policy_rel
         assert receipt is not None
         assert receipt.notes == ("runtime runsc-unlimited was seen not to limit: memory, processes, cpus",)
         assert outcome.warnings == receipt.notes
-        assert "four times as much" in receipt.limits["memory"].enforced_by
+        assert receipt.limits["memory"].enforced_by is EnforcedBy.NONE
+        assert "four times as much" in receipt.limits["memory"].note
         assert not receipt.layers["cgroup"].in_force
         with pytest.raises(IsolationUnavailable, match="'strict' cannot be enforced here: cgroup") as refused:
             sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=relying)

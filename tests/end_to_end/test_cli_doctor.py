@@ -11,6 +11,7 @@ import pytest
 
 from sandbox.backends.remedies import PURPOSES
 from sandbox.checkup.probe import CANARIES
+from sandbox.outcome import EnforcedBy, MeasuredBy
 from sandbox.policy import load, shipped
 from tests.checkout import ROOT
 from tests.end_to_end.command_line import sandbox
@@ -39,6 +40,10 @@ def test_every_layer_policy_and_limit_is_there(checkup: dict[str, Any]) -> None:
     assert set(checkup["limits"]) == set(CANARIES)
 
 
+def test_every_limit_names_its_keeper(checkup: dict[str, Any]) -> None:
+    assert {limit["enforced_by"] for limit in checkup["limits"].values()} <= set(EnforcedBy) - {EnforcedBy.NONE}
+
+
 def test_every_limit_bites(checkup: dict[str, Any]) -> None:
     assert [name for name, limit in checkup["limits"].items() if not limit["bites"]] == []
 
@@ -51,6 +56,7 @@ def test_what_is_missing_comes_with_a_remedy(checkup: dict[str, Any]) -> None:
     for layer in checkup["layers"].values():
         assert layer["purpose"]
         assert layer["in_force"] or layer["remedy"]
+        assert layer["measured_by"] in set(MeasuredBy)
     for policy in checkup["policies"].values():
         assert policy["runs"] or (policy["message"] and policy["remedy"])
 

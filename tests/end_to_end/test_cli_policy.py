@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import Sandbox
 from sandbox.backends.remedies import PURPOSES
+from sandbox.outcome import EnforcedBy, MeasuredBy
 from sandbox.policy import load, shipped
+from tests.end_to_end.calls import TRIVIAL
 from tests.end_to_end.command_line import sandbox
 
 pytestmark = pytest.mark.slow
@@ -58,11 +61,12 @@ def test_an_explanation_covers_every_line_and_every_wall() -> None:
     policy = load("default")
     keys = {f"{name}.{key}" for name, part in policy.sections().items() for key in type(part).model_fields}
     assert set(document["lines"]) == keys
-    assert all(line["meaning"] and line["enforced_by"] for line in document["lines"].values())
+    assert all(line["meaning"] and line["enforced_by"] in set(EnforcedBy) for line in document["lines"].values())
     assert set(document["walls"]) == set(PURPOSES)
     required = {name for name, wall in document["walls"].items() if wall["required"]}
     assert required == {layer.value for layer in policy.isolation.require}
     assert document["runs"] == all(document["walls"][name]["in_force"] for name in required)
+    assert {wall["measured_by"] for wall in document["walls"].values()} <= set(MeasuredBy)
 
 
 def test_a_policy_that_is_refused_here_is_explained_all_the_same() -> None:
@@ -74,14 +78,28 @@ def test_a_policy_that_is_refused_here_is_explained_all_the_same() -> None:
 def test_the_explanation_of_a_network_names_the_engines_proxy() -> None:
     document = json.loads(sandbox("policy", "explain", "network", "--json").stdout)
     assert document["runs"] is True
-    told = {key: line["enforced_by"] for key, line in document["lines"].items() if key.startswith("network.")}
-    assert told.pop("network.mode") == "network namespace: its own; interfaces: lo; the engine's proxy"
-    assert set(told.values()) == {"the engine's proxy"}
-    without = json.loads(sandbox("policy", "explain", "default", "--json").stdout)["lines"]
-    assert without["network.hosts"]["enforced_by"] == "nobody: it is for policies whose mode is public"
+    lines = {key: line for key, line in document["lines"].items() if key.startswith("network.")}
+    assert {line["enforced_by"] for line in lines.values()} == {"network"}
+    assert lines.pop("network.mode")["note"] == "network namespace: its own; interfaces: lo; the engine's proxy"
+    assert {line["note"] for line in lines.values()} == {"the engine's proxy"}
+    without = json.loads(sandbox("policy", "explain", "default", "--json").stdout)["lines"]["network.hosts"]
+    assert (without["enforced_by"], without["note"]) == ("none", "only policies of mode public use this")
+
+
+def test_the_explanation_and_the_receipt_use_the_same_words() -> None:
+    document = json.loads(sandbox("policy", "explain", "default", "--json").stdout)
+    with Sandbox() as engine:
+        receipt = engine.run(TRIVIAL, {"a": 1, "b": 2}).receipt
+    assert receipt is not None
+    for name, state in receipt.limits.items():
+        line = document["lines"][f"limits.{name}"]
+        assert (line["enforced_by"], line["note"]) == (state.enforced_by.value, state.note)
+    for name, layer in receipt.layers.items():
+        assert document["walls"][name]["measured_by"] == layer.measured_by.value
 
 
 def test_the_explanation_for_people_names_what_enforces() -> None:
     shown = sandbox("policy", "explain", "default").stdout
-    assert "the engine's clock" in shown
+    assert "watcher: the engine's clock" in " ".join(shown.split())
+    assert "read_outside: " in shown
     assert "measured" in shown

@@ -12,12 +12,14 @@ from pydantic import ValidationError
 
 from sandbox.errors import CallFailed
 from sandbox.outcome import (
+    EnforcedBy,
     EnvironmentUsed,
     Failure,
     Isolation,
     Json,
     LayerState,
     LimitState,
+    MeasuredBy,
     Outcome,
     PolicyUsed,
     Problem,
@@ -39,10 +41,10 @@ TIMING = Timing(queue_ms=0.1, environment_ms=0.2, box_ms=0.3, run_ms=1, total_ms
 RECEIPT = Receipt(
     backend="subprocess",
     isolation=Isolation.PROCESS,
-    layers={"seccomp": LayerState(in_force=True, detail="filter mode 2")},
+    layers={"seccomp": LayerState(in_force=True, detail="2 filters", measured_by=MeasuredBy.READ_OUTSIDE)},
     network="none",
     user="65534:65534",
-    limits={"memory_bytes": LimitState(value=512, enforced_by="cgroup v2 memory.max")},
+    limits={"memory": LimitState(value=512, enforced_by=EnforcedBy.CGROUP, note="memory.max")},
     environment_digest="sha256:00",
     policy=PolicyUsed(name="default", digest="sha256:01"),
 )
@@ -107,7 +109,20 @@ def test_the_document_has_the_keys_that_every_client_relies_on() -> None:
     ]
     assert list(document["stdout"]) == ["text", "type", "characters", "shown", "truncated", "reason", "artifact"]
     assert list(document["usage"]) == ["wall_s", "cpu_s", "memory_peak_bytes", "processes_peak"]
-    assert document["receipt"]["layers"] == {"seccomp": {"in_force": True, "detail": "filter mode 2"}}
+
+
+def test_a_receipt_writes_its_enums_as_plain_words() -> None:
+    document = json.loads(outcome(receipt=RECEIPT).to_json())["receipt"]
+    layer = {"in_force": True, "detail": "2 filters", "measured_by": "read_outside"}
+    assert document["layers"] == {"seccomp": layer}
+    assert document["limits"] == {"memory": {"value": 512, "enforced_by": "cgroup", "note": "memory.max"}}
+
+
+@pytest.mark.parametrize("in_force", [True, False])
+@pytest.mark.parametrize("measured_by", MeasuredBy)
+def test_a_layer_counts_if_it_is_in_force_and_measured(measured_by: MeasuredBy, in_force: bool) -> None:
+    state = LayerState(in_force=in_force, detail="", measured_by=measured_by)
+    assert state.counts == (in_force and measured_by is not MeasuredBy.NONE)
 
 
 def test_what_was_not_measured_is_null() -> None:

@@ -10,21 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sandbox.backends.base import Protection
+from sandbox.backends.base import Protection, engine_limits
 from sandbox.backends.container.hardening import RUNNER_MEMORY, is_machine, most_processes, profile_name, stands_alone
 from sandbox.backends.container.proofs import OF_CONTROL_GROUPS, Proof
 from sandbox.egress import NETWORK
-from sandbox.outcome import Isolation, LayerState, LimitState
+from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
 from sandbox.policy import NetworkMode, Policy, format_bytes
 
 _ITS_OWN: Final = "the container's own"
-_KERNEL_OF_ITS_OWN: Final = {
-    "user_namespace": LayerState(in_force=True, detail="a kernel of its own: privileges inside mean nothing outside")
-}
+_OWN_KERNEL: Final = "a kernel of its own: privileges inside mean nothing outside"
 _NANO: Final = 1_000_000_000
-_KEEPER: Final = "the container's control group"
-_KEEPER_OF_MEMORY: Final = f"{_KEEPER}, which has {format_bytes(RUNNER_MEMORY)} more for what runs the call"
-_KERNEL: Final = "the container's own kernel, for its user"
+_ALLOWANCE: Final = f"the container has {format_bytes(RUNNER_MEMORY)} more for what runs the call"
+_NOT_SET: Final = "the daemon's configuration does not show this limit"
 
 
 def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_metered: bool) -> Protection:
@@ -61,13 +58,18 @@ def _layers(said: Mapping[str, Any], *, runtime: str, policy: Policy, proof: Pro
     host, user = said["HostConfig"], str(said["Config"].get("User", ""))
     found = {
         "cgroup": _control_groups(host, proof),
-        "own_uid": LayerState(
-            in_force=_is_unprivileged(user), detail=f"uid {user.partition(':')[0]} is this container's alone"
+        "own_uid": _configured(
+            f"uid {user.partition(':')[0]} is this container's alone", in_force=_is_unprivileged(user)
         ),
     }
     if not stands_alone(policy, runtime):
         return found
-    return found | _namespaces(host) | (_KERNEL_OF_ITS_OWN if is_machine(runtime) else {})
+    found |= _namespaces(host)
+    return found | ({"user_namespace": _configured(_OWN_KERNEL, in_force=True)} if is_machine(runtime) else {})
+
+
+def _configured(detail: str, *, in_force: bool) -> LayerState:
+    return LayerState(in_force=in_force, detail=detail, measured_by=MeasuredBy.DAEMON_CONFIG)
 
 
 def _control_groups(host: Mapping[str, Any], proof: Proof) -> LayerState:
@@ -75,7 +77,7 @@ def _control_groups(host: Mapping[str, Any], proof: Proof) -> LayerState:
     memory, processes = host.get("Memory") or 0, host.get("PidsLimit") or 0
     seen = proof.control_groups
     detail = f"memory {format_bytes(memory)}, {processes} processes; {seen.detail}"
-    return LayerState(in_force=memory > 0 and processes > 0 and seen.in_force, detail=detail)
+    return _configured(detail, in_force=memory > 0 and processes > 0 and seen.in_force)
 
 
 def _namespaces(host: Mapping[str, Any]) -> dict[str, LayerState]:
@@ -88,7 +90,7 @@ def _namespaces(host: Mapping[str, Any]) -> dict[str, LayerState]:
         "cgroup_namespace": host.get("CgroupnsMode") == "private",
     }
     return {
-        name: LayerState(in_force=is_own, detail=_ITS_OWN if is_own else "shared with the host")
+        name: _configured(_ITS_OWN if is_own else "shared with the host", in_force=is_own)
         for name, is_own in own.items()
     }
 
@@ -99,24 +101,34 @@ def _is_unprivileged(user: str) -> bool:
 
 def _limits(host: Mapping[str, Any], *, policy: Policy, runtime: str, is_metered: bool) -> dict[str, LimitState]:
     limits = policy.limits
-    memory = max((host.get("Memory") or 0) - RUNNER_MEMORY, 0)
-    nano = host.get("NanoCpus") or 0
-    found = {
-        "wall": LimitState(value=limits.wall, enforced_by="the engine's clock"),
-        "cpu": LimitState(value=limits.cpu, enforced_by=_KEEPER if is_metered else "watch over the call's processes"),
-        "memory": LimitState(value=memory, enforced_by=_KEEPER_OF_MEMORY),
+    memory, nano = max((host.get("Memory") or 0) - RUNNER_MEMORY, 0), host.get("NanoCpus") or 0
+    counted = {
+        "cpu": LimitState(value=limits.cpu, enforced_by=EnforcedBy.CGROUP if is_metered else EnforcedBy.WATCHER),
+        "memory": _kept(memory, EnforcedBy.CGROUP, note=_ALLOWANCE, asked=limits.memory),
         "processes": _processes(host, policy=policy, runtime=runtime),
-        "output": LimitState(value=limits.output, enforced_by="the engine"),
-        "value": LimitState(value=limits.value, enforced_by="the engine"),
     }
-    return found | ({"cpus": LimitState(value=nano / _NANO, enforced_by=f"{_KEEPER}'s quota")} if nano else {})
+    if nano:
+        counted["cpus"] = LimitState(value=nano / _NANO, enforced_by=EnforcedBy.CGROUP, note="quota")
+    return engine_limits(limits) | counted
 
 
 def _processes(host: Mapping[str, Any], *, policy: Policy, runtime: str) -> LimitState:
     """A group counts what the host knows of, which under a kernel of its own are that kernel's tasks."""
     ulimits = {each.get("Name"): each.get("Soft") for each in host.get("Ulimits") or ()}
-    found, keeper = (ulimits.get("nproc"), _KERNEL) if is_machine(runtime) else (host.get("PidsLimit"), _KEEPER)
-    return LimitState(value=max((found or 0) - most_processes(policy) + policy.limits.processes, 0), enforced_by=keeper)
+    own_kernel = is_machine(runtime)
+    found = ulimits.get("nproc") if own_kernel else host.get("PidsLimit")
+    asked = policy.limits.processes
+    counted = max((found or 0) - most_processes(policy) + asked, 0)
+    if own_kernel:
+        return _kept(counted, EnforcedBy.RUNTIME, note="the container's own kernel, per user", asked=asked)
+    return _kept(counted, EnforcedBy.CGROUP, note="", asked=asked)
+
+
+def _kept(found: int, keeper: EnforcedBy, *, note: str, asked: int) -> LimitState:
+    """A limit as the daemon's configuration shows it, or what the policy asks for with nothing that enforces it."""
+    if found:
+        return LimitState(value=found, enforced_by=keeper, note=note)
+    return LimitState(value=asked, enforced_by=EnforcedBy.NONE, note=_NOT_SET)
 
 
 def _details(host: Mapping[str, Any], *, runtime: str, policy: Policy) -> dict[str, str]:

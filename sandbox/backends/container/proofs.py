@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from sandbox.daemon import is_podman, translated
-from sandbox.outcome import LayerState
+from sandbox.outcome import LayerState, MeasuredBy
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -69,12 +69,12 @@ class Proof(BaseModel):
 
     @property
     def control_groups(self) -> LayerState:
-        """Whether the limits are in force that control groups are for: the layer `cgroup` of a receipt or a policy."""
+        """Whether the runtime enforces the limits of control groups, as the canaries found."""
         loose = [name for name in OF_CONTROL_GROUPS if name in self.unenforced]
-        if not loose:
-            return LayerState(in_force=True, detail=f"{', '.join(OF_CONTROL_GROUPS)}: each was seen to hold")
-        told = "; ".join(f"{name}: {self.findings[name].evidence}" for name in loose)
-        return LayerState(in_force=False, detail=f"runtime {self.runtime} does not limit {told}")
+        evidence = "; ".join(f"{name}: {self.findings[name].evidence}" for name in loose)
+        held = f"{', '.join(OF_CONTROL_GROUPS)}: each was seen to hold"
+        detail = f"runtime {self.runtime} does not limit {evidence}" if loose else held
+        return LayerState(in_force=not loose, detail=detail, measured_by=MeasuredBy.READ_OUTSIDE)
 
 
 class Proofs:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
-from sandbox.backends.base import Backend, BoxPlan, Protection
+from sandbox.backends.base import Backend, BoxPlan, Protection, engine_limits
 from sandbox.backends.remedies import REMEDIES, failed_start, missing_walls
 from sandbox.backends.subprocess import groups
 from sandbox.backends.subprocess.box import FIRST_SLOT, Started, SubprocessBox, spawn
@@ -32,7 +32,7 @@ from sandbox.backends.subprocess.tree import RUNNER, build_tree
 from sandbox.backends.subprocess.walls import box_walls, call_walls, way_out
 from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
-from sandbox.outcome import Isolation, LayerState, LimitState
+from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
 from sandbox.policy import Layer, NetworkMode, Policy, Strength, format_bytes
 from sandbox.resources import folder
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
-_WATCHED_MEMORY: Final = "watch over the call's processes; not socket buffers or unmapped memfds"
-_WATCHED_CPU: Final = "watch over the call's processes; not those that are gone and that nobody waited for"
+_UNSEEN_MEMORY: Final = "counts neither socket buffers nor unmapped memfds"
+_UNSEEN_CPU: Final = "does not count processes that ended unless their parent waited for them"
 
 
 class SubprocessBackend(Backend):
@@ -155,9 +155,7 @@ class SubprocessBackend(Backend):
             isolation=Isolation.PROCESS,
             layers={
                 Layer.CGROUP.value: self._groups_state(measured),
-                Layer.OWN_UID.value: LayerState(
-                    in_force=shared is None, detail=shared or f"uid {user[0]} is this box's alone"
-                ),
+                Layer.OWN_UID.value: _user_state(user, shared=shared),
             },
             limits=_outer_limits(plan.policy, group),
             network=NETWORK if plan.policy.network.mode is NetworkMode.PUBLIC else plan.policy.network.mode.value,
@@ -166,9 +164,18 @@ class SubprocessBackend(Backend):
 
     def _groups_state(self, measured: Mapping[str, int] | None) -> LayerState:
         if measured is None or isinstance(self._hierarchies, str):
-            return LayerState(in_force=False, detail=str(self._hierarchies))
+            return LayerState(in_force=False, detail=str(self._hierarchies), measured_by=MeasuredBy.NONE)
         limits = f"memory {format_bytes(measured['memory'])}, {measured['processes']} processes"
-        return LayerState(in_force=True, detail=f"version {self._hierarchies.version}; read back: {limits}")
+        detail = f"version {self._hierarchies.version}; read back: {limits}"
+        return LayerState(in_force=True, detail=detail, measured_by=MeasuredBy.READ_OUTSIDE)
+
+
+def _user_state(user: User, *, shared: str | None) -> LayerState:
+    """The layer `own_uid`; `shared` says why the box has no user of its own."""
+    if shared is not None:
+        return LayerState(in_force=False, detail=shared, measured_by=MeasuredBy.NONE)
+    detail = f"uid {user[0]} is this box's alone"
+    return LayerState(in_force=True, detail=detail, measured_by=MeasuredBy.SET_BY_ENGINE)
 
 
 def _porter(started: Started, policy: Policy) -> Porter | None:
@@ -185,24 +192,27 @@ def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:
     limits = policy.limits
     found = group.in_force() if group else {"memory": limits.memory, "processes": limits.processes}
     quota = group.quota_cpus() if group else None
-    return {
-        "wall": LimitState(value=limits.wall, enforced_by="the engine's clock"),
-        "cpu": LimitState(value=limits.cpu, enforced_by="control group" if group else _WATCHED_CPU),
-        "memory": LimitState(value=found["memory"], enforced_by=_memory_keeper(group)),
-        "processes": LimitState(value=found["processes"], enforced_by="control group" if group else "rlimit"),
-        "output": LimitState(value=limits.output, enforced_by="the engine"),
-        "value": LimitState(value=limits.value, enforced_by="the engine"),
-    } | ({} if quota is None else {"cpus": LimitState(value=quota, enforced_by="control group quota")})
+    keeper = EnforcedBy.CGROUP if group else EnforcedBy.WATCHER
+    counted = {
+        "cpu": LimitState(value=limits.cpu, enforced_by=keeper, note="" if group else _UNSEEN_CPU),
+        "memory": LimitState(value=found["memory"], enforced_by=keeper, note=_unseen_memory(group)),
+        "processes": LimitState(
+            value=found["processes"], enforced_by=EnforcedBy.CGROUP if group else EnforcedBy.RLIMIT
+        ),
+    }
+    if quota is not None:
+        counted["cpus"] = LimitState(value=quota, enforced_by=EnforcedBy.CGROUP, note="quota")
+    return engine_limits(limits) | counted
 
 
-def _memory_keeper(group: Group | None) -> str:
-    """What keeps to the limit of memory, and which memory it does not see."""
+def _unseen_memory(group: Group | None) -> str:
+    """Which memory nothing counts, or counts apart."""
     if group is None:
-        return _WATCHED_MEMORY
+        return _UNSEEN_MEMORY
     if not group.limits_sockets():
-        return "control group; not socket buffers"
+        return "does not count socket buffers"
     is_apart = group.hierarchies.version == 1
-    return "control group; as much again in socket buffers" if is_apart else "control group"
+    return "socket buffers may take as much again" if is_apart else ""
 
 
 def _installed(plan: BoxPlan) -> JsonValue:

@@ -185,7 +185,7 @@ async def check_the_receipt_shows_every_wall_that_the_policy_requires(subject: S
         raise AssertionError("there is no receipt")
     policy = subject.policy
     expect.same((receipt.policy.name, receipt.policy.digest), (policy.name, policy.digest))
-    down = [layer.value for layer in policy.isolation.require if not receipt.layers[layer.value].in_force]
+    down = [layer.value for layer in policy.isolation.require if not receipt.layers[layer.value].counts]
     expect.same(down, [], what="the list of required walls that are down")
     expect.that(Strength(receipt.isolation.value) >= policy.isolation.minimum, f"it is only {receipt.isolation}")
     expect.same(receipt.limits["wall"].value, policy.limits.wall)

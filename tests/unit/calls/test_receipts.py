@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.backends.remedies import refuse_weaker
 from sandbox.calls.receipts import build_receipt, is_at_least, read_walls
 from sandbox.errors import BoxLost, HostExhausted, IsolationUnavailable, ProtocolError
-from sandbox.outcome import Isolation, LimitState, Receipt
+from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy, Receipt
 from sandbox.policy import Layer, Policy, Strength, load
 from sandbox.testing.claims import claimed_protection, claimed_walls
 
@@ -198,9 +199,8 @@ def test_limits_are_what_was_measured_where_that_is_less() -> None:
 
 @pytest.mark.parametrize("found", [POLICY.limits.memory - 4096, POLICY.limits.memory * 2])
 def test_the_memory_that_was_read_back_is_told_whatever_was_asked(found: int) -> None:
-    boxed = replace(
-        claimed_protection(POLICY, missing=()), limits={"memory": LimitState(value=found, enforced_by="control group")}
-    )
+    limits = {"memory": LimitState(value=found, enforced_by=EnforcedBy.CGROUP)}
+    boxed = replace(claimed_protection(POLICY, missing=()), limits=limits)
     walls, asked = read_walls(record(), policy=requiring()), POLICY.limits.model_dump()
     receipt = build_receipt(boxed, walls, policy=POLICY, environment_key="key", limits=asked)
     assert receipt.limits["memory"].value == found
@@ -208,18 +208,74 @@ def test_the_memory_that_was_read_back_is_told_whatever_was_asked(found: int) ->
 
 def test_a_limit_of_processors_is_a_hint_where_nothing_counts_the_time_on_them() -> None:
     machine = os.cpu_count() or 1
-    assert receipt_of(measured(cpus=0)).limits["cpus"].enforced_by == "a hint: affinity, which a tool can change"
-    assert receipt_of(measured(cpus=machine)).limits["cpus"].enforced_by == "all the machine has"
+    some, all_there_are = (receipt_of(measured(cpus=cpus)).limits["cpus"] for cpus in (0, machine))
+    assert (some.enforced_by, some.note) == (EnforcedBy.ADVISORY, "affinity, which a tool can change")
+    assert (all_there_are.enforced_by, all_there_are.note) == (EnforcedBy.ADVISORY, "all processors of this machine")
 
 
 def test_a_quota_that_the_box_has_is_what_limits_its_processors() -> None:
-    quota = LimitState(value=2, enforced_by="control group quota")
+    quota = LimitState(value=2, enforced_by=EnforcedBy.CGROUP, note="quota")
     found = read_walls(record(measured(cpus=7)), policy=requiring())
     boxed = replace(claimed_protection(POLICY, missing=()), limits={"cpus": quota})
     receipt = build_receipt(boxed, found, policy=POLICY, environment_key="key", limits={"cpus": 1})
-    assert receipt.limits["cpus"] == LimitState(value=1, enforced_by="control group quota")
+    assert receipt.limits["cpus"] == quota.model_copy(update={"value": 1})
 
 
 def test_a_box_without_a_workplace_claims_no_limit_of_disk() -> None:
     receipt = receipt_of(measured(workplace=None))
-    assert all(receipt.limits[name].enforced_by.startswith("nobody: ") for name in ("disk", "inodes"))
+    found = {name: receipt.limits[name].enforced_by for name in ("disk", "inodes")}
+    assert found == {"disk": EnforcedBy.NONE, "inodes": EnforcedBy.NONE}
+
+
+def test_files_that_gvisor_does_not_count_have_no_keeper() -> None:
+    receipt = receipt_of(measured(workplace={"bytes": 5, "inodes": 0, "read_only_root": True}))
+    disk, inodes = receipt.limits["disk"], receipt.limits["inodes"]
+    assert (disk.value, disk.enforced_by) == (5, EnforcedBy.FILESYSTEM)
+    assert (inodes.value, inodes.enforced_by) == (POLICY.limits.inodes, EnforcedBy.NONE)
+
+
+def test_a_limit_that_a_canary_broke_has_the_evidence_as_its_note() -> None:
+    loose = replace(claimed_protection(POLICY, missing=()), loose={"memory": "it held four times as much"})
+    walls, asked = read_walls(record(), policy=requiring()), POLICY.limits.model_dump()
+    state = build_receipt(loose, walls, policy=POLICY, environment_key="key", limits=asked).limits["memory"]
+    assert (state.enforced_by, state.note) == (EnforcedBy.NONE, "it held four times as much")
+
+
+# Who says so
+
+
+def test_every_layer_the_runner_reports_is_read_outside_but_landlock() -> None:
+    layers = receipt_of(measured()).layers
+    assert layers.pop("landlock").measured_by is MeasuredBy.SET_BY_ENGINE
+    assert {state.measured_by for state in layers.values()} == {MeasuredBy.READ_OUTSIDE}
+
+
+def test_landlock_that_is_missing_is_measured_by_nothing() -> None:
+    assert receipt_of(measured(missing=["landlock"])).layers["landlock"].measured_by is MeasuredBy.NONE
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_a_required_layer_that_nothing_measured_is_refused(layer: Layer) -> None:
+    state = LayerState(in_force=True, detail="the box says so", measured_by=MeasuredBy.NONE)
+    believed = claimed_protection(POLICY, missing=())
+    doubted = replace(believed, layers={**believed.layers, layer.value: state})
+    refuse_weaker(believed, policy=requiring(layer))
+    with pytest.raises(IsolationUnavailable, match="the box says so, but trusted code neither") as refusal:
+        refuse_weaker(doubted, policy=requiring(layer))
+    assert refusal.value.missing == (layer.value,)
+
+
+@pytest.mark.parametrize("layer", MEASURED)
+def test_a_call_is_refused_if_nothing_measured_a_layer_around_it(layer: Layer) -> None:
+    around = {layer.value: LayerState(in_force=True, detail="", measured_by=MeasuredBy.NONE)}
+    with pytest.raises(IsolationUnavailable) as refusal:
+        read_walls(record(), policy=requiring(layer), around=around)
+    assert refusal.value.missing == (layer.value,)
+
+
+def test_a_box_whose_namespaces_nothing_measured_is_plain() -> None:
+    state = LayerState(in_force=True, detail="", measured_by=MeasuredBy.NONE)
+    boxed = replace(claimed_protection(POLICY, missing=()), layers={"pid_namespace": state})
+    walls = read_walls(record(), policy=requiring())
+    receipt = build_receipt(boxed, walls, policy=POLICY, environment_key="key", limits={})
+    assert receipt.isolation is Isolation.PLAIN
