@@ -17,9 +17,9 @@ from sandbox import Status
 from sandbox.attacks import ATTACKS, Attack
 from sandbox.attacks.stage import Stage
 from sandbox.images import BaseImage
-from sandbox.outcome import EnforcedBy
+from sandbox.outcome import EnforcedBy, MeasuredBy
 from tests.escape.attempts import ATTEMPT
-from tests.escape.container_engines import IN_GVISOR, KEPT, SINGLE_USE, Besieged, box, opened, variants
+from tests.escape.container_engines import IN_GVISOR, KEPT, SERVE, SINGLE_USE, Besieged, box, opened, variants
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -255,6 +255,28 @@ def test_gvisor_gives_a_call_all_of_its_processes_and_no_more(box: Besieged) -> 
     assert (told.value, told.enforced_by) == (granted, EnforcedBy.RUNTIME)
     outcome = box.run(FORKS, {"count": granted + 8})
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "processes"), outcome.error
+
+
+READ_OUTSIDE: Final = ("seccomp", "no_new_privs", "capabilities", "rlimits")
+
+
+@variants()
+def test_a_receipt_of_a_container_says_who_vouches_for_what(box: Besieged) -> None:
+    receipt = box.run(SERVE).receipt
+    assert receipt is not None
+    layers = {name: state.measured_by for name, state in receipt.layers.items()}
+    assert {layers[name] for name in READ_OUTSIDE} == {MeasuredBy.READ_OUTSIDE}
+    assert {layers["cgroup"], layers["own_uid"]} == {MeasuredBy.DAEMON_CONFIG}
+    own = MeasuredBy.READ_OUTSIDE if box.variant is KEPT else MeasuredBy.DAEMON_CONFIG
+    assert {layers["mount_namespace"], layers["pid_namespace"], layers["network_namespace"]} == {own}
+    is_tried = receipt.layers["landlock"].in_force
+    assert layers["landlock"] is (MeasuredBy.SET_BY_ENGINE if is_tried else MeasuredBy.NONE)
+    keepers = {name: state.enforced_by for name, state in receipt.limits.items()}
+    is_machine = box.variant is IN_GVISOR
+    assert keepers["memory"] is EnforcedBy.CGROUP
+    assert keepers["processes"] is (EnforcedBy.RUNTIME if is_machine else EnforcedBy.CGROUP)
+    assert keepers["disk"] is EnforcedBy.FILESYSTEM
+    assert keepers["inodes"] is (EnforcedBy.NONE if is_machine else EnforcedBy.FILESYSTEM)
 
 
 NAME_SERVERS: Final = """
