@@ -251,8 +251,8 @@ def test_gvisor_gives_a_call_all_of_its_processes_and_no_more(box: Besieged) -> 
     outcome = box.run(FORKS, {"count": granted - 1})
     assert (outcome.status, outcome.value) == (Status.OK, granted - 1), outcome.error
     assert outcome.receipt is not None
-    told = outcome.receipt.limits["processes"]
-    assert (told.value, told.enforced_by) == (granted, EnforcedBy.RUNTIME)
+    state = outcome.receipt.limits["processes"]
+    assert (state.value, state.enforced_by) == (granted, EnforcedBy.RUNTIME)
     outcome = box.run(FORKS, {"count": granted + 8})
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "processes"), outcome.error
 
