@@ -86,5 +86,5 @@ def test_without_root_it_says_what_no_control_group_counts(unprivileged_python: 
     found = json.loads(answer.stdout)
     through = {name: told["how"] for name, told in found["attacks"].items() if not told["held"]}
     assert set(through) <= {"memory that no process has"}, through
-    assert all("memory is limited by watch over the call's processes" in how for how in through.values())
+    assert all("memory is limited by watcher (counts neither socket buffers" in how for how in through.values())
     assert answer.returncode == (5 if through else 0)
