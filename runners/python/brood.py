@@ -43,6 +43,10 @@ class Brood:
         """Whether there is none whose end could make room for another."""
         return not (self._living or self._dying)
 
+    def pids(self) -> set[int]:
+        """Return all that were forked and not reaped."""
+        return self._living | set(self._dying)
+
     def add(self, child: Child) -> None:
         """One more was forked."""
         self._living.add(child.pid)
@@ -63,7 +67,7 @@ class Brood:
         child.has_ended = True
         self._living.discard(child.pid)
         if not guard.is_first(self._plan):
-            ending.end_descendants(besides=self._unreaped())
+            ending.end_descendants(besides=self.pids())
         return status, spent
 
     def let_die(self, child: Child) -> None:
@@ -87,9 +91,9 @@ class Brood:
         """Where our end is not the end of all that we forked, it is told to go first."""
         if guard.is_first(self._plan):
             return
-        for pid in self._unreaped():
+        for pid in self.pids():
             guard.kill(pid, self._plan)
-        ending.wait_for(self._unreaped())
+        ending.wait_for(self.pids())
         ending.end_descendants()
 
     def _bury(self, child: Child) -> None:
@@ -97,6 +101,3 @@ class Brood:
         self._slots.vacate(child.slot)
         if child.home:
             workplace.remove(child.home)
-
-    def _unreaped(self) -> set[int]:
-        return self._living | set(self._dying)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 REQUEST, STATUS, VALUE, FILES = 3, 4, 5, 6
 FIRST_FREE = 7
+TEMPLATE = 7
+"""The number at which a guard finds the way to the template, where there is one."""
 _NUMBERS = (REQUEST, 1, 2, VALUE, STATUS, FILES)
 _RECORD = struct.Struct(">I")
 _ASSIGNMENT = struct.Struct(">Q")
@@ -65,12 +67,20 @@ def arrange(handed: Sequence[int]) -> None:
     walls.close_from(FIRST_FREE)
 
 
-def write_down_arrangement(script: Script, handed: Sequence[int]) -> None:
-    """The same, to be done by a script; OSError where the kernel cannot close all at once."""
+def write_down_arrangement(script: Script, handed: Sequence[int], *, template: int | None) -> None:
+    """Have a script do the same, and keep the way to the template; OSError where the kernel cannot close all at once.
+    """
     for end, number in zip(handed, _NUMBERS):
         script.make("dup3", end, number, 0 if number in (1, 2) else os.O_CLOEXEC, gives=number)
+    if template is not None:
+        script.make("dup3", template, TEMPLATE, os.O_CLOEXEC, gives=TEMPLATE)
     walls.close_at_once(walls.NO_DESCRIPTOR)
-    script.make("close_range", FIRST_FREE, walls.NO_DESCRIPTOR, 0)
+    script.make("close_range", first_free(template), walls.NO_DESCRIPTOR, 0)
+
+
+def first_free(template: int | None) -> int:
+    """Return the first number that is free in a guard."""
+    return FIRST_FREE if template is None else TEMPLATE + 1
 
 
 def keep_numbers_free() -> None:

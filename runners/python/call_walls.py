@@ -38,9 +38,10 @@ class Written:
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.held = plan["held"]
-        self.script = Script(first_free=pipes.FIRST_FREE)
+        template = plan.get("template")
+        self.script = Script(first_free=pipes.first_free(template))
         self.script.wall = "processes"
-        pipes.write_down_arrangement(self.script, plan["handed"])
+        pipes.write_down_arrangement(self.script, plan["handed"], template=template)
         self.landlock = _build(plan, self.script)
 
 
@@ -71,6 +72,16 @@ def put_up(plan: dict[str, Any]) -> dict[str, object] | None:
     except OSError as error:
         raise WallFault(written.script.wall, str(error)) from error
     return written.landlock
+
+
+def write_down_own(plan: dict[str, Any], script: Script) -> None:
+    """Write down what a process that came from the template does once it is in its guard's namespaces."""
+    script.make("umask", workplace.UMASK, gives=None)
+    script.make("chdir", plan["workplace"]["path"].encode())
+    _restrict_files(plan["landlock"], None, script)
+    capabilities.drop_all(script)
+    if plan["filter"]:
+        seccomp.install(plan["filter"], script)
 
 
 def close_off(plan: dict[str, Any], restricted: dict[str, Any] | None) -> None:
@@ -162,9 +173,15 @@ def _enter_workplace(plan: dict[str, Any], kernel: calls.Kernel) -> None:
 
 
 def _give_up_rights(plan: dict[str, Any], kernel: calls.Kernel) -> dict[str, object] | None:
-    """Nothing that needs a right comes after this; what Landlock restricts, if it does."""
-    kernel.wall = "landlock"
-    report = _restrict_files(plan["landlock"], plan.get("home"), kernel)
+    """Nothing that needs a right comes after this; what Landlock restricts, if it does.
+
+    A guard whose process comes from the template has no Landlock domain, because it could then neither read nor signal
+    that process, which is in the template's.
+    """
+    report = plan.get("restricted")
+    if not plan.get("template"):
+        kernel.wall = "landlock"
+        report = _restrict_files(plan["landlock"], plan.get("home"), kernel)
     kernel.wall = "capabilities"
     capabilities.drop_all(kernel)
     if plan["filter"]:

@@ -6,6 +6,7 @@ Handing on a request is all that waits, and only for a child that has nothing el
 
 from __future__ import annotations
 
+import _socket as socket
 import os
 
 import call_pipes as pipes
@@ -48,6 +49,7 @@ class Child:
         "has_ended",
         "home",
         "is_ready",
+        "is_templated",
         "killed_by",
         "line",
         "outputs",
@@ -57,6 +59,7 @@ class Child:
         "slot",
         "spent",
         "status",
+        "tool",
         "value",
         "walls",
     )
@@ -69,6 +72,9 @@ class Child:
         self.home = home
         self.ahead = ahead
         self.line: int | None = None
+        self.is_templated = False
+        """Whether the tool's process is to come from the template; then `tool` is its pid, once that is known."""
+        self.tool: int | None = None
         self.is_ready = False
         self.request: int | None = None
         self.outputs: tuple[tuple[int, int], ...] = ()
@@ -169,7 +175,8 @@ def fork(
         for number in handed[: len(brought)]:
             pipes.hand(brought.pop(0), number)
         for direction, number in zip(_OF_THE_GUARD, handed[-2:]) if line else zip(_ALL_PIPES, handed):
-            near, far = os.pipe()[::direction]
+            is_two_way = plan.get("template") is not None and number == handed[-2]
+            near, far = _socket_pair() if is_two_way else os.pipe()[::direction]
             ours.append(near)
             pipes.hand(far, number)
             os.set_blocking(near, direction < 0)
@@ -182,11 +189,17 @@ def fork(
         pipes.take_back(handed)
     *led, status, files = ours
     child = Child(pid, status, files, slot=slot, home=plan["home"], ahead=ahead)
+    child.is_templated = plan.get("template") is not None
     if line:
         child.line = line.id
     else:
         child.lead(*led)
     return child
+
+
+def _socket_pair() -> tuple[int, int]:
+    near, far = socket.socketpair()
+    return near.detach(), far.detach()
 
 
 def _read(descriptor: int) -> bytes | None:

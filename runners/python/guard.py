@@ -1,29 +1,34 @@
 """The guard: the first process of a call's own namespaces, between the zygote and the process that runs the tool.
 
-It puts up the call's walls, forks the tool's process, which finds them around itself before it runs a tool (see
-findings.py), waits for it, kills and reaps whatever the tool left running, sends on what it left in its folder, and
-tells the zygote in one record how the tool ended and what it used. The kernel shields the first process of a pid
-namespace from signals of its own kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor
-read its memory. (It has the same user, so the tool may lower its limits: that ends the tool's own call, and no other.)
-That is why the tool is not itself the first process: it would be shielded from its own `SIGKILL`, and its end could
-only be guessed at. Where a call has no such namespace, a Landlock domain of the tool's own keeps it from signalling its
-guard, on a kernel that has that; on others the tool can stop it, and its call ends with the box.
+A guard puts up the call's walls. The tool's process is then its own fork or, where an environment's packages were
+imported ahead, a fork of the template that joins the guard's namespaces (see template.py). Either way the guard
+verifies the walls of that process from outside before it lets the process read its request (see verification.py), waits
+for its end, kills and reaps whatever the tool left running, sends on what the tool left in its folder, and reports to
+the zygote how the tool ended and what it used.
 
-Three records go to the zygote, each a length and a JSON object: the walls, measured after the last of them is up and
-before any foreign code runs; what it took to get so far; and the end. Of these the tool's process tells the first two.
-A wall that could not be put up, or was not found, is the first record, and the last.
+No foreign code ever runs in a guard. The kernel shields the first process of a pid namespace from signals of its own
+kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor read its memory. (Both have the
+same user, so the tool may lower the guard's limits: that ends the tool's own call, and no other.) If the tool were
+itself the first process, it would be shielded from its own `SIGKILL`, and its end could only be guessed at. Where a
+call has no such namespace, a Landlock domain of the tool's own keeps it from signalling its guard, on a kernel that has
+that; on others the tool can stop it, and its call ends with the box.
 
-A call is ended by killing its guard, where that kills the pid namespace. Where there is none, the guard is told to end
-it (SIGTERM), and does not listen before there is something to end. Where there is one, a guard can be told so as well,
-if what the tool has left until then is wanted. The tool can send it that signal, too: who sent it is asked of the
-kernel, to whom nobody outside of the namespace has a number there.
+Three records go to the zygote, each a length and a JSON object: the walls; the processor time that the tool's process
+used before its call; and the end. If a wall is missing, the first record says so, and is the last.
+
+The zygote ends a call by killing its guard, where that kills the pid namespace. Where there is none, the zygote sends
+SIGTERM, which the guard blocks until there is something to end. Where there is one, SIGTERM makes a guard kill the tool
+and send what it left. The tool can send SIGTERM too, so the guard asks the kernel for the sender: a process outside of
+the namespace has no number there.
 """
 
 from __future__ import annotations
 
+import _socket as socket
 import os
 import resource
 import select
+import struct
 
 import call_pipes as pipes
 import call_walls
@@ -31,11 +36,11 @@ import collecting
 import documents
 import egress
 import ending
-import findings
+import limits
 import tool
+import verification
 import walls
 import workplace
-from findings import Found
 from signals import HEARD, signal, stop_listening
 
 TYPE_CHECKING = False
@@ -50,6 +55,12 @@ _NOBODY_HERE = 0
 _FIELDS = ("exit_code", "signal", "cpu_s", "max_rss", "bytes_free", "inodes_free")
 _END = b'{"exit_code": %s, "signal": %s, "cpu_s": %.6f, "max_rss": %d, "bytes_free": %s, "inodes_free": %s}'
 """The last record. What is written with an encoder dirties forty pages more, of which each guard must have a copy."""
+_NUMBER_SIZE = 16
+_LOOK_MS = 20
+ENVIRONMENT = "environment"
+"""The layer of a fault in a process that had imported an environment's packages."""
+TURN, VERIFIED = b"t", b"v"
+"""What the zygote sends to a guard whose process comes from the template: its turn, and that no other process exists."""
 
 
 def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: bool = False) -> int:
@@ -72,7 +83,7 @@ def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: 
 
 def rehearse(plan: dict[str, Any]) -> None:
     """Work out in the zygote what guards tell, for what that takes to be made by then."""
-    findings.rehearse(plan)
+    verification.rehearse(plan)
     _describe_end(plan, 0, max_rss=0)
 
 
@@ -104,9 +115,15 @@ def read_end(record: bytes) -> dict[str, Any]:
 
 
 def read_spent(record: bytes) -> tuple[float, list[Any] | None]:
-    """The processor time a child had used before it got its call, and what there is to remember of its walls."""
-    told = documents.read(record.decode("ascii"))
-    return float(told["cpu_s"]), told.get("said")
+    """Return the processor time a child had used before it got its call, and what to remember of its walls."""
+    found = documents.read(record.decode("ascii"))
+    return float(found["cpu_s"]), found.get("said")
+
+
+def read_fault(record: bytes) -> tuple[str, str] | None:
+    """Return the layer and the reason, if the first record says that a wall is missing."""
+    fault = documents.read(record.decode("ascii")).get("fault")
+    return (fault["layer"], fault["reason"]) if fault else None
 
 
 def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict[str, Any]:
@@ -123,23 +140,16 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant
     if not is_first(plan):
         stop_listening()
     restricted = _put_up_walls(plan)
-    found = Found(plan, restricted)
     if is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
-    if is_vacant:
-        _await_request()
-    pid = _fork_the_tool(plan)
-    if pid == 0:
-        call_walls.close_off(plan, restricted)
-        tool.run(plan, found, ahead=ahead)
-    if not is_first(plan):
-        _listen_for_the_end(pid)
-    os.closerange(0, pipes.STATUS)
-    os.close(pipes.VALUE)
+    if plan.get("template"):
+        pid = _receive_from_template(plan, ahead=ahead)
+    else:
+        if is_vacant:
+            _await_request()
+        pid = _fork_and_verify(plan, restricted, ahead=ahead)
     status, spent = _wait_or_be_told(pid) if is_first(plan) else _wait(pid)
     _end_the_rest(plan, pid)
-    if not found.tell_if_untold():
-        _leave(plan)
     end = _describe_end(plan, status, max_rss=spent.ru_maxrss)  # before there is more room than the tool had
     if plan["outputs"]:
         collecting.collect(plan["outputs"], pipes.FILES)
@@ -147,6 +157,121 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant
     pipes.tell(end)
     _remove_workplace(plan)
     os._exit(0)
+
+
+def _fork_and_verify(plan: dict[str, Any], restricted: dict[str, object] | None, *, ahead: bool) -> int:
+    """Fork the tool's process, verify it and let it go on; its pid.
+
+    A process that waits for its call first prepares itself, and what that takes is not the call's. If the process died
+    before it could be verified, the guard describes itself, because both have the same walls.
+    """
+    link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = _fork_the_tool(plan)
+    if pid == 0:
+        link.close()
+        os.close(pipes.FILES)
+        os.close(pipes.STATUS)
+        call_walls.close_off(plan, restricted)
+        tool.run(plan, theirs, ahead=ahead)
+    theirs.close()
+    if not is_first(plan):
+        _listen_for_the_end(pid)
+    _close_the_tools_pipes()
+    number = link.recv(_NUMBER_SIZE).decode("ascii")
+    try:
+        if number:
+            subject = verification.subject_of(number, guard=verification.own_number())
+        else:
+            subject = verification.Subject(verification.OWN, os.getpid())
+        record, said = verification.verify(plan, restricted, subject)
+    except walls.WallFault as fault:
+        ending.end_process(pid)
+        _refuse(plan, fault)
+    _let_go_on(link)
+    if not ahead:
+        pipes.tell(record, verification.describe_spent(plan, pid, said))
+        return pid
+    pipes.tell(record)
+    _await_word(link, pid)
+    pipes.tell(verification.describe_spent(plan, pid, said))
+    return pid
+
+
+def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
+    """Have the template fork the tool's process, verify that and let it go on; its pid.
+
+    The process has imported packages, so whatever is wrong with it is their doing.
+    """
+    _await(TURN)
+    link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        _send_order(plan, theirs, ahead=ahead)
+    except OSError as error:
+        _blame_environment(plan, "the template takes no orders: %s" % error)
+    theirs.close()
+    _close_the_tools_pipes()
+    number = link.recv(_NUMBER_SIZE).decode("ascii", "replace")
+    try:
+        subject = verification.subject_of(number, guard=verification.own_number())
+        limits.impose(subject.pid, limits.of_plan(plan))
+        if plan["cpus"]:
+            os.sched_setaffinity(subject.pid, plan["cpus"])
+        record, said = verification.verify(plan, plan["restricted"], subject)
+    except walls.WallFault as fault:
+        _blame_environment(plan, "%s: %s" % (fault.layer, fault.reason))
+    except (OSError, ValueError) as error:
+        _blame_environment(plan, "the call's process cannot be limited: %s" % error)
+    pipes.tell(record)
+    _await(VERIFIED)
+    _let_go_on(link)
+    if ahead:
+        _await_word(link, subject.pid)
+    pipes.tell(verification.describe_spent(plan, subject.pid, said))
+    return subject.pid
+
+
+def _send_order(plan: dict[str, Any], link: socket.socket, *, ahead: bool) -> None:
+    kinds = plan["namespaces"]
+    descriptors = verification.open_namespaces(kinds)
+    ends = [*descriptors, pipes.REQUEST, 1, 2, pipes.VALUE, link.fileno()]
+    order = documents.write({"birth": {"namespaces": kinds, "ahead": ahead}}).encode("ascii")
+    way = socket.socket(fileno=pipes.TEMPLATE)
+    way.sendmsg([order], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(ends), *ends))])
+    way.close()
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _await(word: bytes) -> None:
+    """Wait for the zygote; one that is gone wants nothing any more."""
+    if os.read(pipes.STATUS, len(word)) != word:
+        os._exit(0)
+
+
+def _blame_environment(plan: dict[str, Any], reason: str) -> NoReturn:
+    _refuse(plan, walls.WallFault(ENVIRONMENT, reason))
+
+
+def _close_the_tools_pipes() -> None:
+    os.closerange(0, pipes.STATUS)
+    os.close(pipes.VALUE)
+
+
+def _let_go_on(link: socket.socket) -> None:
+    """The process may have been killed meanwhile."""
+    try:
+        link.send(tool.GO)
+    except OSError:
+        return
+
+
+def _await_word(link: socket.socket, pid: int) -> None:
+    """Wait until the process is ready or dead; what it started may keep its end of the link."""
+    poll = select.poll()
+    poll.register(link, select.POLLIN)
+    while not poll.poll(_LOOK_MS):
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return
 
 
 def _go_where_it_counts(plan: dict[str, Any], doors: Sequence[int]) -> None:
@@ -194,7 +319,7 @@ def _fork_the_tool(plan: dict[str, Any]) -> int:
 
 
 def _refuse(plan: dict[str, Any], fault: walls.WallFault) -> NoReturn:
-    pipes.tell(findings.describe_fault(fault))
+    pipes.tell(verification.describe_fault(fault))
     _leave(plan)
 
 

@@ -12,10 +12,9 @@ import sys
 import call
 import call_pipes as pipes
 import egress
+import environment
 import frames
-import installed
 import kit
-import preloading
 import workplace
 import zygote
 from walls import WallFault
@@ -29,17 +28,35 @@ if TYPE_CHECKING:
 
 def serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> NoReturn:
     """Say hello, then serve calls. `WallFault` for a way out that is not to be had."""
+    prepare(plan)
+    walls = plan["call"]
+    walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
+    if walls.get("egress"):
+        try:
+            egress.find_the_way(walls["egress"])
+        except OSError as error:
+            raise WallFault("egress filter", str(error)) from error
+    ahead = environment.enter(plan, channel)
+    hello = frames.message(
+        "hello",
+        protocol=frames.PROTOCOL,
+        python=sys.version.split()[0],
+        implementation=sys.implementation.name,
+        failed=ahead.failed,
+        refused=refused,
+        unfit=ahead.unfit,
+        preload=ahead.used,
+    )
+    channel.send([hello])
+    zygote.Zygote(channel, plan, ahead.template).run()
+
+
+def prepare(plan: dict[str, Any]) -> None:
+    """Become an interpreter that a tool can be run in a fork of; a template does so, too."""
     _step_aside()
     os.environ.clear()
     os.environ.update(plan.get("environment", {}))
     call.count_processors()
-    if plan["call"].get("egress"):
-        try:
-            egress.find_the_way(plan["call"]["egress"])
-        except OSError as error:
-            raise WallFault("egress filter", str(error)) from error
-    if plan.get("installed"):
-        installed.enter(*plan["installed"])
     if plan.get("kit"):
         kit.offer(plan["kit"])
     walls = plan["call"]
@@ -47,24 +64,10 @@ def serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> No
         workplace.make_own(walls["workplace"]["path"])
     pipes.keep_numbers_free()
     call.open_streams()
-    _, failed, left_open = preloading.preload(plan["preload"])
-    walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
     walls["outputs"] = plan.get("outputs")
     if walls["workplace"] and "covered" in walls["workplace"]:
         walls["workplace"]["covered"] = [place.format(runner=os.getpid()) for place in walls["workplace"]["covered"]]
     walls["filter"] = bytes.fromhex(walls["filter"])
-    hello = frames.message(
-        "hello",
-        protocol=frames.PROTOCOL,
-        python=sys.version.split()[0],
-        implementation=sys.implementation.name,
-        threads=preloading.threads(),
-        descriptors=left_open,
-        failed=failed,
-        refused=refused,
-    )
-    channel.send([hello])
-    zygote.Zygote(channel, plan).run()
 
 
 def _step_aside() -> None:

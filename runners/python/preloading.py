@@ -42,7 +42,7 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str], int]:
     told, known = dict(os.environ), set(sys.modules)
     os.environ.update(dict.fromkeys(_POOLS, "1"))
     new = [name for name in modules if name not in sys.modules]
-    if any(map(_is_foreign, new)):
+    if any(map(is_foreign, new)):
         with generators.Noting():
             failed = _failed(new)
     else:
@@ -56,7 +56,8 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str], int]:
     return [name for name in new if name not in failed], failed, left_open
 
 
-def _is_foreign(name: str) -> bool:
+def is_foreign(name: str) -> bool:
+    """Return whether a module belongs neither to the standard library nor to us; older Pythons name none of theirs."""
     return name != kit.NAME and name.partition(".")[0] not in getattr(sys, "stdlib_module_names", ())
 
 
@@ -81,7 +82,7 @@ def _forget_parts(names: set[str]) -> None:
 def _forget_foreign(names: set[str]) -> None:
     """Have calls import these anew, as far as they can be."""
     for name in sorted(names):
-        if not _is_foreign(name) or not _is_python(sys.modules[name]):
+        if not is_foreign(name) or not _is_python(sys.modules[name]):
             continue
         del sys.modules[name]
         package, _, part = name.rpartition(".")
@@ -111,6 +112,17 @@ def rehearse(plan: dict[str, Any]) -> Iterator[bool]:
         try:
             call.rehearse()
             guard.rehearse(plan)
+        except OSError:
+            continue
+    keep_as_is()
+
+
+def rehearse_calls() -> Iterator[bool]:
+    """The same in a template, which forks no guards."""
+    for _ in range(_REHEARSALS):
+        yield False
+        try:
+            call.rehearse()
         except OSError:
             continue
     keep_as_is()

@@ -36,6 +36,7 @@ def main(argument: str, *groups: str) -> int:
         try:
             if plan["box"].get("stands"):
                 _load()
+                warden.start_template(plan)
                 warden.settle_in(plan["box"])
             else:
                 refused = warden.open_box(plan, channel=channel.fileno(), groups=groups, load=_load)
@@ -60,6 +61,7 @@ def _load() -> Callable[[Channel, dict[str, Any], dict[str, str]], NoReturn]:
     """What serves calls, with all that they need: in the zygote alone, before its box hides this folder. What waits
     outside of the box holds none of it."""
     import inside
+    import template  # noqa: F401  (the warden's part forks it later on)
 
     return inside.serve
 

@@ -90,6 +90,18 @@ class Spares:
         self._wanted = min(self._wanted + 1, self._most)
         self._last_change = time.monotonic()
         self._wants_vacant = self._may_be_vacant
+        return self.take_vacant()
+
+    def take_ready(self) -> Child | None:
+        """The one that has waited longest of those that are ready for a call."""
+        ready = next((child for child in self._children if child.spent is not None), None)
+        if ready:
+            self._note_call()
+            self._children.remove(ready)
+        return ready
+
+    def take_vacant(self) -> Child | None:
+        """The vacant one, if there is one; not ours any more."""
         vacant, self._vacant = self._vacant, None
         return vacant
 

@@ -1,4 +1,9 @@
-"""The tool's own process, from its guard's fork to the end of the call."""
+"""The tool's own process, from the moment that it stands behind its walls to the end of the call.
+
+A guard's fork is this process, or the fork of a template that has joined the guard's namespaces (see template.py). Both
+say their number on the link, and wait there until the guard has verified their walls. Nothing of the call is read, and
+nothing foreign runs in a guard's fork, before that.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,10 @@ import resource
 
 import call
 import call_pipes as pipes
+import installed
 import limits
+import preloading
+import verification
 import walls
 import workplace
 from signals import signal, stop_listening
@@ -17,15 +25,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from findings import Found
+    from _socket import socket
 
 _HIGH, _BELOW_THE_LIMIT = 1024, 4
+GO, READY = b"go", b"ready"
 
 
-def run(plan: dict[str, Any], found: Found, *, ahead: bool) -> NoReturn:
-    """Become the tool's process, find the walls in force, wait for the call, run it; this is where it ends as well.
-    Every fork makes the pages that are written to after it anew, so what can be done before, once for the guard and the
-    tool, is; and what either of the two could do, this one does, which writes to most of those pages anyway."""
+def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
+    """Become the tool's process, wait to be verified, wait for the call, run it, and end.
+
+    Every page that is written after a fork is copied. So what either the guard or this process could do, this one does,
+    because it writes to most of those pages anyway.
+    """
     os.setsid()
     if "pid" in plan["namespaces"]:
         stop_listening()
@@ -36,26 +47,46 @@ def run(plan: dict[str, Any], found: Found, *, ahead: bool) -> NoReturn:
         walls.die_with_parent(signal.SIGKILL)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.close(pipes.FILES)
     value = _move_up(pipes.VALUE)
+    _wait_for_verification(link)
     if ahead:
-        walls.own_its_files(from_now_on=False)
         call.rehearse("f")
     home = call.settle()
-    if not found.tell():
-        os._exit(0)
-    os.close(pipes.STATUS)
+    if plan.get("imports"):
+        _import(plan["imports"], ahead=ahead)
+    if ahead:
+        link.send(READY)
+    link.close()
     lower, request = pipes.receive()
-    walls.own_its_files()  # not before it has a call: the one that runs meanwhile may see it wait
-    if lower:  # what its box leaves to others to count is not this process's to limit either
+    walls.own_its_files()  # only now: the call that runs meanwhile may see this process wait
+    if lower:  # the control group counts the other limits of this call
         limits.lower(limits.lowered({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
     if plan["home"] and not plan["workplace"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
     call.run(request, value, home=home, gives_way=plan["is_counted"])
 
 
+def _wait_for_verification(link: socket) -> None:
+    """Let the guard read this process, which takes files of /proc that are its own, until the guard says go."""
+    walls.own_its_files()
+    link.send(verification.own_number().encode("ascii"))
+    if link.recv(len(GO)) != GO:
+        os._exit(0)
+    walls.own_its_files(from_now_on=False)
+
+
+def _import(imports: dict[str, Any], *, ahead: bool) -> None:
+    """Enter the environment in this process, where no template did; import ahead only while no call waits.
+
+    This is foreign code, behind the walls of the call and at its expense.
+    """
+    installed.enter(*imports["installed"])
+    if ahead:
+        preloading.preload(imports["modules"])
+
+
 def _move_up(descriptor: int) -> int:
-    """To a number that a tool does not close by counting, and that a child of it does not inherit."""
+    """Move it to a number that a tool does not close by counting, and that a child of the tool does not inherit."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     most = _HIGH if soft == resource.RLIM_INFINITY else min(soft, _HIGH)
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, most - _BELOW_THE_LIMIT)

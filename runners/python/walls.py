@@ -55,6 +55,13 @@ def fault(namespaces: Sequence[str], error: OSError) -> bytes:
     return frames.message("fault", layer=layer + "_namespace" if refused else layer, reason=reason)
 
 
+def become(user: Sequence[int]) -> None:
+    """Take a user and a group, and have no other group."""
+    os.setgroups([])
+    os.setresgid(user[1], user[1], user[1])
+    os.setresuid(user[0], user[0], user[0])
+
+
 def adopt_orphans() -> None:
     """What descends from this process comes back to it when its parents die, so that it can be ended. gVisor knows
     nothing of that; there it goes to the container's init, and ends with the container."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _STAGE = "/tmp"
+_CAP_SYS_ADMIN = 21
 RESUMED = "@"
 
 
@@ -124,6 +125,9 @@ def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, st
     plan = whole["box"]
     for door in plan["doors"]:
         _attempt("cgroup", _enter, door)
+    template = whole.get("template")
+    if template:  # its doors are out of sight once the box's tree stands
+        template["doors"] = [os.open(door, os.O_WRONLY | os.O_CLOEXEC) for door in template["doors"]]
     # When memory runs out, boxes go before the host's own programs; what root sets, a tool cannot lower.
     walls.tell_kernel("/proc/self/oom_score_adj", "800")
     os.setsid()
@@ -134,10 +138,11 @@ def _move_in(whole: dict[str, Any], namespaces: list[str], refused: dict[str, st
         _attempt("user_namespace", clone.write_maps, user, plan["identity"])
     if "mount" in namespaces:
         _attempt("mount_namespace", _build_tree, plan)
-    if plan["identity"] != user and "user" not in plan["namespaces"]:
-        _attempt("own_uid", _become, user)
     if _starts_again(plan, namespaces):
         _start_again(whole, layers, channel)
+    start_template(whole)
+    if plan["identity"] != user and "user" not in plan["namespaces"]:
+        _attempt("own_uid", walls.become, user)
     settle_in(plan)
     return layers
 
@@ -152,6 +157,10 @@ def _start_again(whole: dict[str, Any], layers: dict[str, str], channel: int) ->
     told = os.memfd_create("plan", 0)
     os.write(told, documents.write({"plan": whole, "refused": layers}).encode())
     os.set_inheritable(channel, True)
+    if whole.get("template"):
+        for door in whole["template"]["doors"]:
+            os.set_inheritable(door, True)
+        capabilities.keep_across_exec(_CAP_SYS_ADMIN)  # for the template's own view of /proc
     python, runner = whole["box"]["again"]
     arguments = [python, "-I", "-S", "-B", runner, str(channel), RESUMED + str(told)]
     try:
@@ -166,8 +175,28 @@ def resume(told: str) -> tuple[dict[str, Any], dict[str, str]]:
     with open(descriptor, "rb") as file:
         file.seek(0)
         content = documents.read(file.read().decode("ascii"))
+    start_template(content["plan"])
     settle_in(content["plan"]["box"])
     return content["plan"], content["refused"]
+
+
+def start_template(whole: dict[str, Any]) -> None:
+    """Fork the process that imports packages, if there is to be one, while there are rights to give it a view of /proc
+    of its own. Where that cannot be, each call imports for itself."""
+    wanted = whole.get("template")
+    if not wanted:
+        return
+    import template
+
+    try:
+        if whole["box"].get("stands"):
+            clone.enter_user_namespace()
+        wanted["started"] = template.start(whole, wanted["doors"])
+    except OSError:
+        wanted["started"] = None
+    finally:
+        for door in wanted["doors"]:
+            os.close(door)
 
 
 def settle_in(plan: dict[str, Any]) -> None:
@@ -193,13 +222,6 @@ def _enter(door: str) -> None:
     """Into a control group, before the host's files are out of sight. The warden stays out: it removes them."""
     with open(door, "w") as group:
         group.write("0")
-
-
-def _become(user: Sequence[int]) -> None:
-    """A user and a group of the box's own, with nothing else."""
-    os.setgroups([])
-    os.setresgid(user[1], user[1], user[1])
-    os.setresuid(user[0], user[0], user[0])
 
 
 def _build_tree(plan: dict[str, Any]) -> None:

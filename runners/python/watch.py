@@ -66,6 +66,13 @@ class Watch:
                 found.append((child, limit))
         return found
 
+    def passed_by(self, root: int) -> str | None:
+        """Return the first limit that the process passes together with all that descend from it."""
+        try:
+            return passed(usage(root, read_processes()), self._limits)
+        except OSError:  # for want of descriptors
+            return None
+
     def _of(self, child: Child) -> dict[str, Any]:
         """The limits of a call, which may ask for less processor time than its box gives."""
         return self._limits if child.cpu is None else dict(self._limits, cpu=child.cpu)
@@ -109,6 +116,24 @@ def tree(root: int, table: Mapping[int, Process]) -> list[int]:
             found.append(pid)
         pending += below.pop(pid, ())
     return found
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process, zombies included."""
+    try:
+        found = []
+        for thread in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, thread)) as file:
+                found += [int(child) for child in file.read().split()]
+        return found
+    except OSError:  # a kernel without that file, or a process that has ended
+        return [each for each, process in read_processes().items() if process.parent == pid]
+
+
+def children_seconds(pid: int) -> float:
+    """Return the processor time of the children that a process has waited for."""
+    fields = _read("%d/stat" % pid).rpartition(")")[2].split()[_TIMES.start + 2 : _TIMES.stop]
+    return sum(int(ticks) for ticks in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def read_processes() -> dict[int, Process]:

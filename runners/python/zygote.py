@@ -22,22 +22,23 @@ import time
 import call_pipes as pipes
 import channel as channels
 import compiled
-import findings
+import environment
 import frames
 import guard
-import measure
 import shelter
+import verification
 import walls
 from brood import Brood
 from lines import FAR_ENDS, Line, Lines
 from loop import Loop
 from nursery import Nursery
 from outlet import Outlet
-from preloading import keep_as_is, preload, rehearse, threads
+from preloading import is_foreign, keep_as_is, preload, rehearse
 from relay import Relay
 from signals import listen, signal
 from slots import Slots
 from spares import QUIET_S
+from template_control import TemplateLost, move
 from waiting import Waiting
 from watch import Watch, completed
 
@@ -47,20 +48,24 @@ if TYPE_CHECKING:
 
     from channel import Channel
     from child import Child
+    from template_control import TemplateControl
 
 _READ_SIZE = 1 << 12
 _YOUNG_CALL_S = 0.003
+_ORDER_LOOK_S = 0.05
 _CANNOT_FORK = 71
+_MAX_REASON = 2000
 
 
 class Zygote:
     """The loop's own state. Children are either spare, or run a call, or are left to the brood to die."""
 
-    def __init__(self, channel: Channel, plan: dict[str, Any]) -> None:
+    def __init__(self, channel: Channel, plan: dict[str, Any], template: TemplateControl | None = None) -> None:
         self._channel = channel
+        self._template = template
         self._plan = plan
-        plan["call"]["around"] = measure.namespaces()
-        plan["call"]["held"] = measure.data_bytes()
+        plan["call"]["around"] = verification.namespaces()
+        plan["call"].setdefault("held", verification.data_bytes())
         plan["call"]["is_counted"] = plan["slots"]
         self._reader = frames.Reader(shelter.region(frames.BUFFER))
         self._outlet = Outlet(channel)
@@ -77,6 +82,9 @@ class Zygote:
             plan, loop=self._loop, brood=self._brood, slots=self._slots, lines=self._lines, hear=self._hear_guard
         )
         self._spares = self._nursery.spares
+        if template:
+            self._nursery.use_template(template)
+            template.attend(self._loop, known=self._brood.pids, on_born=self._take_born, on_lost=self._lose_template)
         self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False
         self._on_message = {
@@ -109,12 +117,16 @@ class Zygote:
                 self._use_idle_time()
             if self._calls and self._watch.is_on:
                 self._kill_those_over_a_limit()
+            if self._template:
+                self._template.check_time()
 
     # Waiting, and what to do with the time
 
     def _patience(self) -> float | None:
         if self._outlet.holds:
             return _YOUNG_CALL_S
+        if self._template and self._template.is_busy:
+            return _ORDER_LOOK_S
         if self._has_something_to_make or not self._has_rehearsed:
             return _YOUNG_CALL_S if self._calls else 0
         if self._calls and self._watch.is_on:
@@ -161,12 +173,16 @@ class Zygote:
         if said.get("line") is not None:
             self._take_call_on_line(said)
             return
-        child = self._next_child()
-        if child is None:
-            self._queue[said["id"]] = Waiting(said)
-            self._discard_newest()  # what is not ready must not keep the slot that is waited for
-        else:
+        child = self._nursery.take_born() if self._template else self._next_child()
+        if child is not None:
             self._assign(child, said)
+            return
+        self._queue[said["id"]] = Waiting(said)
+        if self._template:
+            self._nursery.note_missing()
+            self._serve_queue()
+        else:
+            self._discard_newest()  # what is not ready must not keep the slot that is waited for
 
     def _take_call_on_line(self, said: dict[str, Any]) -> None:
         """The engine has sent it to the child already. One that ended before we heard of its call has been reported."""
@@ -202,10 +218,11 @@ class Zygote:
             self._send_ended(id, guard.end_without_record(None), killed_by="engine")
 
     def _take_preload(self, said: dict[str, Any]) -> None:
-        new, _, left_open = preload(said["modules"])
-        if new and (left_open or threads() > 1):
-            self._nursery.is_unfit = True
-            self._outlet.say(frames.message("unfit"))
+        """The zygote itself imports from the standard library only."""
+        if self._template:
+            self._template.order({"preload": said["modules"]}, within_s=self._plan["template"]["wall_s"])
+            return
+        new = preload([name for name in said["modules"] if not is_foreign(name)])[0]
         self._note_what_is_held()
         for child in self._spares.give_up() if new else ():
             self._discard(child)
@@ -213,14 +230,18 @@ class Zygote:
     def _take_source(self, said: dict[str, Any]) -> None:
         """Only where all calls have their file at one place: it is part of what is compiled."""
         place = self._plan["call"]["workplace"]
-        if place:
-            compiled.keep(said["source"], os.path.join(place["path"], said["filename"]))
+        path = os.path.join(place["path"], said["filename"]) if place else ""
+        if place and self._template:
+            self._template.order({"compile": said["source"], "path": path})
+        elif place:
+            compiled.keep(said["source"], path)
             keep_as_is()
             self._note_what_is_held()
 
     def _note_what_is_held(self) -> None:
         """More than before; where the kernel cannot be asked, for want of descriptors, it is what it was."""
-        self._plan["call"]["held"] = measure.data_bytes() or self._plan["call"]["held"]
+        number = str(self._template.pid) if self._template else verification.OWN
+        self._plan["call"]["held"] = verification.data_bytes(number) or self._plan["call"]["held"]
 
     def _take_slots(self, said: dict[str, Any]) -> None:
         counts = [count for _, count in said["slots"]]
@@ -263,15 +284,62 @@ class Zygote:
         os._exit(_CANNOT_FORK)
 
     def _serve_queue(self) -> None:
-        while self._queue and (self._spares or self._slots.has_room):
-            child = self._next_child()
+        while self._queue and (self._template or self._spares or self._slots.has_room):
+            child = self._nursery.take_born() if self._template else self._next_child()
             if child is None:
+                self._bear_for_queue()
                 return
             id = next(iter(self._queue))
             waiting = self._queue.pop(id)
             self._assign(child, waiting.said)
             for data in waiting.requests:
                 self._take_request(id, data)
+
+    def _bear_for_queue(self) -> None:
+        """Have the template fork a process for each call that waits, as far as there are slots and descriptors."""
+        if not self._template:
+            return
+        try:
+            has_room = self._nursery.bear(len(self._queue))
+        except OSError as error:
+            if self._brood.is_empty:
+                self._give_up(error)
+            has_room = False
+        if not has_room:
+            self._discard_newest()  # what waits for a call must not keep what a call waits for
+
+    def _take_born(self, child: Child) -> None:
+        """The process that the template forked is verified, and nothing else runs: it may get a call."""
+        try:
+            move(child.tool, self._slots.doors(child.slot), like=child.pid)
+        except TemplateLost as lost:
+            self._lose_template(str(lost))
+            return
+        try:
+            os.write(child.status, guard.VERIFIED)
+        except OSError:  # it is dead, which is heard next
+            return
+        self._nursery.note_born(child)
+        self._serve_queue()
+        for unneeded in self._nursery.take_unneeded():
+            self._discard(unneeded)
+
+    def _lose_template(self, reason: str) -> None:
+        """End it. From now on calls import for themselves; `reason` is what packages did, if they did anything."""
+        if not self._template:
+            return
+        template, self._template = self._template, None
+        unborn = self._nursery.give_up_template()
+        for child in unborn:
+            self._brood.kill(child, None)
+        template.end()
+        environment.give_up_template(self._plan, modules=[])
+        self._plan["call"]["held"] = verification.data_bytes()
+        self._outlet.say(frames.message("unfit", reason=template.explain(reason)[:_MAX_REASON] if reason else ""))
+        for child in unborn:
+            self._spares.lose(child)
+            self._let_die_unused(child)
+        self._serve_queue()
 
     def _assign(self, child: Child, said: dict[str, Any]) -> None:
         child.call = said["id"]
@@ -293,13 +361,17 @@ class Zygote:
         """The guard's records: the walls it measured, what it took so far, how the tool ended; then its silence."""
         records, is_silent = child.hear()
         for record in records:
-            if child.walls is None:
+            if child.walls is None and child.is_templated:
+                self._hear_templated(child, record)
+                if child.walls is None:
+                    return
+            elif child.walls is None:
                 child.walls = record
                 if child.call is not None:
                     self._outlet.say(frames.chunk(child.call, frames.WALLS, record), urgent=False)
             elif child.spent is None:
                 child.spent, said = guard.read_spent(record)
-                findings.remember(self._plan["call"], said, child.walls)
+                verification.remember(self._plan["call"], said, child.walls)
                 self._take_note_of(child)
             else:
                 self._end(child, record)
@@ -308,6 +380,18 @@ class Zygote:
         if is_silent:
             self._end(child, None)
             self._serve_queue()
+
+    def _hear_templated(self, child: Child, record: bytes) -> None:
+        """Its guard describes the walls of the process that the template forked, or says what is wrong with it.
+
+        What is wrong with the guard itself, a call of a child without a template finds out.
+        """
+        fault = guard.read_fault(record)
+        if fault:
+            self._lose_template(fault[1] if fault[0] == guard.ENVIRONMENT else "")
+        elif self._template:
+            child.walls = record
+            self._template.note_verified(child)
 
     def _take_note_of(self, child: Child) -> None:
         """It has got as far as it does without a call."""
@@ -327,6 +411,7 @@ class Zygote:
             return
         if child.call is None:
             self._spares.lose(child)
+            self._nursery.forget(child)
         if child.call is None and not child.is_ready:
             self._let_die_unused(child)
             return
@@ -349,6 +434,7 @@ class Zygote:
         if child.is_ready:
             self._outlet.say(frames.message("surplus", line=child.line, wanted=self._spares.wanted))
             return
+        self._nursery.forget(child)
         self._brood.kill(child, None)
         self._let_die_unused(child)
 

@@ -29,6 +29,7 @@ _LOCKED = (_NOROOT | _NO_SETUID_FIXUP | _KEEP_CAPS | _NO_CAP_AMBIENT_RAISE) << 1
 # Root is a user like others, and all of it, "keep capabilities off" included, can never be changed back.
 _SECUREBITS = _NOROOT | _NO_SETUID_FIXUP | _NO_CAP_AMBIENT_RAISE | _LOCKED
 
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 47, 2
 _VERSION_3 = 0x20080522
 
 
@@ -51,6 +52,16 @@ def drop_all(kernel: calls.Kernel = calls.NOW) -> None:
     head = struct.pack("=Ii", _VERSION_3, 0)
     nothing = bytes(struct.calcsize("=6I"))
     kernel.make("capset", head, nothing)
+
+
+def keep_across_exec(capability: int) -> None:
+    """Have the next program that this process executes hold that one capability."""
+    head = struct.pack("=Ii", _VERSION_3, 0)
+    held = [0, 0]
+    held[capability // 32] = 1 << capability % 32
+    one = struct.pack("=6I", held[0], held[0], held[0], held[1], held[1], held[1])
+    calls.syscall("capset", head, one)
+    calls.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, capability)
 
 
 def read() -> dict[str, int]:

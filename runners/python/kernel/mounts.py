@@ -44,9 +44,9 @@ def tmpfs(
     mount("tmpfs", target, "tmpfs", flags, "size=%d,nr_inodes=%d,mode=%s" % (size, inodes, mode), kernel=kernel)
 
 
-def proc(target: str = "/proc", *, kernel: calls.Kernel = calls.NOW) -> None:
+def proc(target: str = "/proc", *, options: str = "", kernel: calls.Kernel = calls.NOW) -> None:
     """The processes of our own pid namespace, and no others."""
-    mount("proc", target, "proc", NOSUID | NODEV | NOEXEC, kernel=kernel)
+    mount("proc", target, "proc", NOSUID | NODEV | NOEXEC, options, kernel=kernel)
 
 
 def isolate_propagation() -> None:

@@ -1,0 +1,73 @@
+"""The environment of a box, as its zygote enters it: which process imports what, before the first call.
+
+The zygote imports from the standard library only. What is installed is foreign: a template imports it once for all
+calls, or, where there is no template, each call's process for itself.
+"""
+
+from __future__ import annotations
+
+import preloading
+import verification
+import walls
+from template_control import TemplateControl, TemplateLost
+from watch import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from channel import Channel
+
+
+class Ahead:
+    """What was imported ahead of all calls, and by which template."""
+
+    __slots__ = ("failed", "template", "unfit", "used")
+
+    def __init__(self, template: TemplateControl | None = None) -> None:
+        self.template = template
+        self.failed: dict[str, str] = {}
+        self.unfit = ""
+        """Why calls import for themselves, where a template was to do that."""
+        self.used: dict[str, Any] | None = None
+
+
+def enter(plan: dict[str, Any], channel: Channel) -> Ahead:
+    """Have everything imported that calls can share; after that, `plan` says what each call's process does itself."""
+    wanted = plan.get("template")
+    ahead = Ahead()
+    if wanted and wanted.get("started"):
+        ahead = _enter_by_template(plan, wanted, channel)
+        if ahead.template:
+            held = verification.data_bytes(str(ahead.template.pid))
+            plan["call"].update(template=ahead.template.control, restricted=ahead.template.restricted, held=held)
+            return ahead
+    standard = [name for name in plan["preload"] if not preloading.is_foreign(name)]
+    ahead.failed.update(preloading.preload(standard)[1])
+    give_up_template(plan, modules=[] if ahead.unfit else [name for name in plan["preload"] if name not in standard])
+    return ahead
+
+
+def give_up_template(plan: dict[str, Any], *, modules: list[str]) -> None:
+    """From now on each call's process enters the environment itself; those that wait for a call import `modules`."""
+    call = plan["call"]
+    call.update(template=None, written=None, known=None, restricted=None)
+    if plan.get("installed"):
+        call["imports"] = {"installed": plan["installed"], "modules": modules}
+
+
+def _enter_by_template(plan: dict[str, Any], wanted: dict[str, Any], channel: Channel) -> Ahead:
+    walls.adopt_orphans()
+    ahead = Ahead(TemplateControl(wanted["started"]))
+    hangup = [channel.fileno()] if channel.lifeline is None else [channel.fileno(), channel.lifeline]
+    watched = Watch(plan["call"]["watch"])
+    try:
+        ahead.failed = ahead.template.await_import(
+            hangup, watched, wall_s=wanted["wall_s"], cpu_s=wanted["cpu_s"]
+        )
+        ahead.used = ahead.template.used
+    except (TemplateLost, OSError) as lost:
+        ahead.unfit = ahead.template.explain(str(lost))
+        ahead.template.end()
+        ahead.template = None
+    return ahead

@@ -1,0 +1,376 @@
+"""What the zygote does with a template: wait for its imports, have it fork, check that nothing else runs, or end it.
+
+The template is foreign (see template.py), so nothing it says is believed; it only tells when to look. The zygote looks
+through /proc, whose numbers come from the kernel:
+
+* After an import, whatever the template started is killed. If something stays, the template goes.
+* After each order the template must be stopped, with one thread and without children. The only new process must be the
+  one that the guard has verified, and the zygote must have no child that it did not fork. So nothing of the environment
+  runs but verified processes of calls.
+* An order that takes too long, or a template that ends, is the end of the template.
+
+When a template goes, everything that it started is killed. Calls then import for themselves, each behind its own walls.
+
+One order is under way at a time, because the check is about all processes of the box. Guards put up their walls
+meanwhile, and wait for their turn.
+"""
+
+from __future__ import annotations
+
+import _socket as socket
+import os
+import select
+import time
+from collections import deque
+
+import documents
+import ending
+import guard
+import verification
+import watch
+from signals import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from child import Child
+    from loop import Loop
+    from template import Started
+    from watch import Watch
+
+_MAX_MESSAGE = 1 << 18
+_MAX_SAID = 2048
+_LOOK_S = 0.02
+_ORDER_S = 5.0
+"""How long a fork may take; it takes milliseconds, except on a machine that does hardly anything."""
+_STOP_S = 1.0
+_SETTLE_ROUNDS = 5
+_HANGUP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)
+
+
+class TemplateLost(Exception):
+    """The template cannot be used any more; the text says what its environment's packages did."""
+
+
+class TemplateControl:
+    """One template, as its zygote holds it."""
+
+    def __init__(self, started: Started) -> None:
+        self.pid = started.pid
+        self.used: dict[str, Any] = {}
+        """What importing took: `wall_s`, `cpu_s` and `memory`."""
+        self.restricted: dict[str, object] | None = None
+        """What its Landlock rules restrict."""
+        self._socket = socket.socket(fileno=started.control)
+        self._errors: int | None = started.errors
+        self._known: Callable[[], set[int]] = set
+        self._loop: Loop | None = None
+        self._own = verification.own_number()
+        self._said = b""
+        self._waiting: deque[tuple[dict[str, Any] | None, Child | None]] = deque()
+        self._child: Child | None = None
+        self._is_done = self._is_busy = False
+        self._until = 0.0
+
+    @property
+    def control(self) -> int:
+        """The descriptor by which guards send their orders."""
+        return self._socket.fileno()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an order is under way."""
+        return self._is_busy
+
+    # Before the first call
+
+    def await_import(self, hangup: Sequence[int], watched: Watch, *, wall_s: float, cpu_s: float) -> dict[str, str]:
+        """Wait until the packages are imported; the modules that could not be, with the reasons. TemplateLost if that
+        takes more than a call may, or leaves what cannot be ended. The zygote leaves if one of `hangup` closes."""
+        begun, has_stood = time.monotonic(), False
+        poll = select.poll()
+        for descriptor in hangup:
+            poll.register(descriptor, _HANGUP)
+        poll.register(self._socket, select.POLLIN)
+        if self._errors is not None:
+            poll.register(self._errors, select.POLLIN)
+        while True:
+            ready = dict(poll.poll(_LOOK_S * 1000))
+            if any(ready.get(descriptor, 0) & _HANGUP for descriptor in hangup):
+                os._exit(0)
+            self._hear_errors()
+            for message in self._messages():
+                if "standing" in message and not has_stood:
+                    has_stood, self.restricted = True, message["standing"]  # before it runs anything foreign
+                if "imported" in message:
+                    self._settle()
+                    self._note_use(time.monotonic() - begun)
+                    return _fit(message["imported"])
+            self._check_use(watched, begun=begun, wall_s=wall_s, cpu_s=cpu_s)
+
+    def _check_use(self, watched: Watch, *, begun: float, wall_s: float, cpu_s: float) -> None:
+        if time.monotonic() - begun > wall_s:
+            raise TemplateLost("importing took longer than a call may (%.0f s)" % wall_s)
+        if verification.cpu_seconds(self.pid) > cpu_s:
+            raise TemplateLost("importing took more processor time than a call may (%.0f s)" % cpu_s)
+        passed = watched.passed_by(self.pid) if watched.is_on else None
+        if passed:
+            raise TemplateLost("importing took more than a call's limit '%s'" % passed)
+
+    def _note_use(self, wall_s: float) -> None:
+        peak = _field(self.pid, "VmHWM").split()
+        self.used = {
+            "wall_s": round(wall_s, 6),
+            "cpu_s": round(verification.cpu_seconds(self.pid) + watch.children_seconds(self.pid), 6),
+            "memory": int(peak[0]) * 1024 if peak else None,
+        }
+
+    # Orders
+
+    def attend(
+        self,
+        loop: Loop,
+        *,
+        known: Callable[[], set[int]],
+        on_born: Callable[[Child], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        """Serve from the zygote's loop from now on. `known`: the guards that the zygote has forked and not reaped."""
+        self._loop, self._known, self._on_born, self._on_lost = loop, known, on_born, on_lost
+        loop.on_readable(self._socket.fileno(), self._hear)
+        if self._errors is not None:
+            loop.on_readable(self._errors, self._hear_errors)
+
+    def order(self, content: dict[str, Any], *, within_s: float = _ORDER_S) -> None:
+        """Have the template import or compile something more, when it is its turn."""
+        self._waiting.append((dict(content, within_s=within_s), None))
+        self._next()
+
+    def bear(self, child: Child) -> None:
+        """Have it fork the process for this child's guard, when it is its turn."""
+        self._waiting.append((None, child))
+        self._next()
+
+    def forget(self, child: Child) -> None:
+        """The child is dead, or not wanted any more."""
+        self._waiting = deque(each for each in self._waiting if each[1] is not child)
+        if self._child is child:
+            self._child = None
+
+    def note_verified(self, child: Child) -> None:
+        """Its guard has verified the new process."""
+        if child is self._child:
+            self._finish_if_done()
+
+    def check_time(self) -> None:
+        """Called while an order is under way."""
+        if self._is_busy and time.monotonic() > self._until:
+            self._lose("an order of the zygote took longer than %.0f s" % _ORDER_S)
+
+    def end(self) -> None:
+        """Kill it, and whatever it started."""
+        self._waiting.clear()
+        self._is_busy, self._child = False, None
+        for descriptor in (self._socket.fileno(), self._errors):
+            if descriptor is not None and self._loop:
+                self._loop.forget(descriptor)
+        ending.end_process(self.pid)
+        ending.end_descendants(besides=self._known())
+        self._socket.close()
+        if self._errors is not None:
+            os.close(self._errors)
+            self._errors = None
+
+    def explain(self, reason: str) -> str:
+        """Say what the packages did, and what they printed last."""
+        said = self._said[-300:].decode("utf-8", "replace").strip()
+        return "%s; its packages printed: %s" % (reason, said) if said else reason
+
+    def _next(self) -> None:
+        if self._is_busy or not self._waiting:
+            return
+        content, child = self._waiting.popleft()
+        self._is_busy, self._is_done, self._child = True, False, child
+        self._until = time.monotonic() + (content.pop("within_s") if content else _ORDER_S)
+        try:
+            os.kill(self.pid, signal.SIGCONT)
+            if child is not None:
+                os.write(child.status, guard.TURN)
+            else:
+                self._socket.send(documents.write(content).encode("ascii"), socket.MSG_DONTWAIT)
+        except OSError as error:
+            self._lose("it does not take orders: %s" % error)
+
+    def _hear(self) -> None:
+        try:
+            messages = self._messages()
+        except TemplateLost as lost:
+            self._lose(str(lost))
+            return
+        for message in messages:
+            if "done" in message or "imported" in message:
+                self._is_done = True
+                if "imported" in message and self._is_busy and not self._settles(message["imported"]):
+                    return
+        self._finish_if_done()
+
+    def _settles(self, imported: Any) -> bool:
+        try:
+            self._settle()
+            _fit(imported)
+        except TemplateLost as lost:
+            self._lose(str(lost))
+            return False
+        return True
+
+    def _finish_if_done(self) -> None:
+        child = self._child
+        if not (self._is_busy and self._is_done) or (child is not None and child.walls is None):
+            return
+        try:
+            self._await_stop()
+            self._check_alone(child)
+        except TemplateLost as lost:
+            self._lose(str(lost))
+            return
+        self._is_busy, self._child = False, None
+        if child is not None:
+            self._on_born(child)
+        self._next()
+
+    def _lose(self, reason: str) -> None:
+        self._on_lost(self.explain(reason))
+
+    # Looking
+
+    def _messages(self) -> list[dict[str, Any]]:
+        found = []
+        while True:
+            try:
+                data = self._socket.recv(_MAX_MESSAGE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return found
+            except OSError as error:
+                raise TemplateLost("its socket broke: %s" % error) from error
+            if not data:
+                raise TemplateLost("its packages ended the process that imports them")
+            try:
+                message = documents.read(data.decode("ascii"))
+            except (ValueError, RecursionError):
+                message = None
+            if not isinstance(message, dict):
+                raise TemplateLost("its packages write to the zygote's socket")
+            found.append(message)
+
+    def _hear_errors(self) -> None:
+        if self._errors is None:
+            return
+        try:
+            data = os.read(self._errors, _MAX_SAID)
+        except BlockingIOError:
+            return
+        self._said = (self._said + data)[-_MAX_SAID:]
+        if not data:
+            if self._loop:
+                self._loop.forget(self._errors)
+            os.close(self._errors)
+            self._errors = None
+
+    def _settle(self) -> None:
+        """Kill what the import left running, until there is nothing."""
+        for _ in range(_SETTLE_ROUNDS):
+            self._await_stop()
+            left = self._strangers()
+            if not left:
+                break
+            for pid in left:
+                ending.end_process(pid)
+            os.kill(self.pid, signal.SIGCONT)
+            self._socket.send(b'{"reap":true}', socket.MSG_DONTWAIT)
+            self._await_done()
+        else:
+            raise TemplateLost("importing leaves processes that cannot be ended")
+        self._check_threads()
+
+    def _await_done(self) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        until = time.monotonic() + _ORDER_S
+        while time.monotonic() < until:
+            poll.poll(_LOOK_S * 1000)
+            if any("done" in message for message in self._messages()):
+                return
+        raise TemplateLost("its packages keep it from answering")
+
+    def _await_stop(self) -> None:
+        """It stops itself; the signal is for one that does not."""
+        until, pause = time.monotonic() + _STOP_S, 0.0
+        while self._state() not in ("T", "t"):
+            if time.monotonic() > until:
+                raise TemplateLost("the process that imports its packages does not stop")
+            if pause:
+                os.kill(self.pid, signal.SIGSTOP)
+            time.sleep(pause)
+            pause = min(pause + 0.00005, 0.001)
+
+    def _state(self) -> str:
+        stat = verification.read_file("/proc/%d/stat" % self.pid)
+        state = stat.rpartition(")")[2].split(None, 1)
+        if not state or state[0] in "ZX":
+            raise TemplateLost("its packages ended the process that imports them")
+        return state[0]
+
+    def _strangers(self) -> list[int]:
+        """Return the processes that are neither ours nor a call's: what the template started."""
+        found = [*watch.children(self.pid)]
+        for pid in found:
+            found += watch.children(pid)
+        return found + [pid for pid in watch.children(int(self._own)) if not self._is_known(pid)]
+
+    def _is_known(self, pid: int) -> bool:
+        """Whether it is ours; one that has ended is reaped."""
+        return pid == self.pid or pid in self._known() or ending.is_reaped(pid)
+
+    def _check_threads(self) -> None:
+        if _field(self.pid, "Threads") != "1":
+            raise TemplateLost("its packages leave threads, so no fork of them is safe")
+
+    def _check_alone(self, child: Child | None) -> None:
+        """Make sure that the environment runs nothing but processes of calls, each verified, and this new one."""
+        self._check_threads()
+        if self._strangers():
+            raise TemplateLost("its packages start processes of their own")
+        if child is None:
+            return
+        born = watch.children(child.pid)
+        if len(born) != 1 or watch.children(born[0]):
+            raise TemplateLost("its packages start processes in a call")
+        child.tool = born[0]
+
+
+def move(pid: int, doors: Sequence[int], *, like: int) -> None:
+    """Move the process into the control groups of its guard; TemplateLost if it is not there then."""
+    try:
+        for door in doors:
+            os.write(door, b"%d" % pid)
+    except OSError as error:
+        raise TemplateLost("the call's process cannot be moved into its control group: %s" % error) from error
+    if verification.read_file("/proc/%d/cgroup" % pid) != verification.read_file("/proc/%d/cgroup" % like):
+        raise TemplateLost("the call's process is not in its control group")
+
+
+def _fit(imported: Any) -> dict[str, str]:
+    """Return the modules that could not be imported; TemplateLost if what was imported cannot be shared."""
+    if not isinstance(imported, dict) or not isinstance(imported.get("failed"), dict):
+        raise TemplateLost("its packages write to the zygote's socket")
+    if imported.get("left_open"):
+        raise TemplateLost("its packages leave open files, which no call has")
+    return {str(name)[:200]: str(reason)[:300] for name, reason in [*imported["failed"].items()][:64]}
+
+
+def _field(pid: int, name: str) -> str:
+    status = verification.read_file("/proc/%d/status" % pid)
+    start = status.find("\n" + name + ":\t")
+    return status[start + len(name) + 3 : status.find("\n", start + 1)] if start >= 0 else ""
