@@ -6,6 +6,7 @@ Whoever asks for a box and goes away leaves nothing: what is half open is closed
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -39,29 +40,17 @@ class BoxOpener:
         self.open_boxes: set[WarmBox] = set()
 
     async def open(self, plan: BoxPlan, *, preloads: bool = True) -> WarmBox:
-        """A box with what it can have preloaded; where that cannot be, it is opened with nothing preloaded, and every
-        call imports for itself."""
-        if preloads and not plan.preload:
-            return await self._open_with(plan)
-        warm = await self._open_preloaded(plan) if preloads else None
-        return warm or await self._open_with(replace(plan, preload=()), preloaded=False)
+        """Open a box that imports what it can ahead of calls; without `preloads`, every call imports for itself.
 
-    async def _open_preloaded(self, plan: BoxPlan) -> WarmBox | None:
-        """None where calls could not share what is preloaded, or it ends the runner or holds it up, which a call that
-        imports it tells as its own end. Forking needs a process with one thread, and a call has none of its
-        descriptors, so no more of either may be left. One death may be chance."""
-        for _ in range(_TRIES):
-            try:
-                warm = await self._open_with(plan)
-            except CallNotStarted:
-                continue
-            except BoxLost:
-                return None
-            if warm.hello.is_fit:
-                return warm
-            await self.close(warm)
-            return None
-        return None
+        Packages that end their box while they are imported ahead, where the host cannot prevent that, do so again in a
+        call, which ends as that. One death may be chance.
+        """
+        if not preloads:
+            return await self._open_with(replace(plan, preload=(), imports_ahead=False), preloaded=False)
+        for _ in range(_TRIES if plan.has_template else 0):
+            with suppress(CallNotStarted):
+                return await self._open_with(plan)
+        return await self._open_with(replace(plan, imports_ahead=False), preloaded=not plan.has_template)
 
     def close_soon(self, warm: WarmBox) -> None:
         """Close it, whether or not anybody waits for that."""
@@ -109,7 +98,8 @@ class BoxOpener:
         except BaseException as error:
             last_words = await asyncio.shield(self._closed(box, conversation))
             raise _explained(error, plan, last_words=last_words) from None
-        warm = WarmBox(box, conversation, plan.policy, hello, preloaded, imported=set(plan.preload))
+        is_preloaded = preloaded and not hello.unfit
+        warm = WarmBox(box, conversation, plan.policy, hello, is_preloaded, imported=set(plan.preload))
         self.open_boxes.add(warm)
         return warm
 

@@ -210,6 +210,8 @@ class Usage(_Part):
     cpu_s: float | None = None
     memory_peak_bytes: int | None = None
     processes_peak: int | None = None
+    preload_cpu_s: float | None = None  # of importing packages ahead, in the first outcome of a box that did
+    preload_memory_bytes: int | None = None
 
 
 class Artifact(_Part):
@@ -257,7 +259,8 @@ class Timing(_Part):
     total_ms: float
     path: Literal["cold", "pooled", "warm"]
     ahead: bool = False  # the child was forked before the call came
-    preloaded: bool = True  # False: what is imported ahead did not leave a process to fork, so calls import themselves
+    preloaded: bool = True  # False: packages could not be imported ahead for all calls, so each call imports them
+    preload_ms: float = 0.0  # what importing them took when the box was opened, in the first outcome of the box
 
 
 class LayerState(_Part):

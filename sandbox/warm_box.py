@@ -44,6 +44,8 @@ class WarmBox:
     memory: int = 0
     """The memory it held when that was last looked at."""
     is_retired: bool = False
+    is_import_reported: bool = False
+    """Whether the outcome of a call has said what importing packages ahead used."""
     is_closing: bool = False
     imported: set[str] = field(default_factory=set)
     sources: dict[tuple[str, str], bool] = field(default_factory=dict)

@@ -223,10 +223,11 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
         _blame_environment(plan, "the call's process cannot be limited: %s" % error)
     pipes.tell(record)
     _await(VERIFIED)
+    elsewhere = verification.cpu_seconds(subject.pid)  # until now, the template's control group counted it
     _let_go_on(link)
     if ahead:
         _await_word(link, subject.pid)
-    pipes.tell(verification.describe_spent(plan, subject.pid, said))
+    pipes.tell(verification.describe_spent(plan, subject.pid, said, elsewhere=elsewhere))
     return subject.pid
 
 

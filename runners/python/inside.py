@@ -65,6 +65,7 @@ def prepare(plan: dict[str, Any]) -> None:
     pipes.keep_numbers_free()
     call.open_streams()
     walls["outputs"] = plan.get("outputs")
+    walls["is_counted"], walls["home"] = plan["slots"], None
     if walls["workplace"] and "covered" in walls["workplace"]:
         walls["workplace"]["covered"] = [place.format(runner=os.getpid()) for place in walls["workplace"]["covered"]]
     walls["filter"] = bytes.fromhex(walls["filter"])

@@ -38,6 +38,7 @@ import installed
 import limits
 import preloading
 import tool
+import verification
 import walls
 from signals import signal
 from walls import IS_LINUX
@@ -48,7 +49,7 @@ if IS_LINUX:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
@@ -82,7 +83,7 @@ def start(whole: dict[str, Any], doors: Sequence[int]) -> Started:
     try:
         pid = os.fork()
         if pid == 0:
-            _main(whole, far, writing, doors)
+            _or_explain(_main, whole, far, writing, doors)
         control = fcntl.fcntl(near.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN)
         errors = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN)
     finally:
@@ -94,18 +95,13 @@ def start(whole: dict[str, Any], doors: Sequence[int]) -> Started:
     return Started(pid, control, errors)
 
 
-def _main(whole: dict[str, Any], control: socket.socket, errors: int, doors: Sequence[int]) -> NoReturn:
-    try:
-        way = _put_up_walls(whole, control, errors, doors)
-        inside.prepare(whole)
-        script, report = _prepare_children(whole["call"])
-        _say(way, {"standing": report})
-        _import(whole["installed"], whole["preload"], way)
-        _serve(way, whole["call"], script)
-    except OSError as error:
-        os.write(2, ("template: %s\n" % error).encode("utf-8", "replace"))
-    finally:
-        os._exit(1)
+def _main(whole: dict[str, Any], control: socket.socket, errors: int, doors: Sequence[int]) -> None:
+    way = _put_up_walls(whole, control, errors, doors)
+    inside.prepare(whole)
+    script, report = _prepare_children(whole["call"])
+    _say(way, {"standing": report})
+    _import(whole["installed"], whole["preload"], way)
+    _serve(way, whole["call"], script)
 
 
 def _put_up_walls(whole: dict[str, Any], control: socket.socket, errors: int, doors: Sequence[int]) -> socket.socket:
@@ -120,11 +116,12 @@ def _put_up_walls(whole: dict[str, Any], control: socket.socket, errors: int, do
         walls.become(box["user"])
     calls.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     way = _arrange(control, errors)
+    call_plan["held"] = verification.data_bytes()
     limits.lower(limits.of_template(call_plan))
     if call_plan["cpus"]:
         os.sched_setaffinity(0, call_plan["cpus"])
     calls.prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    call_plan["restricted"] = _restrict(call_plan["landlock"])
+    call_plan["restricted"] = _restrict(call_plan["landlock"], call_plan["workplace"]["path"])
     capabilities.drop_all()
     calls.prctl(_PR_SET_DUMPABLE, 1)  # packages may read what /proc shows of their own process
     seccomp.install(bytes.fromhex(whole["template"]["filter"]))
@@ -173,12 +170,13 @@ def _arrange(control: socket.socket, errors: int) -> socket.socket:
     return way
 
 
-def _restrict(wanted: dict[str, Any] | None) -> dict[str, object] | None:
-    """Put up as much of Landlock as every call can share: its own folder is a mount that is not there yet."""
+def _restrict(wanted: dict[str, Any] | None, folder: str) -> dict[str, object] | None:
+    """Put up as much of Landlock as every call can share: its own folder is a mount that is not there yet. `folder` is
+    one that this process may write to."""
     if not wanted:
         return None
     report = landlock.restrict([("/", landlock.READ_EXECUTE), ("/", landlock.READ_WRITE)], network=wanted["network"])
-    return dict(report, is_shared=True) if report["abi"] else None
+    return dict(report, is_shared=True) if verification.is_landlocked(folder) else None
 
 
 def _prepare_children(plan: dict[str, Any]) -> tuple[Script, dict[str, object] | None]:
@@ -227,38 +225,41 @@ def _serve(way: socket.socket, plan: dict[str, Any], script: Script) -> NoReturn
 def _bear(order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script) -> None:
     joiner = os.fork()
     if joiner == 0:
-        try:
-            _join(order["namespaces"], descriptors)
-            opener = os.fork()
-            if opener == 0:
-                if os.fork() == 0:
-                    _become_the_tool(order, descriptors[len(order["namespaces"]) :], plan, script)
-            else:
-                os.waitpid(opener, 0)
-        finally:
-            os._exit(0)
+        _or_explain(_join_and_fork, order, descriptors, plan, script)
     for descriptor in descriptors:
         os.close(descriptor)
     os.waitpid(joiner, 0)
 
 
-def _join(kinds: Sequence[str], descriptors: Sequence[int]) -> None:
-    """Enter the namespaces, of which the user namespace comes first."""
-    for kind, descriptor in zip(kinds, descriptors):
-        calls.syscall("setns", descriptor, clone.FLAGS[kind])
-
-
-def _become_the_tool(order: dict[str, Any], ends: Sequence[int], plan: dict[str, Any], script: Script) -> NoReturn:
-    """The ends are those of the request, stdout, stderr, the value, and the link to the guard."""
+def _or_explain(do: Callable[..., None], *given: Any) -> NoReturn:
+    """Do it, and end this process; what goes wrong is for people to read."""
     try:
-        for end, number in zip(ends, (pipes.REQUEST, 1, 2, pipes.VALUE, _LINK)):
-            os.dup2(end, number, number in (1, 2))
-        walls.close_from(_LINK + 1)
-        script.run()
-        link = socket.socket(fileno=_LINK)
-        tool.run(plan, link, ahead=order["ahead"])
+        do(*given)
+        os._exit(0)
+    except BaseException as error:
+        os.write(2, ("template: %s: %s\n" % (type(error).__name__, error)).encode("utf-8", "replace"))
     finally:
         os._exit(1)
+
+
+def _join_and_fork(order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script) -> None:
+    kinds = order["namespaces"]
+    for kind, descriptor in zip(kinds, descriptors):  # the user namespace comes first
+        calls.syscall("setns", descriptor, clone.FLAGS[kind])
+    opener = os.fork()
+    if opener:
+        os.waitpid(opener, 0)
+    elif os.fork() == 0:
+        _or_explain(_become_the_tool, order, descriptors[len(kinds) :], plan, script)
+
+
+def _become_the_tool(order: dict[str, Any], ends: Sequence[int], plan: dict[str, Any], script: Script) -> None:
+    """The ends are those of the request, stdout, stderr, the value, and the link to the guard."""
+    for end, number in zip(ends, (pipes.REQUEST, 1, 2, pipes.VALUE, _LINK)):
+        os.dup2(end, number, number in (1, 2))
+    walls.close_from(_LINK + 1)
+    script.run()
+    tool.run(plan, socket.socket(fileno=_LINK), ahead=order["ahead"])
 
 
 def _say(way: socket.socket, content: dict[str, Any]) -> None:

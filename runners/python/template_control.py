@@ -45,7 +45,6 @@ _MAX_SAID = 2048
 _LOOK_S = 0.02
 _ORDER_S = 5.0
 """How long a fork may take; it takes milliseconds, except on a machine that does hardly anything."""
-_STOP_S = 1.0
 _SETTLE_ROUNDS = 5
 _HANGUP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)
 
@@ -305,13 +304,11 @@ class TemplateControl:
         raise TemplateLost("its packages keep it from answering")
 
     def _await_stop(self) -> None:
-        """It stops itself; the signal is for one that does not."""
-        until, pause = time.monotonic() + _STOP_S, 0.0
+        """It stops itself. A signal from here could stop it before that, and the next order would find it stopped."""
+        until, pause = time.monotonic() + _ORDER_S, 0.0
         while self._state() not in ("T", "t"):
             if time.monotonic() > until:
                 raise TemplateLost("the process that imports its packages does not stop")
-            if pause:
-                os.kill(self.pid, signal.SIGSTOP)
             time.sleep(pause)
             pause = min(pause + 0.00005, 0.001)
 

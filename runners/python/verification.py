@@ -137,7 +137,7 @@ def read(plan: dict[str, Any], restricted: dict[str, object] | None, subject: Su
         _privileges(status),
         _ids(status, "Uid", os.getuid()),
         _ids(status, "Gid", os.getgid()),
-        bool(restricted) and (bool(plan.get("template")) or _is_landlocked()),
+        bool(restricted) and (bool(plan.get("template")) or is_landlocked()),
         read_file("/proc/net/dev"),
         [resource.prlimit(subject.pid, kind)[1] for kind in _LIMITS.values()],
         len(os.sched_getaffinity(subject.pid)),
@@ -204,9 +204,14 @@ def verify(
     return record, said if known is None and "label" not in plan else None
 
 
-def describe_spent(plan: dict[str, Any], pid: int, said: list[Any] | None = None) -> bytes:
-    """Return the record of the processor time so far; the guard's own counts where a control group counts it too."""
-    spent = cpu_seconds(pid) + (time.process_time() if plan.get("is_counted") else 0.0)
+def describe_spent(
+    plan: dict[str, Any], pid: int, said: list[Any] | None = None, *, elsewhere: float = 0.0
+) -> bytes:
+    """Return the record of the processor time so far. Where a control group counts the call, that is what the group
+    counted: the guard's own, too, and not what the process used `elsewhere`."""
+    spent = cpu_seconds(pid)
+    if plan.get("is_counted"):
+        spent += time.process_time() - elsewhere
     return b'{"cpu_s": %f}' % spent if said is None else pipes.as_record({"cpu_s": spent, "said": said})
 
 
@@ -253,20 +258,20 @@ def read_file(path: str) -> str:
         os.close(descriptor)
 
 
-def _is_without_new_privileges() -> bool:
-    """Ask a kernel that does not show the flag, such as gVisor's; the tool's process inherits it from its guard."""
-    return IS_LINUX and capabilities.new_privileges_forbidden()
-
-
-def _is_landlocked() -> bool:
+def is_landlocked(folder: str = ".") -> bool:
     """Try to make a whiteout node: only Landlock refuses that. The tool's process inherits the guard's domain."""
-    probe = ".%d" % os.getpid()
+    probe = "%s/.%d" % (folder, os.getpid())
     try:
         os.mknod(probe, stat.S_IFCHR | 0o600, 0)
     except OSError:
         return True
     os.unlink(probe)
     return False
+
+
+def _is_without_new_privileges() -> bool:
+    """Ask a kernel that does not show the flag, such as gVisor's; the tool's process inherits it from its guard."""
+    return IS_LINUX and capabilities.new_privileges_forbidden()
 
 
 def _privileges(status: str) -> str:

@@ -66,7 +66,6 @@ class Zygote:
         self._plan = plan
         plan["call"]["around"] = verification.namespaces()
         plan["call"].setdefault("held", verification.data_bytes())
-        plan["call"]["is_counted"] = plan["slots"]
         self._reader = frames.Reader(shelter.region(frames.BUFFER))
         self._outlet = Outlet(channel)
         self._handed = channels.Handed()

@@ -113,6 +113,8 @@ class BoxPlan:
     """The variables that every call in it has."""
     is_plain: bool = False
     """Without namespaces: limits and filters only, for policies that accept it on hosts that have no more."""
+    imports_ahead: bool = True
+    """Whether a process of the box may import packages ahead of calls, where the policy allows that."""
     shown: tuple[Shown, ...] = ()
     """What else it sees of the host."""
     gateway: Path | None = None
@@ -126,6 +128,12 @@ class BoxPlan:
             *([Shown(gateway, GATEWAY)] if gateway else ()),
             *self.shown,
         )
+
+    @property
+    def has_template(self) -> bool:
+        """Whether a template imports the environment's packages, for calls with namespaces of their own."""
+        is_wanted = self.imports_ahead and self.policy.environment.preload
+        return is_wanted and not self.is_plain and self.interpreter.installed is not None
 
     @property
     def prefix(self) -> str | None:

@@ -58,6 +58,8 @@ class Landlock(_Told):
     network: list[_Word]
     scoped: list[_Word]
     missing: list[_Word]
+    is_shared: bool = False
+    """Whether only the part that all calls of an environment share was put up before its packages ran."""
 
 
 class Workplace(_Told):
@@ -172,6 +174,8 @@ def _landlock(landlock: Landlock | None) -> LayerState:
         detail = "this kernel has none, or it did not bite when tried"
         return LayerState(in_force=False, detail=detail, measured_by=MeasuredBy.NONE)
     detail = f"ABI {landlock.abi}; a forbidden node was refused when tried"
+    if landlock.is_shared:
+        detail += "; set before packages ran: no device nodes, signals or abstract sockets outside; rules on paths came after"
     return LayerState(in_force=True, detail=detail, measured_by=MeasuredBy.SET_BY_ENGINE)
 
 

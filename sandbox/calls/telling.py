@@ -26,6 +26,7 @@ from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
 from sandbox.pool import Loan, WarmBox
 from sandbox.unchecked import unchecked
 from sandbox.wire.frames import Stream
+from sandbox.wire.messages import ImportUse
 
 _MOST_RECEIPTS: Final = 64
 
@@ -93,6 +94,7 @@ def _told(
     receipt: Receipt | None,
 ) -> Outcome:
     """The document, where all that it says is at hand."""
+    imported = _import_to_report(loan.warm)
     fields = {
         "status": verdict.status,
         "value": verdict.value,
@@ -100,9 +102,9 @@ def _told(
         "stdout": shaped.stdout,
         "stderr": shaped.stderr,
         "shaped_value": shaped.value,
-        "usage": _usage(ending, cpu_before=_cpu_before(loan.warm, watcher)),
+        "usage": _usage(ending, cpu_before=_cpu_before(loan.warm, watcher), imported=imported),
         "limit_name": verdict.limit_name,
-        "evidence": _with_traffic(verdict.evidence, loan.warm, watcher, receipt),
+        "evidence": _with_traffic(_with_environment(verdict.evidence, call, watcher), loan.warm, watcher, receipt),
         "retryable": False,
         "warnings": tuple(map(printable, (*verdict.warnings, *shaped.warnings, *_of_its_box(loan.warm)))),
         "problems": verdict.problems,
@@ -113,7 +115,7 @@ def _told(
         "receipt": receipt,
         "environment": call.recipe.environment_used,
         "tool": call.recipe.tool_name,
-        "timing": _timing(loan, call, watcher),
+        "timing": _timing(loan, call, watcher, imported),
         "call_id": call.spec.call_id,
         "trace_id": call.spec.trace_id and printable(call.spec.trace_id),
     }
@@ -157,6 +159,22 @@ def _with_traffic(evidence: dict[str, Any], warm: WarmBox, watcher: Watcher, rec
     return {**evidence, "network": books.evidence()}
 
 
+def _with_environment(evidence: dict[str, Any], call: Prepared, watcher: Watcher) -> dict[str, Any]:
+    """Add what the environment's packages did that kept the call from sharing their import, if anything."""
+    fault = watcher.call.environment_fault
+    if not fault:
+        return evidence
+    return {**evidence, "environment": {"key": call.recipe.environment.key, "preloaded": False, "note": fault}}
+
+
+def _import_to_report(warm: WarmBox) -> ImportUse | None:
+    """What importing packages ahead used in this box: the box's first outcome says it."""
+    if warm.is_import_reported:
+        return None
+    warm.is_import_reported = True
+    return warm.hello.preload
+
+
 def _must_be_walled(ending: Ending) -> bool:
     """Whether the tool can have run: a call that ended by itself has described its walls before."""
     return bool(ending.value) or (ending.ended.exit_code is not None and ending.ended.killed_by is None)
@@ -173,7 +191,7 @@ def _cpu_before(warm: WarmBox, watcher: Watcher) -> float:
     return 0.0 if warm.box.protection.isolation is Isolation.MACHINE else watcher.cpu_before
 
 
-def _usage(ending: Ending, *, cpu_before: float) -> Usage:
+def _usage(ending: Ending, *, cpu_before: float, imported: ImportUse | None) -> Usage:
     """What it cost, from outside; what its child had used before the call came is not the call's."""
     cpu = ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
     peak = ending.reading.memory_peak_bytes
@@ -182,6 +200,8 @@ def _usage(ending: Ending, *, cpu_before: float) -> Usage:
         "cpu_s": None if cpu is None else _to_the_microsecond(max(cpu - cpu_before, 0.0)),
         "memory_peak_bytes": ending.ended.max_rss if peak is None else peak,
         "processes_peak": ending.reading.processes_peak,
+        "preload_cpu_s": None if imported is None else imported.cpu_s,
+        "preload_memory_bytes": None if imported is None else imported.memory,
     }
     return unchecked(Usage, fields)
 
@@ -191,7 +211,8 @@ def _to_the_microsecond(seconds: float) -> float:
     return int(seconds * 1e6 + 0.5) / 1e6
 
 
-def _timing(loan: Loan, call: Prepared, watcher: Watcher) -> Timing:
+def _timing(loan: Loan, call: Prepared, watcher: Watcher, imported: ImportUse | None) -> Timing:
     fields = call.clock.spans()
+    fields["preload_ms"] = 0.0 if imported is None else int(imported.wall_s * 1e6) / 1e3
     fields |= {"path": loan.path, "ahead": watcher.call.was_ahead, "preloaded": loan.warm.preloaded}
     return unchecked(Timing, fields)

@@ -60,10 +60,10 @@ class Place(Protocol):
 class FakeRunner:
     """The engine's counterpart in a fake box."""
 
-    def __init__(self, place: Place, *, walls: dict[str, Any], threads: int) -> None:
+    def __init__(self, place: Place, *, walls: dict[str, Any], unfit: str = "") -> None:
         self._place = place
         self._walls = walls
-        self._threads = threads
+        self._unfit = unfit
         self._reader = FrameReader()
         self._calls: dict[int, CallUnderWay] = {}
         self._waiting: deque[CallUnderWay] = deque()
@@ -107,9 +107,9 @@ class FakeRunner:
             protocol=frames.PROTOCOL,
             python="3",
             implementation="fake",
-            threads=self._threads if preload else 1,
             failed={},
             refused={},
+            unfit=self._unfit if preload else "",
         )
 
     def _preload(self, *, modules: list[str]) -> None:

@@ -84,7 +84,9 @@ class Conversation:
         """The wall that could not be put up, where that is why the box is lost."""
         self.on_loss: Callable[[], None] | None = None
         self.on_unfit: Callable[[], None] | None = None
-        """What the runner has preloaded is not for forks: the box is for nobody else."""
+        """Called when packages that were imported ahead cannot be shared any more, so that the box is retired."""
+        self.environment_fault = ""
+        """What the environment's packages did that keeps calls from sharing their import."""
         self._takers: Mapping[type[Said], Callable[[Any], None]] = {
             Hello: self._take_hello,
             Fault: self._take_fault,
@@ -269,10 +271,12 @@ class Conversation:
             raise ProtocolError("a box said hello twice")
         if said.protocol != frames.PROTOCOL:
             raise ProtocolError(f"the runner speaks protocol {said.protocol}, the engine {frames.PROTOCOL}")
+        self.environment_fault = said.unfit
         self._hello.set_result(said)
 
     def _begin(self, call: RunningCall, *, was_ahead: bool) -> None:
         self._has_begun_a_call = True
+        call.environment_fault = self.environment_fault
         call.begin(was_ahead=was_ahead)
 
     def _take_fault(self, said: Fault) -> None:
@@ -300,7 +304,8 @@ class Conversation:
         self._lines.dismiss(said.line, wanted=said.wanted)
         self.supply_lines()
 
-    def _take_unfit(self, _: Unfit) -> None:
+    def _take_unfit(self, said: Unfit) -> None:
+        self.environment_fault = said.reason
         if self.on_unfit is not None:
             self.on_unfit()
 

@@ -29,6 +29,14 @@ class _Said(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
+class ImportUse(_Said):
+    """What a process used that imported packages ahead of calls, measured from outside it."""
+
+    wall_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    cpu_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    memory: _Count | None
+
+
 class Hello(_Said):
     """The box is up."""
 
@@ -36,16 +44,12 @@ class Hello(_Said):
     protocol: int
     python: _Text
     implementation: _Text
-    threads: int
-    descriptors: int = 0
-    """How many of them what was preloaded has left open."""
     failed: dict[str, _Text]
     refused: dict[str, _Text]
-
-    @property
-    def is_fit(self) -> bool:
-        """Whether what was preloaded is the same in a fork as here."""
-        return self.threads <= 1 and not self.descriptors
+    unfit: _Text = ""
+    """Why packages could not be imported ahead of calls; the text is partly the packages' own."""
+    preload: ImportUse | None = None
+    """What importing packages ahead of calls used."""
 
 
 class Fault(_Said):
@@ -122,10 +126,11 @@ class Surplus(_Said):
 
 
 class Unfit(_Said):
-    """What was preloaded for later calls has left threads, so that no fork is safe any more, or open descriptors, which
-    no call has."""
+    """The process that imported packages ahead is gone, so calls import for themselves. The reason, which is partly the
+    packages' own text, says what they did; it is empty if they did nothing."""
 
     type: Literal["unfit"]
+    reason: _Text
 
 
 class Gone(_End):

@@ -44,6 +44,8 @@ class RunningCall:
     """Whether that child was there before the call was."""
     cpu_before: float = 0.0
     """What the child had used by then, once that is known."""
+    environment_fault: str = ""
+    """What its environment's packages did, where they could not be imported ahead for it."""
     has_returned: bool = False
     """Whether its reply is whole."""
     slot: Slot | None = None

@@ -25,7 +25,7 @@ from pydantic import JsonValue
 from sandbox.backends.base import BoxPlan
 from sandbox.backends.container.hardening import WORKPLACE, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
-from sandbox.backends.subprocess.walls import process_limits, system_call_filter, watch
+from sandbox.backends.subprocess.walls import process_limits, system_call_filter, template_plan, watch
 from sandbox.egress import PORT
 from sandbox.policy import Layer, NetworkMode, Policy
 
@@ -59,6 +59,7 @@ def walls(
         "call": _call(plan, user=user, is_metered=is_metered, host=host) | way,
         "slots": is_metered,
         "installed": None if prefix is None else [prefix, f"{prefix}/{plan.interpreter.site}"],
+        "template": None if stands_alone(plan.policy, host.runtime) else template_plan(plan, machine=host.machine),
         "lines": has_lines,
     }
 

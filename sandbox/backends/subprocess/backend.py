@@ -29,11 +29,11 @@ from sandbox.backends.subprocess.caller import Caller, User, box_user, current_c
 from sandbox.backends.subprocess.groups import Group, Hierarchies
 from sandbox.backends.subprocess.owners import Owner
 from sandbox.backends.subprocess.tree import RUNNER, build_tree
-from sandbox.backends.subprocess.walls import box_walls, call_walls, way_out
+from sandbox.backends.subprocess.walls import box_walls, call_walls, template_plan, way_out
 from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
-from sandbox.policy import Layer, NetworkMode, Policy, Strength, format_bytes
+from sandbox.policy import Layer, Limits, NetworkMode, Policy, Strength, format_bytes
 from sandbox.resources import folder
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
+_TEMPLATE: Final = "template"
+_FORKS_OF_TEMPLATE: Final = 3
 _UNSEEN_MEMORY: Final = "counts neither socket buffers nor unmapped memfds"
 _UNSEEN_CPU: Final = "does not count processes that ended unless their parent waited for them"
 
@@ -89,6 +91,7 @@ class SubprocessBackend(Backend):
                 "call": {**around_call, **way_out(started.egress)},
                 "slots": group is not None,
                 "installed": _installed(plan),
+                "template": template_plan(plan, doors=group.below(_TEMPLATE).doors() if group else ()),
                 "lines": True,
             },
             group=group,
@@ -98,7 +101,7 @@ class SubprocessBackend(Backend):
         )
         try:
             if group is not None:
-                self._create(group, plan.policy)
+                self._create(group, plan)
             box.protection = self._protection(plan, caller, user=user, group=group and group.below(FIRST_SLOT))
         except OSError as error:
             await asyncio.shield(box.close())
@@ -126,8 +129,8 @@ class SubprocessBackend(Backend):
         hierarchies = self._hierarchies.without_quota() if is_free else self._hierarchies
         return Group(hierarchies, f"{self._owner.path}/{self._boxes}")
 
-    def _create(self, box: Group, policy: Policy) -> None:
-        """Make a box's group, and in it one for its zygote and one for its first call. The warden of our last box
+    def _create(self, box: Group, plan: BoxPlan) -> None:
+        """Make a box's group, and in it one for its zygote, its template and its first call. The warden of our last box
         removes the folder that ours are in; it may be doing that right now."""
         for _ in range(_ATTEMPTS):
             try:
@@ -138,8 +141,7 @@ class SubprocessBackend(Backend):
                 FileExistsError,
             ):  # it was there when it was made, and gone when it was looked at
                 continue
-            least = policy.limits.model_copy(update={"memory": max(policy.limits.memory, _LEAST_FOR_A_ZYGOTE)})
-            for name, limits in (("zygote", least), (FIRST_SLOT, policy.limits)):
+            for name, limits in _inner_limits(plan).items():
                 inner = box.below(name)
                 inner.create()
                 inner.limit(limits)
@@ -176,6 +178,18 @@ def _user_state(user: User, *, shared: str | None) -> LayerState:
         return LayerState(in_force=False, detail=shared, measured_by=MeasuredBy.NONE)
     detail = f"uid {user[0]} is this box's alone"
     return LayerState(in_force=True, detail=detail, measured_by=MeasuredBy.SET_BY_ENGINE)
+
+
+def _inner_limits(plan: BoxPlan) -> dict[str, Limits]:
+    """The limits of the groups in a box. A template has those of one call, and three processes more while it forks."""
+    limits = plan.policy.limits
+    found = {
+        "zygote": limits.model_copy(update={"memory": max(limits.memory, _LEAST_FOR_A_ZYGOTE)}),
+        FIRST_SLOT: limits,
+    }
+    if plan.has_template:
+        found[_TEMPLATE] = limits.model_copy(update={"processes": limits.processes + _FORKS_OF_TEMPLATE})
+    return found
 
 
 def _porter(started: Started, policy: Policy) -> Porter | None:

@@ -10,7 +10,8 @@ The groups of one engine, named by its process so that a later engine can prove 
 
     sandbox-<pid>-<start time>-<pid namespace>-<engine>/
         <box>/
-            zygote/     the runner and what it preloads
+            zygote/     the runner
+            template/   what imports packages ahead of calls, and forks their processes
             <slot>/     one call at a time
 """
 

@@ -34,6 +34,8 @@ OWN_BYTES, OWN_INODES = 16 << 20, 1024
 _STACK_BYTES: Final = 8 << 20
 _WATCH_INTERVAL_S: Final = 0.05
 _GUARD_PROCESSES: Final = 1
+_MAX_IMPORT_S: Final = 50.0
+"""Less than the engine waits for a box to open."""
 _BEHIND_THE_GROUP: Final = 2
 """The control group's limit must be the first that is met, because it counts what it refuses."""
 
@@ -80,6 +82,22 @@ def call_walls(plan: BoxPlan, tree: Tree, *, user: User, is_metered: bool) -> di
         "limits": process_limits(policy, is_metered=is_metered),
         "cpus": [*choose_cpus(limits.cpus)],
         "watch": None if is_metered else watch(policy),
+    }
+
+
+def template_plan(plan: BoxPlan, *, doors: Sequence[str] = (), machine: str = os.uname().machine) -> JsonValue:
+    """What the runner needs to know about the process that imports packages ahead of calls; None without one.
+
+    It may take as long, and as much processor time, as a call.
+    """
+    if not plan.has_template:
+        return None
+    limits = plan.policy.limits
+    return {
+        "filter": system_call_filter("template", Sockets.INTERNET, machine),
+        "doors": list(doors),
+        "wall_s": min(limits.wall, _MAX_IMPORT_S),
+        "cpu_s": limits.cpu,
     }
 
 
