@@ -21,6 +21,7 @@ from sandbox.wire.messages import Hello, WallFault
 _WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
 _OPENING_S: Final = 60.0
 _LEAST_FOR_OPENING_S: Final = 10.0
+_BEYOND_IMPORT_S: Final = 5.0
 _TRIES: Final = 2
 CALL_AGAIN: Final = "call again; if it happens every time, see what kills processes here, such as a lack of memory"
 _SLOW_START: Final = "if packages run code when Python starts, which `sandbox env show` tells, see what that waits for"
@@ -125,8 +126,8 @@ def _refuse_without_walls(hello: Hello, *, policy: Policy) -> None:
 
 
 def _patience(policy: Policy) -> float:
-    """How long a box may take to open: what its environment runs at the start runs on the call's account."""
-    return min(max(policy.limits.wall, _LEAST_FOR_OPENING_S), _OPENING_S)
+    """How long a box may take to open: longer than its packages may take to be imported ahead."""
+    return min(max(policy.limits.wall, _LEAST_FOR_OPENING_S), _OPENING_S) + _BEYOND_IMPORT_S
 
 
 def _explained(error: BaseException, plan: BoxPlan, *, last_words: str) -> BaseException:

@@ -57,8 +57,20 @@ def preload(modules: list[str]) -> tuple[list[str], dict[str, str], int]:
 
 
 def is_foreign(name: str) -> bool:
-    """Return whether a module belongs neither to the standard library nor to us; older Pythons name none of theirs."""
-    return name != kit.NAME and name.partition(".")[0] not in getattr(sys, "stdlib_module_names", ())
+    """Return whether a module belongs neither to the standard library nor to us."""
+    top = name.partition(".")[0]
+    standard = getattr(sys, "stdlib_module_names", None)
+    return name != kit.NAME and (not _is_in_standard_folder(top) if standard is None else top not in standard)
+
+
+def _is_in_standard_folder(top: str) -> bool:
+    """Look the module up by its file, for Pythons before 3.10, which have no list of theirs."""
+    if top in sys.builtin_module_names:
+        return True
+    folder = os.path.dirname(os.__file__)
+    compiled = os.path.join(folder, "lib-dynload")
+    is_compiled = os.path.isdir(compiled) and any(each.startswith(top + ".") for each in os.listdir(compiled))
+    return is_compiled or os.path.exists(os.path.join(folder, top + ".py")) or os.path.isdir(os.path.join(folder, top))
 
 
 def _failed(modules: list[str]) -> dict[str, str]:

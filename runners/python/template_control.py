@@ -21,7 +21,6 @@ import _socket as socket
 import os
 import select
 import time
-from collections import deque
 
 import documents
 import ending
@@ -68,7 +67,7 @@ class TemplateControl:
         self._loop: Loop | None = None
         self._own = verification.own_number()
         self._said = b""
-        self._waiting: deque[tuple[dict[str, Any] | None, Child | None]] = deque()
+        self._waiting: list[tuple[dict[str, Any] | None, Child | None]] = []
         self._child: Child | None = None
         self._is_done = self._is_busy = False
         self._until = 0.0
@@ -148,13 +147,14 @@ class TemplateControl:
         self._next()
 
     def bear(self, child: Child) -> None:
-        """Have it fork the process for this child's guard, when it is its turn."""
-        self._waiting.append((None, child))
+        """Have it fork the process for this child's guard, when it is its turn; first those that a call waits for."""
+        first = sum(each is not None and not each.ahead for _, each in self._waiting)
+        self._waiting.insert(len(self._waiting) if child.ahead else first, (None, child))
         self._next()
 
     def forget(self, child: Child) -> None:
         """The child is dead, or not wanted any more."""
-        self._waiting = deque(each for each in self._waiting if each[1] is not child)
+        self._waiting = [each for each in self._waiting if each[1] is not child]
         if self._child is child:
             self._child = None
 
@@ -190,7 +190,7 @@ class TemplateControl:
     def _next(self) -> None:
         if self._is_busy or not self._waiting:
             return
-        content, child = self._waiting.popleft()
+        content, child = self._waiting.pop(0)
         self._is_busy, self._is_done, self._child = True, False, child
         self._until = time.monotonic() + (content.pop("within_s") if content else _ORDER_S)
         try:

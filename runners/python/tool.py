@@ -78,9 +78,12 @@ def _wait_for_verification(link: socket) -> None:
 def _import(imports: dict[str, Any], *, ahead: bool) -> None:
     """Enter the environment in this process, where no template did; import ahead only while no call waits.
 
-    This is foreign code, behind the walls of the call and at its expense.
+    This is foreign code, behind the walls of the call and at its expense; a hook that ends Python ends the call.
     """
-    installed.enter(*imports["installed"])
+    try:
+        installed.enter(*imports["installed"])
+    except SystemExit as stop:
+        os._exit(stop.code & 0xFF if isinstance(stop.code, int) else int(stop.code is not None))
     if ahead:
         preloading.preload(imports["modules"])
 

@@ -379,14 +379,13 @@ def test_code_that_fails_at_start_harms_nobody_else(way: str, deed: str, sandbox
     assert _value(sandbox.run(version_of("left", "left==1.0"))) == "1.0"
 
 
-@pytest.mark.parametrize("deed", ["leaves", "dies"])
-def test_who_calls_is_told_that_packages_run_code_at_the_start_where_that_is_its_end(
-    deed: str, sandbox: Sandbox, wheels: Path
-) -> None:
+@pytest.mark.parametrize(("deed", "code"), [("leaves", 4), ("dies", 3)])
+def test_a_start_hook_that_ends_python_ends_the_call(deed: str, code: int, sandbox: Sandbox, wheels: Path) -> None:
     name = _starting(wheels, f"{deed}_at_once", DEEDS[deed])
-    with pytest.raises(CallNotStarted) as ended:
-        sandbox.run(requiring((name,), NOTHING))
-    assert "packages run code when Python starts" in (ended.value.remedy or "")
+    outcome = sandbox.run(requiring((name,), NOTHING))
+    assert (outcome.status, outcome.evidence["exit_code"]) == (Status.EXITED, code)
+    noted: Any = outcome.evidence["environment"]
+    assert noted["key"] == outcome.environment.key if outcome.environment else False
 
 
 def test_a_file_of_places_that_cannot_be_read_is_left_out_and_the_others_are_followed(
@@ -398,16 +397,13 @@ def test_a_file_of_places_that_cannot_be_read_is_left_out_and_the_others_are_fol
     assert _value(sandbox.run(requiring(("odd-places",), code))) is True
 
 
-def test_code_that_never_ends_at_start_is_ended(
-    sandbox: Sandbox, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(box_opening, "_LEAST_FOR_OPENING_S", 4.0)  # all of which is waited for
+def test_a_start_hook_that_never_ends_is_the_calls_timeout(sandbox: Sandbox, wheels: Path, tmp_path: Path) -> None:
     name = _starting(wheels, "hangs", "while True: pass")
     policy = tmp_path / "impatient.toml"
-    policy.write_text('description = "for tests"\nextends = "default"\n[limits]\nwall = "4s"\n')
-    with pytest.raises(BoxLost, match="did not open within") as ended:
-        sandbox.run(requiring((name,), NOTHING), policy=str(policy), limits={"wall": 2})
-    assert "env show" in (ended.value.remedy or "")
+    policy.write_text('description = "for tests"\nextends = "default"\n[limits]\nwall = "1s"\n')
+    outcome = sandbox.run(requiring((name,), NOTHING), policy=str(policy))
+    assert outcome.status is Status.TIMEOUT
+    assert "importing took longer" in str(outcome.evidence["environment"])
 
 
 def test_code_that_prints_at_start_cannot_speak_for_the_runner(sandbox: Sandbox, wheels: Path) -> None:

@@ -43,7 +43,7 @@ def runner(python: str, tmp_path: Path) -> Iterator[Runner]:
     with start_runner(plain_plan(tmp_path), python=python) as runner:
         hello = runner.hear()
         assert isinstance(hello, Hello)
-        assert (hello.protocol, hello.threads, hello.failed, hello.refused) == (1, 1, {}, {})
+        assert (hello.protocol, hello.failed, hello.refused, hello.unfit) == (1, {}, {}, "")
         yield runner
     assert list(tmp_path.iterdir()) == []
 
@@ -248,87 +248,36 @@ def test_a_folder_is_removed_whatever_the_tool_made_of_it(runner: Runner, tmp_pa
     outside.rmdir()
 
 
-def test_what_is_preloaded_is_there_and_its_threads_are_counted(python: str, tmp_path: Path) -> None:
-    (tmp_path / "threaded.py").write_text(
-        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
-    )
-    (tmp_path / "frames.py").write_text("ours = True\n")
-    (tmp_path / "broken.py").write_text("1 / 0\n")
-    modules = ["threaded", "frames", "broken", "nowhere"]
-    folder = tmp_path / "calls"
+def test_the_zygote_imports_from_the_standard_library_only(python: str, tmp_path: Path) -> None:
+    folder, ran = tmp_path / "calls", tmp_path / "ran"
     folder.mkdir()
-    with start_runner(
-        plain_plan(folder, installed=["/environment", str(tmp_path)], preload=modules), python=python
-    ) as runner:
-        hello = runner.hear()
-        assert isinstance(hello, Hello)
-        assert hello.threads == 2
-        assert hello.failed == {
-            "broken": "ZeroDivisionError: division by zero",
-            "nowhere": "ModuleNotFoundError: No module named 'nowhere'",
-        }
-
-
-def test_a_thread_that_is_just_ending_is_not_counted(python: str, tmp_path: Path) -> None:
-    (tmp_path / "busy.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(0.05,), daemon=True).start()\n"
-    )
-    folder = tmp_path / "calls"
-    folder.mkdir()
-    plan = plain_plan(folder, installed=["/environment", str(tmp_path)], preload=["busy"])
-    with start_runner(plan, python=python) as runner:
-        hello = runner.hear()
-        assert isinstance(hello, Hello)
-        assert (hello.threads, hello.failed) == (1, {})
-
-
-def test_threads_that_a_later_tool_leaves_are_told(python: str, tmp_path: Path) -> None:
-    (tmp_path / "threaded.py").write_text(
-        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
-    )
-    folder = tmp_path / "calls"
-    folder.mkdir()
-    with start_runner(plain_plan(folder, installed=["/environment", str(tmp_path)]), python=python) as runner:
-        assert isinstance(runner.hear(), Hello)
-        runner.say({"type": "preload", "modules": ["colorsys", "threaded"]})
-        assert parse_message(runner.next_message()) == Unfit(type="unfit")
-
-
-def test_parts_of_a_package_are_preloaded_and_forgotten_where_that_fails(python: str, tmp_path: Path) -> None:
-    package, ready, folder = tmp_path / "whole", tmp_path / "ready", tmp_path / "calls"
-    for part in (package, package / "needy", folder):
-        part.mkdir()
-    (package / "__init__.py").touch()
-    (package / "good.py").write_text("import os\nMARK = os.getpid()\n")
-    (package / "needy" / "__init__.py").write_text(
-        f"from . import part\nopen({str(ready)!r}).close()\nKIND = part.KIND\n"
-    )
-    (package / "needy" / "part.py").write_text("KIND = 'needy'\n")
-    modules = ["whole", "whole.good", "whole.needy"]
+    leave_pid = f"import os\nwith open({str(ran)!r}, 'a') as file:\n    print(os.getpid(), file=file)\n"
+    (tmp_path / "foreign.py").write_text(leave_pid)
+    (tmp_path / "hook.pth").write_text("import foreign\n")
+    modules = ["colorsys", "foreign", "nowhere"]
     plan = plain_plan(folder, installed=["/environment", str(tmp_path)], preload=modules)
     with start_runner(plan, python=python) as runner:
         hello = runner.hear()
         assert isinstance(hello, Hello)
-        assert set(hello.failed) == {"whole.needy"}
-        ready.touch()
-        source = "import whole.good, whole.needy\ndef tool():\n    return whole.needy.KIND, whole.good.MARK\n"
-        first, second = _value(runner.run(source).reply), _value(runner.run(source).reply)
-        assert first == second == ["needy", first[1]]
+        assert not ran.exists()
+        source = "import os, sys\ndef tool():\n    return os.getpid(), 'foreign' in sys.modules, 'colorsys' in sys.modules\n"
+        process, *found = _value(runner.run(source).reply)
+        assert found == [True, True]
+        assert ran.read_text().split() == [str(process)]
+        assert process != runner.pid
 
 
-def test_a_package_that_could_not_be_preloaded_is_imported_anew_by_calls(python: str, tmp_path: Path) -> None:
-    package, ready, folder = tmp_path / "needy", tmp_path / "ready", tmp_path / "calls"
-    package.mkdir()
+def test_a_process_that_waits_for_its_call_imports_packages_itself(python: str, tmp_path: Path) -> None:
+    folder = tmp_path / "calls"
     folder.mkdir()
-    (package / "__init__.py").write_text(f"import needy.part\nopen({str(ready)!r}).close()\nKIND = needy.part.KIND\n")
-    (package / "part.py").write_text("KIND = 'needy'\n")
-    plan = plain_plan(folder, installed=["/environment", str(tmp_path)], preload=["needy"])
+    (tmp_path / "slow.py").write_text("import os\nPROCESS = os.getpid()\n")
+    plan = plain_plan(folder, installed=["/environment", str(tmp_path)], preload=["slow"], ahead=1)
     with start_runner(plan, python=python) as runner:
-        hello = runner.hear()
-        assert isinstance(hello, Hello)
-        assert set(hello.failed) == {"needy"}
-        ready.touch()
-        assert _value(runner.run("import needy\ndef tool():\n    return needy.KIND\n").reply) == "needy"
+        assert isinstance(runner.hear(), Hello)
+        source = "import os, sys\nknown = 'slow' in sys.modules\nimport slow\ndef tool():\n    return known, slow.PROCESS == os.getpid()\n"
+        while not _value(runner.run(source).reply)[0]:
+            pass
+        assert _value(runner.run(source).reply)[1] is True
 
 
 def test_a_tool_meets_nothing_of_the_runner(runner: Runner) -> None:
