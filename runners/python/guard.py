@@ -59,8 +59,9 @@ _NUMBER_SIZE = 16
 _LOOK_MS = 20
 ENVIRONMENT = "environment"
 """The layer of a fault in a process that had imported an environment's packages."""
-TURN, VERIFIED = b"t", b"v"
-"""What the zygote sends to a guard whose process comes from the template: its turn, and that no other process exists."""
+TURN, VERIFIED = struct.Struct(">Q"), b"v"
+"""What the zygote sends to a guard whose process comes from the template: its turn, as a ticket for its order, and that
+no other process exists."""
 
 
 def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: bool = False) -> int:
@@ -202,10 +203,10 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
 
     The process has imported packages, so whatever is wrong with it is their doing.
     """
-    _await(TURN)
+    (ticket,) = TURN.unpack(_await(TURN.size))
     link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        _send_order(plan, theirs, ahead=ahead)
+        _send_order(plan, theirs, ahead=ahead, ticket=ticket)
     except OSError as error:
         _blame_environment(plan, "the template takes no orders: %s" % error)
     theirs.close()
@@ -222,7 +223,7 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
     except (OSError, ValueError) as error:
         _blame_environment(plan, "the call's process cannot be limited: %s" % error)
     pipes.tell(record)
-    _await(VERIFIED)
+    _await(len(VERIFIED))
     elsewhere = verification.cpu_seconds(subject.pid)  # until now, the template's control group counted it
     _let_go_on(link)
     if ahead:
@@ -231,11 +232,11 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
     return subject.pid
 
 
-def _send_order(plan: dict[str, Any], link: socket.socket, *, ahead: bool) -> None:
+def _send_order(plan: dict[str, Any], link: socket.socket, *, ahead: bool, ticket: int) -> None:
     kinds = plan["namespaces"]
     descriptors = verification.open_namespaces(kinds)
     ends = [*descriptors, pipes.REQUEST, 1, 2, pipes.VALUE, link.fileno()]
-    order = documents.write({"birth": {"namespaces": kinds, "ahead": ahead}}).encode("ascii")
+    order = documents.write({"birth": {"namespaces": kinds, "ahead": ahead}, "ticket": ticket}).encode("ascii")
     way = socket.socket(fileno=pipes.TEMPLATE)
     way.sendmsg([order], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(ends), *ends))])
     way.close()
@@ -243,10 +244,12 @@ def _send_order(plan: dict[str, Any], link: socket.socket, *, ahead: bool) -> No
         os.close(descriptor)
 
 
-def _await(word: bytes) -> None:
+def _await(size: int) -> bytes:
     """Wait for the zygote; one that is gone wants nothing any more."""
-    if os.read(pipes.STATUS, len(word)) != word:
+    word = os.read(pipes.STATUS, size)
+    if len(word) < size:
         os._exit(0)
+    return word
 
 
 def _blame_environment(plan: dict[str, Any], reason: str) -> NoReturn:

@@ -19,7 +19,8 @@ The template stops itself (SIGSTOP) after each order, and the zygote lets it go 
 signal handler of a package runs while nothing is forked.
 
 Messages on the control socket, each one packet of JSON: the zygote and the guards send {"preload"}, {"compile"} or
-{"birth"}, the template answers with {"standing"}, {"imported"} or {"done"}, or {"fault"}.
+{"birth"}, each with a ticket. The template says {"standing"} once, and answers with {"done": ticket}, and what
+became of the modules it was to import.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_GUARD = 1
+"""The pid of a guard in its own namespace."""
 _FIRST_OWN = 64
 """Descriptors of our own are kept above the numbers that a call's pipes take."""
 _LINK = pipes.FIRST_FREE
@@ -189,35 +192,34 @@ def _prepare_children(plan: dict[str, Any]) -> tuple[Script, dict[str, object] |
 def _import(where: Sequence[str], modules: list[str], way: socket.socket) -> None:
     """Enter the environment and import; from here on this process is foreign."""
     installed.enter(*where)
-    _report_import(modules, way)
+    _report_import(modules, way, ticket=0)
     for _ in preloading.rehearse_calls():
         pass
     _reap()
     _stop()
 
 
-def _report_import(modules: list[str], way: socket.socket) -> None:
+def _report_import(modules: list[str], way: socket.socket, *, ticket: int) -> None:
     _, failed, left_open = preloading.preload(modules)
     _reap()
-    _say(way, {"imported": {"failed": failed, "left_open": left_open, "threads": preloading.threads()}})
+    report = {"failed": failed, "left_open": left_open, "threads": preloading.threads()}
+    _say(way, {"done": ticket, "imported": report})
 
 
 def _serve(way: socket.socket, plan: dict[str, Any], script: Script) -> NoReturn:
     while True:
-        said, descriptors = _receive(way)
-        if "birth" in said:
-            _bear(said["birth"], descriptors, plan, script)
-            _say(way, {"done": True})
-        elif "preload" in said:
-            _report_import(said["preload"], way)
+        order, descriptors = _receive(way)
+        if "preload" in order:
+            _report_import(order["preload"], way, ticket=order["ticket"])
             preloading.keep_as_is()
-        elif "reap" in said:
+        else:
+            if "birth" in order:
+                _bear(order["birth"], descriptors, plan, script)
+            if "compile" in order:
+                compiled.keep(order["compile"], order["path"])
+                preloading.keep_as_is()
             _reap()
-            _say(way, {"done": True})
-        elif "compile" in said:
-            compiled.keep(said["compile"], said["path"])
-            preloading.keep_as_is()
-            _say(way, {"done": True})
+            _say(way, {"done": order["ticket"]})
         _reap()
         _stop()
 
@@ -225,7 +227,10 @@ def _serve(way: socket.socket, plan: dict[str, Any], script: Script) -> NoReturn
 def _bear(order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script) -> None:
     joiner = os.fork()
     if joiner == 0:
-        _or_explain(_join_and_fork, order, descriptors, plan, script)
+        try:
+            _join_and_fork(order, descriptors, plan, script)
+        finally:  # where the call was killed meanwhile, its namespaces take no process
+            os._exit(0)
     for descriptor in descriptors:
         os.close(descriptor)
     os.waitpid(joiner, 0)
@@ -258,6 +263,8 @@ def _become_the_tool(order: dict[str, Any], ends: Sequence[int], plan: dict[str,
     for end, number in zip(ends, (pipes.REQUEST, 1, 2, pipes.VALUE, _LINK)):
         os.dup2(end, number, number in (1, 2))
     walls.close_from(_LINK + 1)
+    while os.getppid() != _GUARD:  # until the opener has ended, it is the parent
+        os.sched_yield()
     script.run()
     tool.run(plan, socket.socket(fileno=_LINK), ahead=order["ahead"])
 

@@ -70,6 +70,8 @@ class TemplateControl:
         self._waiting: list[tuple[dict[str, Any] | None, Child | None]] = []
         self._child: Child | None = None
         self._is_done = self._is_busy = False
+        self._ticket = 0
+        """The template answers each order with its ticket; an order of a guard that is dead may come late."""
         self._until = 0.0
 
     @property
@@ -153,10 +155,20 @@ class TemplateControl:
         self._next()
 
     def forget(self, child: Child) -> None:
-        """The child is dead, or not wanted any more."""
+        """The child is dead, or not wanted any more.
+
+        If it had its turn, its guard may have sent its order or not. The template answers in order, so its answer to a
+        further question shows that it is through.
+        """
         self._waiting = [each for each in self._waiting if each[1] is not child]
-        if self._child is child:
-            self._child = None
+        if self._child is not child:
+            return
+        self._child = None
+        if self._is_done:
+            self._finish_if_done()
+        else:
+            self._ticket += 1
+            self._send({"reap": True})
 
     def note_verified(self, child: Child) -> None:
         """Its guard has verified the new process."""
@@ -192,13 +204,24 @@ class TemplateControl:
             return
         content, child = self._waiting.pop(0)
         self._is_busy, self._is_done, self._child = True, False, child
+        self._ticket += 1
         self._until = time.monotonic() + (content.pop("within_s") if content else _ORDER_S)
         try:
             os.kill(self.pid, signal.SIGCONT)
             if child is not None:
-                os.write(child.status, guard.TURN)
-            else:
-                self._socket.send(documents.write(content).encode("ascii"), socket.MSG_DONTWAIT)
+                os.write(child.status, guard.TURN.pack(self._ticket))
+        except BrokenPipeError:  # that guard is dead, which is heard next
+            return
+        except OSError as error:
+            self._lose("it does not take orders: %s" % error)
+            return
+        if content:
+            self._send(content)
+
+    def _send(self, content: dict[str, Any]) -> None:
+        try:
+            data = documents.write(dict(content, ticket=self._ticket)).encode("ascii")
+            self._socket.send(data, socket.MSG_DONTWAIT)
         except OSError as error:
             self._lose("it does not take orders: %s" % error)
 
@@ -209,11 +232,24 @@ class TemplateControl:
             self._lose(str(lost))
             return
         for message in messages:
-            if "done" in message or "imported" in message:
-                self._is_done = True
-                if "imported" in message and self._is_busy and not self._settles(message["imported"]):
-                    return
+            if not self._is_busy:
+                self._lose("its packages write to the zygote's socket")
+                return
+            if message.get("done") != self._ticket:
+                self._go_on()
+                continue
+            self._is_done = True
+            if "imported" in message and not self._settles(message["imported"]):
+                return
         self._finish_if_done()
+
+    def _go_on(self) -> None:
+        """It has carried out an order of a guard that is dead, and stops before the next."""
+        try:
+            self._await_stop()
+            os.kill(self.pid, signal.SIGCONT)
+        except (TemplateLost, OSError) as error:
+            self._lose(str(error))
 
     def _settles(self, imported: Any) -> bool:
         try:
@@ -240,7 +276,7 @@ class TemplateControl:
         self._next()
 
     def _lose(self, reason: str) -> None:
-        self._on_lost(self.explain(reason))
+        self._on_lost(reason)
 
     # Looking
 
@@ -287,7 +323,7 @@ class TemplateControl:
             for pid in left:
                 ending.end_process(pid)
             os.kill(self.pid, signal.SIGCONT)
-            self._socket.send(b'{"reap":true}', socket.MSG_DONTWAIT)
+            self._socket.send(b'{"reap":true,"ticket":0}', socket.MSG_DONTWAIT)
             self._await_done()
         else:
             raise TemplateLost("importing leaves processes that cannot be ended")

@@ -195,7 +195,7 @@ def verify(
         said = read(plan, restricted, subject)
     except OSError as error:
         raise WallFault("processes", "the call's process cannot be read: %s" % error) from error
-    if not said[1]:
+    if not said[1] and plan["namespaces"]:  # gVisor gives a namespace another name whenever it is asked
         raise WallFault("pid_namespace", "the call's process is not in the namespaces of its guard")
     known = plan.get("known")
     if known and known[0] == said:
