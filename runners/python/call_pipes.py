@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 REQUEST, STATUS, VALUE, FILES = 3, 4, 5, 6
 FIRST_FREE = 7
 TEMPLATE = 7
-"""The number at which a guard finds the way to the template, where there is one."""
+"""The number at which a guard finds the way to the template, where there is one; the doors of its slot follow."""
+_FIRST_OF_DOORS = 32
 _NUMBERS = (REQUEST, 1, 2, VALUE, STATUS, FILES)
 _RECORD = struct.Struct(">I")
 _ASSIGNMENT = struct.Struct(">Q")
@@ -46,6 +47,11 @@ def reserve() -> list[int]:
             os.close(number)
         raise
     return reserved
+
+
+def reserve_doors(count: int) -> list[int]:
+    """Return numbers at which the zygote hands a guard copies of its slot's doors; they stay clear of the pipes'."""
+    return [fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _FIRST_OF_DOORS) for _ in range(count)]
 
 
 def hand(end: int, number: int) -> None:
@@ -67,20 +73,27 @@ def arrange(handed: Sequence[int]) -> None:
     walls.close_from(FIRST_FREE)
 
 
-def write_down_arrangement(script: Script, handed: Sequence[int], *, template: int | None) -> None:
-    """Have a script do the same, and keep the way to the template; OSError where the kernel cannot close all at once.
-    """
-    for end, number in zip(handed, _NUMBERS):
+def write_down_arrangement(script: Script, plan: dict[str, Any]) -> None:
+    """Have a script do the same, and keep what an order to the template takes; OSError where the kernel cannot close
+    all at once."""
+    for end, number in zip(plan["handed"], _NUMBERS):
         script.make("dup3", end, number, 0 if number in (1, 2) else os.O_CLOEXEC, gives=number)
-    if template is not None:
-        script.make("dup3", template, TEMPLATE, os.O_CLOEXEC, gives=TEMPLATE)
+    if plan.get("template") is not None:
+        kept = (plan["template"], *plan["handed_doors"])
+        for number, end in enumerate(kept, start=TEMPLATE):
+            script.make("dup3", end, number, os.O_CLOEXEC, gives=number)
     walls.close_at_once(walls.NO_DESCRIPTOR)
-    script.make("close_range", first_free(template), walls.NO_DESCRIPTOR, 0)
+    script.make("close_range", first_free(plan), walls.NO_DESCRIPTOR, 0)
 
 
-def first_free(template: int | None) -> int:
+def first_free(plan: dict[str, Any]) -> int:
     """Return the first number that is free in a guard."""
-    return FIRST_FREE if template is None else TEMPLATE + 1
+    return FIRST_FREE if plan.get("template") is None else TEMPLATE + 1 + len(plan["handed_doors"])
+
+
+def kept_doors(plan: dict[str, Any]) -> list[int]:
+    """Return the numbers at which a guard has the doors of its slot, for the template."""
+    return list(range(TEMPLATE + 1, first_free(plan)))
 
 
 def keep_numbers_free() -> None:

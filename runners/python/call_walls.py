@@ -38,18 +38,19 @@ class Written:
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.held = plan["held"]
-        template = plan.get("template")
-        self.script = Script(first_free=pipes.first_free(template))
+        self.script = Script(first_free=pipes.first_free(plan))
         self.script.wall = "processes"
-        pipes.write_down_arrangement(self.script, plan["handed"], template=template)
+        pipes.write_down_arrangement(self.script, plan)
         self.landlock = _build(plan, self.script)
 
 
-def prepare(plan: dict[str, Any]) -> None:
+def prepare(plan: dict[str, Any], *, doors: int = 0) -> None:
     """Work out for the plan what is the same for all of its calls. What fails is left for a call to meet and tell."""
     if "handed" not in plan:
         write_down_fork(plan)
         plan["handed"] = pipes.reserve()
+    if plan.get("template") is not None and "handed_doors" not in plan:
+        plan["handed_doors"] = pipes.reserve_doors(doors)
     written = plan.get("written")
     if not IS_LINUX or "mount" not in plan["namespaces"] or (written and written.held == plan["held"]):
         return

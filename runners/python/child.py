@@ -170,12 +170,15 @@ def fork(
     handed: list[int] = []
     try:
         plan["home"] = workplace.choose(plan)
-        call_walls.prepare(plan)
+        call_walls.prepare(plan, doors=len(doors))
         handed = plan["handed"]
+        is_templated = plan.get("template") is not None
+        for door, number in zip(doors, plan["handed_doors"]) if is_templated else ():
+            os.dup2(door, number, False)
         for number in handed[: len(brought)]:
             pipes.hand(brought.pop(0), number)
         for direction, number in zip(_OF_THE_GUARD, handed[-2:]) if line else zip(_ALL_PIPES, handed):
-            is_two_way = plan.get("template") is not None and number == handed[-2]
+            is_two_way = is_templated and number == handed[-2]
             near, far = _socket_pair() if is_two_way else os.pipe()[::direction]
             ours.append(near)
             pipes.hand(far, number)
@@ -186,10 +189,10 @@ def fork(
         raise
     finally:
         _close_all(brought)
-        pipes.take_back(handed)
+        pipes.take_back((*handed, *plan.get("handed_doors", ())))
     *led, status, files = ours
     child = Child(pid, status, files, slot=slot, home=plan["home"], ahead=ahead)
-    child.is_templated = plan.get("template") is not None
+    child.is_templated = is_templated
     if line:
         child.line = line.id
     else:

@@ -205,8 +205,10 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
     """
     (ticket,) = TURN.unpack(_await(TURN.size))
     link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ends = (pipes.REQUEST, 1, 2, pipes.VALUE, theirs.fileno())
+    allowed = {verification.name_of(end) for end in ends}
     try:
-        _send_order(plan, theirs, ahead=ahead, ticket=ticket)
+        _send_order(plan, ends, ahead=ahead, ticket=ticket)
     except OSError as error:
         _blame_environment(plan, "the template takes no orders: %s" % error)
     theirs.close()
@@ -214,6 +216,7 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
     number = link.recv(_NUMBER_SIZE).decode("ascii", "replace")
     try:
         subject = verification.subject_of(number, guard=verification.own_number())
+        verification.check_descriptors(subject, allowed)
         limits.impose(subject.pid, limits.of_plan(plan))
         if plan["cpus"]:
             os.sched_setaffinity(subject.pid, plan["cpus"])
@@ -232,15 +235,16 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
     return subject.pid
 
 
-def _send_order(plan: dict[str, Any], link: socket.socket, *, ahead: bool, ticket: int) -> None:
-    kinds = plan["namespaces"]
+def _send_order(plan: dict[str, Any], ends: Sequence[int], *, ahead: bool, ticket: int) -> None:
+    """Send the namespaces that the process is to join, its ends, and the doors of the call's control groups."""
+    kinds, doors = plan["namespaces"], pipes.kept_doors(plan)
     descriptors = verification.open_namespaces(kinds)
-    ends = [*descriptors, pipes.REQUEST, 1, 2, pipes.VALUE, link.fileno()]
+    sent = [*descriptors, *ends, *doors]
     order = documents.write({"birth": {"namespaces": kinds, "ahead": ahead}, "ticket": ticket}).encode("ascii")
     way = socket.socket(fileno=pipes.TEMPLATE)
-    way.sendmsg([order], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(ends), *ends))])
+    way.sendmsg([order], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(sent), *sent))])
     way.close()
-    for descriptor in descriptors:
+    for descriptor in (*descriptors, *doors):
         os.close(descriptor)
 
 

@@ -59,6 +59,7 @@ _GUARD = 1
 _FIRST_OWN = 64
 """Descriptors of our own are kept above the numbers that a call's pipes take."""
 _LINK = pipes.FIRST_FREE
+_ENDS = (pipes.REQUEST, 1, 2, pipes.VALUE, _LINK)
 _MAX_MESSAGE = 1 << 18
 _MAX_DESCRIPTORS = 32
 _SHOWN_OF_PROC = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
@@ -101,7 +102,7 @@ def start(whole: dict[str, Any], doors: Sequence[int]) -> Started:
 def _main(whole: dict[str, Any], control: socket.socket, errors: int, doors: Sequence[int]) -> None:
     way = _put_up_walls(whole, control, errors, doors)
     inside.prepare(whole)
-    script, report = _prepare_children(whole["call"])
+    script, report = _prepare_children(whole["call"], doors=len(doors))
     _say(way, {"standing": report})
     _import(whole["installed"], whole["preload"], way)
     _serve(way, whole["call"], script)
@@ -182,9 +183,9 @@ def _restrict(wanted: dict[str, Any] | None, folder: str) -> dict[str, object] |
     return dict(report, is_shared=True) if verification.is_landlocked(folder) else None
 
 
-def _prepare_children(plan: dict[str, Any]) -> tuple[Script, dict[str, object] | None]:
+def _prepare_children(plan: dict[str, Any], *, doors: int) -> tuple[Script, dict[str, object] | None]:
     """Work out, before foreign code runs, what each child does to stand behind its own walls."""
-    script = Script(first_free=_LINK + 1)
+    script = Script(first_free=_LINK + 1 + doors)
     call_walls.write_down_own(plan, script)
     return script, plan["restricted"]
 
@@ -259,13 +260,23 @@ def _join_and_fork(order: dict[str, Any], descriptors: list[int], plan: dict[str
 
 
 def _become_the_tool(order: dict[str, Any], ends: Sequence[int], plan: dict[str, Any], script: Script) -> None:
-    """The ends are those of the request, stdout, stderr, the value, and the link to the guard."""
-    for end, number in zip(ends, (pipes.REQUEST, 1, 2, pipes.VALUE, _LINK)):
+    """The ends are those of the request, stdout, stderr, the value, and the link to the guard; the doors of the call's
+    control groups follow.
+
+    It enters the groups itself: to move another process, the kernel waits until no processor looks at the groups.
+    """
+    for end, number in zip(ends, _ENDS):
         os.dup2(end, number, number in (1, 2))
-    walls.close_from(_LINK + 1)
+    doors = range(_LINK + 1, _LINK + 1 + len(ends) - len(_ENDS))
+    for end, number in zip(ends[len(_ENDS) :], doors):
+        os.dup2(end, number, False)
+    walls.close_from(doors.stop)
     while os.getppid() != _GUARD:  # until the opener has ended, it is the parent
         os.sched_yield()
     script.run()
+    for door in doors:
+        os.write(door, b"0")
+        os.close(door)
     tool.run(plan, socket.socket(fileno=_LINK), ahead=order["ahead"])
 
 

@@ -124,6 +124,22 @@ def subject_of(number: str, *, guard: str) -> Subject:
     return Subject(number, int(fields.get("NSpid", number).split()[-1]))
 
 
+def name_of(descriptor: int) -> str:
+    """Return what the kernel calls an open file of this process; a pipe or a socket has a name of its own."""
+    return os.readlink("/proc/self/fd/%d" % descriptor)
+
+
+def check_descriptors(subject: Subject, allowed: set[str]) -> None:
+    """Make sure that the process has nothing open but these and the null device; WallFault otherwise.
+
+    So it can neither move to another control group, nor be handed anything by the template later on.
+    """
+    folder, null = "/proc/%s/fd/" % subject.number, os.stat(os.devnull).st_rdev
+    for number in os.listdir(folder):
+        if os.readlink(folder + number) not in allowed and os.stat(folder + number).st_rdev != null:
+            raise WallFault("processes", "the call's process has more open than its pipes")
+
+
 def read(plan: dict[str, Any], restricted: dict[str, object] | None, subject: Subject) -> list[Any]:
     """Return what the kernel says about the walls of that process, as raw text where that saves time.
 

@@ -38,7 +38,7 @@ from relay import Relay
 from signals import listen, signal
 from slots import Slots
 from spares import QUIET_S
-from template_control import TemplateLost, move
+from template_control import TemplateLost, check_groups
 from waiting import Waiting
 from watch import Watch, completed
 
@@ -310,7 +310,7 @@ class Zygote:
     def _take_born(self, child: Child) -> None:
         """The process that the template forked is verified, and nothing else runs: it may get a call."""
         try:
-            move(child.tool, self._slots.doors(child.slot), like=child.pid)
+            check_groups(child.tool, like=child.pid)
         except TemplateLost as lost:
             self._lose_template(str(lost))
             return
