@@ -118,7 +118,6 @@ class ContainerBackend(Backend):
             plan = replace(plan, policy=_with_calls_walled_again(plan.policy))
         runtime = _choose_runtime(self._runtime, plan.policy, link)
         _refuse_public_network(plan.policy, link, runtime)
-        host = Host(link.facts.machine, link.facts.cpus, runtime)
         user = draw_user(is_mapped=link.facts.maps_users)
         proving = self._begin_proof(link, image=image.id, runtime=runtime)
         words = LastWords()
@@ -145,6 +144,8 @@ class ContainerBackend(Backend):
                 way = Way(stream)
             half_open.callback(way.close)
             proof = await _proof(proving, runtime)
+            counts_memory = "memory" not in proof.unenforced
+            host = Host(link.facts.machine, link.facts.cpus, runtime, counts_memory=counts_memory)
             box = ContainerBox(
                 id,
                 way,

@@ -25,7 +25,7 @@ from pydantic import JsonValue
 from sandbox.backends.base import BoxPlan
 from sandbox.backends.container.hardening import WORKPLACE, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
-from sandbox.backends.subprocess.walls import process_limits, system_call_filter, watch
+from sandbox.backends.subprocess.walls import conditions, process_limits, system_call_filter, watch
 from sandbox.egress import PORT
 from sandbox.policy import Layer, NetworkMode, Policy
 
@@ -45,6 +45,8 @@ class Host:
     machine: str
     cpus: int
     runtime: str
+    counts_memory: bool = True
+    """Whether the runtime's limit of memory held when it was tried."""
 
 
 def walls(
@@ -88,7 +90,9 @@ def _call(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str
             "write": [WORKPLACE, "/tmp", "/dev/shm", "/proc", *_DEVICES],
             "network": True,
         },
-        "filter": system_call_filter("tool", Sockets.INTERNET, host.machine),
+        "filter": system_call_filter(
+            "tool", Sockets.INTERNET, host.machine, conditions(policy, counts_memory=host.counts_memory)
+        ),
         "limits": _limits(policy, is_metered=is_metered, runtime=host.runtime),
         "cpus": [*_choose_cpus(policy.limits.cpus, of=host.cpus)],
         "watch": None if is_metered else watch(policy),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
-_WATCHED_MEMORY: Final = "watch over the call's processes; not socket buffers or unmapped memfds"
+_WATCHED_MEMORY: Final = "watch over the call's processes and sockets; not small objects of the kernel"
 _WATCHED_CPU: Final = "watch over the call's processes; not those that are gone and that nobody waited for"
 
 
@@ -62,6 +62,7 @@ class SubprocessBackend(Backend):
         python = plan.interpreter.python
         user = box_user(caller, is_plain=plan.is_plain)
         is_ours = user == caller.user and not plan.is_plain and _may_be_changed(python, caller)
+        group = self._next_group(plan.policy)
         tree = build_tree(
             folders=plan.interpreter.folders,
             hidden=plan.interpreter.hidden,
@@ -69,8 +70,8 @@ class SubprocessBackend(Backend):
             reaches_network=plan.policy.network.mode is NetworkMode.HOST,
             places=plan.places(),
             started_again=(python, runner_folder()) if is_ours else None,
+            counts_memory=group is not None,
         )
-        group = self._next_group(plan.policy)
         zygote = group.below("zygote") if group else None
         doors = zygote.doors() if zygote else []
         again = (str(python), f"{RUNNER}/__main__.py") if is_ours else ()

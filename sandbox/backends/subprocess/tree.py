@@ -57,6 +57,8 @@ _SYSTEM: Final = (
 )
 _NAMES_OF_THE_NETWORK: Final = ("/etc/resolv.conf", "/etc/ssl/certs")
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+_SHARED_MEMORY: Final = "zero"
+"""To map this device is to make shared memory without a file, which only a control group counts."""
 _LINKS: Final = {
     "/dev/fd": "/proc/self/fd",
     "/dev/stdin": "/proc/self/fd/0",
@@ -104,6 +106,7 @@ def build_tree(
     reaches_network: bool,
     places: Sequence[Shown] = (),
     started_again: tuple[Path, Path] | None = None,
+    counts_memory: bool = True,
 ) -> Tree:
     """The tree for one interpreter, with the interpreter itself and its runner where it is `started_again` in the box;
     raises `BackendUnavailable` when it lies where the box has its own files."""
@@ -130,7 +133,8 @@ def build_tree(
         if not any(str(python).startswith(f"{path}/") for _, path, _ in binds):
             binds.append((str(python), str(python), _FILES))
     binds += [(os.path.realpath(each.source), each.target, _flags(each)) for each in places]
-    devices = [(f"/dev/{name}", f"/dev/{name}", _DEVICE) for name in _DEVICES]
+    names = [name for name in _DEVICES if counts_memory or name != _SHARED_MEMORY]
+    devices = [(f"/dev/{name}", f"/dev/{name}", _DEVICE) for name in names]
     return Tree(
         binds=(*binds, *devices),
         links=links,
