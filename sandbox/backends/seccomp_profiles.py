@@ -70,7 +70,7 @@ class ArgumentTest(_Closed):
 
 
 class When(ArgumentTest):
-    """An answer that depends on one or two arguments of a call, for all boxes or those that `sockets` and `box` name."""
+    """An answer that depends on one or two arguments of a call, for all boxes or those of one kind."""
 
     call: str
     answer: Answer

@@ -29,7 +29,7 @@ from sandbox.backends.subprocess.caller import Caller, User, box_user, current_c
 from sandbox.backends.subprocess.groups import Group, Hierarchies
 from sandbox.backends.subprocess.owners import Owner
 from sandbox.backends.subprocess.tree import RUNNER, build_tree
-from sandbox.backends.subprocess.walls import box_walls, call_walls, way_out
+from sandbox.backends.subprocess.walls import box_walls, call_walls, conditions, describe_conditions, way_out
 from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import Isolation, LayerState, LimitState
@@ -151,6 +151,7 @@ class SubprocessBackend(Backend):
         """What is read back of a call's `group` holds for all calls of the box: their groups are limited the same."""
         shared = caller.cannot_give_users(is_plain=plan.is_plain)
         measured = group.in_force() if group else None
+        stricter = describe_conditions(conditions(plan.policy, counts_memory=group is not None))
         return Protection(
             backend=self.name,
             isolation=Isolation.PROCESS,
@@ -163,6 +164,7 @@ class SubprocessBackend(Backend):
             limits=_outer_limits(plan.policy, group),
             network=NETWORK if plan.policy.network.mode is NetworkMode.PUBLIC else plan.policy.network.mode.value,
             user=str(user[0]),
+            details={"seccomp": stricter} if stricter else {},
         )
 
     def _groups_state(self, measured: Mapping[str, int] | None) -> LayerState:

@@ -121,11 +121,7 @@ def build_tree(
         _refuse_ours(str(folder), what="the interpreter's folder")
         if str(folder) != "/usr":
             shown.append(str(folder))
-    for path in readable:
-        _refuse_ours(path, what="a readable path")
-        if not os.path.exists(path):
-            raise BackendUnavailable(f"the policy shows {path}, which is not there", remedy="mend filesystem.readable")
-        shown.append(path)
+    shown += readable_paths(readable)
     binds = [(os.path.realpath(path), path, _FILES) for path in _outermost(shown)]
     if started_again is not None:
         python, runner = started_again
@@ -142,6 +138,18 @@ def build_tree(
         folders=(WORKPLACE, "/proc"),
         masks=tuple(str(path) for path in hidden),
     )
+
+
+def readable_paths(paths: Iterable[str]) -> list[str]:
+    """Return the host's paths that a policy shows, each once; raise `BackendUnavailable` if a box cannot show one."""
+    for path in paths:
+        _refuse_ours(path, what="a readable path")
+        if not os.path.exists(path):
+            raise BackendUnavailable(
+                f"a readable path is missing: the policy shows {path}, which is not there",
+                remedy="correct filesystem.readable",
+            )
+    return _outermost(paths)
 
 
 def _flags(shown: Shown) -> int:

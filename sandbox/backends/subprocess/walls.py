@@ -30,6 +30,10 @@ from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
+_STRICTER: Final = {
+    Condition.SHOWN_FOLDERS: "no unix sockets but pairs, because the policy shows folders of the host",
+    Condition.UNCOUNTED_MEMORY: "no memfd, no shared memory without a file, because no control group counts them",
+}
 OWN_BYTES, OWN_INODES = 16 << 20, 1024
 """What a box itself may write where its calls have places of their own."""
 _CORE_SETTINGS: Final = Path("/proc/sys/net/core")
@@ -177,9 +181,15 @@ def conditions(policy: Policy, *, counts_memory: bool) -> frozenset[Condition]:
     A policy that opens the host's network opens the host's unix sockets, too.
     """
     found = set() if counts_memory else {Condition.UNCOUNTED_MEMORY}
-    if policy.filesystem.readable and policy.network.mode is not NetworkMode.HOST:
+    shows_folders = not all(os.path.isfile(path) for path in policy.filesystem.readable)
+    if shows_folders and policy.network.mode is not NetworkMode.HOST:
         found.add(Condition.SHOWN_FOLDERS)
     return frozenset(found)
+
+
+def describe_conditions(conditions: Collection[Condition]) -> str:
+    """Return what a receipt says about a filter that is stricter than usual; empty for the usual one."""
+    return "; ".join(text for condition, text in _STRICTER.items() if condition in conditions)
 
 
 @cache
