@@ -80,7 +80,7 @@ def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
     enforcers = {
         "limits": {name: state.enforced_by for name, state in receipt.limits.items()} | _BY_THE_ENGINE,
         "network": _network(policy, receipt),
-        "filesystem": {"readable": f"mount namespace: {receipt.layers['mount_namespace'].detail}"},
+        "filesystem": {"readable": _filesystem(policy, receipt)},
         "isolation": {
             "minimum": f"boxes here are walled by: {receipt.isolation.value}",
             "require": "the engine, which reads every wall back before a tool runs",
@@ -94,6 +94,17 @@ def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
         ]
         for name, section in policy.sections().items()
     }
+
+
+def _filesystem(policy: Policy, receipt: Receipt) -> str:
+    from sandbox.policy import NetworkMode
+
+    namespace = f"mount namespace: {receipt.layers['mount_namespace'].detail}"
+    if not policy.filesystem.readable:
+        return namespace
+    if policy.network.mode is NetworkMode.HOST:
+        return f"{namespace}; unix sockets there can be reached, as all of the host's network"
+    return f"{namespace}; seccomp: {receipt.layers['seccomp'].detail}"
 
 
 def _network(policy: Policy, receipt: Receipt) -> dict[str, str]:

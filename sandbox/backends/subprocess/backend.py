@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
+_SHARED_COUNTS: Final = "boxes of one user share the kernel's count of descriptors in flight"
 _WATCHED_MEMORY: Final = "watch over the call's processes and sockets; not small objects of the kernel"
 _WATCHED_CPU: Final = "watch over the call's processes; not those that are gone and that nobody waited for"
 
@@ -158,7 +159,8 @@ class SubprocessBackend(Backend):
             layers={
                 Layer.CGROUP.value: self._groups_state(measured),
                 Layer.OWN_UID.value: LayerState(
-                    in_force=shared is None, detail=shared or f"uid {user[0]} is this box's alone"
+                    in_force=shared is None,
+                    detail=f"{shared}; {_SHARED_COUNTS}" if shared else f"uid {user[0]} is this box's alone",
                 ),
             },
             limits=_outer_limits(plan.policy, group),
