@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import pytest
 
+from sandbox.errors import BackendUnavailable
 from sandbox.policy import load
 from tests.escape.attempts import ATTEMPT
-from tests.escape.container_engines import Besieged, box, opened, variants
+from tests.escape.container_engines import KEPT, Besieged, box, opened, variants
 from tests.escape.engines import Engine
 
 __all__ = ["box", "opened"]
@@ -145,6 +146,37 @@ def test_no_socket_in_a_shown_folder_can_be_spoken_to(engine: Engine, shown: Sho
 def test_no_socket_of_the_engines_own_user_can_be_spoken_to(without_root: Engine, shown: ShownFolder) -> None:
     os.chown(shown.path, 65534, 65534)
     _besiege(without_root.value, shown, load("default").model_dump(mode="json"))
+
+
+OPEN: Final = """
+def tool(path: str) -> str:
+    open(path, "rb").close()
+    return path
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@variants(KEPT)
+@pytest.mark.parametrize("path", ["/usr", "/usr/lib", "/environment", "/tmp/elsewhere", "/no/such/folder"])
+def test_a_container_that_cannot_show_a_path_is_refused(path: str, box: Besieged) -> None:
+    policy = box.variant.policy.model_dump(mode="json") | {"filesystem": {"readable": [path]}}
+    with pytest.raises(BackendUnavailable) as refused:
+        box.run(OPEN, {"path": path}, policy=policy)
+    assert path in refused.value.message
+    assert refused.value.remedy
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@variants(KEPT)
+def test_a_file_that_is_shown_alone_leaves_unix_sockets_as_they_are(box: Besieged, shown: ShownFolder) -> None:
+    (shown.path / "file").chmod(0o644)
+    path = str(shown.path / "file")
+    policy = box.variant.policy.model_dump(mode="json") | {"filesystem": {"readable": [path]}}
+    source = OPEN.replace("return path", "import socket; socket.socket(socket.AF_UNIX).close(); return path")
+    outcome = box.run(source, {"path": path}, policy=policy)
+    assert outcome.value == path, outcome.error
 
 
 @pytest.mark.slow

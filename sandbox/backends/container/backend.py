@@ -15,18 +15,16 @@ and what is left of it then the next engine's reaper removes.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import JsonValue
 
-from sandbox.backends.base import ENVIRONMENT, Backend, BoxPlan, ImageGone, Shown
+from sandbox.backends.base import Backend, BoxPlan, ImageGone, Shown
 from sandbox.backends.container.attach import AttachStream, attach
 from sandbox.backends.container.box import ContainerBox, LastWords
 from sandbox.backends.container.daemon_link import DaemonLink, link_to
@@ -38,6 +36,7 @@ from sandbox.backends.container.hardening import (
     draw_user,
     is_machine,
     profile_name,
+    readable_folders,
 )
 from sandbox.backends.container.inspection import protection
 from sandbox.backends.container.meters import ContainerMeter, meter_of
@@ -48,19 +47,16 @@ from sandbox.backends.container.seccomp import docker_profile
 from sandbox.backends.container.walls import Host, walls
 from sandbox.backends.container.way import Way, open_way
 from sandbox.backends.remedies import REMEDIES
-from sandbox.backends.subprocess.tree import readable_paths
 from sandbox.configuration import Configuration, EnvironmentForm
 from sandbox.egress import SHOWN_AT
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode, Strength
-from sandbox.policy.paths import is_within
 from sandbox.ports import BoxImage
 
 if TYPE_CHECKING:
     from sandbox.egress.meeting import Meeting
 
 _GVISOR: Final = "runsc"
-_OF_THE_IMAGE: Final = ("/bin", "/lib", "/lib64", "/sbin", "/usr/bin", "/usr/lib", ENVIRONMENT, SHOWN_AT)
 _SWEEP_S: Final = 60.0
 _PAUSE_S: Final = 0.25
 _CONFLICT: Final = 409
@@ -123,7 +119,7 @@ class ContainerBackend(Backend):
             plan = replace(plan, policy=_with_calls_walled_again(plan.policy))
         runtime = _choose_runtime(self._runtime, plan.policy, link)
         _refuse_public_network(plan.policy, link, runtime)
-        readable = _readable(plan.policy, link)
+        readable = readable_folders(plan.policy, is_visible=link.sees_our_files or link.is_on_this_machine)
         user = draw_user(is_mapped=link.facts.maps_users)
         proving = self._begin_proof(link, image=image.id, runtime=runtime)
         words = LastWords()
@@ -376,25 +372,6 @@ def _refuse_public_network(policy: Policy, link: DaemonLink, runtime: str) -> No
             missing=("egress filter",),
             remedy=REMEDIES["egress filter"],
         )
-
-
-def _readable(policy: Policy, link: DaemonLink) -> list[Shown]:
-    """Return what of the host's files the policy shows; the daemon must be able to see them, and the image to run."""
-    paths = readable_paths(policy.filesystem.readable)
-    if paths and not (link.sees_our_files or link.is_on_this_machine):
-        raise IsolationUnavailable(
-            f"policy '{policy.name}' shows files of this machine, which containers of a daemon elsewhere cannot see",
-            missing=("filesystem.readable",),
-            remedy="use a daemon on this machine, the subprocess backend, or `files` of the call",
-        )
-    for path in paths:
-        if any(is_within(own, parent=path) for own in _OF_THE_IMAGE):
-            raise IsolationUnavailable(
-                f"policy '{policy.name}' shows {path}, where a container has the files of its image",
-                missing=("filesystem.readable",),
-                remedy="show folders below it, or use the subprocess backend",
-            )
-    return [Shown(Path(os.path.realpath(path)), path) for path in paths]
 
 
 def _refuse_what_cannot_be(plan: BoxPlan) -> None:
