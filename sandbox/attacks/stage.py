@@ -95,7 +95,7 @@ class Stage:
 
     def _show(self, stack: ExitStack) -> str:
         """Return a folder that a policy can show, with a file and sockets in it; empty if this user can make none."""
-        for place in (Path.home(), Path("/var/lib"), Path("/srv"), Path("/opt")):
+        for place in (Path("/var/lib"), Path("/srv"), Path("/opt"), Path.home()):
             with suppress(OSError):
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place)))
                 break
@@ -104,6 +104,7 @@ class Stage:
         stack.enter_context(_locked(folder))
         folder.chmod(0o755)
         (folder / "file").touch()
+        (folder / "file").chmod(0o644)
         for name, form in (("stream", socket.SOCK_STREAM), ("datagram", socket.SOCK_DGRAM)):
             if not self._bind(stack, f"shown {name}", socket.AF_UNIX, form, str(folder / name)):
                 return ""
