@@ -94,7 +94,7 @@ def test_without_root_every_attack_is_tried_and_held_too(unprivileged_python: Pa
         **AS_NOBODY,
     )
     found = json.loads(answer.stdout)
-    assert {name: told["how"] for name, told in found["attacks"].items() if not told["held"]} == {}
+    assert {name: each["how"] for name, each in found["attacks"].items() if not each["held"]} == {}
     assert answer.returncode == 0
 
 
@@ -109,7 +109,7 @@ def test_an_attack_that_cannot_be_set_up_does_not_count_as_held(unprivileged_pyt
         **AS_NOBODY,
     )
     found = json.loads(answer.stdout)
-    through = {name: told["how"] for name, told in found["attacks"].items() if not told["held"]}
+    through = {name: each["how"] for name, each in found["attacks"].items() if not each["held"]}
     assert set(through) == {"socket in a shown folder"}
     assert through["socket in a shown folder"].startswith("not tried")
     assert answer.returncode == 5

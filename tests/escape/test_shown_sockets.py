@@ -1,6 +1,6 @@
 """Attack: speak to a program of the host by a unix socket in a folder that the policy shows, read-only.
 
-Read-only does not hold for sockets: whoever may write to the socket's own inode may connect. A program may also begin
+Read-only does not hold for sockets: a user who may write to the socket itself may connect. A program may also begin
 to listen there while a box is warm. Both kinds are tried, and from outside first: a socket that could not be reached
 proves nothing.
 """
