@@ -6,7 +6,6 @@ Whoever asks for a box and goes away leaves nothing: what is half open is closed
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -46,12 +45,18 @@ class BoxOpener:
         Packages that end their box while they are imported ahead, where the host cannot prevent that, do so again in a
         call, which ends as that. One death may be chance.
         """
-        if not preloads:
-            return await self._open_with(replace(plan, preload=(), imports_ahead=False), preloaded=False)
-        for _ in range(_TRIES if plan.has_template else 0):
-            with suppress(CallNotStarted):
-                return await self._open_with(plan)
-        return await self._open_with(replace(plan, imports_ahead=False), preloaded=not plan.has_template)
+        if preloads and (plan.preload or plan.has_template):
+            for _ in range(_TRIES):
+                try:
+                    return await self._open_with(plan)
+                except CallNotStarted:
+                    continue
+                except BoxLost:
+                    break
+            preloads = False
+        if preloads:
+            return await self._open_with(plan)
+        return await self._open_with(replace(plan, preload=(), imports_ahead=False), preloaded=False)
 
     def close_soon(self, warm: WarmBox) -> None:
         """Close it, whether or not anybody waits for that."""

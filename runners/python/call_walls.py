@@ -121,6 +121,8 @@ def _build(plan: dict[str, Any], kernel: calls.Kernel) -> dict[str, object] | No
     if "network" in kinds:
         kernel.wall = "network_namespace"
         loopback.raise_loopback(kernel)
+        for path, text in plan.get("network_settings", {}).items():
+            kernel.write_file(path, text, unless=calls.ANY_ERROR)
     if "user" in kinds:
         # Counted per user, over all namespaces: one call must not take them from others.
         kernel.write_file("/proc/sys/user/max_inotify_instances", "8", unless=calls.ANY_ERROR)

@@ -62,9 +62,7 @@ def _enter_by_template(plan: dict[str, Any], wanted: dict[str, Any], channel: Ch
     hangup = [channel.fileno()] if channel.lifeline is None else [channel.fileno(), channel.lifeline]
     watched = Watch(plan["call"]["watch"])
     try:
-        ahead.failed = ahead.template.await_import(
-            hangup, watched, wall_s=wanted["wall_s"], cpu_s=wanted["cpu_s"]
-        )
+        ahead.failed = ahead.template.await_import(hangup, watched, wall_s=wanted["wall_s"], cpu_s=wanted["cpu_s"])
         ahead.used = ahead.template.used
     except (TemplateLost, OSError) as lost:
         ahead.unfit = ahead.template.explain(str(lost))

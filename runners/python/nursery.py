@@ -113,9 +113,9 @@ class Nursery:
 
     def forget(self, child: Child) -> None:
         """It is dead, or not wanted any more."""
-        for children in (self._unborn, self._born):
-            if child in children:
-                children.remove(child)
+        for waiting in (self._unborn, self._born):
+            if child in waiting:
+                waiting.remove(child)
         if self._template:
             self._template.forget(child)
 

@@ -126,6 +126,8 @@ def _put_up_walls(whole: dict[str, Any], control: socket.socket, errors: int, do
         os.sched_setaffinity(0, call_plan["cpus"])
     calls.prctl(_PR_SET_NO_NEW_PRIVS, 1)
     call_plan["restricted"] = _restrict(call_plan["landlock"], call_plan["workplace"]["path"])
+    if not whole["template"]["has_own_rules"]:
+        call_plan["landlock"] = None
     capabilities.drop_all()
     calls.prctl(_PR_SET_DUMPABLE, 1)  # packages may read what /proc shows of their own process
     seccomp.install(bytes.fromhex(whole["template"]["filter"]))
@@ -141,7 +143,9 @@ def _hide_processes(whole: dict[str, Any]) -> None:
         return
     # A container's /proc has masked places, so the kernel lets nobody mount another one. A few entries are enough.
     own = str(os.getpid())
-    shown = [(name, _copy_of_tree("/proc/" + name)) for name in (*_SHOWN_OF_PROC, own) if os.path.exists("/proc/" + name)]
+    shown = [
+        (name, _copy_of_tree("/proc/" + name)) for name in (*_SHOWN_OF_PROC, own) if os.path.exists("/proc/" + name)
+    ]
     mounts.tmpfs("/proc", size=1 << 16, inodes=64, mode="0755")
     for name, tree in shown:
         _put_there(tree, "/proc/" + name, is_folder=name in ("sys", own))

@@ -23,9 +23,8 @@ from signals import signal, stop_listening
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
     from _socket import socket
+    from typing import Any, NoReturn
 
 _HIGH, _BELOW_THE_LIMIT = 1024, 4
 GO, READY = b"go", b"ready"

@@ -220,9 +220,7 @@ def verify(
     return record, said if known is None and "label" not in plan else None
 
 
-def describe_spent(
-    plan: dict[str, Any], pid: int, said: list[Any] | None = None, *, elsewhere: float = 0.0
-) -> bytes:
+def describe_spent(plan: dict[str, Any], pid: int, said: list[Any] | None = None, *, elsewhere: float = 0.0) -> bytes:
     """Return the record of the processor time so far. Where a control group counts the call, that is what the group
     counted: the guard's own, too, and not what the process used `elsewhere`."""
     spent = cpu_seconds(pid)

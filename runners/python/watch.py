@@ -5,9 +5,13 @@ namespace or their subreaper. So a table of parents, read from /proc a few times
 processor time and number of processes. It is coarser than a control group (a burst between two looks is only bounded by
 the per-process limits), which is why the receipt says which of the two was in force.
 
-Memory is the call's own: what no file stands behind. A child of the zygote also counts every such page of the zygote
-as resident, and those cost nothing until they are written to, so what the zygote holds is taken off each process. Files
-that the tool wrote are bounded by the size of its workplace.
+Memory is the call's own: what no file stands behind, in memory or swapped out, and the tables of its pages. A child of
+the zygote also counts every such page of the zygote as resident, and those cost nothing until they are written to, so
+what the zygote holds is taken off each process. Files that the tool wrote are bounded by the size of its workplace.
+
+Buffers of sockets belong to no process. Each socket of a call, beyond the first few, counts as the most that it can
+hold: `socket_bytes` says how much that is. The network namespace knows their number, also of those that no process has
+open. A call that shares its network namespace has no `socket_bytes`, because the other sockets there are not its own.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from child import Child
 
 _TOLD_AS = {"cpu": "cpu_s", "memory": "max_rss"}
+_MEMORY = ("RssAnon", "RssShmem", "VmPTE", "VmSwap", "HugetlbPages")
+_FREE_SOCKETS = 32
 # Places in /proc/<pid>/stat, counted from the state, which follows the command's closing bracket.
 _PARENT, _TIMES, _THREADS = 1, slice(11, 15), 17
 
@@ -59,6 +65,8 @@ class Watch:
         found = []
         for child in children:
             used = usage(child.pid, table)
+            sockets = _read("%d/net/sockstat" % child.pid)
+            used["memory"] += socket_bytes(sockets, each=self._limits.get("socket_bytes", 0))
             if child.killed_by is None:
                 child.seen = used
             limit = passed(used, self._of(child))
@@ -151,13 +159,20 @@ def parse_stat(text: str) -> Process:
 
 
 def own_bytes(text: str) -> int:
-    """/proc/<pid>/status: the resident memory that no file stands behind. A process that has ended holds none."""
+    """/proc/<pid>/status: the memory that no file stands behind, and its tables. An ended process holds none."""
     kibibytes = 0
     for line in text.splitlines():
         name, _, value = line.partition(":")
-        if name in ("RssAnon", "RssShmem"):
+        if name in _MEMORY:
             kibibytes += int(value.split()[0])
     return kibibytes * 1024
+
+
+def socket_bytes(text: str, *, each: int) -> int:
+    """/proc/<pid>/net/sockstat: the most that all sockets of the namespace but the first few can hold."""
+    words = text.split()[:3]
+    sockets = int(words[2]) if words[:2] == ["sockets:", "used"] else 0
+    return max(0, sockets - _FREE_SOCKETS) * each
 
 
 def _read(name: str) -> str:

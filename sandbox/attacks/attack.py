@@ -42,7 +42,8 @@ class Attack:
     """One attack.
 
     `facts` are those of the stage that its program takes as arguments; `entries` the functions that are called one
-    after the other, in one box where the policy keeps boxes. Who `may_lose_box` may end its own box with the call: the
+    after the other, in one box where the policy keeps boxes. `shows` are the facts that are folders of the host: the
+    policy shows them for this attack. Who `may_lose_box` may end its own box with the call: the
     next call shows whether that harmed anybody else. Where a box has a kernel of its own, and one call only, what is
     gained inside of it may be nobody else's: `in_a_machine` says why.
     """
@@ -52,6 +53,7 @@ class Attack:
     source: str
     judge: Judge
     facts: tuple[str, ...] = ()
+    shows: tuple[str, ...] = ()
     entries: tuple[str, ...] = ("attack",)
     limits: Mapping[str, float] = field(default_factory=dict)
     is_asked: Callable[[Policy], bool] = _always

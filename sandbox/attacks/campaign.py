@@ -44,6 +44,7 @@ def neighbour(seconds: float) -> str:
     time.sleep(seconds)
     return "unharmed"
 """
+_NOTHING_TO_SHOW: Final = "not tried: this user can make no folder that a box could show; set HOME to one"
 _NEIGHBOURLY_S: Final = 0.5
 
 
@@ -85,6 +86,12 @@ async def _try(engine: AsyncSandbox, policy: Policy, attack: Attack, stage: Stag
 
 async def _attack(engine: AsyncSandbox, policy: Policy, attack: Attack, stage: Stage) -> tuple[Verdict, str]:
     """The judge's verdict, and all that came out of the box."""
+    shown = tuple(stage.facts[name] for name in attack.shows)
+    if not all(shown):
+        return Verdict(held=False, how=_NOTHING_TO_SHOW), ""
+    if shown:
+        filesystem = policy.filesystem.model_copy(update={"readable": (*policy.filesystem.readable, *shown)})
+        policy = policy.model_copy(update={"filesystem": filesystem})
     arguments = {name: stage.facts[name] for name in attack.facts}
     limits = {name: min(value, getattr(policy.limits, name)) for name, value in attack.limits.items()}
     outcomes: list[Outcome] = []
@@ -94,6 +101,8 @@ async def _attack(engine: AsyncSandbox, policy: Policy, attack: Attack, stage: S
         except BoxLost as lost:
             return Verdict(held=attack.may_lose_box, how=f"its box ended: {lost.message[:200]}"), lost.message
         except IsolationUnavailable as forged:  # on a host where calls have run
+            if "filesystem.readable" in forged.missing:
+                return Verdict(held=True, how=f"no box here shows folders: {forged.message[:200]}"), forged.message
             how = f"it was believed that a wall is missing: {forged.message[:200]}"
             return Verdict(held=False, how=how), forged.message
     return judge(attack, outcomes), "".join(outcome.to_json() for outcome in outcomes)

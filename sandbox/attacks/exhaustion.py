@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sandbox.attacks.attack import Attack, Verdict, ending_of, ends_at, nothing_gained
+from sandbox.attacks.trying import TRYING
 from sandbox.outcome import Outcome, Status
 
 _MIB: Final = 1 << 20
@@ -66,15 +67,40 @@ def attack() -> dict:
     alive = len(full - gone - ended())
     return {"tried": 1, "gained": [str(alive * EACH) + " MiB"] if alive >= ENOUGH else []}
 """
-_MEMORY_FILES: Final = """
-import os
+_MEMORY_FILES: Final = f"""{TRYING}
+import mmap
 
-def attack() -> None:
-    held, piece = [], bytes(1 << 20)
-    for number in range(24):
+MIB, MOST = 1 << 20, 384
+held = []
+
+def fill_files() -> None:
+    for number in range(MOST // 16):
         held.append(os.memfd_create("attack%d" % number))
         for _ in range(16):
-            os.write(held[-1], piece)
+            os.write(held[-1], bytes(MIB))
+
+def let_go_of_shared_memory() -> None:
+    # the process no longer has these pages, the kernel keeps them
+    held.append(mmap.mmap(-1, MOST * MIB))
+    for start in range(0, MOST * MIB, MIB):
+        held[-1][start : start + MIB] = b"x" * MIB
+        held[-1].madvise(mmap.MADV_DONTNEED, start, MIB)
+
+def fill_segments() -> None:
+    for _ in range(MOST):
+        number = libc.shmget(0, MIB, 0o600)
+        failed(number)
+        libc.shmat.restype = ctypes.c_void_p
+        place = libc.shmat(number, None, 0)
+        ctypes.memset(place, 1, MIB)
+        libc.shmdt(ctypes.c_void_p(place))
+
+def attack() -> dict:
+    must(attempt("memory of its own", bytearray, MIB))
+    attempt("files without a name", fill_files)
+    attempt("shared memory that it lets go of", let_go_of_shared_memory)
+    attempt("segments that nothing is attached to", fill_segments)
+    return report()
 """
 _FILL: Final = """
 def attack() -> None:
@@ -139,15 +165,11 @@ def _gets_no_memory(outcomes: Sequence[Outcome]) -> Verdict:
     return Verdict(held=told.held, how=f"{told.how}{most}")
 
 
-def _is_counted(outcomes: Sequence[Outcome]) -> Verdict:
-    """Only a control group counts it; without one, the receipt says what else limits memory."""
-    outcome = outcomes[-1]
-    verdict, receipt = ends_at("memory", "disk", "file_size")(outcomes), outcome.receipt
-    if verdict.held or outcome.status is not Status.OK or receipt is None:
-        return verdict
-    state = receipt.limits["memory"]
-    keeper = f"{state.enforced_by} ({state.note})" if state.note else state.enforced_by
-    return Verdict(held=False, how=f"it got all it took; memory is limited by {keeper}")
+def _is_counted_or_refused(outcomes: Sequence[Outcome]) -> Verdict:
+    """Only a control group counts such memory; without one, the filter refuses it."""
+    if outcomes[-1].status is Status.OK:
+        return nothing_gained(outcomes)
+    return ends_at("memory", "disk", "file_size")(outcomes)
 
 
 def _is_cut(outcomes: Sequence[Outcome]) -> Verdict:
@@ -177,9 +199,9 @@ EXHAUSTION: Final = (
     ),
     Attack(
         "memory that no process has",
-        "take it in files that exist in memory only",
+        "take it in files that exist in memory only, in shared memory that it lets go of, in segments",
         _MEMORY_FILES,
-        _is_counted,
+        _is_counted_or_refused,
         limits={"memory": 96 * _MIB, "disk": 32 * _MIB, "file_size": 32 * _MIB, "wall": 30},
     ),
     Attack(

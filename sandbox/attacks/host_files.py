@@ -201,6 +201,32 @@ def attack() -> dict:
         attempt("a group in " + folder, make_group, folder + "/sandbox-attack")
     return report()
 """
+_LEASES: Final = f"""{TRYING}
+import fcntl, sysconfig
+
+SET_DELEGATION = 1040
+
+def lock_own() -> None:
+    with open("/work/attack-lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+def ask(path, command, argument) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.fcntl(descriptor, command, argument)
+    finally:
+        os.close(descriptor)
+
+def attack() -> dict:
+    must(attempt("a lock on a file of its own", lock_own))
+    library = sysconfig.get_paths()["stdlib"]
+    for path in (os.path.realpath(sys.executable), library + "/os.py", library + "/encodings/__init__.py", "/bin/sh"):
+        attempt("a lease on " + path, ask, path, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        attempt("a delegation of " + path, ask, path, SET_DELEGATION, bytes(8))
+    for path in (os.path.dirname(os.path.realpath(sys.executable)), library, "/"):
+        attempt("notices of " + path, ask, path, fcntl.F_NOTIFY, fcntl.DN_MODIFY | fcntl.DN_MULTISHOT)
+    return report()
+"""
 
 HOST_FILES: Final = (
     Attack(
@@ -240,6 +266,12 @@ HOST_FILES: Final = (
         "writing elsewhere",
         "write outside its own folders: the system, the interpreter, the installed packages",
         _WRITE,
+        nothing_gained,
+    ),
+    Attack(
+        "lease on a shown file",
+        "take leases on the interpreter's files, which hold up other programs, and notices of its folders",
+        _LEASES,
         nothing_gained,
     ),
     Attack(

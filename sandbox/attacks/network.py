@@ -51,6 +51,27 @@ def attack(addresses: list) -> dict:
         attempt(kind + " " + str(address).replace(chr(0), "@"), speak, kind, address)
     return report()
 """
+_SHOWN: Final = f"""{TRYING}
+def connect(path) -> None:
+    with socket.socket(socket.AF_UNIX) as near:
+        near.connect(path)
+
+def send(path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as near:
+        near.sendto(b"attack", path)
+
+def send_from_a_pair(path) -> None:
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with near, far:
+        near.sendto(b"attack", path)
+
+def attack(shown: str) -> dict:
+    must(attempt("a file in the folder", open_only, shown + "/file", os.O_RDONLY))
+    attempt("a stream", connect, shown + "/stream")
+    attempt("a datagram", send, shown + "/datagram")
+    attempt("a datagram from a pair", send_from_a_pair, shown + "/datagram")
+    return report()
+"""
 _OUTSIDE: Final = f"""{TRYING}
 ADDRESSES = ["169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.2.1", "10.0.0.1", "192.168.1.1", "8.8.8.8"]
 ADDRESSES_6 = ["fd00:ec2::254", "2001:db8::1"]
@@ -114,6 +135,15 @@ NETWORK: Final = (
         _SERVICES,
         nothing_gained,
         facts=("addresses",),
+        is_asked=unless_network_is_open,
+    ),
+    Attack(
+        "socket in a shown folder",
+        "speak to programs of the host that listen there",
+        _SHOWN,
+        nothing_gained,
+        facts=("shown",),
+        shows=("shown",),
         is_asked=unless_network_is_open,
     ),
     Attack(

@@ -49,6 +49,7 @@ class Stage:
             self.facts = {
                 "secrets": [path for folder in _folders() for path in stack.enter_context(_file(folder, self._secret))],
                 "addresses": self._listen(stack),
+                "shown": self._show(stack),
                 "bystander": self._bystander.pid,
                 "outside": _pid_namespace(),
                 "oom_score": _oom_score(),
@@ -91,6 +92,24 @@ class Stage:
         found = [address for each in wanted for address in self._bind(stack, *each)]
         Path(path).chmod(0o777)
         return found
+
+    def _show(self, stack: ExitStack) -> str:
+        """Return a folder that a policy can show, with a file and sockets in it; empty if this user can make none."""
+        for place in (Path("/var/lib"), Path("/srv"), Path("/opt"), Path.home()):
+            with suppress(OSError):
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place)))
+                break
+        else:
+            return ""
+        stack.enter_context(_locked(folder))
+        folder.chmod(0o755)
+        (folder / "file").touch()
+        (folder / "file").chmod(0o644)
+        for name, form in (("stream", socket.SOCK_STREAM), ("datagram", socket.SOCK_DGRAM)):
+            if not self._bind(stack, f"shown {name}", socket.AF_UNIX, form, str(folder / name)):
+                return ""
+            (folder / name).chmod(0o777)
+        return str(folder.resolve())
 
     def _bind(self, stack: ExitStack, kind: str, family: int, form: int, address: Any) -> list[tuple[str, Any]]:
         listener = stack.enter_context(socket.socket(family, form))

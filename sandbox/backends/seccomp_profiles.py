@@ -13,6 +13,7 @@ Installed filters add up, and the kernel takes the hardest of their answers. Tha
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -38,20 +39,26 @@ class Sockets(StrEnum):
     INTERNET = "internet"
 
 
+class Condition(StrEnum):
+    """A property of a box for which some answers are stricter."""
+
+    UNCOUNTED_MEMORY = "uncounted_memory"
+    """No control group counts the memory that no process has mapped."""
+    SHOWN_FOLDERS = "shown_folders"
+    """The box sees folders of the host, in which a program of the host may listen on a unix socket at any time."""
+
+
 class _Closed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class When(_Closed):
-    """An answer that depends on one argument of a call; without `sockets` it holds for all kinds of boxes."""
+class ArgumentTest(_Closed):
+    """A test of one argument: its masked value is one of these values, or none of these."""
 
-    call: str
     argument: int = Field(ge=0, le=5)
     mask: Number = _WORD
     one_of: tuple[Number, ...] = Field(default=(), max_length=32)
     none_of: tuple[Number, ...] = Field(default=(), max_length=32)
-    answer: Answer
-    sockets: Sockets | None = None
 
     @model_validator(mode="after")
     def _can_hold_and_fail(self) -> Self:
@@ -60,6 +67,21 @@ class When(_Closed):
         if any(value & ~self.mask for value in self.one_of + self.none_of):
             raise ValueError("a value has bits outside of the mask, so it could never be met")
         return self
+
+
+class When(ArgumentTest):
+    """An answer that depends on one or two arguments of a call, for all boxes or those of one kind."""
+
+    call: str
+    answer: Answer
+    also: ArgumentTest | None = None
+    """A second test that must hold as well."""
+    sockets: Sockets | None = None
+    box: Condition | None = None
+
+    def holds_for(self, sockets: Sockets, conditions: Collection[Condition]) -> bool:
+        """Return whether the rule is one for boxes of this kind."""
+        return self.sockets in (None, sockets) and (self.box is None or self.box in conditions)
 
 
 class Profile(_Closed):

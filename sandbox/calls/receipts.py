@@ -175,7 +175,7 @@ def _landlock(landlock: Landlock | None) -> LayerState:
         return LayerState(in_force=False, detail=detail, measured_by=MeasuredBy.NONE)
     detail = f"ABI {landlock.abi}; a forbidden node was refused when tried"
     if landlock.is_shared:
-        detail += "; set before packages ran: no device nodes, signals or abstract sockets outside; rules on paths came after"
+        detail += "; set before packages ran, without rules on paths: those are the process's own"
     return LayerState(in_force=True, detail=detail, measured_by=MeasuredBy.SET_BY_ENGINE)
 
 

@@ -214,5 +214,9 @@ def _to_the_microsecond(seconds: float) -> float:
 def _timing(loan: Loan, call: Prepared, watcher: Watcher, imported: ImportUse | None) -> Timing:
     fields = call.clock.spans()
     fields["preload_ms"] = 0.0 if imported is None else int(imported.wall_s * 1e6) / 1e3
-    fields |= {"path": loan.path, "ahead": watcher.call.was_ahead, "preloaded": loan.warm.preloaded and not watcher.call.environment_fault}
+    fields |= {
+        "path": loan.path,
+        "ahead": watcher.call.was_ahead,
+        "preloaded": loan.warm.preloaded and not watcher.call.environment_fault,
+    }
     return unchecked(Timing, fields)

@@ -118,18 +118,23 @@ def _keepers(policy: Policy, receipt: Receipt) -> Iterator[tuple[str, str, Keepe
         yield "limits", key, (state.enforced_by, state.note)
     for key, keeper in _network(policy, receipt).items():
         yield "network", key, keeper
-    yield "filesystem", "readable", _files(receipt)
+    yield "filesystem", "readable", _files(policy, receipt)
     yield "environment", "build_memory", _build_memory(receipt)
 
 
-def _files(receipt: Receipt) -> Keeper:
+def _files(policy: Policy, receipt: Receipt) -> Keeper:
     from sandbox.outcome import EnforcedBy
+    from sandbox.policy import NetworkMode
 
     namespace, landlock = receipt.layers["mount_namespace"], receipt.layers["landlock"]
-    if namespace.counts or not landlock.counts:
-        word = EnforcedBy.FILESYSTEM if namespace.counts else EnforcedBy.NONE
-        return word, f"mount namespace: {namespace.detail}"
-    return EnforcedBy.FILESYSTEM, f"Landlock: {landlock.detail}"
+    if not namespace.counts and landlock.counts:
+        return EnforcedBy.FILESYSTEM, f"Landlock: {landlock.detail}"
+    note = f"mount namespace: {namespace.detail}"
+    if policy.filesystem.readable and policy.network.mode is NetworkMode.HOST:
+        note += "; unix sockets there can be reached, as all of the host's network"
+    elif policy.filesystem.readable:
+        note += f"; seccomp: {receipt.layers['seccomp'].detail}"
+    return EnforcedBy.FILESYSTEM if namespace.counts else EnforcedBy.NONE, note
 
 
 def _build_memory(receipt: Receipt) -> Keeper:

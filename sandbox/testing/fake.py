@@ -31,8 +31,8 @@ class FakeBackend(Backend):
     """Opens boxes in memory.
 
     `answers` maps a tool's function to what its calls lead to, or is one function `(name, arguments)` for all of them;
-    a tool without an answer raises `LookupError` in its box. `missing` names layers that its boxes lack, `threads` how
-    many a runner has after preloading, `opening` is awaited before a box opens and may raise. What a tool requires is
+    a tool without an answer raises `LookupError` in its box. `missing` names layers that its boxes lack, `unfit` says
+    why runners cannot import ahead, `opening` is awaited before a box opens and may raise. What a tool requires is
     read, and neither resolved nor installed.
     """
 
@@ -45,7 +45,7 @@ class FakeBackend(Backend):
         *,
         missing: Collection[str] = (),
         capacity: int = _CAPACITY,
-        threads: int = 1,
+        unfit: str = "",
         box_memory: int = _BOX_MEMORY,
         opening: Callable[[BoxPlan], Awaitable[None]] | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class FakeBackend(Backend):
         self._opening = opening
         self.missing = frozenset(missing)
         self.capacity: int = capacity
-        self.threads = threads
+        self.unfit = unfit
         self.box_memory = box_memory
         self.calls: list[FakeCall] = []
         """Every call that reached a box, in that order."""
@@ -119,9 +119,7 @@ class FakeBox(Box):
         self._backend = backend
         self._loop = asyncio.get_running_loop()
         self._receiver: Receiver | None = None
-        self._runner = FakeRunner(
-            self, walls=claimed_walls(plan.policy, missing=backend.missing), threads=backend.threads
-        )
+        self._runner = FakeRunner(self, walls=claimed_walls(plan.policy, missing=backend.missing), unfit=backend.unfit)
         self.plan = plan
         self.slots: dict[int, FakeSlot] = {}
         self.is_open = True

@@ -23,8 +23,10 @@ import pytest
 from sandbox import Sandbox, Status
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.daemon import connect
-from sandbox.errors import BackendUnavailable
+from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.images import bootstrap, list_environment_images
+from sandbox.policy import load
+from sandbox.policy.model import Filesystem
 from sandbox.testing.contract import CHECKS, Check, Subject, run_check
 from tests.container.test_faults import containers
 from tests.end_to_end.calls import ENDLESS, TRIVIAL, serves, under_way
@@ -155,6 +157,17 @@ def test_requirements_are_sent_to_it_as_an_image(trusted: Remote, tmp_path: Path
         (image,) = list_environment_images(client)
         (container,) = client.api.containers(filters={"ancestor": image.id})
         assert client.api.inspect_container(container["Id"])["Mounts"] == []
+
+
+def test_a_policy_that_shows_files_of_this_machine_is_refused(trusted: Remote) -> None:
+    policy = load("default").model_copy(update={"filesystem": Filesystem(readable=("/usr/share",))})
+    with (
+        Sandbox(backend=ContainerBackend(host=trusted.url)) as sandbox,
+        pytest.raises(IsolationUnavailable, match="shows files of this machine") as refused,
+    ):
+        sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=policy)
+    assert refused.value.missing == ("filesystem.readable",)
+    assert "the subprocess backend" in (refused.value.remedy or "")
 
 
 @pytest.mark.parametrize("certificates", ["trusts another", "shows another", "has no key"])

@@ -98,6 +98,21 @@ def test_the_explanation_and_the_receipt_use_the_same_words() -> None:
         assert document["walls"][name]["measured_by"] == layer.measured_by.value
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "says"), [("none", "no unix sockets but pairs"), ("host", "unix sockets there can be reached")]
+)
+def test_the_explanation_of_shown_folders_says_whether_sockets_are_reached(
+    mode: str, says: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shows.toml"
+    isolation = "require = []" if mode == "host" else ""
+    shown = '[filesystem]\nreadable = ["/usr/share"]'
+    file.write_text(f'description = "x"\n[network]\nmode = "{mode}"\n{shown}\n[isolation]\n{isolation}\n')
+    document = json.loads(sandbox("policy", "explain", str(file), "--json").stdout)
+    assert says in document["lines"]["filesystem.readable"]["enforced_by"]
+
+
 def test_the_explanation_for_people_names_what_enforces() -> None:
     shown = sandbox("policy", "explain", "default").stdout
     assert "watcher: the engine's clock" in " ".join(shown.split())

@@ -19,13 +19,11 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox import Outcome, Sandbox, Status, box_opening
+from sandbox import Outcome, Sandbox, Status
 from sandbox.environments.disk.places import remove
 from sandbox.environments.store.store import Store
 from sandbox.errors import (
-    BoxLost,
     BuildFailed,
-    CallNotStarted,
     EnvironmentTampered,
     EnvironmentUnavailable,
     SandboxError,

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox import Outcome, Sandbox, Status, box_opening
+from sandbox import Outcome, Sandbox, Status
+from sandbox.backends.subprocess import walls
 from tests.end_to_end.packages import publish_files, requiring
 from tests.indexes import LocalIndex
 

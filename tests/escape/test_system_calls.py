@@ -134,7 +134,6 @@ def test_an_honest_call_is_answered(engine: Engine) -> None:
     honest: tuple[Question, ...] = (
         ("getpid", "getpid", []),
         ("personality, which is it", "personality", [0xFFFFFFFF]),
-        ("memfd_create", "memfd_create", ["honest", 0]),
     )
     assert set(engine.value(ASK, {"asked": _asked(honest)}).values()) == {"done"}
 
@@ -167,7 +166,8 @@ X86_BY_INTERRUPT = bytes.fromhex("53 89f8 89f3 cd80 5b c3")  # number and first 
 X32 = 0x40000000
 
 def interrupt(number: int, argument: int) -> None:
-    code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    flags, prot = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    code = mmap.mmap(-1, 4096, flags=flags, prot=prot)
     code.write(X86_BY_INTERRUPT)
     address = ctypes.addressof(ctypes.c_char.from_buffer(code))
     result = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int)(address)(number, argument)

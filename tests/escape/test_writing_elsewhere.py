@@ -168,8 +168,8 @@ DEVICE_FOLDER: Final = "import os\ndef tool() -> list:\n    return sorted(os.lis
 
 
 def test_only_harmless_devices_are_there(engine: Engine) -> None:
-    harmless = {"null", "zero", "full", "random", "urandom"}
-    assert set(engine.value(DEVICE_FOLDER)) == harmless | {"fd", "shm", "stdin", "stdout", "stderr"}
+    harmless = {"null", "full", "random", "urandom", "fd", "shm", "stdin", "stdout", "stderr"}
+    assert set(engine.value(DEVICE_FOLDER)) - {"zero"} == harmless  # without a control group there is no "zero"
 
 
 SETTINGS: Final = f"""{ATTEMPT}

@@ -18,9 +18,7 @@ from sandbox.wire.messages import (
     Fault,
     Hello,
     TooLargeReply,
-    Unfit,
     ValueReply,
-    parse_message,
     parse_reply,
 )
 from tests.checkout import ROOT
@@ -260,7 +258,9 @@ def test_the_zygote_imports_from_the_standard_library_only(python: str, tmp_path
         hello = runner.hear()
         assert isinstance(hello, Hello)
         assert not ran.exists()
-        source = "import os, sys\ndef tool():\n    return os.getpid(), 'foreign' in sys.modules, 'colorsys' in sys.modules\n"
+        source = (
+            "import os, sys\ndef tool():\n    return os.getpid(), 'foreign' in sys.modules, 'colorsys' in sys.modules\n"
+        )
         process, *found = _value(runner.run(source).reply)
         assert found == [True, True]
         assert ran.read_text().split() == [str(process)]
@@ -274,7 +274,10 @@ def test_a_process_that_waits_for_its_call_imports_packages_itself(python: str, 
     plan = plain_plan(folder, installed=["/environment", str(tmp_path)], preload=["slow"], ahead=1)
     with start_runner(plan, python=python) as runner:
         assert isinstance(runner.hear(), Hello)
-        source = "import os, sys\nknown = 'slow' in sys.modules\nimport slow\ndef tool():\n    return known, slow.PROCESS == os.getpid()\n"
+        source = (
+            "import os, sys\nknown = 'slow' in sys.modules\nimport slow\n"
+            "def tool():\n    return known, slow.PROCESS == os.getpid()\n"
+        )
         while not _value(runner.run(source).reply)[0]:
             pass
         assert _value(runner.run(source).reply)[1] is True

@@ -63,7 +63,9 @@ def preload(request: pytest.FixtureRequest, tmp_path: Path) -> Preload:
     """Import packages, given as texts, in a process of each Python; what it reports, and what `tool` of the source
     returns in each fork. The file `ready` is there from the first fork on."""
 
-    def run(packages: dict[str, str], *, modules: list[str] | None = None, source: str = "", forks: int = 0) -> list[Any]:
+    def run(
+        packages: dict[str, str], *, modules: list[str] | None = None, source: str = "", forks: int = 0
+    ) -> list[Any]:
         for name, text in packages.items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text.replace("READY", repr(str(tmp_path / "ready"))))
@@ -122,8 +124,6 @@ def test_parts_of_a_package_that_failed_are_imported_anew_by_forks(preload: Prel
         "whole/part.py": "KIND = 'needy'\n",
     }
     source = "import whole.good, whole.needy\ndef tool():\n    return whole.needy.KIND, whole.good.MARK\n"
-    report, first, second = preload(
-        packages, modules=["whole", "whole.good", "whole.needy"], source=source, forks=2
-    )
+    report, first, second = preload(packages, modules=["whole", "whole.good", "whole.needy"], source=source, forks=2)
     assert set(report["failed"]) == {"whole.needy"}
     assert first == second == ["needy", first[1]]

@@ -21,6 +21,9 @@ VmHWM:\t   99999 kB
 RssAnon:\t    4096 kB
 RssFile:\t    8192 kB
 RssShmem:\t     512 kB
+VmPTE:\t      64 kB
+VmSwap:\t     128 kB
+HugetlbPages:\t    2048 kB
 Threads:\t3
 """
 MIB: Final = 1 << 20
@@ -36,11 +39,19 @@ def test_a_process_is_read_whatever_its_name() -> None:
 
 
 def test_memory_is_what_no_file_stands_behind() -> None:
-    assert watch.own_bytes(STATUS) == (4096 + 512) * 1024
+    assert watch.own_bytes(STATUS) == (4096 + 512 + 64 + 128 + 2048) * 1024
 
 
 def test_a_process_that_has_ended_holds_nothing() -> None:
     assert watch.own_bytes("Name:\tpython\nState:\tZ (zombie)\n") == watch.own_bytes("") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [("sockets: used 40\nTCP: inuse 1", 8 * 1000), ("sockets: used 32\n", 0), ("", 0), ("nothing known", 0)],
+)
+def test_sockets_count_as_the_most_they_hold_but_for_a_few(text: str, held: int) -> None:
+    assert watch.socket_bytes(text, each=1000) == held
 
 
 def test_a_tree_is_all_that_descends_from_its_root() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +37,15 @@ def _without_a_box(name: str, stage: Stage) -> Any:
     return names["attack"](**{fact: stage.facts[fact] for fact in attack.facts})
 
 
+def _gained_apart(name: str, stage: Stage) -> list[str]:
+    """What it gains in a process of its own, which takes with it what it was given. It has no folder /work."""
+    source = BY_NAME[name].source.replace("/work/", f"{Path(stage.facts['secrets'][0]).parent}/.")
+    program = f"{source}\nimport json\nprint(json.dumps(attack()))"
+    answer = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    gained: list[str] = json.loads(answer.stdout)["gained"]
+    return gained
+
+
 @pytest.mark.slow
 def test_who_is_spoken_to_on_the_host_notices(stage: Stage) -> None:
     said = _without_a_box("services of the host", stage)
@@ -41,6 +53,29 @@ def test_who_is_spoken_to_on_the_host_notices(stage: Stage) -> None:
     heard = stage.complaints("")
     assert len(heard) == len(stage.facts["addresses"])
     assert stage.complaints("") == []
+
+
+@pytest.mark.root
+def test_who_is_spoken_to_in_a_shown_folder_notices(stage: Stage) -> None:
+    said = _without_a_box("socket in a shown folder", stage)
+    assert said == {"tried": 3, "gained": ["a stream", "a datagram", "a datagram from a pair"]}
+    spoken_to = [f"somebody spoke to the host's shown {name} socket" for name in ("stream", "datagram")]
+    assert stage.complaints("") == spoken_to
+
+
+def test_a_lease_is_noticed_where_nothing_refuses_it(stage: Stage) -> None:
+    assert any(what.startswith("notices of ") for what in _gained_apart("lease on a shown file", stage))
+
+
+def test_an_attack_without_its_folder_is_not_tried_and_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stage, "_show", lambda *_: "")
+    finding = _finding(BY_NAME["socket in a shown folder"], {"tried": 3, "gained": []})
+    assert (finding.held, finding.how.partition(":")[0]) == (False, "not tried")
+
+
+def test_the_policy_shows_the_folder_for_that_attack_alone() -> None:
+    assert {attack.name for attack in ATTACKS if attack.shows} == {"socket in a shown folder"}
+    assert _finding(BY_NAME["socket in a shown folder"], {"tried": 3, "gained": []}).held
 
 
 def test_a_secret_of_the_host_is_found_where_nothing_hides_it(stage: Stage) -> None:

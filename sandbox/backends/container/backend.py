@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,7 @@ from sandbox.backends.container.hardening import (
     draw_user,
     is_machine,
     profile_name,
+    readable_folders,
 )
 from sandbox.backends.container.inspection import protection
 from sandbox.backends.container.meters import ContainerMeter, meter_of
@@ -118,7 +119,7 @@ class ContainerBackend(Backend):
             plan = replace(plan, policy=_with_calls_walled_again(plan.policy))
         runtime = _choose_runtime(self._runtime, plan.policy, link)
         _refuse_public_network(plan.policy, link, runtime)
-        host = Host(link.facts.machine, link.facts.cpus, runtime)
+        readable = readable_folders(plan.policy, is_visible=link.sees_our_files or link.is_on_this_machine)
         user = draw_user(is_mapped=link.facts.maps_users)
         proving = self._begin_proof(link, image=image.id, runtime=runtime)
         words = LastWords()
@@ -126,7 +127,9 @@ class ContainerBackend(Backend):
             meeting = _meeting(plan.policy)
             if meeting is not None:
                 half_open.push_async_callback(meeting.close)
-            container = self._container(plan, link, image=image, runtime=runtime, user=user, meeting=meeting)
+            container = self._container(
+                plan, link, image=image, runtime=runtime, user=user, meeting=meeting, readable=readable
+            )
             id = await _make(link, document(container, plan.policy), draw_name=self._owner.new_name)
             half_open.push_async_callback(_discard, link, id)
             stream = await attach(link.address, id, on_stderr=words.add)
@@ -145,6 +148,8 @@ class ContainerBackend(Backend):
                 way = Way(stream)
             half_open.callback(way.close)
             proof = await _proof(proving, runtime)
+            counts_memory = "memory" not in proof.unenforced
+            host = Host(link.facts.machine, link.facts.cpus, runtime, counts_memory=counts_memory)
             box = ContainerBox(
                 id,
                 way,
@@ -194,7 +199,15 @@ class ContainerBackend(Backend):
         return task
 
     def _container(
-        self, plan: BoxPlan, link: DaemonLink, *, image: BoxImage, runtime: str, user: int, meeting: Meeting | None
+        self,
+        plan: BoxPlan,
+        link: DaemonLink,
+        *,
+        image: BoxImage,
+        runtime: str,
+        user: int,
+        meeting: Meeting | None,
+        readable: Sequence[Shown],
     ) -> Container:
         profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)
         is_near = link.is_on_this_machine and not is_machine(runtime)
@@ -209,6 +222,7 @@ class ContainerBackend(Backend):
             mounts=(
                 *(() if image.holds_environment else plan.places()),
                 *([] if meeting is None else [Shown(meeting.folder, SHOWN_AT)]),
+                *readable,
             ),
             host_cpus=link.facts.cpus,
             is_podman=link.facts.is_podman,

@@ -11,21 +11,28 @@ counts for that call, and for the runner beside it, which gets an allowance on t
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from pydantic import JsonValue
 
-from sandbox.backends.base import Shown
+from sandbox.backends.base import ENVIRONMENT, Shown
 from sandbox.backends.container.seccomp import ProfileName
+from sandbox.backends.subprocess.tree import readable_paths
 from sandbox.backends.subprocess.walls import OWN_BYTES, OWN_INODES
+from sandbox.egress import SHOWN_AT
+from sandbox.errors import IsolationUnavailable
 from sandbox.policy import Layer, Limits, NetworkMode, Policy, ReuseMode
+from sandbox.policy.paths import is_within
 
 WORKPLACE: Final = "/work"
 _TEMPORARY: Final = "/tmp"
+_OF_THE_IMAGE: Final = ("/bin", "/lib", "/lib64", "/sbin", "/usr/bin", "/usr/lib", ENVIRONMENT, SHOWN_AT)
 HOSTNAME: Final = "sandbox"
 AHEAD: Final = 1
 """A container serves one call at a time, so one child waits for the next."""
@@ -197,6 +204,25 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
         "Ulimits": ulimits,
         **({"NanoCpus": limits.cpus * _NANO} if limits.cpus < container.host_cpus else {}),
     }
+
+
+def readable_folders(policy: Policy, *, is_visible: bool) -> list[Shown]:
+    """Return what of the host's files the policy shows, if the daemon has them and no file of the image is covered."""
+    paths = readable_paths(policy.filesystem.readable)
+    if paths and not is_visible:
+        raise IsolationUnavailable(
+            f"policy '{policy.name}' shows files of this machine, which containers of a daemon elsewhere cannot see",
+            missing=("filesystem.readable",),
+            remedy="use a daemon on this machine, the subprocess backend, or `files` of the call",
+        )
+    for path in paths:
+        if any(is_within(own, parent=path) for own in _OF_THE_IMAGE):
+            raise IsolationUnavailable(
+                f"policy '{policy.name}' shows {path}, where a container has the files of its image",
+                missing=("filesystem.readable",),
+                remedy="show folders below it, or use the subprocess backend",
+            )
+    return [Shown(Path(os.path.realpath(path)), path) for path in paths]
 
 
 def most_processes(policy: Policy) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from sandbox.backends.base import Protection, engine_limits
 from sandbox.backends.container.hardening import RUNNER_MEMORY, is_machine, most_processes, profile_name, stands_alone
 from sandbox.backends.container.proofs import OF_CONTROL_GROUPS, Proof
+from sandbox.backends.subprocess.walls import conditions, describe_conditions
 from sandbox.egress import NETWORK
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
 from sandbox.policy import NetworkMode, Policy, format_bytes
@@ -37,7 +38,7 @@ def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_mete
         runtime=runtime,
         notes=_notes(proof),
         loose={name: proof.findings[name].evidence for name in proof.unenforced},
-        details=_details(host, runtime=runtime, policy=policy),
+        details=_details(host, runtime=runtime, policy=policy, proof=proof),
     )
 
 
@@ -131,13 +132,15 @@ def _kept(found: int, keeper: EnforcedBy, *, note: str, asked: int) -> LimitStat
     return LimitState(value=asked, enforced_by=EnforcedBy.NONE, note=_NOT_SET)
 
 
-def _details(host: Mapping[str, Any], *, runtime: str, policy: Policy) -> dict[str, str]:
+def _details(host: Mapping[str, Any], *, runtime: str, policy: Policy, proof: Proof) -> dict[str, str]:
     """What the daemon put up of what is measured inside."""
     profile = profile_name(policy, runtime)
     is_confined = any(option.startswith("seccomp=") for option in host.get("SecurityOpt") or ())
     seccomp = f"the container's own is profile '{profile}'" if is_confined else "the container has none of its own"
+    stricter = describe_conditions(conditions(policy, counts_memory="memory" not in proof.unenforced))
+    filters = "gVisor answers system calls itself" if is_machine(runtime) else seccomp
     dropped = ", ".join(host.get("CapDrop") or ()) or "none"
     return {
-        "seccomp": "gVisor answers system calls itself" if is_machine(runtime) else seccomp,
+        "seccomp": f"{filters}; {stricter}" if stricter else filters,
         "capabilities": f"dropped by the daemon: {dropped}",
     }

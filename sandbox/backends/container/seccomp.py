@@ -67,7 +67,7 @@ def docker_profile(name: ProfileName, *, machine: str) -> str:
 
 def _document(profile: Profile, machine: Machine) -> dict[str, Any]:
     known = load_table()[machine]
-    judged = {rule.call for rule in profile.when}
+    judged = {rule.call for rule in profile.when if _is_for_all_boxes(rule)}
     allowed = sorted({*profile.allow} & known.keys())
     absent = sorted({*profile.absent} & known.keys())
     refused = sorted(known.keys() - {*allowed, *absent})
@@ -91,11 +91,16 @@ def _allowed_if(call: str, tests: Iterable[Test]) -> dict[str, Any]:
     return {"names": [call], "action": _ALLOW, "args": arguments}
 
 
+def _is_for_all_boxes(rule: When) -> bool:
+    """Return whether the rule depends on nothing but arguments. The tool's own filter, on top, adds the others."""
+    return rule.sockets is None and rule.box is None
+
+
 def _ways(profile: Profile, call: str) -> Iterator[tuple[Test, ...]]:
     """Each way for the call's arguments to pass all of the rules about them."""
-    rules = [rule for rule in profile.when if rule.call == call and rule.sockets is None]
+    rules = [rule for rule in profile.when if rule.call == call and _is_for_all_boxes(rule)]
     places = [rule.argument for rule in rules]
-    if len(set(places)) < len(places) or any(rule.answer == "allow" for rule in rules):
+    if len(set(places)) < len(places) or any(rule.also or rule.answer == "allow" for rule in rules):
         raise ValueError(f"the rules about {call} cannot be told to libseccomp: one refusal for each argument, no more")
     return product(*map(_passing, rules))
 

@@ -25,7 +25,7 @@ from pydantic import JsonValue
 from sandbox.backends.base import BoxPlan
 from sandbox.backends.container.hardening import WORKPLACE, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
-from sandbox.backends.subprocess.walls import process_limits, system_call_filter, template_plan, watch
+from sandbox.backends.subprocess.walls import conditions, process_limits, system_call_filter, template_plan, watch
 from sandbox.egress import PORT
 from sandbox.policy import Layer, NetworkMode, Policy
 
@@ -45,6 +45,8 @@ class Host:
     machine: str
     cpus: int
     runtime: str
+    counts_memory: bool = True
+    """Whether the runtime's limit of memory held when it was tried."""
 
 
 def walls(
@@ -59,7 +61,9 @@ def walls(
         "call": _call(plan, user=user, is_metered=is_metered, host=host) | way,
         "slots": is_metered,
         "installed": None if prefix is None else [prefix, f"{prefix}/{plan.interpreter.site}"],
-        "template": None if stands_alone(plan.policy, host.runtime) else template_plan(plan, machine=host.machine),
+        "template": None
+        if stands_alone(plan.policy, host.runtime)
+        else template_plan(plan, counts_memory=host.counts_memory, machine=host.machine),
         "lines": has_lines,
     }
 
@@ -89,7 +93,9 @@ def _call(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str
             "write": [WORKPLACE, "/tmp", "/dev/shm", "/proc", *_DEVICES],
             "network": True,
         },
-        "filter": system_call_filter("tool", Sockets.INTERNET, host.machine),
+        "filter": system_call_filter(
+            "tool", Sockets.INTERNET, host.machine, conditions(policy, counts_memory=host.counts_memory)
+        ),
         "limits": _limits(policy, is_metered=is_metered, runtime=host.runtime),
         "cpus": [*_choose_cpus(policy.limits.cpus, of=host.cpus)],
         "watch": None if is_metered else watch(policy),

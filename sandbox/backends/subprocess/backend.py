@@ -29,7 +29,14 @@ from sandbox.backends.subprocess.caller import Caller, User, box_user, current_c
 from sandbox.backends.subprocess.groups import Group, Hierarchies
 from sandbox.backends.subprocess.owners import Owner
 from sandbox.backends.subprocess.tree import RUNNER, build_tree
-from sandbox.backends.subprocess.walls import box_walls, call_walls, template_plan, way_out
+from sandbox.backends.subprocess.walls import (
+    box_walls,
+    call_walls,
+    conditions,
+    describe_conditions,
+    template_plan,
+    way_out,
+)
 from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
@@ -43,8 +50,9 @@ _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
 _TEMPLATE: Final = "template"
 _FORKS_OF_TEMPLATE: Final = 3
-_UNSEEN_MEMORY: Final = "counts neither socket buffers nor unmapped memfds"
+_UNSEEN_MEMORY: Final = "counts processes and sockets, not small objects of the kernel"
 _UNSEEN_CPU: Final = "does not count processes that ended unless their parent waited for them"
+_SHARED_COUNTS: Final = "boxes of one user share the kernel's count of descriptors in flight"
 
 
 class SubprocessBackend(Backend):
@@ -64,6 +72,7 @@ class SubprocessBackend(Backend):
         python = plan.interpreter.python
         user = box_user(caller, is_plain=plan.is_plain)
         is_ours = user == caller.user and not plan.is_plain and _may_be_changed(python, caller)
+        group = self._next_group(plan.policy)
         tree = build_tree(
             folders=plan.interpreter.folders,
             hidden=plan.interpreter.hidden,
@@ -71,8 +80,8 @@ class SubprocessBackend(Backend):
             reaches_network=plan.policy.network.mode is NetworkMode.HOST,
             places=plan.places(),
             started_again=(python, runner_folder()) if is_ours else None,
+            counts_memory=group is not None,
         )
-        group = self._next_group(plan.policy)
         zygote = group.below("zygote") if group else None
         doors = zygote.doors() if zygote else []
         again = (str(python), f"{RUNNER}/__main__.py") if is_ours else ()
@@ -91,7 +100,11 @@ class SubprocessBackend(Backend):
                 "call": {**around_call, **way_out(started.egress)},
                 "slots": group is not None,
                 "installed": _installed(plan),
-                "template": template_plan(plan, doors=group.below(_TEMPLATE).doors() if group else ()),
+                "template": template_plan(
+                    plan,
+                    counts_memory=group is not None,
+                    doors=group.below(_TEMPLATE).doors() if group else (),
+                ),
                 "lines": True,
             },
             group=group,
@@ -152,6 +165,7 @@ class SubprocessBackend(Backend):
         """What is read back of a call's `group` holds for all calls of the box: their groups are limited the same."""
         shared = caller.cannot_give_users(is_plain=plan.is_plain)
         measured = group.in_force() if group else None
+        stricter = describe_conditions(conditions(plan.policy, counts_memory=group is not None))
         return Protection(
             backend=self.name,
             isolation=Isolation.PROCESS,
@@ -162,6 +176,7 @@ class SubprocessBackend(Backend):
             limits=_outer_limits(plan.policy, group),
             network=NETWORK if plan.policy.network.mode is NetworkMode.PUBLIC else plan.policy.network.mode.value,
             user=str(user[0]),
+            details={"seccomp": stricter} if stricter else {},
         )
 
     def _groups_state(self, measured: Mapping[str, int] | None) -> LayerState:
@@ -175,7 +190,8 @@ class SubprocessBackend(Backend):
 def _user_state(user: User, *, shared: str | None) -> LayerState:
     """The layer `own_uid`; `shared` says why the box has no user of its own."""
     if shared is not None:
-        return LayerState(in_force=False, detail=shared, measured_by=MeasuredBy.NONE)
+        detail = f"{shared}; {_SHARED_COUNTS}"
+        return LayerState(in_force=False, detail=detail, measured_by=MeasuredBy.NONE)
     detail = f"uid {user[0]} is this box's alone"
     return LayerState(in_force=True, detail=detail, measured_by=MeasuredBy.SET_BY_ENGINE)
 

@@ -77,14 +77,16 @@ def dispatch(starts: Sequence[tuple[int, Block]]) -> Block:
     )
 
 
-def if_member(argument: int, *, mask: int, values: Collection[int], action: int, otherwise: Block) -> Block:
-    """Answer with `action` when the masked argument is one of the values, else go on with `otherwise`."""
-    return (*_tests(argument, mask, values), Instruction(_JUMP, 1), *answer(action), *otherwise)
+def if_member(argument: int, *, mask: int, values: Collection[int], then: Block, otherwise: Block) -> Block:
+    """Go on with `then` when the masked argument is one of the values, else with `otherwise`."""
+    return (*_tests(argument, mask, values), Instruction(_JUMP, len(then)), *then, *otherwise)
 
 
-def if_not_member(argument: int, *, mask: int, values: Collection[int], action: int, otherwise: Block) -> Block:
-    """Answer with `action` unless the masked argument is one of the values, else go on with `otherwise`."""
-    return (*_tests(argument, mask, values), *answer(action), *otherwise)
+def if_not_member(argument: int, *, mask: int, values: Collection[int], then: Block, otherwise: Block) -> Block:
+    """Go on with `then` unless the masked argument is one of the values, else with `otherwise`."""
+    if len(then) == 1:
+        return (*_tests(argument, mask, values), *then, *otherwise)
+    return if_member(argument, mask=mask, values=values, then=otherwise, otherwise=then)
 
 
 def encode(block: Block) -> bytes:

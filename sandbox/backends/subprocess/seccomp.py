@@ -6,9 +6,10 @@ files nor the names.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
-from sandbox.backends.seccomp_profiles import Answer, Profile, Sockets
+from sandbox.backends.seccomp_profiles import Answer, ArgumentTest, Condition, Profile, Sockets
 from sandbox.backends.subprocess import bpf
 from sandbox.backends.syscall_table import Machine, load_table
 
@@ -30,28 +31,32 @@ _ACTIONS: Final[dict[Answer, int]] = {
 }
 
 
-def compile_profile(profile: Profile, *, machine: Machine, sockets: Sockets) -> bytes:
-    """The filter for one machine, an array of struct sock_filter."""
+def compile_profile(
+    profile: Profile, *, machine: Machine, sockets: Sockets, conditions: Collection[Condition] = ()
+) -> bytes:
+    """The filter for one machine and one kind of box, an array of struct sock_filter."""
     numbers = load_table()[machine]
-    by_number = {number: _block(profile, call, sockets=sockets) for call, number in numbers.items()}
+    rules = [rule for rule in profile.when if rule.holds_for(sockets, conditions)]
+    profile = profile.model_copy(update={"when": tuple(rules)})
+    by_number = {number: _block(profile, call) for call, number in numbers.items()}
     return bpf.encode(bpf.only_on(ARCHITECTURES[machine], bpf.dispatch(_ranges(by_number, machine=machine))))
 
 
-def _block(profile: Profile, call: str, *, sockets: Sockets) -> bpf.Block:
+def _block(profile: Profile, call: str) -> bpf.Block:
     """The rules about the call's arguments in their order, then its list."""
     block = bpf.answer(_ACTIONS[_listed_answer(profile, call)])
     for rule in reversed(profile.when):
-        if rule.call != call or rule.sockets not in (None, sockets):
-            continue
-        test = bpf.if_member if rule.one_of else bpf.if_not_member
-        block = test(
-            rule.argument,
-            mask=rule.mask,
-            values=rule.one_of or rule.none_of,
-            action=_ACTIONS[rule.answer],
-            otherwise=block,
-        )
+        if rule.call == call:
+            answer = bpf.answer(_ACTIONS[rule.answer])
+            then = answer if rule.also is None else _if(rule.also, then=answer, otherwise=block)
+            block = _if(rule, then=then, otherwise=block)
     return block
+
+
+def _if(test: ArgumentTest, *, then: bpf.Block, otherwise: bpf.Block) -> bpf.Block:
+    choose = bpf.if_member if test.one_of else bpf.if_not_member
+    values = test.one_of or test.none_of
+    return choose(test.argument, mask=test.mask, values=values, then=then, otherwise=otherwise)
 
 
 def _listed_answer(profile: Profile, call: str) -> Answer:

@@ -57,6 +57,8 @@ _SYSTEM: Final = (
 )
 _NAMES_OF_THE_NETWORK: Final = ("/etc/resolv.conf", "/etc/ssl/certs")
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+_SHARED_MEMORY: Final = "zero"
+"""To map this device is to make shared memory without a file, which only a control group counts."""
 _LINKS: Final = {
     "/dev/fd": "/proc/self/fd",
     "/dev/stdin": "/proc/self/fd/0",
@@ -104,6 +106,7 @@ def build_tree(
     reaches_network: bool,
     places: Sequence[Shown] = (),
     started_again: tuple[Path, Path] | None = None,
+    counts_memory: bool = True,
 ) -> Tree:
     """The tree for one interpreter, with the interpreter itself and its runner where it is `started_again` in the box;
     raises `BackendUnavailable` when it lies where the box has its own files."""
@@ -118,11 +121,7 @@ def build_tree(
         _refuse_ours(str(folder), what="the interpreter's folder")
         if str(folder) != "/usr":
             shown.append(str(folder))
-    for path in readable:
-        _refuse_ours(path, what="a readable path")
-        if not os.path.exists(path):
-            raise BackendUnavailable(f"the policy shows {path}, which is not there", remedy="mend filesystem.readable")
-        shown.append(path)
+    shown += readable_paths(readable)
     binds = [(os.path.realpath(path), path, _FILES) for path in _outermost(shown)]
     if started_again is not None:
         python, runner = started_again
@@ -130,7 +129,8 @@ def build_tree(
         if not any(str(python).startswith(f"{path}/") for _, path, _ in binds):
             binds.append((str(python), str(python), _FILES))
     binds += [(os.path.realpath(each.source), each.target, _flags(each)) for each in places]
-    devices = [(f"/dev/{name}", f"/dev/{name}", _DEVICE) for name in _DEVICES]
+    names = [name for name in _DEVICES if counts_memory or name != _SHARED_MEMORY]
+    devices = [(f"/dev/{name}", f"/dev/{name}", _DEVICE) for name in names]
     return Tree(
         binds=(*binds, *devices),
         links=links,
@@ -138,6 +138,18 @@ def build_tree(
         folders=(WORKPLACE, "/proc"),
         masks=tuple(str(path) for path in hidden),
     )
+
+
+def readable_paths(paths: Iterable[str]) -> list[str]:
+    """Return the host's paths that a policy shows, each once; raise `BackendUnavailable` if a box cannot show one."""
+    for path in paths:
+        _refuse_ours(path, what="a readable path")
+        if not os.path.exists(path):
+            raise BackendUnavailable(
+                f"a readable path is missing: the policy shows {path}, which is not there",
+                remedy="correct filesystem.readable",
+            )
+    return _outermost(paths)
 
 
 def _flags(shown: Shown) -> int:

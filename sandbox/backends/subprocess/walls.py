@@ -13,14 +13,15 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from pydantic import JsonValue
 
 from sandbox.backends.base import BoxPlan
-from sandbox.backends.seccomp_profiles import Sockets, load_profile
+from sandbox.backends.seccomp_profiles import Condition, Sockets, load_profile
 from sandbox.backends.subprocess.caller import User, user_inside
 from sandbox.backends.subprocess.seccomp import ARCHITECTURES, compile_profile
 from sandbox.backends.subprocess.tree import TOOL_USER, WORKPLACE, Tree
@@ -29,8 +30,14 @@ from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy
 
 NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
+_STRICTER: Final = {
+    Condition.SHOWN_FOLDERS: "no unix sockets but pairs, because the policy shows folders of the host",
+    Condition.UNCOUNTED_MEMORY: "no memfd, no shared memory without a file, because no control group counts them",
+}
 OWN_BYTES, OWN_INODES = 16 << 20, 1024
 """What a box itself may write where its calls have places of their own."""
+_CORE_SETTINGS: Final = Path("/proc/sys/net/core")
+_USUAL_SOCKET_BYTES: Final = 212_992
 _STACK_BYTES: Final = 8 << 20
 _WATCH_INTERVAL_S: Final = 0.05
 _GUARD_PROCESSES: Final = 1
@@ -68,6 +75,7 @@ def call_walls(plan: BoxPlan, tree: Tree, *, user: User, is_metered: bool) -> di
     """The inner ring. Where there is no network namespace to be alone in, no socket can be made but local ones."""
     policy, limits = plan.policy, plan.policy.limits
     reaches_network = policy.network.mode is NetworkMode.HOST
+    has_own_network = not plan.is_plain and not reaches_network
     return {
         "namespaces": [] if plan.is_plain else [*namespaces(policy)],
         "required": [layer.value for layer in policy.isolation.require if layer is not Layer.CGROUP],
@@ -77,15 +85,20 @@ def call_walls(plan: BoxPlan, tree: Tree, *, user: User, is_metered: bool) -> di
         "folder": _temporary_folder() if plan.is_plain else None,
         "landlock": _landlock(plan, tree, reaches_network=reaches_network),
         "filter": system_call_filter(
-            "tool", Sockets.UNIX if plan.is_plain and not reaches_network else Sockets.INTERNET
+            "tool",
+            Sockets.UNIX if plan.is_plain and not reaches_network else Sockets.INTERNET,
+            conditions=conditions(policy, counts_memory=is_metered),
         ),
         "limits": process_limits(policy, is_metered=is_metered),
         "cpus": [*choose_cpus(limits.cpus)],
-        "watch": None if is_metered else watch(policy),
+        "watch": None if is_metered else watch(policy, has_own_network=has_own_network),
+        "network_settings": {} if is_metered or not has_own_network else _small_buffers(),
     }
 
 
-def template_plan(plan: BoxPlan, *, doors: Sequence[str] = (), machine: str = os.uname().machine) -> JsonValue:
+def template_plan(
+    plan: BoxPlan, *, counts_memory: bool, doors: Sequence[str] = (), machine: str = os.uname().machine
+) -> JsonValue:
     """What the runner needs to know about the process that imports packages ahead of calls; None without one.
 
     It may take as long, and as much processor time, as a call.
@@ -94,7 +107,10 @@ def template_plan(plan: BoxPlan, *, doors: Sequence[str] = (), machine: str = os
         return None
     limits = plan.policy.limits
     return {
-        "filter": system_call_filter("template", Sockets.INTERNET, machine),
+        "filter": system_call_filter(
+            "template", Sockets.INTERNET, machine, conditions(plan.policy, counts_memory=counts_memory)
+        ),
+        "has_own_rules": counts_memory,  # of Landlock; elsewhere the filter refuses more
         "doors": list(doors),
         "wall_s": min(limits.wall, _MAX_IMPORT_S),
         "cpu_s": limits.cpu,
@@ -153,19 +169,56 @@ def choose_cpus(count: int) -> Sequence[int]:
     return [*sorted(secrets.SystemRandom().sample(allowed, count))]
 
 
-def watch(policy: Policy) -> dict[str, JsonValue]:
+def watch(policy: Policy, *, has_own_network: bool = False) -> dict[str, JsonValue]:
     """What the runner looks after itself, where nothing outside of the box counts it."""
     limits = policy.limits
-    return {
+    found: dict[str, JsonValue] = {
         "interval": _WATCH_INTERVAL_S,
         "memory": limits.memory,
         "processes": limits.processes + _GUARD_PROCESSES,
         "cpu": limits.cpu,
     }
+    return {**found, "socket_bytes": _socket_bytes()} if has_own_network else found
+
+
+def _small_buffers() -> dict[str, JsonValue]:
+    """Keep the kernel from enlarging TCP buffers by itself: a socket has two, and both together stay below the most
+    that the watch counts for a socket."""
+    most = _socket_bytes() // 2
+    sizes = f"4096 {min(16384, most)} {most}"
+    return {f"/proc/sys/net/ipv4/{name}": sizes for name in ("tcp_rmem", "tcp_wmem")}
 
 
 @cache
-def system_call_filter(name: str, sockets: Sockets, machine: str = os.uname().machine) -> str:
+def _socket_bytes() -> int:
+    """Return the most that a socket holds whose buffers have the kernel's default size."""
+    try:
+        return max(int((_CORE_SETTINGS / name).read_text()) for name in ("rmem_default", "wmem_default"))
+    except (OSError, ValueError):
+        return _USUAL_SOCKET_BYTES
+
+
+def conditions(policy: Policy, *, counts_memory: bool) -> frozenset[Condition]:
+    """Return for which of a box's properties its tools have a stricter filter.
+
+    A policy that opens the host's network opens the host's unix sockets, too.
+    """
+    found = set() if counts_memory else {Condition.UNCOUNTED_MEMORY}
+    shows_folders = not all(os.path.isfile(path) for path in policy.filesystem.readable)
+    if shows_folders and policy.network.mode is not NetworkMode.HOST:
+        found.add(Condition.SHOWN_FOLDERS)
+    return frozenset(found)
+
+
+def describe_conditions(conditions: Collection[Condition]) -> str:
+    """Return what a receipt says about a filter that is stricter than usual; empty for the usual one."""
+    return "; ".join(text for condition, text in _STRICTER.items() if condition in conditions)
+
+
+@cache
+def system_call_filter(
+    name: str, sockets: Sockets, machine: str = os.uname().machine, conditions: Collection[Condition] = frozenset()
+) -> str:
     """The system-call filter of that name as the bytes of its program, in hexadecimal."""
     if machine not in ARCHITECTURES:
         raise IsolationUnavailable(
@@ -173,5 +226,5 @@ def system_call_filter(name: str, sockets: Sockets, machine: str = os.uname().ma
             missing=(Layer.SECCOMP.value,),
             remedy=f"run on one of {', '.join(ARCHITECTURES)}",
         )
-    program = compile_profile(load_profile(name), machine=machine, sockets=sockets)
+    program = compile_profile(load_profile(name), machine=machine, sockets=sockets, conditions=conditions)
     return program.hex()

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kernel import calls as runner_calls
-from sandbox.backends.seccomp_profiles import Profile, Sockets, When, load_profile
+from sandbox.backends.seccomp_profiles import ArgumentTest, Condition, Profile, Sockets, When, load_profile
 from sandbox.backends.subprocess.seccomp import compile_profile
 from sandbox.backends.syscall_table import MACHINES, Machine, load_table
 from tests.unit.subprocess.bpf_machine import Run, run
@@ -67,8 +67,10 @@ HONEST: Final[dict[str, tuple[int, ...]]] = {"socket": (1, 1, 0), "socketpair": 
 
 
 @cache
-def compiled(profile: str, machine: Machine, sockets: Sockets = Sockets.INTERNET) -> bytes:
-    return compile_profile(load_profile(profile), machine=machine, sockets=sockets)
+def compiled(
+    profile: str, machine: Machine, sockets: Sockets = Sockets.INTERNET, conditions: frozenset[Condition] = frozenset()
+) -> bytes:
+    return compile_profile(load_profile(profile), machine=machine, sockets=sockets, conditions=conditions)
 
 
 def tool_answer(name: str) -> str:
@@ -135,6 +137,7 @@ def test_a_call_that_needs_no_look_at_its_arguments_gets_none(profile: str, mach
 @pytest.mark.parametrize(("profile", "machine", "sockets"), list(product(PROFILES, MACHINES, Sockets)))
 def test_a_filter_is_small(profile: str, machine: Machine, sockets: Sockets) -> None:
     assert len(compiled(profile, machine, sockets)) // 8 <= 300
+    assert len(compiled(profile, machine, sockets, frozenset(Condition))) // 8 <= 350
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -193,28 +196,82 @@ def test_sockets_are_judged_by_family_type_and_protocol(
 @example(profile="tool", machine="aarch64", arguments=[0xFFFFFFFF, 0xFFFFFFFF, 0, 0, 0, 0])
 @example(profile="tool", machine="aarch64", arguments=[0x0040000, 0, 0, 0, 0, 0])
 @example(profile="tool", machine="aarch64", arguments=[16, 0, 0, 0, 0, 0])
+@example(profile="tool", machine="x86_64", arguments=[0, 1 << 32 | 1024, 0, 0, 0, 0])
+@example(profile="tool", machine="x86_64", arguments=[0, 1040, 0, 0, 0, 0])
 def test_the_other_calls_are_judged_by_the_low_half_of_their_argument(
     profile: str, machine: Machine, arguments: list[int]
 ) -> None:
     low = [argument & 0xFFFFFFFF for argument in arguments]
     expected = {
         "ioctl": "EPERM" if low[1] in {0x5412, 0x541C} else "allow",
+        "fcntl": "EPERM" if low[1] in {1024, 1026, 1031, 1040} else "allow",
         "personality": "allow" if low[0] in {0, 0xFFFFFFFF} else "EPERM",
         "socketpair": "allow" if low[0] == 1 else "EAFNOSUPPORT",
     }
     assert {name: answer_to(profile, name, arguments, machine=machine) for name in expected} == expected
 
 
+PRIVATE, SHARED, SHARED_AND_CHECKED, ANONYMOUS, WITHOUT_RESERVE = 2, 1, 3, 0x20, 0x4000
+# Calls whose answer a condition makes stricter, with arguments and that answer; and their like, which stay allowed.
+STRICTER: Final[dict[Condition, list[tuple[str, list[int], str]]]] = {
+    Condition.UNCOUNTED_MEMORY: [
+        ("memfd_create", [0, 0], "ENOSYS"),
+        ("shmget", [0, 1 << 20, 0o600], "ENOSYS"),
+        ("msgget", [0, 0o600], "ENOSYS"),
+        ("semget", [0, 1, 0o600], "ENOSYS"),
+        ("landlock_add_rule", [3, 1, 0, 0], "EPERM"),
+        ("mmap", [0, 4096, 3, SHARED | ANONYMOUS], "EPERM"),
+        ("mmap", [0, 4096, 3, 1 << 32 | SHARED_AND_CHECKED | ANONYMOUS | WITHOUT_RESERVE], "EPERM"),
+        *[("setsockopt", [3, 1, option], "EPERM") for option in (7, 8, 32, 33)],
+        ("setsockopt", [3, 1 << 32 | 1, 1 << 32 | 7], "EPERM"),
+    ],
+    Condition.SHOWN_FOLDERS: [
+        ("socket", [1, 1, 0], "EPERM"),
+        ("socket", [1 << 32 | 1, 1, 0], "EPERM"),
+        ("socketpair", [1, 2, 0], "EPERM"),
+        ("socketpair", [1, 0o2004002, 0], "EPERM"),
+    ],
+}
+AS_EVER: Final = [
+    ("mmap", [0, 4096, 3, PRIVATE | ANONYMOUS]),
+    ("mmap", [0, 4096, 3, SHARED]),
+    ("setsockopt", [3, 6, 7]),
+    ("setsockopt", [3, 1, 2]),
+    ("socket", [2, 1, 6]),
+    ("socketpair", [1, 0o2004001, 0]),
+    ("socketpair", [1, 5, 0]),
+]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("condition", Condition)
+def test_a_condition_makes_answers_stricter_and_leaves_the_others(condition: Condition, machine: Machine) -> None:
+    def answers(conditions: frozenset[Condition], calls: Sequence[tuple[str, list[int]]]) -> list[str]:
+        program, numbers = compiled("tool", machine, conditions=conditions), load_table()[machine]
+        return [run(program, numbers[name], given, architecture=machine).verdict for name, given in calls]
+
+    strict = STRICTER[condition]
+    calls = [(name, given) for name, given, _ in strict]
+    assert answers(frozenset({condition}), calls) == [answer for _, _, answer in strict]
+    assert set(answers(frozenset(Condition) - {condition}, calls)) == {"allow"}
+    assert set(answers(frozenset(Condition), AS_EVER)) == {"allow"}
+
+
 @st.composite
-def rules(draw: st.DrawFn) -> When:
+def argument_tests(draw: st.DrawFn) -> ArgumentTest:
     mask = draw(st.sampled_from([0xFFFFFFFF, 2**64 - 1, 0xFFFFFFFF << 32, 0xF0_0000_00F0]) | st.integers(1, 2**64 - 1))
     values = draw(st.lists(st.one_of(st.integers(0, 7), LONGS).map(lambda value: value & mask), min_size=1, max_size=9))
+    kind = draw(st.sampled_from(["one_of", "none_of"]))
+    return ArgumentTest(argument=draw(st.integers(0, 5)), mask=mask, **{kind: tuple(values)})
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> When:
     return When(
         call="read",
-        argument=draw(st.integers(0, 5)),
-        mask=mask,
         answer=draw(st.sampled_from(["allow", "kill", "EACCES", "EINVAL"])),
-        **{draw(st.sampled_from(["one_of", "none_of"])): tuple(values)},
+        also=draw(st.none() | argument_tests()),
+        **draw(argument_tests()).model_dump(exclude_defaults=True),
     )
 
 
@@ -258,9 +315,10 @@ def test_both_halves_of_an_argument_count_where_the_mask_says_so(argument: int, 
     assert run(program, 0, [0, 0, 0, argument], architecture="x86_64").verdict == verdict
 
 
-def holds(rule: When, arguments: Sequence[int]) -> bool:
-    value = arguments[rule.argument] & rule.mask
-    return value in rule.one_of if rule.one_of else value not in rule.none_of
+def holds(test: ArgumentTest, arguments: Sequence[int]) -> bool:
+    value = arguments[test.argument] & test.mask
+    does = value in test.one_of if test.one_of else value not in test.none_of
+    return does and (not isinstance(test, When) or test.also is None or holds(test.also, arguments))
 
 
 def test_a_tree_with_far_branches_finds_its_leaves() -> None:
