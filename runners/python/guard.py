@@ -37,6 +37,7 @@ import documents
 import egress
 import ending
 import limits
+import records
 import tool
 import verification
 import walls
@@ -52,9 +53,6 @@ _BROKEN, _FAULT = 70, 69
 _TIDYING_S = 0.5
 """So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
 _NOBODY_HERE = 0
-_FIELDS = ("exit_code", "signal", "cpu_s", "max_rss", "bytes_free", "inodes_free")
-_END = b'{"exit_code": %s, "signal": %s, "cpu_s": %.6f, "max_rss": %d, "bytes_free": %s, "inodes_free": %s}'
-"""The last record. What is written with an encoder dirties forty pages more, of which each guard must have a copy."""
 _NUMBER_SIZE = 16
 _LOOK_MS = 20
 ENVIRONMENT = "environment"
@@ -85,7 +83,7 @@ def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: 
 def rehearse(plan: dict[str, Any]) -> None:
     """Work out in the zygote what guards tell, for what that takes to be made by then."""
     verification.rehearse(plan)
-    _describe_end(plan, 0, max_rss=0)
+    records.describe_end(plan, 0, max_rss=0)
 
 
 def is_first(plan: dict[str, Any]) -> bool:
@@ -109,33 +107,6 @@ def stop(pid: int) -> None:
         pass
 
 
-def read_end(record: bytes) -> dict[str, Any]:
-    """The guard's last record as fields of the `ended` message; those of no end for a wall that failed."""
-    fields: dict[str, Any] = documents.read(record.decode("ascii"))
-    return fields
-
-
-def read_spent(record: bytes) -> tuple[float, list[Any] | None]:
-    """Return the processor time a child had used before it got its call, and what to remember of its walls."""
-    found = documents.read(record.decode("ascii"))
-    return float(found["cpu_s"]), found.get("said")
-
-
-def read_fault(record: bytes) -> tuple[str, str] | None:
-    """Return the layer and the reason, if the first record says that a wall is missing."""
-    fault = documents.read(record.decode("ascii")).get("fault")
-    return (fault["layer"], fault["reason"]) if fault else None
-
-
-def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict[str, Any]:
-    """The same fields where the guard was killed together with the call: what the kernel told when it was reaped."""
-    if usage is None:
-        return dict.fromkeys(_FIELDS)
-    status, spent = usage
-    cpu = spent.ru_utime + spent.ru_stime
-    return dict(zip(_FIELDS, (*_ending(status), round(cpu, 6), spent.ru_maxrss * 1024, None, None)))
-
-
 def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: bool) -> NoReturn:
     _go_where_it_counts(plan, doors)
     if not is_first(plan):
@@ -151,7 +122,7 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant
         pid = _fork_and_verify(plan, restricted, ahead=ahead)
     status, spent = _wait_or_be_told(pid) if is_first(plan) else _wait(pid)
     _end_the_rest(plan, pid)
-    end = _describe_end(plan, status, max_rss=spent.ru_maxrss)  # before there is more room than the tool had
+    end = records.describe_end(plan, status, max_rss=spent.ru_maxrss)  # before there is more room than the tool had
     if plan["outputs"]:
         collecting.collect(plan["outputs"], pipes.FILES)
     _remove_workplace(plan, within_s=_TIDYING_S)
@@ -337,15 +308,6 @@ def _leave(plan: dict[str, Any]) -> NoReturn:
     os._exit(_FAULT)
 
 
-def _describe_end(plan: dict[str, Any], status: int, *, max_rss: int) -> bytes:
-    """The last record."""
-    everything = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = everything.ru_utime + everything.ru_stime
-    code, number = _ending(status)
-    size, inodes = _room_left(plan) if plan["workplace"] else (None, None)
-    return _END % (_written(code), _written(number), cpu, max_rss * 1024, _written(size), _written(inodes))
-
-
 def _listen_for_the_end(pid: int) -> None:
     """From now on, being told to end, once or again, is to kill the tool. It may not have a group of its own yet."""
 
@@ -411,20 +373,3 @@ def _has_no_children() -> bool:
     except ChildProcessError:
         return True
     return False
-
-
-def _ending(status: int) -> tuple[int | None, int | None]:
-    """The exit code, or the signal."""
-    return (None, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), None)
-
-
-def _room_left(plan: dict[str, Any]) -> tuple[int, int | None]:
-    """What is left for the call's private files where that is least, in bytes and in inodes, seen from outside of the
-    tool's process. gVisor counts no inodes."""
-    disks = workplace.disks(plan)
-    inodes = [disk.f_favail for disk in disks if disk.f_files]
-    return min([disk.f_bavail * disk.f_frsize for disk in disks]), min(inodes) if inodes else None
-
-
-def _written(number: int | None) -> bytes:
-    return b"null" if number is None else b"%d" % number

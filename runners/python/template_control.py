@@ -120,7 +120,7 @@ class TemplateControl:
             raise TemplateLost("importing took more than a call's limit '%s'" % passed)
 
     def _note_use(self, wall_s: float) -> None:
-        peak = _field(self.pid, "VmHWM").split()
+        peak = verification.field_of(self.pid, "VmHWM").split()
         self.used = {
             "wall_s": round(wall_s, 6),
             "cpu_s": round(verification.cpu_seconds(self.pid) + watch.children_seconds(self.pid), 6),
@@ -367,7 +367,7 @@ class TemplateControl:
         return pid == self.pid or pid in self._known() or ending.is_reaped(pid)
 
     def _check_threads(self) -> None:
-        if _field(self.pid, "Threads") != "1":
+        if verification.field_of(self.pid, "Threads") != "1":
             raise TemplateLost("its packages leave threads, so no fork of them is safe")
 
     def _check_alone(self, child: Child | None) -> None:
@@ -396,9 +396,3 @@ def _fit(imported: Any) -> dict[str, str]:
     if imported.get("left_open"):
         raise TemplateLost("its packages leave open files, which no call has")
     return {str(name)[:200]: str(reason)[:300] for name, reason in [*imported["failed"].items()][:64]}
-
-
-def _field(pid: int, name: str) -> str:
-    status = verification.read_file("/proc/%d/status" % pid)
-    start = status.find("\n" + name + ":\t")
-    return status[start + len(name) + 3 : status.find("\n", start + 1)] if start >= 0 else ""

@@ -258,6 +258,13 @@ def rehearse(plan: dict[str, Any]) -> None:
     describe_spent(plan, own.pid)
 
 
+def field_of(pid: int, name: str) -> str:
+    """Return one field of the status of a process; empty where there is none."""
+    status = read_file("/proc/%d/status" % pid)
+    start = status.find("\n" + name + ":\t")
+    return status[start + len(name) + 3 : status.find("\n", start + 1)] if start >= 0 else ""
+
+
 def read_file(path: str) -> str:
     """Return a file of /proc in one read, as the kernel makes it; empty where there is none."""
     try:

@@ -25,9 +25,11 @@ import compiled
 import environment
 import frames
 import guard
+import records
 import shelter
 import verification
 import walls
+from births import Births
 from brood import Brood
 from lines import FAR_ENDS, Line, Lines
 from loop import Loop
@@ -38,7 +40,6 @@ from relay import Relay
 from signals import listen, signal
 from slots import Slots
 from spares import QUIET_S
-from template_control import TemplateLost, check_groups
 from waiting import Waiting
 from watch import Watch, completed
 
@@ -62,7 +63,6 @@ class Zygote:
 
     def __init__(self, channel: Channel, plan: dict[str, Any], template: TemplateControl | None = None) -> None:
         self._channel = channel
-        self._template = template
         self._plan = plan
         plan["call"]["around"] = verification.namespaces()
         plan["call"].setdefault("held", verification.data_bytes())
@@ -81,9 +81,12 @@ class Zygote:
             plan, loop=self._loop, brood=self._brood, slots=self._slots, lines=self._lines, hear=self._hear_guard
         )
         self._spares = self._nursery.spares
+        self._births = None
         if template:
-            self._nursery.use_template(template)
-            template.attend(self._loop, known=self._brood.pids, on_born=self._take_born, on_lost=self._lose_template)
+            self._births = Births(template, nursery=self._nursery, brood=self._brood, loop=self._loop)
+            self._births.attend(
+                on_born=self._serve_queue, on_unwanted=self._discard, on_dead=self._bury, on_lost=self._lose_template
+            )
         self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False
         self._on_message = {
@@ -116,15 +119,15 @@ class Zygote:
                 self._use_idle_time()
             if self._calls and self._watch.is_on:
                 self._kill_those_over_a_limit()
-            if self._template:
-                self._template.check_time()
+            if self._births:
+                self._births.check_time()
 
     # Waiting, and what to do with the time
 
     def _patience(self) -> float | None:
         if self._outlet.holds:
             return _YOUNG_CALL_S
-        if self._template and self._template.is_busy:
+        if self._births and self._births.is_busy:
             return _ORDER_LOOK_S
         if self._has_something_to_make or not self._has_rehearsed:
             return _YOUNG_CALL_S if self._calls else 0
@@ -138,7 +141,7 @@ class Zygote:
         elif self._has_something_to_make:
             in_vain = self._nursery.make()
             if in_vain is not None:
-                self._send_line_gone(in_vain.id, guard.end_without_record(None))
+                self._send_line_gone(in_vain.id, records.end_without_record(None))
         else:
             for child in self._spares.unwanted():
                 self._discard(child)
@@ -172,14 +175,14 @@ class Zygote:
         if said.get("line") is not None:
             self._take_call_on_line(said)
             return
-        child = self._nursery.take_born() if self._template else self._next_child()
+        child = self._births.take() if self._births else self._next_child()
         if child is not None:
             self._assign(child, said)
             return
         self._queue[said["id"]] = Waiting(said)
-        if self._template:
-            self._nursery.note_missing()
-            self._serve_queue()
+        if self._births:
+            self._births.note_missing()
+            self._bear_for_queue()
         else:
             self._discard_newest()  # what is not ready must not keep the slot that is waited for
 
@@ -214,12 +217,12 @@ class Zygote:
         if id in self._calls:
             self._brood.kill(self._calls[id], "engine", wants_files=said.get("files", False))
         elif self._queue.pop(id, None):
-            self._send_ended(id, guard.end_without_record(None), killed_by="engine")
+            self._send_ended(id, records.end_without_record(None), killed_by="engine")
 
     def _take_preload(self, said: dict[str, Any]) -> None:
         """The zygote itself imports from the standard library only."""
-        if self._template:
-            self._template.order({"preload": said["modules"]}, within_s=self._plan["template"]["wall_s"])
+        if self._births:
+            self._births.order({"preload": said["modules"]}, within_s=self._plan["template"]["wall_s"])
             return
         new = preload([name for name in said["modules"] if not is_foreign(name)])[0]
         self._note_what_is_held()
@@ -230,8 +233,8 @@ class Zygote:
         """Only where all calls have their file at one place: it is part of what is compiled."""
         place = self._plan["call"]["workplace"]
         path = os.path.join(place["path"], said["filename"]) if place else ""
-        if place and self._template:
-            self._template.order({"compile": said["source"], "path": path})
+        if place and self._births:
+            self._births.order({"compile": said["source"], "path": path})
         elif place:
             compiled.keep(said["source"], path)
             keep_as_is()
@@ -239,7 +242,7 @@ class Zygote:
 
     def _note_what_is_held(self) -> None:
         """More than before; where the kernel cannot be asked, for want of descriptors, it is what it was."""
-        number = str(self._template.pid) if self._template else verification.OWN
+        number = self._births.number if self._births else verification.OWN
         self._plan["call"]["held"] = verification.data_bytes(number) or self._plan["call"]["held"]
 
     def _take_slots(self, said: dict[str, Any]) -> None:
@@ -283,8 +286,8 @@ class Zygote:
         os._exit(_CANNOT_FORK)
 
     def _serve_queue(self) -> None:
-        while self._queue and (self._template or self._spares or self._slots.has_room):
-            child = self._nursery.take_born() if self._template else self._next_child()
+        while self._queue and (self._births or self._spares or self._slots.has_room):
+            child = self._births.take() if self._births else self._next_child()
             if child is None:
                 self._bear_for_queue()
                 return
@@ -296,48 +299,22 @@ class Zygote:
 
     def _bear_for_queue(self) -> None:
         """Have the template fork a process for each call that waits, as far as there are slots and descriptors."""
-        if not self._template:
+        if not self._births:
             return
         try:
-            has_room = self._nursery.bear(len(self._queue))
+            if not self._births.bear(len(self._queue)):
+                self._discard_newest()  # what waits for a call must not keep what a call waits for
         except OSError as error:
             if self._brood.is_empty:
                 self._give_up(error)
-            has_room = False
-        if not has_room:
-            self._discard_newest()  # what waits for a call must not keep what a call waits for
-
-    def _take_born(self, child: Child) -> None:
-        """The process that the template forked is verified, and nothing else runs: it may get a call."""
-        try:
-            check_groups(child.tool, like=child.pid)
-        except TemplateLost as lost:
-            self._lose_template(str(lost))
-            return
-        try:
-            os.write(child.status, guard.VERIFIED)
-        except OSError:  # it is dead, which is heard next
-            return
-        self._nursery.note_born(child)
-        self._serve_queue()
-        for unneeded in self._nursery.take_unneeded():
-            self._discard(unneeded)
+            self._discard_newest()
 
     def _lose_template(self, reason: str) -> None:
-        """End it. From now on calls import for themselves; `reason` is what packages did, if they did anything."""
-        if not self._template:
-            return
-        template, self._template = self._template, None
-        unborn = self._nursery.give_up_template()
-        for child in unborn:
-            self._brood.kill(child, None)
-        template.end()
+        """From now on calls import for themselves; `reason` is what packages did, if they did anything."""
+        self._births = None
         environment.give_up_template(self._plan, modules=[])
-        self._plan["call"]["held"] = verification.data_bytes()
-        self._outlet.say(frames.message("unfit", reason=template.explain(reason)[:_MAX_REASON] if reason else ""))
-        for child in unborn:
-            self._spares.lose(child)
-            self._let_die_unused(child)
+        self._note_what_is_held()
+        self._outlet.say(frames.message("unfit", reason=reason[:_MAX_REASON]))
         self._serve_queue()
 
     def _assign(self, child: Child, said: dict[str, Any]) -> None:
@@ -358,18 +335,17 @@ class Zygote:
 
     def _hear_guard(self, child: Child) -> None:
         """The guard's records: the walls it measured, what it took so far, how the tool ended; then its silence."""
-        records, is_silent = child.hear()
-        for record in records:
+        heard, is_silent = child.hear()
+        for record in heard:
             if child.walls is None and child.is_templated:
-                self._hear_templated(child, record)
-                if child.walls is None:
+                if not (self._births and self._births.note_walls(child, record)):
                     return
             elif child.walls is None:
                 child.walls = record
                 if child.call is not None:
                     self._outlet.say(frames.chunk(child.call, frames.WALLS, record), urgent=False)
             elif child.spent is None:
-                child.spent, said = guard.read_spent(record)
+                child.spent, said = records.read_spent(record)
                 verification.remember(self._plan["call"], said, child.walls)
                 self._take_note_of(child)
             else:
@@ -379,18 +355,6 @@ class Zygote:
         if is_silent:
             self._end(child, None)
             self._serve_queue()
-
-    def _hear_templated(self, child: Child, record: bytes) -> None:
-        """Its guard describes the walls of the process that the template forked, or says what is wrong with it.
-
-        What is wrong with the guard itself, a call of a child without a template finds out.
-        """
-        fault = guard.read_fault(record)
-        if fault:
-            self._lose_template(fault[1] if fault[0] == guard.ENVIRONMENT else "")
-        elif self._template:
-            child.walls = record
-            self._template.note_verified(child)
 
     def _take_note_of(self, child: Child) -> None:
         """It has got as far as it does without a call."""
@@ -410,7 +374,7 @@ class Zygote:
             return
         if child.call is None:
             self._spares.lose(child)
-            self._nursery.forget(child)
+            self._forget_birth(child)
         if child.call is None and not child.is_ready:
             self._let_die_unused(child)
             return
@@ -418,7 +382,7 @@ class Zygote:
             self._relay.empty(child, child.call)
             del self._calls[child.call]
         self._slots.hold(child.slot)
-        fields = guard.read_end(record) if record else guard.end_without_record(self._brood.wait(child))
+        fields = records.read_end(record) if record else records.end_without_record(self._brood.wait(child))
         fields = completed(fields, child.seen)
         if child.call is None:
             self._send_gone(child, fields)
@@ -433,8 +397,17 @@ class Zygote:
         if child.is_ready:
             self._outlet.say(frames.message("surplus", line=child.line, wanted=self._spares.wanted))
             return
-        self._nursery.forget(child)
+        self._forget_birth(child)
         self._brood.kill(child, None)
+        self._let_die_unused(child)
+
+    def _forget_birth(self, child: Child) -> None:
+        if self._births:
+            self._births.forget(child)
+
+    def _bury(self, child: Child) -> None:
+        """It was killed before it had a process of its tool."""
+        self._spares.lose(child)
         self._let_die_unused(child)
 
     def _discard_newest(self) -> None:
@@ -447,7 +420,7 @@ class Zygote:
         self._discard(child)
 
     def _let_die_unused(self, child: Child) -> None:
-        self._send_gone(child, guard.end_without_record(None))
+        self._send_gone(child, records.end_without_record(None))
         self._brood.let_die(child)
 
     def _wake_up(self, wake: int) -> None:
