@@ -70,7 +70,7 @@ def open_session(settings: IndexSettings, *, is_public_only: bool) -> requests.S
 def missing_file(settings: IndexSettings) -> Path | None:
     """What is named for connections by TLS and is not there."""
     named = (settings.certificates, settings.client_certificate)
-    return next((path for path in named if path is not None and not path.exists()), None)
+    return next((path for path in named if path is not None and not os.path.exists(path)), None)
 
 
 def _adapter(settings: IndexSettings, *, is_public_only: bool) -> HTTPAdapter:

@@ -46,6 +46,8 @@ _PROXY_REFUSED: Final = 407
 _GIVE_LOGIN: Final = "give one in the index's address, in netrc, or by keyring, as pip and uv take it"
 _CORRECT_LOGIN: Final = "correct the login where it is given: in the index's address, in netrc, or in the keyring"
 _CORRECT_PROXY: Final = "correct the login in the proxy's address, in pip's or uv's settings or in HTTPS_PROXY"
+_CORRECT_FILES: Final = "correct what names it: PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, or a setting of pip or uv"
+_CORRECT_ADDRESS: Final = "correct the address in pip's or uv's settings, in HTTPS_PROXY or in HTTP_PROXY"
 _EXCEPTION: Final = re.compile(r"\*?\.?(?P<name>[^:\[\]]+|\[?[0-9a-f:]+\]?)(:(?P<port>\d+))?")
 _KEPT_HEADERS: Final = ("Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "ETag", "Last-Modified")
 
@@ -181,7 +183,7 @@ class Upstream:
             raise Fault(
                 f"what this machine names for TLS, {gone}, is not there",
                 reach="index",
-                remedy="correct what names it: PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, or a setting of pip or uv",
+                remedy=_CORRECT_FILES,
             )
         with _named_faults(silence):
             response = self._asking(is_public_only=is_public_only).request(
@@ -218,7 +220,10 @@ class Upstream:
 @contextmanager
 def _named_faults(silence: float) -> Iterator[None]:
     """Turns what `requests` raises into a fault that says what happened in our own words."""
+    import ssl
+
     import requests
+    import urllib3.exceptions
 
     try:
         yield
@@ -234,6 +239,10 @@ def _named_faults(silence: float) -> Iterator[None]:
         raise _Busy(f"no connection: {_cause(problem)}", reach="index") from None
     except requests.exceptions.TooManyRedirects:
         raise Fault("it redirects without end") from None
+    except (requests.exceptions.InvalidURL, urllib3.exceptions.LocationParseError):
+        raise Fault("its address, or its proxy's, cannot be used", reach="index", remedy=_CORRECT_ADDRESS) from None
+    except ssl.SSLError:
+        raise Fault("the certificates to use for it cannot be read", reach="index", remedy=_CORRECT_FILES) from None
     except (OSError, ValueError) as problem:
         raise Fault(f"it cannot be asked: {type(problem).__name__}") from None
 
