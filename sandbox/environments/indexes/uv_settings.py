@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -117,16 +117,17 @@ def _read(path: Path) -> _Table:
 
 def _wrong_type(table: _Table) -> str | None:
     """The first option that is not of uv's type; read past, it would leave packages to the public index."""
-    are_right = {
-        **dict.fromkeys(_TEXTS, lambda value: _texts(value) == (value if isinstance(value, list) else [value])),
+    checks: dict[str, Callable[[object], bool]] = {
+        **dict.fromkeys(_TEXTS, _is_of_texts),
         **dict.fromkeys(_SWITCHES, lambda value: isinstance(value, bool)),
-        "index": lambda value: (
-            len(_tables({"index": value})) == len(value if isinstance(value, list) else [value])
-            and all(_text(index.get("url")) for index in value)
-        ),
+        "index": lambda value: isinstance(value, list) and all(_text(_table(index).get("url")) for index in value),
         "pip": lambda value: isinstance(value, dict) and _wrong_type(value) is None,
     }
-    return next((name for name, is_right in are_right.items() if name in table and not is_right(table[name])), None)
+    return next((name for name, is_right in checks.items() if name in table and not is_right(table[name])), None)
+
+
+def _is_of_texts(value: object) -> bool:
+    return all(isinstance(text, str) for text in (value if isinstance(value, list) else [value]))
 
 
 def _with_paths_of(table: _Table, folder: Path) -> _Table:
