@@ -209,7 +209,7 @@ def _describe_end(plan: dict[str, Any], status: int, *, max_rss: int) -> bytes:
     everything = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = everything.ru_utime + everything.ru_stime
     code, number = _ending(status)
-    size, inodes = _room_left(plan) if plan["workplace"] else (None, None)
+    size, inodes = workplace.room_left(plan) if plan["workplace"] else (None, None)
     return _END % (_written(code), _written(number), cpu, max_rss * 1024, _written(size), _written(inodes))
 
 
@@ -283,14 +283,6 @@ def _has_no_children() -> bool:
 def _ending(status: int) -> tuple[int | None, int | None]:
     """The exit code, or the signal."""
     return (None, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), None)
-
-
-def _room_left(plan: dict[str, Any]) -> tuple[int, int | None]:
-    """What is left for the call's private files where that is least, in bytes and in inodes, seen from outside of the
-    tool's process. gVisor counts no inodes."""
-    disks = workplace.disks(plan)
-    inodes = [disk.f_favail for disk in disks if disk.f_files]
-    return min([disk.f_bavail * disk.f_frsize for disk in disks]), min(inodes) if inodes else None
 
 
 def _written(number: int | None) -> bytes:

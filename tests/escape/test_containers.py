@@ -161,7 +161,7 @@ def tool(place: str) -> None:
 FILL_ALL: Final = """
 def tool() -> int:
     written = 0
-    for place in ("/work", "/tmp"):
+    for place in ("/work", "/tmp", "/dev/shm"):
         with open(place + "/full", "wb", buffering=0) as file:
             try:
                 while True:
@@ -172,7 +172,7 @@ def tool() -> int:
 """
 
 
-@pytest.mark.parametrize("place", ["/work", "/tmp"])
+@pytest.mark.parametrize("place", ["/work", "/tmp", "/dev/shm"])
 @variants()
 def test_whichever_of_its_places_a_call_fills_is_told_as_its_disk(place: str, box: Besieged) -> None:
     outcome = box.run(FILL, {"place": place}, limits={"disk": 8 << 20})
@@ -189,18 +189,49 @@ def test_all_of_its_places_together_hold_no_more_than_its_disk(box: Besieged) ->
 
 
 SCATTER: Final = """
+import errno, os
+
 def tool() -> int:
-    for number in range(100_000):
-        try:
-            open(f"/dev/shm/{number}", "w").close()
-        except OSError:
-            return number
+    made = 0
+    for place in ("/work", "/tmp", "/dev/shm"):
+        for number in range(100_000):
+            try:
+                os.mkdir(f"{place}/{number}")
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                break
+            made += 1
+    return made
 """
 
 
 @variants(KEPT, SINGLE_USE)
-def test_shared_memory_holds_no_more_files_than_a_call_may_make(box: Besieged) -> None:
-    assert 0 < int(str(box.value(SCATTER, limits={"inodes": 200}))) <= 200
+@pytest.mark.parametrize("inodes", [16, 200])
+def test_all_of_its_places_together_hold_no_more_files_than_a_call_may_make(box: Besieged, inodes: int) -> None:
+    outcome = box.run(SCATTER, limits={"inodes": inodes})
+    assert outcome.status is Status.OK, outcome.error
+    assert 0 < int(str(outcome.value)) <= inodes
+    assert outcome.receipt is not None
+    assert outcome.receipt.limits["inodes"].value == inodes
+
+
+SHARED: Final = """
+from multiprocessing import Lock
+from multiprocessing.shared_memory import SharedMemory
+
+def tool() -> list:
+    lock, memory = Lock(), SharedMemory(create=True, size=1 << 20)
+    memory.buf[:6] = b"shared"
+    again = SharedMemory(memory.name)
+    found = bytes(again.buf[:6]).decode()
+    memory.unlink()
+    return [int(lock.acquire(timeout=1)), found]
+"""
+
+
+@variants()
+def test_shared_memory_serves_what_python_needs_it_for(box: Besieged) -> None:
+    assert box.value(SHARED) == [1, "shared"]
 
 
 CROWD: Final = """

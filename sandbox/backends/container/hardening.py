@@ -14,7 +14,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from pydantic import JsonValue
@@ -41,6 +40,10 @@ _NO_NAMES: Final[dict[str, JsonValue]] = {"Dns": ["127.0.0.1"], "DnsSearch": [".
 """Docker shows every container who looks names up for the host, and in which domains."""
 _SHARED_MEMORY: Final = 16 << 20
 _SHARED_MEMORY_AT: Final = "/dev/shm"
+_SHARED_PART: Final = 8
+_LEAST_SHARED_INODES: Final = 2  # one is the folder itself
+_PAGE: Final = 4096
+_GVISOR: Final = "runsc"
 _OPEN_FILES_OF_A_RUNNER: Final = 1024
 _FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
 _FIRST_MAPPED_UID, _LAST_MAPPED_UID = 20000, 60000
@@ -139,22 +142,39 @@ def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
     """The workplace. Where calls are walled again, each mounts one of its own there, and this one is for packages that
     write when they are imported. Owner and mode are given, because Docker ignores `mode` where the folder exists.
 
-    gVisor covers the image's `/tmp`, a link into the workplace, with a tmpfs of its own, of any size and for programs
-    to be run from, unless there is to be one already. Each of the two has half of what the call may write. Elsewhere
-    the daemon's own `/dev/shm` would hold any number of files."""
-    limits = policy.limits
-    is_the_calls = stands_alone(policy, container.runtime)
-    size, inodes = (limits.disk, limits.inodes) if is_the_calls else (OWN_BYTES, OWN_INODES)
-    own = partial(tmpfs_options, inodes=inodes, user=container.user, is_podman=container.is_podman)
-    places = (WORKPLACE, _TEMPORARY) if "runsc" in (container.runtime or "") else (WORKPLACE,)
-    found: dict[str, JsonValue] = dict.fromkeys(places, own(size // len(places)))
-    if is_the_calls and not is_machine(container.runtime):
-        found[_SHARED_MEMORY_AT] = own(_shared_memory(limits))
-    return found
+    Where the container is the call's wall, all places that the call may write to share its disk and its inodes. The
+    daemon's own `/dev/shm` would come on top of them and hold any number of files. gVisor covers the image's `/tmp`, a
+    link into the workplace, with a tmpfs of its own, of any size and for programs to be run from, unless there is to be
+    one already."""
+    has_temporary = _GVISOR in (container.runtime or "")
+    if stands_alone(policy, container.runtime):
+        shares = _shares(policy.limits, has_temporary=has_temporary)
+    else:
+        shares = dict.fromkeys((WORKPLACE, _TEMPORARY) if has_temporary else (WORKPLACE,), (OWN_BYTES, OWN_INODES))
+    return {
+        place: tmpfs_options(size, inodes, user=container.user, is_podman=container.is_podman)
+        for place, (size, inodes) in shares.items()
+    }
+
+
+def _shares(limits: Limits, *, has_temporary: bool) -> dict[str, tuple[int, int]]:
+    """What each place gets of the disk and the inodes: {place: (bytes, inodes)}. Nothing can be mounted twice in there,
+    so each has a part for itself. A tmpfs of no size has any."""
+    shared = _shared_memory(limits), max(limits.inodes // _SHARED_PART, _LEAST_SHARED_INODES)
+    size, inodes = limits.disk - shared[0], limits.inodes - shared[1]
+    if not has_temporary:
+        return {WORKPLACE: (max(size, _PAGE), inodes), _SHARED_MEMORY_AT: shared}
+    half = max(_whole_pages(size // 2), _PAGE), inodes // 2
+    return {WORKPLACE: half, _TEMPORARY: half, _SHARED_MEMORY_AT: shared}
 
 
 def _shared_memory(limits: Limits) -> int:
-    return min(_SHARED_MEMORY, limits.disk)
+    return max(min(_SHARED_MEMORY, _whole_pages(limits.disk // _SHARED_PART)), _PAGE)
+
+
+def _whole_pages(size: int) -> int:
+    """A tmpfs of part of a page would have all of that."""
+    return size - size % _PAGE
 
 
 def tmpfs_options(size: int, inodes: int, *, user: int, is_podman: bool) -> str:
