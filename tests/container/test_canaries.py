@@ -188,7 +188,7 @@ def test_canaries_leave_nothing_when_the_engine_closes_meanwhile(
 
     async def close_while_proving() -> None:
         backend = ContainerBackend(host=docker_daemon, runtime="runsc")
-        proving = backend._begin_proof(await backend.daemon(), image=base_image.id, runtime="runsc")
+        proving = backend._begin_proof(await backend.daemon(), image=base_image.tag, runtime="runsc")
         assert await asyncio.to_thread(wait_until, lambda: _containers(docker_client) != before[1])
         await backend.close()
         assert proving.done()

@@ -95,7 +95,7 @@ class _Cage:
         created = api.create_container(
             self.image,
             command=list(asked),
-            entrypoint=["python3", "-I", "-c", PROGRAM.read_text()],
+            entrypoint=["python3", "-I", "-S", "-B", "-c", PROGRAM.read_text()],
             user=f"{user}:{user}",
             name=self.owner.new_name(),
             labels=self.owner.labels(expires_at=time.time() + _EXPIRES_S),
