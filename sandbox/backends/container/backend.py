@@ -118,7 +118,7 @@ class ContainerBackend(Backend):
             plan = replace(plan, policy=_with_calls_walled_again(plan.policy))
         runtime = _choose_runtime(self._runtime, plan.policy, link)
         _refuse_public_network(plan.policy, link, runtime)
-        host = Host(link.facts.machine, link.facts.cpus, runtime)
+        host = Host(link.facts.machine, link.facts.cpus, runtime, link.facts.kernel)
         user = draw_user(is_mapped=link.facts.maps_users)
         proving = self._begin_proof(link, image=image.id, runtime=runtime)
         words = LastWords()
@@ -131,7 +131,9 @@ class ContainerBackend(Backend):
             half_open.push_async_callback(_discard, link, id)
             stream = await attach(link.address, id, on_stderr=words.add)
             half_open.callback(stream.close)
-            said, meter = await _start(link, id, stream, first=package(image.magic))
+            said, meter = await _start(
+                link, id, stream, first=package(image.magic), most_processes=plan.policy.limits.processes
+            )
             init = int(said["State"]["Pid"])
             if meter is not None:  # which knows that this is the container's process
                 half_open.callback(meter.close)
@@ -148,7 +150,13 @@ class ContainerBackend(Backend):
             box = ContainerBox(
                 id,
                 way,
-                protection=protection(said, policy=plan.policy, proof=proof, is_metered=meter is not None),
+                protection=protection(
+                    said,
+                    policy=plan.policy,
+                    proof=proof,
+                    is_metered=meter is not None,
+                    kernel=link.facts.kernel,
+                ),
                 walls=walls(
                     plan,
                     user=user,
@@ -266,14 +274,16 @@ async def _discard(link: DaemonLink, id: str) -> None:
 
 
 async def _start(
-    link: DaemonLink, id: str, stream: AttachStream, *, first: bytes
+    link: DaemonLink, id: str, stream: AttachStream, *, first: bytes, most_processes: int
 ) -> tuple[dict[str, Any], ContainerMeter | None]:
     """Start it and hand the runner in; what the daemon says of it then, and what counts what it uses."""
     await link.ask("starting a container", lambda client: client.api.start(id))
     stream.send(first)
     said: dict[str, Any] = await link.ask("inspecting a container", lambda client: client.api.inspect_container(id))
-    is_here = link.is_on_this_machine
-    return said, meter_of(int(said["State"]["Pid"]), id, resting=OURS_BESIDE_A_CALL) if is_here else None
+    if not link.is_on_this_machine:
+        return said, None
+    process = int(said["State"]["Pid"])
+    return said, meter_of(process, id, resting=OURS_BESIDE_A_CALL, most_processes=most_processes)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ counts for that call, and for the runner beside it, which gets an allowance on t
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ _INIT_AND_ZYGOTE: Final = 2
 _PER_CHILD: Final = 2  # its guard, and its tool's first process
 OURS_BESIDE_A_CALL: Final = _INIT_AND_ZYGOTE + 1
 """The processes that are there while a call runs and are not the call's: its guard, too."""
+_OTHERS: Final = 8
+"""What else of ours may run for a moment in a container for many calls, such as what forks a child ahead."""
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)")
+_COUNTS_BY_NAMESPACE: Final = (5, 14)
 _TASKS_OF_A_MACHINE, _TASKS_PER_PROCESS = 256, 16
 """The host's own tasks that a kernel of its own takes, and those for each process in it: gVisor takes seven of them
 where it traces. Were one refused, it would end with all that is in it."""
@@ -94,6 +99,15 @@ def stands_alone(policy: Policy, runtime: str | None) -> bool:
 def profile_name(policy: Policy, runtime: str | None) -> ProfileName:
     """Which of our system call profiles its containers have."""
     return "strict" if stands_alone(policy, runtime) else "runner"
+
+
+def are_counted_inside(policy: Policy, *, runtime: str | None, kernel: str) -> bool:
+    """Whether a call meets its limit of processes in the user namespace of its own, which counts nothing else: exactly,
+    whatever of ours the container has besides. Older kernels count a user's processes in all namespaces."""
+    if stands_alone(policy, runtime) or is_machine(runtime):
+        return False
+    version = _VERSION.match(kernel)
+    return version is not None and (int(version[1]), int(version[2])) >= _COUNTS_BY_NAMESPACE
 
 
 def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
@@ -220,6 +234,7 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 
 def most_processes(policy: Policy) -> int:
-    """All processes there may be in a container: the call's, and ours beside it."""
-    children = 1 if policy.reuse.mode is ReuseMode.NEVER else 1 + AHEAD
-    return policy.limits.processes + _INIT_AND_ZYGOTE + children * _PER_CHILD - 1
+    """All processes there may be in a container: the call's, and ours next to them. In one for many calls ours come
+    and go, and must not be refused: no call is to be told of that."""
+    children, others = (1, 0) if policy.reuse.mode is ReuseMode.NEVER else (1 + AHEAD, _OTHERS)
+    return policy.limits.processes + _INIT_AND_ZYGOTE + children * _PER_CHILD - 1 + others

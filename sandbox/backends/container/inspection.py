@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sandbox.backends.base import Protection
-from sandbox.backends.container.hardening import RUNNER_MEMORY, is_machine, most_processes, profile_name, stands_alone
+from sandbox.backends.container.hardening import (
+    RUNNER_MEMORY,
+    are_counted_inside,
+    is_machine,
+    most_processes,
+    profile_name,
+    stands_alone,
+)
 from sandbox.backends.container.proofs import OF_CONTROL_GROUPS, Proof
 from sandbox.egress import NETWORK
 from sandbox.outcome import Isolation, LayerState, LimitState
@@ -27,14 +34,16 @@ _KEEPER_OF_MEMORY: Final = f"{_KEEPER}, which has {format_bytes(RUNNER_MEMORY)} 
 _KERNEL: Final = "the container's own kernel, for its user"
 
 
-def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_metered: bool) -> Protection:
+def protection(
+    said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_metered: bool, kernel: str = ""
+) -> Protection:
     """The receipt's outer half, from an answer to `GET /containers/<id>/json`."""
     host, runtime = said["HostConfig"], str(said["HostConfig"].get("Runtime") or "runc")
     return Protection(
         backend="container",
         isolation=Isolation.MACHINE if is_machine(runtime) else Isolation.CONTAINER,
         layers=_layers(said, runtime=runtime, policy=policy, proof=proof),
-        limits=_limits(host, policy=policy, runtime=runtime, is_metered=is_metered),
+        limits=_limits(host, policy=policy, runtime=runtime, is_metered=is_metered, kernel=kernel),
         network=_network(host, policy),
         user=str(said["Config"].get("User", "")).partition(":")[0],
         runtime=runtime,
@@ -97,7 +106,9 @@ def _is_unprivileged(user: str) -> bool:
     return user.partition(":")[0].isdigit() and int(user.partition(":")[0]) > 0
 
 
-def _limits(host: Mapping[str, Any], *, policy: Policy, runtime: str, is_metered: bool) -> dict[str, LimitState]:
+def _limits(
+    host: Mapping[str, Any], *, policy: Policy, runtime: str, is_metered: bool, kernel: str
+) -> dict[str, LimitState]:
     limits = policy.limits
     memory = max((host.get("Memory") or 0) - RUNNER_MEMORY, 0)
     nano = host.get("NanoCpus") or 0
@@ -105,15 +116,17 @@ def _limits(host: Mapping[str, Any], *, policy: Policy, runtime: str, is_metered
         "wall": LimitState(value=limits.wall, enforced_by="the engine's clock"),
         "cpu": LimitState(value=limits.cpu, enforced_by=_KEEPER if is_metered else "watch over the call's processes"),
         "memory": LimitState(value=memory, enforced_by=_KEEPER_OF_MEMORY),
-        "processes": _processes(host, policy=policy, runtime=runtime),
+        "processes": _processes(host, policy=policy, runtime=runtime, kernel=kernel),
         "output": LimitState(value=limits.output, enforced_by="the engine"),
         "value": LimitState(value=limits.value, enforced_by="the engine"),
     }
     return found | ({"cpus": LimitState(value=nano / _NANO, enforced_by=f"{_KEEPER}'s quota")} if nano else {})
 
 
-def _processes(host: Mapping[str, Any], *, policy: Policy, runtime: str) -> LimitState:
+def _processes(host: Mapping[str, Any], *, policy: Policy, runtime: str, kernel: str) -> LimitState:
     """A group counts what the host knows of, which under a kernel of its own are that kernel's tasks."""
+    if are_counted_inside(policy, runtime=runtime, kernel=kernel):
+        return LimitState(value=policy.limits.processes, enforced_by="rlimit")
     ulimits = {each.get("Name"): each.get("Soft") for each in host.get("Ulimits") or ()}
     found, keeper = (ulimits.get("nproc"), _KERNEL) if is_machine(runtime) else (host.get("PidsLimit"), _KEEPER)
     return LimitState(value=max((found or 0) - most_processes(policy) + policy.limits.processes, 0), enforced_by=keeper)
