@@ -22,6 +22,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from sandbox.docker_config import usable_docker_config
 from sandbox.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def _client_of_version(version: str, address: str, timeout_s: float) -> DockerCl
     _see_certificates(address)
     if _is_safe(address) and not os.environ.get("DOCKER_TLS_VERIFY"):
         _say_that_nobody_verifies(address)
-    client = DockerClient.from_env(environment=variables, version=version, timeout=int(timeout_s))
+    with usable_docker_config():
+        client = DockerClient.from_env(environment=variables, version=version, timeout=int(timeout_s))
     client.api.trust_env = False  # or REQUESTS_CA_BUNDLE would replace the daemon's own authority
     return client
 
@@ -125,7 +127,8 @@ def _client_over_ssh(version: str, address: str, timeout_s: float) -> DockerClie
 
     from sandbox.ssh import SshAdapter
 
-    client = DockerClient(base_url="http://over-ssh:80", version=version, timeout=int(timeout_s))
+    with usable_docker_config():
+        client = DockerClient(base_url="http://over-ssh:80", version=version, timeout=int(timeout_s))
     client.api.mount("http://", SshAdapter(address, timeout_s=timeout_s))
     client.api.trust_env = False
     return client

@@ -111,6 +111,8 @@ class Reading(NamedTuple):
     processes_peak: int | None = None
     out_of_memory_kills: int = 0
     refused_forks: int = 0
+    processes_at_most: int | None = None
+    """The call had no more at any time; an earlier call in the same group may have had so many."""
 
 
 class Slot(Protocol):

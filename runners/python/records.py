@@ -54,21 +54,13 @@ def describe_end(plan: dict[str, Any], status: int, *, max_rss: int) -> bytes:
     everything = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = everything.ru_utime + everything.ru_stime
     code, number = _ending(status)
-    size, inodes = _room_left(plan) if plan["workplace"] else (None, None)
+    size, inodes = workplace.room_left(plan) if plan["workplace"] else (None, None)
     return _END % (_written(code), _written(number), cpu, max_rss * 1024, _written(size), _written(inodes))
 
 
 def _ending(status: int) -> tuple[int | None, int | None]:
     """Return the exit code, or the signal."""
     return (None, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), None)
-
-
-def _room_left(plan: dict[str, Any]) -> tuple[int, int | None]:
-    """Return what is left for the call's private files where that is least, in bytes and in inodes. gVisor counts no
-    inodes."""
-    disks = workplace.disks(plan)
-    inodes = [disk.f_favail for disk in disks if disk.f_files]
-    return min([disk.f_bavail * disk.f_frsize for disk in disks]), min(inodes) if inodes else None
 
 
 def _written(number: int | None) -> bytes:

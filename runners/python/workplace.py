@@ -17,18 +17,29 @@ if TYPE_CHECKING:
 PREFIX = "sandbox-"
 TEMPORARY = ".tmp"
 SHARED = "/tmp"
+SHARED_MEMORY = "/dev/shm"
 PLACES = (TEMPORARY, ".shm", "outputs")
 UMASK = 0o077
 
 
 def disks(plan: dict[str, Any]) -> list[os.statvfs_result]:
-    """The disk that a call writes to; both of them where its `/tmp` may be another, as under gVisor. A call that has
-    mounts of its own has that in its workplace."""
+    """The disks that a call writes to. A call that has mounts of its own has all of them in its workplace; in a
+    container that is the call's wall `/dev/shm` is another, and under gVisor `/tmp` is, too."""
     own = plan["workplace"]["path"]
     if "mount" in plan["namespaces"]:
         return [os.statvfs(own)]
-    places = {os.stat(place).st_dev: place for place in (SHARED, own) if os.path.isdir(place)}
+    places = {os.stat(place).st_dev: place for place in (SHARED_MEMORY, SHARED, own) if os.path.isdir(place)}
     return [os.statvfs(place) for place in places.values()]
+
+
+def room_left(plan: dict[str, Any]) -> tuple[int, int | None]:
+    """What is left of the bytes and of the inodes, as if every disk were as full as the fullest. gVisor counts no
+    inodes."""
+    found = disks(plan)
+    size = sum(disk.f_blocks * disk.f_frsize for disk in found)
+    left = min(disk.f_bavail / max(disk.f_blocks, 1) for disk in found)
+    inodes = [disk.f_favail for disk in found if disk.f_files]
+    return int(size * left), min(inodes) if inodes else None
 
 
 def choose(plan: dict[str, Any]) -> str | None:

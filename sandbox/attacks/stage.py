@@ -129,7 +129,7 @@ class Stage:
 @contextmanager
 def _bystander() -> Iterator[subprocess.Popen[bytes]]:
     """A process that ends with us, or when it is attacked."""
-    program = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+    program = [sys.executable, "-I", "-S", "-B", "-c", "import sys; sys.stdin.read()"]
     with subprocess.Popen(program, stdin=subprocess.PIPE, start_new_session=True) as process:
         try:
             yield process

@@ -292,9 +292,15 @@ def _disk_or_inodes(ending: Ending) -> str | None:
 
 
 def _processes(ending: Ending) -> str | None:
-    """The kernel refused a process: counted by the control group, otherwise only by the refusal itself."""
-    is_counted = ending.reading.processes_peak is not None
-    return "processes" if ending.reading.refused_forks or not is_counted else None
+    """The kernel refused a process. A control group counts that if its limit is the one that is met. Where a limit
+    inside is met first, the group knows how many there were at most. Where there is no group, only the refusal tells.
+    """
+    reading = ending.reading
+    if reading.refused_forks:
+        return "processes"
+    if reading.processes_at_most is not None:
+        return "processes" if reading.processes_at_most >= ending.limits.processes else None
+    return "processes" if reading.processes_peak is None else None
 
 
 _LIMITS_BY_ERRNO: Final[dict[int, Callable[[Ending], str | None]]] = {

@@ -56,13 +56,13 @@ def make_tree(recipe: Recipe, tree: Path, distribution: Distribution, *, on_stag
 
 def prove(recipe: Recipe, tree: Path) -> None:
     """See that what is left after stripping still does what the recipe promises."""
-    _run_in(tree, PROGRAM, "-I", "-B", "-c", recipe.proof)
+    _run_in(tree, PROGRAM, "-I", "-S", "-B", "-c", recipe.proof)
 
 
 def python_of(tree: Path) -> ImagePython:
     """Which one that tree has."""
     try:
-        return read_python(_run_in(tree, PROGRAM, "-I", "-B", "-S", "-c", QUESTION))
+        return read_python(_run_in(tree, PROGRAM, "-I", "-S", "-B", "-c", QUESTION))
     except ValueError as error:
         raise BackendUnavailable(f"the Python just installed does not say what it is: it {error}") from None
 

@@ -109,7 +109,7 @@ def _said(client: DockerClient, image: str) -> bytes:
 
     api, log = client.api, LogConfig(type="json-file", config={"max-size": "16k", "max-file": "1"})
     settings = api.create_host_config(log_config=log, **_CONTAINER)
-    command = [PROGRAM, "-I", "-B", "-S", "-c", QUESTION]
+    command = [PROGRAM, "-I", "-S", "-B", "-c", QUESTION]
     container = api.create_container(image, command, host_config=settings, user="65534:65534", entrypoint=[])["Id"]
     try:
         api.start(container)

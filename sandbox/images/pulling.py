@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.daemon import OWNER_LABEL, translated
+from sandbox.docker_config import usable_docker_config
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import OWNER, BaseImage, base_tag, list_images, nobody
 from sandbox.images.bootstrapping import OnStage
@@ -33,7 +34,9 @@ def pull(client: DockerClient, reference: str, *, on_stage: OnStage = nobody) ->
         )
     with translated(f"pulling {reference}"):
         on_stage(f"pulling {reference}")
-        _refuse_errors(client.api.pull(found["repository"], tag=found["digest"], stream=True, decode=True), reference)
+        with usable_docker_config(is_for_login=True):
+            progress = client.api.pull(found["repository"], tag=found["digest"], stream=True, decode=True)
+        _refuse_errors(progress, reference)
         try:
             return _named(client, reference)
         finally:

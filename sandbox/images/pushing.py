@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.daemon import translated
+from sandbox.docker_config import usable_docker_config
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import BaseImage, nobody
 from sandbox.images.bootstrapping import OnStage
@@ -55,7 +56,9 @@ def push(
         client.api.tag(image.id, repository, tag)
         try:
             on_stage(f"pushing {image.tag} to {repository}")
-            digest = _digest_of(client.api.push(repository, tag, stream=True, decode=True), repository)
+            with usable_docker_config(is_for_login=True):
+                progress = client.api.push(repository, tag, stream=True, decode=True)
+            digest = _digest_of(progress, repository)
         finally:
             client.api.remove_image(f"{repository}:{tag}")
     return Pushed(f"{repository}:{tag}", f"{repository}@{digest}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.canaries import PROGRAM, prove
 from sandbox.backends.container.proofs import Finding, Proof, Proofs
 from sandbox.errors import BackendUnavailable
 from sandbox.images import BaseImage
-from tests.daemons import HARDENED
+from tests.daemons import HARDENED, RUNTIMES
+from tests.end_to_end.calls import wait_until
+from tests.provision.docker_daemon import control_groups
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -150,3 +154,49 @@ def test_it_is_kept_among_the_users_caches(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     Proofs().find_or("key", lambda: proof)
     assert (tmp_path / "sandbox-canaries" / "key.json").exists()
+
+
+def _groups(url: str) -> set[Path]:
+    """The control groups of a test daemon's containers."""
+    return {*control_groups(Path(url.removeprefix("unix://")).parent)}
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_canaries_leave_no_control_group(
+    runtime: str, docker_daemon: str, docker_client: DockerClient, base_image: BaseImage
+) -> None:
+    docker_client.containers.run(base_image.tag, ["true"], remove=True, **HARDENED)  # which makes their common parent
+    before = _groups(docker_daemon)
+    prove(docker_client, image=base_image.tag, runtime=runtime)
+    assert _groups(docker_daemon) == before
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_canaries_leave_nothing_when_the_engine_closes_meanwhile(
+    docker_daemon: str,
+    docker_client: DockerClient,
+    base_image: BaseImage,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    docker_client.containers.run(base_image.tag, ["true"], remove=True, **HARDENED)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where no proof is remembered
+    before = _groups(docker_daemon), _containers(docker_client)
+
+    async def close_while_proving() -> None:
+        backend = ContainerBackend(host=docker_daemon, runtime="runsc")
+        proving = backend._begin_proof(await backend.daemon(), image=base_image.tag, runtime="runsc")
+        assert await asyncio.to_thread(wait_until, lambda: _containers(docker_client) != before[1])
+        await backend.close()
+        assert proving.done()
+
+    asyncio.run(close_while_proving())
+    assert (_groups(docker_daemon), _containers(docker_client)) == before
+
+
+def _containers(client: DockerClient) -> set[str]:
+    """Asked for at once: a list of the SDK's asks for each, which may be gone by then."""
+    return {str(container["Id"]) for container in client.api.containers(all=True)}

@@ -243,7 +243,7 @@ def _is_alive(folder: Path) -> bool:
 
 def _remove(folder: Path) -> None:
     """End what still runs, such as the containers of a daemon that was killed, and remove the folder."""
-    groups = _groups(folder)
+    groups = control_groups(folder)
     while left := [*_members(groups), *_processes_naming(folder)]:
         for process in left:
             with suppress(ProcessLookupError):
@@ -257,7 +257,7 @@ def _remove(folder: Path) -> None:
             shutil.rmtree(folder)
 
 
-def _groups(folder: Path) -> list[Path]:
+def control_groups(folder: Path) -> list[Path]:
     """The control groups of its containers, each before the one it is in."""
     with suppress(OSError, ValueError):
         name = (folder / "owner").read_text().split()[2]

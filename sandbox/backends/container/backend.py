@@ -134,7 +134,9 @@ class ContainerBackend(Backend):
             half_open.push_async_callback(_discard, link, id)
             stream = await attach(link.address, id, on_stderr=words.add)
             half_open.callback(stream.close)
-            said, meter = await _start(link, id, stream, first=package(image.magic))
+            said, meter = await _start(
+                link, id, stream, first=package(image.magic), most_processes=plan.policy.limits.processes
+            )
             init = int(said["State"]["Pid"])
             if meter is not None:  # which knows that this is the container's process
                 half_open.callback(meter.close)
@@ -149,11 +151,17 @@ class ContainerBackend(Backend):
             half_open.callback(way.close)
             proof = await _proof(proving, runtime)
             counts_memory = "memory" not in proof.unenforced
-            host = Host(link.facts.machine, link.facts.cpus, runtime, counts_memory=counts_memory)
+            host = Host(link.facts.machine, link.facts.cpus, runtime, link.facts.kernel, counts_memory=counts_memory)
             box = ContainerBox(
                 id,
                 way,
-                protection=protection(said, policy=plan.policy, proof=proof, is_metered=meter is not None),
+                protection=protection(
+                    said,
+                    policy=plan.policy,
+                    proof=proof,
+                    is_metered=meter is not None,
+                    kernel=link.facts.kernel,
+                ),
                 walls=walls(
                     plan,
                     user=user,
@@ -280,14 +288,16 @@ async def _discard(link: DaemonLink, id: str) -> None:
 
 
 async def _start(
-    link: DaemonLink, id: str, stream: AttachStream, *, first: bytes
+    link: DaemonLink, id: str, stream: AttachStream, *, first: bytes, most_processes: int
 ) -> tuple[dict[str, Any], ContainerMeter | None]:
     """Start it and hand the runner in; what the daemon says of it then, and what counts what it uses."""
     await link.ask("starting a container", lambda client: client.api.start(id))
     stream.send(first)
     said: dict[str, Any] = await link.ask("inspecting a container", lambda client: client.api.inspect_container(id))
-    is_here = link.is_on_this_machine
-    return said, meter_of(int(said["State"]["Pid"]), id, resting=OURS_BESIDE_A_CALL) if is_here else None
+    if not link.is_on_this_machine:
+        return said, None
+    process = int(said["State"]["Pid"])
+    return said, meter_of(process, id, resting=OURS_BESIDE_A_CALL, most_processes=most_processes)
 
 
 @asynccontextmanager

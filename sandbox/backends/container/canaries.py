@@ -7,8 +7,8 @@ for; only a canary tells what holds:
     walls        disk, inodes, open files, processes of one user, network: one program goes beyond each, and says what
                  it got
     memory       the kernel kills it
-    processes    it is refused one. gVisor needs more than so few itself and cannot start; that proves it, too, since
-                 the others do start
+    processes    it is refused one. gVisor gets more, which it needs itself, and crashes when it is refused one. Were
+                 it given too few to start, its own launcher would crash and leave the container's control group
     cpus         the kernel says that it was held back. Where a daemon does not tell that (Podman), what was used in
                  two seconds does, which a very busy machine may make look smaller than it is
 
@@ -18,6 +18,7 @@ They run side by side and are gone after a second. Everything here blocks; `proo
 from __future__ import annotations
 
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.backends.container.hardening import tmpfs_options
+from sandbox.backends.container.hardening import is_machine, tmpfs_options
 from sandbox.backends.container.meters import Facts, are_its_own, facts
 from sandbox.backends.container.ownership import Owner
 from sandbox.backends.container.proofs import Finding, LimitName, Proof
@@ -44,6 +45,10 @@ _DISK: Final = 1 << 20
 _INODES: Final = 16
 _OPEN_FILES: Final = 128  # crun itself needs some 50
 _PROCESSES: Final = 16
+_TASKS_OF_A_MACHINE: Final = 128  # gVisor with an idle Python has 55
+_PROCESSES_IN_A_MACHINE: Final = 32  # the program tries four times as many
+_CRASHED: Final = (2, 128 + signal.SIGABRT)
+"""How a program in Go ends that the kernel refuses a thread."""
 _CPUS: Final = 0.1
 _MOST_CPUS: Final = 0.15
 _WATCHED_S: Final = 2.0
@@ -90,7 +95,7 @@ class _Cage:
         created = api.create_container(
             self.image,
             command=list(asked),
-            entrypoint=["python3", "-I", "-c", PROGRAM.read_text()],
+            entrypoint=["python3", "-I", "-S", "-B", "-c", PROGRAM.read_text()],
             user=f"{user}:{user}",
             name=self.owner.new_name(),
             labels=self.owner.labels(expires_at=time.time() + _EXPIRES_S),
@@ -158,6 +163,25 @@ def _try_memory(cage: _Cage) -> Findings:
 
 
 def _try_processes(cage: _Cage) -> Findings:
+    if is_machine(cage.runtime):
+        finding = _try_tasks_of_a_machine(cage)
+        if finding is not None:
+            return {"processes": finding}
+    return {"processes": _try_few_processes(cage)}
+
+
+def _try_tasks_of_a_machine(cage: _Cage) -> Finding | None:
+    """None where it met no limit: nothing holds it, or its processes are no tasks of the host."""
+    ended = cage.send(f"processes={_PROCESSES_IN_A_MACHINE}", pids_limit=_TASKS_OF_A_MACHINE)
+    given = f"a limit of {_TASKS_OF_A_MACHINE} tasks"
+    if ended.exit_code in _CRASHED:
+        return _holds(f"with {given} its kernel crashed when it was refused one")
+    if ended.exit_code == _HELD + 1:
+        return _holds(f"{given} was kept")
+    return None if ended.exit_code == _HELD else _undecided(ended, given)
+
+
+def _try_few_processes(cage: _Cage) -> Finding:
     from docker.errors import APIError
 
     given = f"a limit of {_PROCESSES} processes"
@@ -165,12 +189,12 @@ def _try_processes(cage: _Cage) -> Findings:
         ended = cage.send(f"processes={_PROCESSES}", pids_limit=_PROCESSES)
     except APIError as error:
         said = str(error.explanation or error)[:_MOST_TOLD]
-        return {"processes": _holds(f"with {given} the runtime itself cannot start: {said}")}
+        return _holds(f"with {given} the runtime itself cannot start: {said}")
     if ended.exit_code == _HELD + 1:
-        return {"processes": _holds(f"{given} was kept")}
+        return _holds(f"{given} was kept")
     if ended.exit_code == _HELD:
-        return {"processes": _loose(f"{given} was not kept")}
-    return {"processes": _undecided(ended, given)}
+        return _loose(f"{given} was not kept")
+    return _undecided(ended, given)
 
 
 def _try_cpus(cage: _Cage) -> Findings:

@@ -12,10 +12,10 @@ counts for that call, and for the runner beside it, which gets an allowance on t
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +41,10 @@ _INIT_AND_ZYGOTE: Final = 2
 _PER_CHILD: Final = 2  # its guard, and its tool's first process
 OURS_BESIDE_A_CALL: Final = _INIT_AND_ZYGOTE + 1
 """The processes that are there while a call runs and are not the call's: its guard, too."""
+_OTHERS: Final = 8
+"""What else of ours may run for a moment in a container for many calls, such as what forks a child ahead."""
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)")
+_COUNTS_BY_NAMESPACE: Final = (5, 14)
 _TASKS_OF_A_MACHINE, _TASKS_PER_PROCESS = 256, 16
 """The host's own tasks that a kernel of its own takes, and those for each process in it: gVisor takes seven of them
 where it traces. Were one refused, it would end with all that is in it."""
@@ -48,6 +52,10 @@ _NO_NAMES: Final[dict[str, JsonValue]] = {"Dns": ["127.0.0.1"], "DnsSearch": [".
 """Docker shows every container who looks names up for the host, and in which domains."""
 _SHARED_MEMORY: Final = 16 << 20
 _SHARED_MEMORY_AT: Final = "/dev/shm"
+_SHARED_PART: Final = 8
+_LEAST_SHARED_INODES: Final = 2  # one is the folder itself
+_PAGE: Final = 4096
+_GVISOR: Final = "runsc"
 _OPEN_FILES_OF_A_RUNNER: Final = 1024
 _FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
 _FIRST_MAPPED_UID, _LAST_MAPPED_UID = 20000, 60000
@@ -100,6 +108,15 @@ def profile_name(policy: Policy, runtime: str | None) -> ProfileName:
     return "strict" if stands_alone(policy, runtime) else "runner"
 
 
+def are_counted_inside(policy: Policy, *, runtime: str | None, kernel: str) -> bool:
+    """Whether a call meets its limit of processes in the user namespace of its own, which counts nothing else: exactly,
+    whatever of ours the container has besides. Older kernels count a user's processes in all namespaces."""
+    if stands_alone(policy, runtime) or is_machine(runtime):
+        return False
+    version = _VERSION.match(kernel)
+    return version is not None and (int(version[1]), int(version[2])) >= _COUNTS_BY_NAMESPACE
+
+
 def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
     """What `POST /containers/create` is told."""
     return {
@@ -146,22 +163,39 @@ def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
     """The workplace. Where calls are walled again, each mounts one of its own there, and this one is for packages that
     write when they are imported. Owner and mode are given, because Docker ignores `mode` where the folder exists.
 
-    gVisor covers the image's `/tmp`, a link into the workplace, with a tmpfs of its own, of any size and for programs
-    to be run from, unless there is to be one already. Each of the two has half of what the call may write. Elsewhere
-    the daemon's own `/dev/shm` would hold any number of files."""
-    limits = policy.limits
-    is_the_calls = stands_alone(policy, container.runtime)
-    size, inodes = (limits.disk, limits.inodes) if is_the_calls else (OWN_BYTES, OWN_INODES)
-    own = partial(tmpfs_options, inodes=inodes, user=container.user, is_podman=container.is_podman)
-    places = (WORKPLACE, _TEMPORARY) if "runsc" in (container.runtime or "") else (WORKPLACE,)
-    found: dict[str, JsonValue] = dict.fromkeys(places, own(size // len(places)))
-    if is_the_calls and not is_machine(container.runtime):
-        found[_SHARED_MEMORY_AT] = own(_shared_memory(limits))
-    return found
+    Where the container is the call's wall, all places that the call may write to share its disk and its inodes. The
+    daemon's own `/dev/shm` would come on top of them and hold any number of files. gVisor covers the image's `/tmp`, a
+    link into the workplace, with a tmpfs of its own, of any size and for programs to be run from, unless there is to be
+    one already."""
+    has_temporary = _GVISOR in (container.runtime or "")
+    if stands_alone(policy, container.runtime):
+        shares = _shares(policy.limits, has_temporary=has_temporary)
+    else:
+        shares = dict.fromkeys((WORKPLACE, _TEMPORARY) if has_temporary else (WORKPLACE,), (OWN_BYTES, OWN_INODES))
+    return {
+        place: tmpfs_options(size, inodes, user=container.user, is_podman=container.is_podman)
+        for place, (size, inodes) in shares.items()
+    }
+
+
+def _shares(limits: Limits, *, has_temporary: bool) -> dict[str, tuple[int, int]]:
+    """What each place gets of the disk and the inodes: {place: (bytes, inodes)}. Nothing can be mounted twice in there,
+    so each has a part for itself. A tmpfs of no size has any."""
+    shared = _shared_memory(limits), max(limits.inodes // _SHARED_PART, _LEAST_SHARED_INODES)
+    size, inodes = limits.disk - shared[0], limits.inodes - shared[1]
+    if not has_temporary:
+        return {WORKPLACE: (max(size, _PAGE), inodes), _SHARED_MEMORY_AT: shared}
+    half = max(_whole_pages(size // 2), _PAGE), inodes // 2
+    return {WORKPLACE: half, _TEMPORARY: half, _SHARED_MEMORY_AT: shared}
 
 
 def _shared_memory(limits: Limits) -> int:
-    return min(_SHARED_MEMORY, limits.disk)
+    return max(min(_SHARED_MEMORY, _whole_pages(limits.disk // _SHARED_PART)), _PAGE)
+
+
+def _whole_pages(size: int) -> int:
+    """A tmpfs of part of a page would have all of that."""
+    return size - size % _PAGE
 
 
 def tmpfs_options(size: int, inodes: int, *, user: int, is_podman: bool) -> str:
@@ -226,6 +260,7 @@ def readable_folders(policy: Policy, *, is_visible: bool) -> list[Shown]:
 
 
 def most_processes(policy: Policy) -> int:
-    """All processes there may be in a container: the call's, and ours beside it."""
-    children = 1 if policy.reuse.mode is ReuseMode.NEVER else 1 + AHEAD
-    return policy.limits.processes + _INIT_AND_ZYGOTE + children * _PER_CHILD - 1
+    """All processes there may be in a container: the call's, and ours next to them. In one for many calls ours come
+    and go, and must not be refused: no call is to be told of that."""
+    children, others = (1, 0) if policy.reuse.mode is ReuseMode.NEVER else (1 + AHEAD, _OTHERS)
+    return policy.limits.processes + _INIT_AND_ZYGOTE + children * _PER_CHILD - 1 + others

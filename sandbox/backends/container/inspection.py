@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sandbox.backends.base import Protection, engine_limits
-from sandbox.backends.container.hardening import RUNNER_MEMORY, is_machine, most_processes, profile_name, stands_alone
+from sandbox.backends.container.hardening import (
+    RUNNER_MEMORY,
+    are_counted_inside,
+    is_machine,
+    most_processes,
+    profile_name,
+    stands_alone,
+)
 from sandbox.backends.container.proofs import OF_CONTROL_GROUPS, Proof
 from sandbox.backends.subprocess.walls import conditions, describe_conditions
 from sandbox.egress import NETWORK
@@ -25,14 +32,16 @@ _ALLOWANCE: Final = f"the container has {format_bytes(RUNNER_MEMORY)} more for w
 _NOT_SET: Final = "the daemon's configuration does not show this limit"
 
 
-def protection(said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_metered: bool) -> Protection:
+def protection(
+    said: Mapping[str, Any], *, policy: Policy, proof: Proof, is_metered: bool, kernel: str = ""
+) -> Protection:
     """The receipt's outer half, from an answer to `GET /containers/<id>/json`."""
     host, runtime = said["HostConfig"], str(said["HostConfig"].get("Runtime") or "runc")
     return Protection(
         backend="container",
         isolation=Isolation.MACHINE if is_machine(runtime) else Isolation.CONTAINER,
         layers=_layers(said, runtime=runtime, policy=policy, proof=proof),
-        limits=_limits(host, policy=policy, runtime=runtime, is_metered=is_metered),
+        limits=_limits(host, policy=policy, runtime=runtime, is_metered=is_metered, kernel=kernel),
         network=_network(host, policy),
         user=str(said["Config"].get("User", "")).partition(":")[0],
         runtime=runtime,
@@ -100,21 +109,25 @@ def _is_unprivileged(user: str) -> bool:
     return user.partition(":")[0].isdigit() and int(user.partition(":")[0]) > 0
 
 
-def _limits(host: Mapping[str, Any], *, policy: Policy, runtime: str, is_metered: bool) -> dict[str, LimitState]:
+def _limits(
+    host: Mapping[str, Any], *, policy: Policy, runtime: str, is_metered: bool, kernel: str
+) -> dict[str, LimitState]:
     limits = policy.limits
     memory, nano = max((host.get("Memory") or 0) - RUNNER_MEMORY, 0), host.get("NanoCpus") or 0
     counted = {
         "cpu": LimitState(value=limits.cpu, enforced_by=EnforcedBy.CGROUP if is_metered else EnforcedBy.WATCHER),
         "memory": _kept(memory, EnforcedBy.CGROUP, note=_ALLOWANCE, asked=limits.memory),
-        "processes": _processes(host, policy=policy, runtime=runtime),
+        "processes": _processes(host, policy=policy, runtime=runtime, kernel=kernel),
     }
     if nano:
         counted["cpus"] = LimitState(value=nano / _NANO, enforced_by=EnforcedBy.CGROUP, note="quota")
     return engine_limits(limits) | counted
 
 
-def _processes(host: Mapping[str, Any], *, policy: Policy, runtime: str) -> LimitState:
+def _processes(host: Mapping[str, Any], *, policy: Policy, runtime: str, kernel: str) -> LimitState:
     """A group counts what the host knows of, which under a kernel of its own are that kernel's tasks."""
+    if are_counted_inside(policy, runtime=runtime, kernel=kernel):
+        return LimitState(value=policy.limits.processes, enforced_by=EnforcedBy.RLIMIT)
     ulimits = {each.get("Name"): each.get("Soft") for each in host.get("Ulimits") or ()}
     own_kernel = is_machine(runtime)
     found = ulimits.get("nproc") if own_kernel else host.get("PidsLimit")

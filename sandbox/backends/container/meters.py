@@ -27,6 +27,7 @@ or hangs, and the refusal is not counted. There, processes are to be limited ins
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -55,11 +56,15 @@ _LATE_WORD_S: Final = 1.0
 class ContainerMeter:
     """One container as a place for one call at a time."""
 
-    def __init__(self, counters: Counters, *, id: int = 0, resting: int | None = 0) -> None:
-        """`resting` of its processes are ours at any time of a call; None where processes are not told."""
+    def __init__(
+        self, counters: Counters, *, id: int = 0, resting: int | None = 0, most_processes: int = sys.maxsize
+    ) -> None:
+        """`resting` of its processes are ours at any time of a call; None where processes are not told. What is beyond
+        `most_processes`, which no call gets, is ours, too."""
         self.id = id
         self._counters = counters
         self._resting = resting
+        self._most_processes = most_processes
         self._before = self._last = Reading()
         self._is_closed = False
         self.renew()
@@ -73,9 +78,15 @@ class ContainerMeter:
         if self._is_closed:
             return Reading()
         now = self._counters.read()
-        cpu_s, memory, processes, *others = used_since(self._before, now=now if _is_there(now) else self._last)
-        its_own = None if self._resting is None or processes is None else max(processes - self._resting, 1)
-        return Reading(cpu_s, memory, its_own, *others)
+        now = now if _is_there(now) else self._last
+        cpu_s, memory, processes, kills, refusals, _ = used_since(self._before, now=now)
+        return Reading(cpu_s, memory, self._its_own(processes), kills, refusals, self._its_own(now.processes_peak))
+
+    def _its_own(self, processes: int | None) -> int | None:
+        """Of so many processes in the container, those of the call."""
+        if self._resting is None or processes is None:
+            return None
+        return min(max(processes - self._resting, 1), self._most_processes)
 
     def remember(self) -> None:
         """Keep what is counted now, for when the container is gone: it is ending."""
@@ -114,12 +125,15 @@ def open_meter(client: DockerClient, container: str, *, id: int = 0, resting: in
     return meter_of(int(inspected["State"]["Pid"]), str(inspected["Id"]), id=id, resting=resting)
 
 
-def meter_of(process: int, container: str, *, id: int = 0, resting: int = 0) -> ContainerMeter | None:
+def meter_of(
+    process: int, container: str, *, id: int = 0, resting: int = 0, most_processes: int = sys.maxsize
+) -> ContainerMeter | None:
     """The same for a container whose main process and whole id are known: asks no daemon."""
     counters = find_counters(groups_of(process), part=container, mounted=mounts()) if process and container else None
     if counters is None:
         return None
-    return ContainerMeter(counters, id=id, resting=None if _has_own_kernel(process) else resting)
+    known = None if _has_own_kernel(process) else resting
+    return ContainerMeter(counters, id=id, resting=known, most_processes=most_processes)
 
 
 def _has_own_kernel(process: int) -> bool:
@@ -137,8 +151,8 @@ def _is_there(now: Reading) -> bool:
 
 def used_since(before: Reading, *, now: Reading) -> Reading:
     """What was used between two readings of counters that only grow; a peak that has not moved says nothing."""
-    cpu_s, memory_peak, processes_peak, kills, refusals = now
-    cpu_before, memory_before, processes_before, kills_before, refusals_before = before
+    cpu_s, memory_peak, processes_peak, kills, refusals, _ = now
+    cpu_before, memory_before, processes_before, kills_before, refusals_before, _ = before
     return Reading(
         None if cpu_s is None or cpu_before is None else max(cpu_s - cpu_before, 0.0),
         _if_moved(memory_peak, before=memory_before),

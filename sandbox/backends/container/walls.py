@@ -23,7 +23,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import BoxPlan
-from sandbox.backends.container.hardening import WORKPLACE, is_machine, most_processes, stands_alone
+from sandbox.backends.container.hardening import WORKPLACE, are_counted_inside, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
 from sandbox.backends.subprocess.walls import conditions, process_limits, system_call_filter, template_plan, watch
 from sandbox.egress import PORT
@@ -45,6 +45,7 @@ class Host:
     machine: str
     cpus: int
     runtime: str
+    kernel: str = ""
     counts_memory: bool = True
     """Whether the runtime's limit of memory held when it was tried."""
 
@@ -96,7 +97,7 @@ def _call(plan: BoxPlan, *, user: int, is_metered: bool, host: Host) -> dict[str
         "filter": system_call_filter(
             "tool", Sockets.INTERNET, host.machine, conditions(policy, counts_memory=host.counts_memory)
         ),
-        "limits": _limits(policy, is_metered=is_metered, runtime=host.runtime),
+        "limits": _limits(policy, is_metered=is_metered, host=host),
         "cpus": [*_choose_cpus(policy.limits.cpus, of=host.cpus)],
         "watch": None if is_metered else watch(policy),
     }
@@ -106,16 +107,18 @@ def _namespaces(policy: Policy) -> list[JsonValue]:
     return [kind for kind in NAMESPACES if kind != "network" or policy.network.mode is not NetworkMode.HOST]
 
 
-def _limits(policy: Policy, *, is_metered: bool, runtime: str) -> dict[str, JsonValue]:
-    """Per process; `processes` is counted for a user, which in a container for one call is also its init's and its
-    runner's. gVisor's own group cannot count the processes in it, so there this is the limit that is met; and its clock
-    runs ahead of what its processes are given on a busy machine, so processor time is left to whoever counts outside.
-    """
-    counts = is_metered and not is_machine(runtime)
-    limits = process_limits(policy, is_metered=counts)
-    if is_metered and is_machine(runtime):
+def _limits(policy: Policy, *, is_metered: bool, host: Host) -> dict[str, JsonValue]:
+    """Per process; `processes` is counted for a user and a user namespace. A call that has one of its own meets this
+    limit, where the kernel counts so. In a container for one call the user is also init's and the runner's, so the
+    group's limit is met first. gVisor's own group cannot count the processes in it, so there this is the limit that is
+    met; and its clock runs ahead of what its processes are given on a busy machine, so processor time is left to the
+    engine, which counts outside."""
+    is_inside = are_counted_inside(policy, runtime=host.runtime, kernel=host.kernel)
+    counts = is_metered and not is_machine(host.runtime)
+    limits = process_limits(policy, is_metered=counts and not is_inside)
+    if is_metered and is_machine(host.runtime):
         del limits["cpu"]
-    if stands_alone(policy, runtime):
+    if stands_alone(policy, host.runtime):
         limits["processes"] = most_processes(policy) * (2 if counts else 1)
     return limits
 

@@ -49,8 +49,8 @@ class GroupSlot:
 
     def read(self) -> Reading:
         """What has been used since the last `renew`."""
-        self._now = cpu_s, memory_peak, processes_peak, kills, refusals = self._counters.read()
-        cpu_before, _, _, kills_before, refusals_before = self._before
+        self._now = cpu_s, memory_peak, processes_peak, kills, refusals, _ = self._counters.read()
+        cpu_before, _, _, kills_before, refusals_before, _ = self._before
         return Reading(
             None if cpu_s is None else cpu_s - (cpu_before or 0.0),
             memory_peak,

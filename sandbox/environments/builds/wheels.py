@@ -205,7 +205,11 @@ class _Download:
     def _fetch_once(self, package: LockedPackage, address: str, place: Path, *, listed_by: str) -> Path:
         descriptor, name = tempfile.mkstemp(dir=self.store / _PARTIAL)
         try:
-            with os.fdopen(descriptor, "wb") as file, self.upstream.open(address, listed_by=listed_by) as reply:
+            left_s = self.ends - time.monotonic()
+            with (
+                os.fdopen(descriptor, "wb") as file,
+                self.upstream.open(address, listed_by=listed_by, within_s=left_s) as reply,
+            ):
                 self._receive(package, reply, file.write)
             os.chmod(name, 0o444)
             make_folder(place.parent, passable())

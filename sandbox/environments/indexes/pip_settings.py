@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.indexes.settings import Locations
+from sandbox.environments.indexes.settings import Locations, read_settings_file
 from sandbox.errors import EnvironmentUnavailable
 
 _SECTIONS: Final = ("global", "install")
@@ -71,10 +71,10 @@ def _files(environ: Mapping[str, str], *, home: Path, etc: Path, prefix: Path) -
 def _read(path: Path) -> dict[str, dict[str, str]]:
     """Its options by section. What is wrong with it is not repeated: the line may hold a password."""
     try:
-        return _parsed(path.read_text())
+        return _parsed(read_settings_file(path))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError, configparser.Error) as problem:
+    except (OSError, ValueError, configparser.Error) as problem:
         raise EnvironmentUnavailable(
             f"pip's configuration file {path} cannot be read: {type(problem).__name__}", remedy="correct the file"
         ) from None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from sandbox.environments.indexes.answers import Fault
+from sandbox.environments.indexes.deadlines import watch_connections
 from sandbox.environments.indexes.nearby import refuse_near_host, refuse_near_peer
 from sandbox.environments.indexes.settings import IndexSettings
 
@@ -70,7 +71,7 @@ def open_session(settings: IndexSettings, *, is_public_only: bool) -> requests.S
 def missing_file(settings: IndexSettings) -> Path | None:
     """What is named for connections by TLS and is not there."""
     named = (settings.certificates, settings.client_certificate)
-    return next((path for path in named if path is not None and not path.exists()), None)
+    return next((path for path in named if path is not None and not os.path.exists(path)), None)
 
 
 def _adapter(settings: IndexSettings, *, is_public_only: bool) -> HTTPAdapter:
@@ -90,9 +91,15 @@ def _adapter(settings: IndexSettings, *, is_public_only: bool) -> HTTPAdapter:
             _silence(self.poolmanager, settings)
             if is_public_only:
                 _keep_away(self.poolmanager)
+            watch_connections(self.poolmanager)
 
-        def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-            return _silence(super().proxy_manager_for(*args, **kwargs), settings)
+        def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+            is_new = proxy not in self.proxy_manager
+            manager = super().proxy_manager_for(proxy, **kwargs)
+            if is_new:
+                _silence(manager, settings)
+                watch_connections(manager)
+            return manager
 
         def cert_verify(self, conn: Any, *args: Any, **kwargs: Any) -> None:
             proxy = conn.proxy.scheme if conn.proxy is not None else "none"

@@ -16,8 +16,10 @@ said which setting it is of; a mistyped address must not pass for a path, which 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -145,6 +147,13 @@ def settings_for(urls: Iterable[str], base: IndexSettings, *, wheelhouse: Iterab
     logins = dict(base.logins)
     logins.update((origin_of(index.url), index.credentials) for index in base.indexes if index.credentials)
     return replace(base, indexes=indexes, find_links=folders, logins=logins, goes_on=False)
+
+
+def read_settings_file(path: Path) -> str:
+    """Return the text of a configuration file; a pipe, which might never end, is an `OSError`."""
+    if stat.S_ISFIFO(path.stat().st_mode) or path.is_socket():
+        raise OSError(errno.EINVAL, "Not a regular file")
+    return path.read_text()
 
 
 def redacted(url: str) -> str:
@@ -284,10 +293,12 @@ def _netrc_logins(environ: Mapping[str, str], *, home: Path) -> dict[str, Creden
     named = environ.get("NETRC")
     for path in [Path(named)] if named else [home / ".netrc", home / "_netrc"]:
         try:
+            read_settings_file(path)  # which opens no pipe
             hosts = netrc.netrc(str(path)).hosts
-        except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
+        except (OSError, ValueError, netrc.NetrcParseError):
             continue
-        return {host: (user, password or "") for host, (user, _, password) in hosts.items() if host != "default"}
+        logins = {host: (user, password or "") for host, (user, _, password) in hosts.items()}
+        return {host: login for host, login in logins.items() if host != "default" and any(login)}
     return {}
 
 

@@ -12,9 +12,9 @@ asked for is asked for in the name of someone: the index, or the page of links, 
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from sandbox.environments.indexes.answers import Absent, Fault, Reply
+from sandbox.environments.indexes.deadlines import Deadline, in_time
 from sandbox.environments.indexes.keyring_logins import with_password
 from sandbox.environments.indexes.local_packages import PIECE_BYTES, local_links, local_page, open_local
 from sandbox.environments.indexes.nearby import NearAddress, is_near
@@ -46,6 +47,8 @@ _PROXY_REFUSED: Final = 407
 _GIVE_LOGIN: Final = "give one in the index's address, in netrc, or by keyring, as pip and uv take it"
 _CORRECT_LOGIN: Final = "correct the login where it is given: in the index's address, in netrc, or in the keyring"
 _CORRECT_PROXY: Final = "correct the login in the proxy's address, in pip's or uv's settings or in HTTPS_PROXY"
+_CORRECT_FILES: Final = "correct what names it: PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, or a setting of pip or uv"
+_CORRECT_ADDRESS: Final = "correct the address in pip's or uv's settings, in HTTPS_PROXY or in HTTP_PROXY"
 _EXCEPTION: Final = re.compile(r"\*?\.?(?P<name>[^:\[\]]+|\[?[0-9a-f:]+\]?)(:(?P<port>\d+))?")
 _KEPT_HEADERS: Final = ("Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "ETag", "Last-Modified")
 
@@ -63,8 +66,20 @@ class Patience:
     longest_wait_s: float = 4.0
     trying_s: float = 45.0
     """No further attempt begins after this."""
-    page_s: float = 120.0
-    """For all of one page's bytes."""
+    page_s: float = 60.0
+    """For a page, from the first byte asked to the last one answered; and for a file to begin."""
+    slowest_bytes_per_s: int = 8 << 10
+    """A file that comes more slowly on the whole is cut off."""
+    file_s: float = 3600.0
+    """For a file of unknown size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What an index answers, up to its headers, and until when the rest has to be here."""
+
+    response: requests.Response
+    deadline: Deadline
 
 
 class Upstream:
@@ -104,8 +119,16 @@ class Upstream:
         return () if self._settings.offline else self._remote_page(location, accept="text/html", listed_by=location)
 
     @contextmanager
-    def open(self, url: str, *, listed_by: str, method: str = "GET", part: str | None = None) -> Iterator[Reply]:
-        """The file at an address, or the part of it that a `Range` header asks for.
+    def open(
+        self,
+        url: str,
+        *,
+        listed_by: str,
+        method: str = "GET",
+        part: str | None = None,
+        within_s: float = math.inf,
+    ) -> Iterator[Reply]:
+        """The file at an address, or the part of it that a `Range` header asks for; cut off when it comes too slowly.
 
         `listed_by` is the index or the page of links that named it; the address itself where this machine did.
         """
@@ -119,32 +142,40 @@ class Upstream:
         if self._settings.offline:
             raise Absent
         wanted = {"Accept-Encoding": "identity", **({"Range": part} if part else {})}
-        response = self._answer(url, method=method, headers=wanted, listed_by=listed_by)
+        answer = self._answer(url, method=method, headers=wanted, listed_by=listed_by)
         try:
-            kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-            if "Content-Encoding" in response.headers:
+            headers = answer.response.headers
+            answer.deadline.move(min(self._time_for_file(headers.get("Content-Length", "")), within_s))
+            kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
+            if "Content-Encoding" in headers:
                 kept.pop("Content-Length", None)
-            yield Reply(response.status_code, kept, _pieces(response))
+            yield Reply(answer.response.status_code, kept, _pieces(answer))
         finally:
-            self._end(response)
+            self._end(answer)
+
+    def _time_for_file(self, length: str) -> float:
+        patience = self._patience
+        if not length.isdigit():
+            return patience.file_s
+        return patience.page_s + int(length) / patience.slowest_bytes_per_s
 
     def _remote_page(self, url: str, *, accept: str, listed_by: str) -> tuple[ListedFile, ...]:
         """A page that breaks off is asked for again."""
         return self._retrying()(self._read_page, url, accept=accept, listed_by=listed_by)
 
     def _read_page(self, url: str, *, accept: str, listed_by: str) -> tuple[ListedFile, ...]:
-        response = self._send(url, method="GET", headers={"Accept": accept}, listed_by=listed_by)
+        answer = self._send(url, method="GET", headers={"Accept": accept}, listed_by=listed_by)
         try:
-            body = _body(response, deadline=time.monotonic() + self._patience.page_s)
-            content_type, address = response.headers.get("Content-Type", ""), response.url
+            body = _body(answer)
+            content_type, address = answer.response.headers.get("Content-Type", ""), answer.response.url
         finally:
-            self._end(response)
+            self._end(answer)
         try:
             return parse_page(body, content_type=content_type, address=address)
         except MalformedPage as problem:
             raise Fault(str(problem)) from None
 
-    def _answer(self, url: str, *, method: str, headers: Mapping[str, str], listed_by: str) -> requests.Response:
+    def _answer(self, url: str, *, method: str, headers: Mapping[str, str], listed_by: str) -> _Answer:
         return self._retrying()(self._send, url, method=method, headers=headers, listed_by=listed_by)
 
     def _retrying(self) -> tenacity.Retrying:
@@ -158,7 +189,7 @@ class Upstream:
             reraise=True,
         )
 
-    def _send(self, url: str, *, method: str, headers: Mapping[str, str], listed_by: str) -> requests.Response:
+    def _send(self, url: str, *, method: str, headers: Mapping[str, str], listed_by: str) -> _Answer:
         """One attempt, up to the headers of what is answered; who is near itself is found out where it matters."""
         ask = partial(self._ask, url, method=method, headers=headers)
         if listed_by in self._near:
@@ -171,7 +202,7 @@ class Upstream:
         self._near.add(listed_by)
         return ask(is_public_only=False)
 
-    def _ask(self, url: str, *, method: str, headers: Mapping[str, str], is_public_only: bool) -> requests.Response:
+    def _ask(self, url: str, *, method: str, headers: Mapping[str, str], is_public_only: bool) -> _Answer:
         from requests.auth import HTTPBasicAuth
 
         address, login = split_credentials(url)
@@ -181,28 +212,37 @@ class Upstream:
             raise Fault(
                 f"what this machine names for TLS, {gone}, is not there",
                 reach="index",
-                remedy="correct what names it: PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, or a setting of pip or uv",
+                remedy=_CORRECT_FILES,
             )
-        with _named_faults(silence):
-            response = self._asking(is_public_only=is_public_only).request(
-                method,
-                address,
-                headers=dict(headers),
-                auth=HTTPBasicAuth(login[0].encode(), login[1].encode()) if login else None,
-                proxies=_proxies_for(address, self._settings.proxies),
-                timeout=(min(_CONNECT_S, silence), silence),
-                stream=True,
-            )
+        deadline, response = Deadline(self._patience.page_s), None
+        try:
+            with in_time(deadline), _named_faults(silence), deadline.asking():
+                response = self._asking(is_public_only=is_public_only).request(
+                    method,
+                    address,
+                    headers=dict(headers),
+                    auth=HTTPBasicAuth(login[0].encode(), login[1].encode()) if login else None,
+                    proxies=_proxies_for(address, self._settings.proxies),
+                    timeout=(min(_CONNECT_S, silence), silence),
+                    stream=True,
+                )
+        except BaseException:
+            deadline.stop()
+            if response is not None:  # whose headers were cut off
+                response.close()
+            raise
+        answer = _Answer(response, deadline)
         problem = _problem_of(response.status_code, has_login=login is not None and bool(login[1]))
         if problem is not None:
             _read_the_rest(response)
-            self._end(response)
+            self._end(answer)
             raise problem
-        return response
+        return answer
 
-    def _end(self, response: requests.Response) -> None:
+    def _end(self, answer: _Answer) -> None:
         """Its connection serves the next request; but a session that was closed meanwhile would keep it for good."""
-        response.close()
+        answer.response.close()
+        answer.deadline.stop()
         if self._is_closed:
             self.close()
 
@@ -218,7 +258,10 @@ class Upstream:
 @contextmanager
 def _named_faults(silence: float) -> Iterator[None]:
     """Turns what `requests` raises into a fault that says what happened in our own words."""
+    import ssl
+
     import requests
+    import urllib3.exceptions
 
     try:
         yield
@@ -234,6 +277,10 @@ def _named_faults(silence: float) -> Iterator[None]:
         raise _Busy(f"no connection: {_cause(problem)}", reach="index") from None
     except requests.exceptions.TooManyRedirects:
         raise Fault("it redirects without end") from None
+    except (requests.exceptions.InvalidURL, urllib3.exceptions.LocationParseError):
+        raise Fault("its address, or its proxy's, cannot be used", reach="index", remedy=_CORRECT_ADDRESS) from None
+    except ssl.SSLError:
+        raise Fault("the certificates to use for it cannot be read", reach="index", remedy=_CORRECT_FILES) from None
     except (OSError, ValueError) as problem:
         raise Fault(f"it cannot be asked: {type(problem).__name__}") from None
 
@@ -294,28 +341,27 @@ def _read_the_rest(response: requests.Response) -> None:
             _ = response.content
 
 
-def _pieces(response: requests.Response) -> Iterator[bytes]:
+def _pieces(answer: _Answer) -> Iterator[bytes]:
     """What has come so far, however little: whoever reads can tell then that it takes too long."""
     from urllib3.exceptions import HTTPError
 
-    raw = response.raw
-    try:
-        if raw.chunked:
-            yield from response.iter_content(PIECE_BYTES)
-        else:
-            yield from iter(lambda: raw.read1(PIECE_BYTES, decode_content=True), b"")
-    except (OSError, HTTPError) as problem:
-        raise _Busy(f"it broke off: {_cause(problem)}", reach="attempt") from None
+    raw = answer.response.raw
+    with in_time(answer.deadline):
+        try:
+            if raw.chunked:
+                yield from answer.response.iter_content(PIECE_BYTES)
+            else:
+                yield from iter(lambda: raw.read1(PIECE_BYTES, decode_content=True), b"")
+        except (OSError, HTTPError) as problem:
+            raise _Busy(f"it broke off: {_cause(problem)}", reach="attempt") from None
 
 
-def _body(response: requests.Response, *, deadline: float) -> bytes:
+def _body(answer: _Answer) -> bytes:
     body = bytearray()
-    for piece in _pieces(response):
+    for piece in _pieces(answer):
         body += piece
         if len(body) > MOST_PAGE_BYTES:
             raise Fault(f"its page has more than {MOST_PAGE_BYTES} bytes")
-        if time.monotonic() > deadline:
-            raise Fault("its page takes too long", reach="index")
     return bytes(body)
 
 

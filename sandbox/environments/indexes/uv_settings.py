@@ -11,18 +11,29 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from sandbox.environments.indexes.settings import Locations, split_credentials
+from sandbox.environments.indexes.settings import Locations, read_settings_file, split_credentials
 from sandbox.errors import EnvironmentUnavailable
 
 _Table = Mapping[str, object]
 
 _TRUE: Final = ("y", "yes", "t", "true", "on", "1")
+_TEXTS: Final = (
+    "index-url",
+    "extra-index-url",
+    "find-links",
+    "keyring-provider",
+    "allow-insecure-host",
+    "http-proxy",
+    "https-proxy",
+    "no-proxy",
+)
+_SWITCHES: Final = ("no-index", "offline")
 _NAMED: Final = re.compile(r"([A-Za-z0-9_.-]+)=(.+)")
 
 
@@ -73,19 +84,50 @@ def _files(environ: Mapping[str, str], *, home: Path, etc: Path) -> Iterator[Pat
     yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "uv" / "uv.toml"
     folders = (environ.get("XDG_CONFIG_DIRS") or str(etc / "xdg")).split(os.pathsep)
     system = [*(Path(folder) / "uv" / "uv.toml" for folder in folders), etc / "uv" / "uv.toml"]
-    yield from [path for path in system if path.exists()][:1]
+    yield from [path for path in system if _may_be_there(path)][:1]
+
+
+def _may_be_there(path: Path) -> bool:
+    """Whether to read the file. A folder that cannot be entered may hold one, and reading then says so."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _read(path: Path) -> _Table:
     """Its options. What is wrong with it is not repeated: the line may hold a password."""
     try:
-        return _with_paths_of(tomllib.loads(path.read_text()), path.parent)
+        table = tomllib.loads(read_settings_file(path))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise EnvironmentUnavailable(
             f"uv's configuration file {path} cannot be read: {type(problem).__name__}", remedy="correct the file"
         ) from None
+    if wrong := _wrong_type(table):
+        raise EnvironmentUnavailable(
+            f"uv's configuration file {path} cannot be used: {wrong} is of the wrong type", remedy="correct the file"
+        )
+    return _with_paths_of(table, path.parent)
+
+
+def _wrong_type(table: _Table) -> str | None:
+    """The first option that is not of uv's type; read past, it would leave packages to the public index."""
+    checks: dict[str, Callable[[object], bool]] = {
+        **dict.fromkeys(_TEXTS, _is_of_texts),
+        **dict.fromkeys(_SWITCHES, lambda value: isinstance(value, bool)),
+        "index": lambda value: isinstance(value, list) and all(_text(_table(index).get("url")) for index in value),
+        "pip": lambda value: isinstance(value, dict) and _wrong_type(value) is None,
+    }
+    return next((name for name, is_right in checks.items() if name in table and not is_right(table[name])), None)
+
+
+def _is_of_texts(value: object) -> bool:
+    return all(isinstance(text, str) for text in (value if isinstance(value, list) else [value]))
 
 
 def _with_paths_of(table: _Table, folder: Path) -> _Table:

@@ -131,8 +131,8 @@ def _make(interpreter: HostInterpreter, folder: Path) -> None:
     options = ["--no-seed", "--no-periodic-update", "--activators", "", "--no-vcs-ignore"]
     places = ["--app-data", f"{folder}.app", "--python", str(interpreter.python), str(folder)]
     found_in = json.dumps([place for place in sys.path if os.path.isabs(place)])
-    host = interpreter.python if interpreter == own_interpreter() else sys.executable
-    command = [str(host), "-I", "-S", "-c", _RUN_MODULE, found_in, "virtualenv", *options, *places]
+    python = interpreter.python if interpreter == own_interpreter() else sys.executable
+    command = [str(python), "-I", "-S", "-B", "-c", _RUN_MODULE, found_in, "virtualenv", *options, *places]
     try:
         subprocess.run(
             command,

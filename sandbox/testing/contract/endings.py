@@ -49,7 +49,7 @@ def leave_a_daemon(marker: str, hangs: bool) -> str:
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", CODE, marker, str(told)])
+            os.execv(sys.executable, [sys.executable, "-I", "-S", "-B", "-c", CODE, marker, str(told)])
         os._exit(0)
     os.wait()
     os.read(up, 2)

@@ -156,8 +156,9 @@ def test_authorities_that_changed_are_read_again(port: int, tmp_path: Path) -> N
 
 def test_a_file_that_holds_no_certificates_is_a_fault(port: int, tmp_path: Path) -> None:
     (tmp_path / "garbage.pem").write_text("nothing")
-    with pytest.raises(Fault, match="cannot be asked"):
+    with pytest.raises(Fault, match="certificates to use for it cannot be read") as caught:
         _files(port, certificates=tmp_path / "garbage.pem")
+    assert "PIP_CERT" in str(caught.value.remedy)
 
 
 def test_where_none_is_named_the_systems_authorities_are_trusted(
@@ -200,7 +201,7 @@ def test_an_index_that_asks_who_we_are_in_vain_is_a_fault(tmp_path: Path) -> Non
         _files(port, certificates=tmp_path / "ours.pem")
 
 
-@pytest.mark.parametrize(("shown", "said"), [("gone", "is not there"), ("theirs", "asked"), ("locked", "asked")])
+@pytest.mark.parametrize(("shown", "said"), [("gone", "is not there"), ("theirs", "be read"), ("locked", "be read")])
 def test_a_certificate_that_cannot_be_shown_is_a_fault(shown: str, said: str, asking_port: int, tmp_path: Path) -> None:
     with pytest.raises(Fault, match=said):
         _files(asking_port, certificates=tmp_path / "ours.pem", client_certificate=tmp_path / f"{shown}.pem")

@@ -306,7 +306,7 @@ def test_a_page_that_comes_byte_by_byte_is_not_waited_for_without_end(index: Loc
     index.drips = "/simple/"
     with Gateway(index.settings(), tmp_path, patience=Patience(attempts=1, page_s=0.2)) as gateway:
         assert Box(gateway).status("/0/simple/child/") == 502
-        assert gateway.faults == [IndexFault(index.url, "its page takes too long")]
+        assert gateway.faults == [IndexFault(index.url, "it sends too slowly: its answer was not here within 0.2 s")]
 
 
 def test_a_file_that_breaks_off_breaks_off_for_the_box_and_can_be_asked_for_again(

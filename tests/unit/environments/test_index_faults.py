@@ -55,6 +55,18 @@ def test_settings_that_nobody_can_follow_are_a_fault_with_its_remedy(url: str, r
     assert "S3CRET" not in said + repr(fault)
 
 
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [("http://index.test/simple", "::://"), ("http://index.test/simple", "http://["), ("http://a..b\u00e4/simple", "")],
+)
+def test_addresses_that_cannot_be_used_come_with_a_remedy(url: str, proxy: str, tmp_path: Path) -> None:
+    settings = IndexSettings(indexes=(Index(url),), proxies={"http": proxy} if proxy else {})
+    with Gateway(settings, tmp_path, patience=IMPATIENT) as gateway:
+        assert _ask(gateway, "/0/simple/child/")[0] == 502
+        (fault,) = gateway.faults
+    assert "HTTP_PROXY" in str(fault.remedy)
+
+
 def test_what_nobody_foresaw_is_a_fault_of_that_index(tmp_path: Path) -> None:
     (tmp_path / "simple" / "child").mkdir(parents=True)
     (tmp_path / "simple" / "child" / "index.html").symlink_to("index.html")

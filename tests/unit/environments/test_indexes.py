@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -256,6 +256,79 @@ def test_settings_that_cannot_be_read_are_an_error_that_repeats_no_login(home: P
         _read(home)
     assert SECRET not in str(caught.value)
     assert caught.value.remedy
+
+
+BROKEN_PIP: Final[dict[str, bytes]] = {
+    "no section": b"index-url = 1",
+    "half a section": b"[global",
+    "wrong encoding": b"[global]\nindex-url = \xff",
+}
+BROKEN_UV: Final[dict[str, bytes]] = {
+    "wrong encoding": b'index-url = "\xff"',
+    "half a value": b'index-url = "',
+    "too many digits": b"timeout = " + b"9" * 5000,
+    "too deep": b"index-url = " + b"[" * 100_000,
+    "no date": b"timeout = 1979-99-99",
+    "number for an address": b"index-url = 1",
+    "number in a list": b"extra-index-url = ['https://ours.test', 1]",
+    "table for a list": b"index = { url = 'https://ours.test' }",
+    "index without address": b"[[index]]\nname = 'ours'",
+    "text for a switch": b"offline = 'yes'",
+    "text for a table": b"pip = 'x'",
+    "in a part": b"[pip]\nno-index = 1",
+}
+BROKEN: Final = [
+    *(("home/.config/pip/pip.conf", content) for content in BROKEN_PIP.values()),
+    *((file, content) for content in BROKEN_UV.values() for file in ("home/.config/uv/uv.toml", "etc/uv/uv.toml")),
+]
+
+
+@pytest.mark.parametrize(("file", "content"), BROKEN)
+def test_a_broken_file_is_an_error_that_names_it(home: Path, file: str, content: bytes) -> None:
+    path = _write(home.parent / file, "")
+    path.write_bytes(content)
+    with pytest.raises(EnvironmentUnavailable, match="configuration file") as caught:
+        _read(home)
+    assert str(path) in caught.value.message
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("file", ["home/.config/pip/pip.conf", "home/.config/uv/uv.toml", "etc/uv/uv.toml"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_or_a_folder_is_an_error_and_not_waited_for(home: Path, file: str, make: Callable[[Path], None]) -> None:
+    path = home.parent / file
+    path.parent.mkdir(parents=True)
+    make(path)
+    with pytest.raises(EnvironmentUnavailable, match=rf"{path.name} cannot be read"):
+        _read(home)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("file", ["home/.config/pip/pip.conf", "home/.config/uv/uv.toml", "etc/xdg/uv/uv.toml"])
+def test_a_file_that_this_user_may_not_read_is_an_error(home: Path, file: str) -> None:
+    path = _write(home.parent / file, f'index-url = "{OURS}"')
+    path.parent.chmod(0)
+    for folder in [home.parent, *list(home.parents)[1:4]]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    home.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(EnvironmentUnavailable, match="PermissionError"):
+            _read(home)
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("content", [b"machine", b"machine ours.test login", b"\xff\xfe", b"machine ours.test x y"])
+def test_a_broken_netrc_names_no_login(home: Path, content: bytes) -> None:
+    (home / ".netrc").write_bytes(content)
+    assert _read(home, {"PIP_INDEX_URL": OURS}).credentials_for(OURS) is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_netrc_that_is_no_file_names_no_login(home: Path, make: Callable[[Path], None]) -> None:
+    make(home / ".netrc")
+    assert _read(home, {"PIP_INDEX_URL": OURS}).credentials_for(OURS) is None
 
 
 def test_uvs_file_that_a_variable_names_must_be_there(home: Path) -> None:

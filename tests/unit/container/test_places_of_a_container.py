@@ -1,0 +1,44 @@
+"""The places that a container for one call may write to: together they have the policy's disk and inodes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.backends.container.hardening import Container, document
+from sandbox.policy import load
+from sandbox.policy.model import LEAST_INODES
+
+PAGE = 4096
+
+
+def _places(runtime: str, *, disk: int, inodes: int) -> dict[str, tuple[int, int]]:
+    policy = load("strict")
+    limits = policy.limits.model_copy(update={"disk": disk, "inodes": inodes})
+    container = Container("image", (), user=1, labels={}, seccomp="", runtime=runtime)
+    host: dict[str, dict[str, str]] = document(container, policy.model_copy(update={"limits": limits}))["HostConfig"]  # type: ignore[assignment]
+    found = {}
+    for place, options in host["Tmpfs"].items():
+        size, count = re.findall(r"(?:size|nr_inodes)=(\d+)", options)
+        found[place] = int(size), int(count)
+    return found
+
+
+@pytest.mark.parametrize("runtime", ["runc", "runsc"])
+@given(disk=st.integers(min_value=4 * PAGE, max_value=1 << 40), inodes=st.integers(LEAST_INODES, 1 << 20))
+def test_together_they_have_what_the_policy_gives(runtime: str, disk: int, inodes: int) -> None:
+    places = _places(runtime, disk=disk, inodes=inodes)
+    assert {"/work", "/dev/shm"} <= {*places}
+    assert disk - 2 * PAGE <= sum(size for size, _ in places.values()) <= disk
+    assert inodes - 1 <= sum(count for _, count in places.values()) <= inodes
+    assert all(size >= PAGE and count > 1 for size, count in places.values())
+
+
+@pytest.mark.parametrize("runtime", ["runc", "runsc"])
+@given(disk=st.integers(min_value=1, max_value=4 * PAGE))
+def test_none_of_them_is_without_a_limit(runtime: str, disk: int) -> None:
+    places = _places(runtime, disk=disk, inodes=LEAST_INODES)
+    assert all(size and count for size, count in places.values())
