@@ -67,6 +67,10 @@ class Births:
         """End a template that takes too long."""
         self._template.check_time()
 
+    def check_rest(self) -> None:
+        """End a template that runs while nothing is asked of it."""
+        self._template.check_rest()
+
     def order(self, content: dict[str, Any], **options: float) -> None:
         """Have the template import or compile something more."""
         self._template.order(content, **options)

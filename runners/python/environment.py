@@ -14,9 +14,13 @@ from watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from channel import Channel
+
+
+_IMPORT_S = 30.0
 
 
 class Ahead:
@@ -44,16 +48,23 @@ def enter(plan: dict[str, Any], channel: Channel) -> Ahead:
             return ahead
     standard = [name for name in plan["preload"] if not preloading.is_foreign(name)]
     ahead.failed.update(preloading.preload(standard)[1])
-    give_up_template(plan, modules=[] if ahead.unfit else [name for name in plan["preload"] if name not in standard])
+    foreign = [name for name in plan["preload"] if name not in standard]
+    give_up_template(plan, modules=foreign, ahead=not ahead.unfit and plan.get("imports_ahead", False))
     return ahead
 
 
-def give_up_template(plan: dict[str, Any], *, modules: list[str]) -> None:
-    """From now on each call's process enters the environment itself; those that wait for a call import `modules`."""
+def give_up_template(plan: dict[str, Any], *, modules: Sequence[str] = (), ahead: bool = False) -> None:
+    """From now on each call's process enters the environment itself, once it has its call; with `ahead`, one that
+    waits for a call does so before, and imports `modules`."""
     call = plan["call"]
     call.update(template=None, written=None, known=None, restricted=None)
     if plan.get("installed"):
-        call["imports"] = {"installed": plan["installed"], "modules": modules}
+        call["imports"] = {
+            "installed": plan["installed"],
+            "modules": list(modules),
+            "ahead": ahead,
+            "wall_s": plan.get("import_s", _IMPORT_S),
+        }
 
 
 def _enter_by_template(plan: dict[str, Any], wanted: dict[str, Any], channel: Channel) -> Ahead:

@@ -70,6 +70,7 @@ class TemplateControl:
         self._waiting: list[tuple[dict[str, Any] | None, Child | None]] = []
         self._child: Child | None = None
         self._is_done = self._is_busy = False
+        self._descriptors = 0
         self._ticket = 0
         """The template answers each order with its ticket; an order of a guard that is dead may come late."""
         self._until = 0.0
@@ -179,6 +180,11 @@ class TemplateControl:
         """Called while an order is under way."""
         if self._is_busy and time.monotonic() > self._until:
             self._lose("an order of the zygote took longer than %.0f s" % _ORDER_S)
+
+    def check_rest(self) -> None:
+        """Make sure that it is stopped while it has no order: packages can have a timer wake it."""
+        if not self._is_busy and verification.state_of(self.pid) not in verification.STOPPED:
+            self._lose("its packages run while nothing is asked of them")
 
     def end(self) -> None:
         """Kill it, and whatever it started."""
@@ -328,6 +334,7 @@ class TemplateControl:
         else:
             raise TemplateLost("importing leaves processes that cannot be ended")
         self._check_threads()
+        self._descriptors = self._count_descriptors()
 
     def _await_done(self) -> None:
         poll = select.poll()
@@ -342,18 +349,17 @@ class TemplateControl:
     def _await_stop(self) -> None:
         """It stops itself. A signal from here could stop it before that, and the next order would find it stopped."""
         until, pause = time.monotonic() + _ORDER_S, 0.0
-        while self._state() not in ("T", "t"):
+        while self._state() not in verification.STOPPED:
             if time.monotonic() > until:
                 raise TemplateLost("the process that imports its packages does not stop")
             time.sleep(pause)
             pause = min(pause + 0.00005, 0.001)
 
     def _state(self) -> str:
-        stat = verification.read_file("/proc/%d/stat" % self.pid)
-        state = stat.rpartition(")")[2].split(None, 1)
-        if not state or state[0] in "ZX":
+        state = verification.state_of(self.pid)
+        if state in ("", "Z", "X"):
             raise TemplateLost("its packages ended the process that imports them")
-        return state[0]
+        return state
 
     def _strangers(self) -> list[int]:
         """Return the processes that are neither ours nor a call's: what the template started."""
@@ -370,11 +376,19 @@ class TemplateControl:
         if verification.field_of(self.pid, "Threads") != "1":
             raise TemplateLost("its packages leave threads, so no fork of them is safe")
 
+    def _count_descriptors(self) -> int:
+        try:
+            return len(os.listdir("/proc/%d/fd" % self.pid))
+        except OSError as error:
+            raise TemplateLost("its packages keep the zygote from looking: %s" % error.strerror) from error
+
     def _check_alone(self, child: Child | None) -> None:
         """Make sure that the environment runs nothing but processes of calls, each verified, and this new one."""
         self._check_threads()
         if self._strangers():
             raise TemplateLost("its packages start processes of their own")
+        if self._count_descriptors() > self._descriptors:
+            raise TemplateLost("its packages keep descriptors of calls")
         if child is None:
             return
         born = watch.children(child.pid)

@@ -51,8 +51,11 @@ def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
     if ahead:
         call.rehearse("f")
     home = call.settle()
-    if plan.get("imports"):
-        _import(plan["imports"], ahead=ahead)
+    imports = plan.get("imports")
+    if imports and ahead and imports["ahead"]:
+        _enter_environment(imports)
+        preloading.preload(imports["modules"])
+        imports = None
     if ahead:
         link.send(READY)
     link.close()
@@ -62,6 +65,8 @@ def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
         limits.lower(limits.lowered({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
     if plan["home"] and not plan["workplace"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workplace.TEMPORARY))
+    if imports:
+        _enter_environment(imports)
     call.run(request, value, home=home, gives_way=plan["is_counted"])
 
 
@@ -74,17 +79,16 @@ def _wait_for_verification(link: socket) -> None:
     walls.own_its_files(from_now_on=False)
 
 
-def _import(imports: dict[str, Any], *, ahead: bool) -> None:
-    """Enter the environment in this process, where no template did; import ahead only while no call waits.
+def _enter_environment(imports: dict[str, Any]) -> None:
+    """Enter the environment in this process, where no template did.
 
-    This is foreign code, behind the walls of the call and at its expense; a hook that ends Python ends the call.
+    Its start hooks are foreign code, behind the walls of the call and at its expense; one that ends Python ends the
+    call. While no call has come, the guard watches this process.
     """
     try:
         installed.enter(*imports["installed"])
     except SystemExit as stop:
         os._exit(stop.code & 0xFF if isinstance(stop.code, int) else int(stop.code is not None))
-    if ahead:
-        preloading.preload(imports["modules"])
 
 
 def _move_up(descriptor: int) -> int:

@@ -50,6 +50,8 @@ _NAMESPACES = {
     "cgroup": "cgroup",
 }
 OWN = "self"
+STOPPED = ("T", "t")
+_MEMORY_FILES = ("/memfd:", "/SYSV", "/dev/zero", "/dev/shm", "/tmp")
 _CLOCK_OF_PROCESS = 2
 
 
@@ -140,6 +142,23 @@ def check_descriptors(subject: Subject, allowed: set[str]) -> None:
             raise WallFault("processes", "the call's process has more open than its pipes")
 
 
+def check_mappings(subject: Subject, workplace: str) -> None:
+    """Make sure that the process shares no memory that any process can write to; WallFault otherwise.
+
+    So it cannot pass anything to another call. Files that a box shows are read-only, but for those in `workplace`.
+    """
+    with open("/proc/%s/maps" % subject.number, "rb") as file:
+        text = file.read()
+    if b"s " not in text:
+        return
+    for line in text.splitlines():
+        fields = line.split(None, 5)
+        path = fields[5].decode("utf-8", "replace") if len(fields) > 5 else ""
+        is_file = path.startswith("/") and not path.startswith((workplace, *_MEMORY_FILES))
+        if fields[1].endswith(b"s") and (b"w" in fields[1] or not is_file):
+            raise WallFault("processes", "the call's process shares memory with another")
+
+
 def read(plan: dict[str, Any], restricted: dict[str, object] | None, subject: Subject) -> list[Any]:
     """Return what the kernel says about the walls of that process, as raw text where that saves time.
 
@@ -211,6 +230,8 @@ def verify(
         said = read(plan, restricted, subject)
     except OSError as error:
         raise WallFault("processes", "the call's process cannot be read: %s" % error) from error
+    if said[2] != _privileges(read_file("/proc/self/status")):
+        raise WallFault("seccomp", "the call's process has other filters or rights than its guard")
     if not said[1] and plan["namespaces"]:  # gVisor gives a namespace another name whenever it is asked
         raise WallFault("pid_namespace", "the call's process is not in the namespaces of its guard")
     known = plan.get("known")
@@ -256,6 +277,11 @@ def rehearse(plan: dict[str, Any]) -> None:
     bare, own = dict(plan, workplace=None, required=()), Subject(OWN, os.getpid())
     describe(bare, read(bare, None, own), None)
     describe_spent(plan, own.pid)
+
+
+def state_of(pid: int) -> str:
+    """Return the state of a process as one letter; empty where there is none."""
+    return read_file("/proc/%d/stat" % pid).rpartition(")")[2].strip()[:1]
 
 
 def field_of(pid: int, name: str) -> str:

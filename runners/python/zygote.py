@@ -312,7 +312,7 @@ class Zygote:
     def _lose_template(self, reason: str) -> None:
         """From now on calls import for themselves; `reason` is what packages did, if they did anything."""
         self._births = None
-        environment.give_up_template(self._plan, modules=[])
+        environment.give_up_template(self._plan)
         self._note_what_is_held()
         self._outlet.say(frames.message("unfit", reason=reason[:_MAX_REASON]))
         self._serve_queue()
@@ -428,6 +428,8 @@ class Zygote:
         if signal.SIGTERM in os.read(wake, _READ_SIZE):
             self._leave()
         self._brood.reap()
+        if self._births:
+            self._births.check_rest()
         self._serve_queue()
 
     def _leave(self) -> NoReturn:

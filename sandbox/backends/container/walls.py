@@ -25,7 +25,14 @@ from pydantic import JsonValue
 from sandbox.backends.base import BoxPlan
 from sandbox.backends.container.hardening import WORKPLACE, are_counted_inside, is_machine, most_processes, stands_alone
 from sandbox.backends.seccomp_profiles import Sockets
-from sandbox.backends.subprocess.walls import conditions, process_limits, system_call_filter, template_plan, watch
+from sandbox.backends.subprocess.walls import (
+    conditions,
+    import_plan,
+    process_limits,
+    system_call_filter,
+    template_plan,
+    watch,
+)
 from sandbox.egress import PORT
 from sandbox.policy import Layer, NetworkMode, Policy
 
@@ -65,6 +72,7 @@ def walls(
         "template": None
         if stands_alone(plan.policy, host.runtime)
         else template_plan(plan, counts_memory=host.counts_memory, machine=host.machine),
+        **import_plan(plan),
         "lines": has_lines,
     }
 

@@ -34,6 +34,7 @@ from sandbox.backends.subprocess.walls import (
     call_walls,
     conditions,
     describe_conditions,
+    import_plan,
     template_plan,
     way_out,
 )
@@ -105,6 +106,7 @@ class SubprocessBackend(Backend):
                     counts_memory=group is not None,
                     doors=group.below(_TEMPLATE).doors() if group else (),
                 ),
+                **import_plan(plan),
                 "lines": True,
             },
             group=group,

@@ -117,6 +117,13 @@ def template_plan(
     }
 
 
+def import_plan(plan: BoxPlan) -> dict[str, JsonValue]:
+    """What the runner needs to know where no template imports packages: whether a process that waits for a call may,
+    and for how long."""
+    may_import = plan.imports_ahead and plan.policy.environment.preload
+    return {"imports_ahead": may_import, "import_s": min(plan.policy.limits.wall, _MAX_IMPORT_S)}
+
+
 def way_out(descriptor: int | None) -> dict[str, JsonValue]:
     """What is added to the inner ring once the runner has it: the descriptor by which guards hand over what the engine
     answers their calls' connections on."""
