@@ -29,15 +29,13 @@ from tests.unprivileged import AS_NOBODY
 
 MIB: Final = 1 << 20
 MEMORY: Final = 96 * MIB
-PROCESSES: Final = 16
-WALL_S: Final = 3
+PROCESSES: Final = 32
+WALL_S: Final = 2
 PATIENCE_S: Final = 60.0
 LIMITS: Final[dict[str, Any]] = {
     "memory": MEMORY,
     "disk": 16 * MIB,
     "processes": PROCESSES,
-    "wall": WALL_S,
-    "cpu": 2,
     "open_files": 128,
 }
 NEW_USERS: Final = 20_000
@@ -106,6 +104,12 @@ class Setup:
     has_groups: bool = True
     is_visible: bool = True
     """Whether the host shows the tool's process; gVisor has a kernel of its own."""
+    wall_s: int = WALL_S
+
+    @property
+    def store(self) -> str:
+        """The store that it shares with the set-ups whose environments are the same."""
+        return "of-containers" if self.runtime else "of-root" if self.is_root else "of-nobody"
 
     @property
     def is_warm(self) -> bool:
@@ -121,7 +125,7 @@ WITHOUT_ROOT: Final = Setup("subprocess-nobody", is_root=False, has_groups=False
 WITHOUT_GROUPS: Final = Setup("subprocess-no-groups", has_groups=False)
 KEPT: Final = Setup("runc-warm", runtime="runc")
 SINGLE_USE: Final = Setup("runc-single-use", policy="strict", runtime="runc")
-IN_GVISOR: Final = Setup("gvisor", policy="strict", runtime="runsc", is_visible=False)
+IN_GVISOR: Final = Setup("gvisor", policy="strict", runtime="runsc", is_visible=False, wall_s=8)
 SETUPS: Final = (AS_ROOT, WITHOUT_ROOT, WITHOUT_GROUPS, KEPT, SINGLE_USE, IN_GVISOR)
 PROCESS_SETUPS: Final = (AS_ROOT, WITHOUT_ROOT, WITHOUT_GROUPS)
 
@@ -177,6 +181,8 @@ class HostileEngine:
         self.setup = setup
         self.process = process
         self.users: set[int] = set()
+        self.known: set[int] = set()
+        """The processes of its boxes that a test found when it began."""
         self._calls: dict[int, Running] = {}
         self._reader = threading.Thread(target=self._listen, args=(process.stdout,), daemon=True)
         self._reader.start()
@@ -247,7 +253,7 @@ def ground() -> Iterator[Ground]:
 @contextmanager
 def opened(setup: Setup, ground: Ground, *, python: Path | None, daemon: str | None) -> Iterator[HostileEngine]:
     """An engine of that set-up. `python` is an interpreter for every user, `daemon` the address of a Docker daemon."""
-    store = ground.folder / f"store-{setup.name}"
+    store = ground.folder / f"store-{setup.store}"
     store.mkdir(exist_ok=True)
     options: dict[str, Any] = {"cwd": ROOT}
     command = [sys.executable]
@@ -260,7 +266,7 @@ def opened(setup: Setup, ground: Ground, *, python: Path | None, daemon: str | N
         command = [*_WITHOUT_GROUPS, sys.executable]
     settings = {
         "policy": setup.policy,
-        "limits": LIMITS,
+        "limits": {**LIMITS, "wall": setup.wall_s, "cpu": 2 * setup.wall_s},
         "reuse": {} if setup.is_warm else {"ahead": 0},
         "store": str(store / "kept"),
         "container": {"host": daemon, "runtime": setup.runtime} if setup.runtime else None,

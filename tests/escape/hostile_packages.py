@@ -21,6 +21,7 @@ from tests.indexes import make_wheel
 from tests.provision import debian
 
 Form = Literal["import", "pth", "sitecustomize"]
+_FORMS: Final[tuple[Form, ...]] = ("import", "pth", "sitecustomize")
 
 EXIT_CODE: Final = 37
 EXEC_CODE: Final = 38
@@ -272,33 +273,27 @@ def later():
     # Processes that outlive whoever started them: spinners, sleepers, zombies, orphans.
     "survives": """
 def multiply():
-    for _ in range(3):
-        if os.fork() == 0:
-            os._exit(0)
+    if os.fork() == 0:
+        os._exit(0)
     while True:
         time.sleep(60)
 
 
 def stubborn():
-    for number in range(1, 65):
+    for number in signal.valid_signals():
         try:
             signal.signal(number, signal.SIG_IGN)
         except (OSError, ValueError):
             continue
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     spin()
 
 
 def probe():
     left = [attempt(fork_away, {survivor!r}, act) for act in (spin, stubborn, multiply)]
-    child = os.fork()
-    if child == 0:
-        rename({survivor!r})
-        spin()
-    for _ in range(3):
-        if os.fork() == 0:
-            os._exit(0)
-    return left + ["done"]
+    if os.fork() == 0:
+        os._exit(0)
+    return left
 """.replace("{survivor!r}", repr(SURVIVOR)),
     # What acts when the import is long over: timers, signal handlers, hooks of fork and exit, in Python and in C.
     "lurks": """
@@ -332,7 +327,7 @@ def probe():
     import atexit
     atexit.register(spawn)
     handled = 0
-    for number in [*range(1, 32), *range(34, 65)]:
+    for number in signal.valid_signals() - {signal.SIGCHLD, signal.SIGCONT}:
         try:
             signal.signal(number, spawn)
             handled += 1
@@ -369,21 +364,18 @@ def probe():
         every = struct.pack("qqqq", 0, 5_000_000, 0, 5_000_000)
         done["timer"] = "done" if libc.syscall(NUMBERS["timer_settime"], timer, 0, every, None) == 0 else "refused"
     for act in (spin, fork_now_and_then):
-        threading.Thread(target=act, daemon=True).start()
+        try:
+            threading.Thread(target=act, daemon=True).start()
+        except RuntimeError as error:
+            done["refused"] = str(error)
     done["threads"] = threading.active_count()
     return done
 """.replace("{survivor!r}", repr(SURVIVOR)),
-    # Memory and descriptors that all forks of this process have in common carry words from one call to the next.
+    # Memory that all forks of this process have in common carries words from one call to the next.
     "shares": """
 import mmap
 
 SHARED = mmap.mmap(-1, 4096)
-try:
-    NEAR, FAR = __import__("socket").socketpair()
-    PIPE = os.pipe()
-    held.extend([fcntl_dup for fcntl_dup in (os.dup(NEAR.fileno()), os.dup(FAR.fileno()))])
-except OSError:
-    NEAR = FAR = PIPE = None
 
 
 def probe():
@@ -391,20 +383,33 @@ def probe():
 
 
 def later():
-    found = SHARED[:16].rstrip(b"\\0").decode()
-    SHARED[:16] = b"left by a call  "
-    heard = None
-    if FAR is not None:
-        try:
-            FAR.setblocking(False)
-            heard = FAR.recv(100).decode()
-        except OSError as error:
-            heard = None
-        try:
-            NEAR.send(b"left by a call")
-        except OSError:
-            pass
-    return {"found": found, "heard": heard}
+    found = SHARED[:14].rstrip(b"\\0").decode()
+    SHARED[:14] = b"left by a call"
+    return {"found": found}
+""",
+    # Descriptors that all forks of this process have in common do the same, where they stay open.
+    "keeps": """
+import socket
+
+NEAR, FAR = socket.socketpair()
+held.extend([os.dup(NEAR.fileno()), os.dup(FAR.fileno())])
+for each in (NEAR, FAR):
+    each.setblocking(False)
+
+
+def probe():
+    return "done"
+
+
+def later():
+    found = ""
+    try:
+        found = FAR.recv(100).decode()
+        FAR.close()
+    except OSError:
+        pass
+    attempt(NEAR.send, b"left by a call")
+    return {"found": found}
 """,
     # A fork that leaves parent and child one table of descriptors: what a call opens, the next one holds too.
     "clones": """
@@ -505,7 +510,7 @@ def probe():
 def probe():
     print(RAN, flush=True)
     rename({hanging!r})
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         time.sleep(60)
 """.replace("{hanging!r}", repr(HANGING)),
@@ -539,7 +544,7 @@ def probe():
     # Descriptors are kept and signals ignored: what waits for the end of a file waits for this process.
     "clings": """
 def cling():
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     spin()
 
 
@@ -602,46 +607,62 @@ long hostile_apart(long n, long a, long b, long c, long d, long e, long f) {
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """One wheel: what its code does, and when that runs."""
+    """Packages that one environment has: what their code does, and when that runs."""
 
-    mode: str
+    modes: tuple[str, ...]
     form: Form
 
     @property
-    def name(self) -> str:
-        return f"hostile_{self.mode}_{self.form}"
+    def names(self) -> tuple[str, ...]:
+        return tuple(_name(mode, self.form) for mode in self.modes)
 
     def __str__(self) -> str:
-        return f"{self.mode}-{self.form}"
+        return f"{'+'.join(self.modes)}-{self.form}"
+
+
+def hostile(form: Form, *modes: str) -> Hostile:
+    """The packages of these modes, in that form."""
+    return Hostile(modes, form)
 
 
 def make_wheels(folder: Path, *, token: str, memory: int, processes: int) -> None:
-    """Make a wheel of every mode in both forms; `memory` and `processes` are the limits that they try to pass."""
+    """Make a wheel of every mode in every form; `memory` and `processes` are the limits that they try to pass."""
     native = _build_native(folder)
     for mode in _PROBES:
-        for form in ("import", "pth", "sitecustomize"):
-            _make(folder, Hostile(mode, form), native, token=token, memory=memory, processes=processes)
-    make_wheel(folder, "honest", "1.0", {"honest.py": "REPORT = {'mode': 'honest'}\ndef report(): return REPORT\n"})
+        for form in _FORMS:
+            code = _code(mode, form, token=token, memory=memory, processes=processes)
+            _make(folder, mode, form, code, {_library(mode, form): native} if mode == "reaches" else {})
+    make_wheel(folder, "honest", "1.0", {"honest.py": "VERSION = '1.0'\n"})
 
 
-def _make(folder: Path, hostile: Hostile, native: bytes, *, token: str, memory: int, processes: int) -> None:
-    values = {"mode": hostile.mode, "token": token, "memory": memory, "processes": processes}
-    library = f"{hostile.name}_native.so"
-    code = _COMMON.format(ran=RAN, forged=FORGED, **values) + f"NATIVE = {library!r}\n" + _fill(_PROBES[hostile.mode])
-    files: dict[str, str | bytes] = {f"{hostile.name}.py": code + _RUN}
-    if hostile.mode == "reaches":
-        files[library] = native
-    if hostile.form == "pth":
-        files[f"{hostile.name}.pth"] = f"import {hostile.name}\n"
-    if hostile.form == "sitecustomize":
-        files["sitecustomize.py"] = f"import {hostile.name}\n"
-    make_wheel(folder, hostile.name, "1.0", files)
+def _name(mode: str, form: Form) -> str:
+    return f"hostile_{mode}_{form}"
+
+
+def _library(mode: str, form: Form) -> str:
+    return f"{_name(mode, form)}_native.so"
+
+
+def _code(mode: str, form: Form, *, token: str, memory: int, processes: int) -> str:
+    values = {"mode": mode, "token": token, "memory": memory, "processes": processes}
+    start = _COMMON.format(ran=RAN, forged=FORGED, **values)
+    return start + f"NATIVE = {_library(mode, form)!r}\n" + _fill(_PROBES[mode]) + _RUN
+
+
+def _make(folder: Path, mode: str, form: Form, code: str, files: dict[str, bytes]) -> None:
+    name = _name(mode, form)
+    found: dict[str, str | bytes] = {f"{name}.py": code, **files}
+    if form == "pth":
+        found[f"{name}.pth"] = f"import {name}\n"
+    if form == "sitecustomize":
+        found["sitecustomize.py"] = f"import {name}\n"
+    make_wheel(folder, name, "1.0", found)
 
 
 def _fill(code: str) -> str:
     codes = {"{exit_code}": EXIT_CODE, "{exec_code}": EXEC_CODE, "{fork_failure}": FORK_FAILURE_CODE}
-    for name, code_number in codes.items():
-        code = code.replace(name, str(code_number))
+    for name, number in codes.items():
+        code = code.replace(name, str(number))
     return code
 
 
@@ -651,16 +672,9 @@ def _build_native(folder: Path) -> bytes:
         debian.install("gcc", instead="install a C compiler that is called gcc")
     source, library = folder / "native.c", folder / "native.so"
     source.write_text(_NATIVE)
-    flags = ("-shared", "-fPIC", "-nostdlib", "-O1", "-fno-stack-protector", "-fcf-protection=none")
-    kept = [flag for flag in flags if flag != "-fcf-protection=none" or _is_intel()]
-    subprocess.run(["gcc", *kept, "-o", str(library), str(source)], check=True, capture_output=True)
+    flags = ("-shared", "-fPIC", "-nostdlib", "-O1", "-fno-stack-protector")
+    subprocess.run(["gcc", *flags, "-o", str(library), str(source)], check=True, capture_output=True)
     content = library.read_bytes()
     source.unlink()
     library.unlink()
     return content
-
-
-def _is_intel() -> bool:
-    import platform
-
-    return platform.machine() == "x86_64"

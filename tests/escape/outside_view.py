@@ -113,7 +113,7 @@ def look(pid: int) -> Seen:
         pid=pid,
         status=status_of(pid),
         namespaces=namespaces_of(pid),
-        limits={name: int(limits[line]) for name, line in _LIMITS.items() if limits[line].isdigit()},
+        limits={name: int(limits[line]) if limits[line].isdigit() else -1 for name, line in _LIMITS.items()},
         memory_limit=_memory_limit(group),
         group=group,
         descriptors=tuple(sorted(_descriptors(pid))),
