@@ -45,11 +45,10 @@ OF_NOBODY: Final = 65534
 _SCRIPT: Final = """
 import json, sys, threading
 settings = json.loads(sys.argv[1])
-from sandbox import Finished, Sandbox, box_opening
+from sandbox import Finished, Sandbox
 from sandbox.errors import SandboxError
 from sandbox.policy import load
 
-box_opening._LEAST_FOR_OPENING_S = 1.0  # a package that hangs costs every box so much
 policy = load(settings["policy"])
 reuse = policy.reuse.model_copy(update=settings["reuse"])
 policy = policy.model_copy(update={"limits": policy.limits.model_copy(update=settings["limits"]), "reuse": reuse})

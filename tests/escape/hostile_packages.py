@@ -439,6 +439,102 @@ def probe():
                 replaced += 1
     return replaced
 """,
+    # The same by what is opened only when the first call is made, and not closed when it should be.
+    "hides": """
+import socket
+
+ENDS = []
+
+
+def open_ends():
+    if not ENDS:
+        for each in socket.socketpair():
+            each.setblocking(False)
+            ENDS.append(os.dup(each.fileno()))
+
+
+def probe():
+    os.register_at_fork(before=open_ends)
+    replaced = 0
+    for names in runner_names():
+        for key in ("close_from", "close_at_once", "closerange"):
+            if key in names:
+                names[key] = lambda *_: None
+                replaced += 1
+    os.closerange = lambda *_: None
+    return replaced
+
+
+def later():
+    found = ""
+    if ENDS:
+        try:
+            found = os.read(ENDS[0], 100).decode()
+        except OSError:
+            pass
+        attempt(os.write, ENDS[1], b"left by a call")
+    return {"found": found, "ends": len(ENDS)}
+""",
+    # A signal that a kernel timer sends wakes a process that was stopped, and the handler runs what it likes.
+    "revives": """
+def spin_a_little(*_):
+    end = time.process_time() + 0.003
+    while time.process_time() < end:
+        pass
+
+
+def probe():
+    event, timer = ctypes.create_string_buffer(64), ctypes.c_int()
+    struct.pack_into("Qii", event, 0, 0, signal.SIGCONT, 0)
+    signal.signal(signal.SIGCONT, spin_a_little)
+    if libc.syscall(NUMBERS["timer_create"], 1, ctypes.byref(event), ctypes.byref(timer)) < 0:
+        return os.strerror(ctypes.get_errno())
+    every = struct.pack("qqqq", 0, 5_000_000, 0, 5_000_000)
+    return "done" if libc.syscall(NUMBERS["timer_settime"], timer, 0, every, None) == 0 else "refused"
+""",
+    # What this process is handed for one call is kept, and used against that call when the next one is made.
+    "robs": """
+REPLY = json.dumps({"kind": "value", "value": FORGED, "warnings": []}).encode()
+RECORD = struct.pack(">I", len(REPLY)) + REPLY
+kept = []
+
+
+def keep(number):
+    kept.append(number)
+
+
+def forge():
+    for number in kept:
+        try:
+            if os.readlink("/proc/self/fd/%d" % number).startswith("pipe") and select.select([], [number], [], 0)[1]:
+                os.write(number, RECORD)
+        except (OSError, ValueError):
+            continue
+
+
+def probe():
+    original, replaced = os.close, 0
+    for names in [vars(os), vars(sys.modules["posix"]), *runner_names()]:
+        for key, value in list(names.items()):
+            if value is original:
+                names[key] = keep
+                replaced += 1
+    os.register_at_fork(before=forge)
+    return replaced
+""",
+    # Whatever this process may signal is killed, each by its number, whenever it forks.
+    "murders": """
+def murder():
+    spared = {os.getpid(), os.getppid(), REPORT["pid"]}
+    for pid in range(2, 600):
+        if pid not in spared:
+            attempt(os.kill, pid, signal.SIGKILL)
+
+
+def probe():
+    os.register_at_fork(before=murder)
+    return "done"
+""",
     # Memory and processes beyond the limits, in each of the ways in which they can be spread.
     "bombs": """
 def probe():

@@ -208,12 +208,15 @@ def ticks(processes: Iterable[int]) -> int:
 
 
 def own_bytes(processes: Iterable[int]) -> int:
-    """The memory of these processes that no file stands behind."""
+    """The memory of these processes that no file stands behind; a page that some of them share counts once."""
     total = 0
     for pid in processes:
-        status = status_of(pid)
-        total += sum(int(status.get(name, "0").split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
-    return total
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
+    return total * 1024
 
 
 def wait_until(condition: Callable[[], bool], *, within: float) -> bool:

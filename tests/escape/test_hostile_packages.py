@@ -21,6 +21,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Outcome, Status
+from sandbox.daemon import LABELS
 from tests.end_to_end.calls import groups_of
 from tests.end_to_end.packages import requiring
 from tests.escape import outside_view as outside
@@ -97,9 +98,9 @@ SERVE: Final = "import honest\ndef tool():\n    return 'served'\n"
 # Engines
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def wheels() -> Iterator[Ground]:
-    """All hostile packages, made once."""
+    """All hostile packages, made once in a run."""
     with ground() as made:
         yield made
 
@@ -276,14 +277,15 @@ def _named(wheels: Ground) -> list[int]:
 
 WALLS: Final = ("strips", "reaches")
 STAYS: Final = ("survives", "lurks", "wakes", "clings")
-MEMBERS: Final = ("shares", "keeps")
+MEMBERS: Final = (("shares",), ("keeps",), ("hides",))
+"""The modes that carry words from one call to the next."""
 QUIET: Final[dict[Setup, tuple[tuple[str, ...], ...]]] = {
-    AS_ROOT: (WALLS, ("strips",), STAYS, MEMBERS, ("forges",), ("voids",), ("clones",)),
-    WITHOUT_ROOT: (WALLS, STAYS, MEMBERS, ("forges",)),
+    AS_ROOT: (WALLS, ("strips",), STAYS, *MEMBERS, ("revives",), ("forges",), ("voids",), ("clones",)),
+    WITHOUT_ROOT: (WALLS, STAYS, *MEMBERS, ("revives",), ("forges",)),
     WITHOUT_GROUPS: (WALLS, STAYS),
-    KEPT: (WALLS, STAYS, MEMBERS, ("forges",), ("clones",)),
+    KEPT: (WALLS, STAYS, *MEMBERS, ("revives",), ("forges",), ("clones",)),
     SINGLE_USE: (WALLS, STAYS, ("forges",)),
-    IN_GVISOR: (("strips", "reaches", "survives"), ("forges",)),
+    IN_GVISOR: (WALLS, ("survives",), ("forges",)),
 }
 """The modes that are in one environment together. Where a call has a box of its own, no call is the next in it."""
 
@@ -299,7 +301,9 @@ def _quiet() -> Iterator[Any]:
 def _forms(setup: Setup, modes: tuple[str, ...]) -> tuple[Form, ...]:
     if modes == ("strips",):
         return ("sitecustomize",)
-    return ("pth",) if setup is IN_GVISOR and modes == ("forges",) else ("import", "pth")
+    if modes == ("keeps",):
+        return ("import",)
+    return ("pth",) if len(modes) == 1 and modes[0] not in ("forges", "voids") else ("import", "pth")
 
 
 @pytest.mark.parametrize(("engine", "packages"), list(_quiet()), indirect=["engine"])
@@ -314,14 +318,17 @@ def test_calls_stand_behind_the_walls_of_their_receipts(
             found.append(f"no outcome: {refused}")
             continue
         found += complaints(looked, engine)
-        found += _gains(looked.outcome, packages)
+        found += _gains(looked.outcome, packages, engine.setup)
     found += leftovers(engine, wheels)
     assert found == []
     assert_serves(engine)
 
 
-def _gains(outcome: Outcome, packages: Hostile) -> list[str]:
-    """What the packages gained, and those whose code did not run. Their word counts against the walls only."""
+def _gains(outcome: Outcome, packages: Hostile, setup: Setup) -> list[str]:
+    """What the packages gained, and those whose code did not run. Their word counts against the walls only.
+
+    A call that has a container of its own shares it with the container's init, which is no process of ours.
+    """
     if packages.modes == ("forges",) and outcome.status is not Status.OK:
         return _harm_of_forgeries(outcome)  # a package may forge what its own call returns, and nothing else
     if outcome.status is not Status.OK:
@@ -331,8 +338,9 @@ def _gains(outcome: Outcome, packages: Hostile) -> list[str]:
     reports = reports_of(outcome)
     found = [f"'{mode}' did not run" for mode in packages.modes if "done" not in reports.get(mode, {})]
     for tried in (reports.get("reaches", {}).get(when, {}) for when in ("done", "later")):
-        found += [f"reached {what}" for what in (*tried.get("gained", ()), *tried.get("natively", ()))]
-    for mode in MEMBERS:
+        reached = (*tried.get("gained", ()), *tried.get("natively", ()))
+        found += [f"reached {what}" for what in reached if setup.is_warm or not what.endswith(" of 1")]
+    for (mode,) in MEMBERS:
         if reports.get(mode, {}).get("later", {}).get("found"):
             found.append(f"'{mode}' found what an earlier call left")
     return found
@@ -342,6 +350,30 @@ def _harm_of_forgeries(outcome: Outcome) -> list[str]:
     statuses = (Status.EXCEPTION, Status.EXITED, Status.CRASHED)
     is_measured = (outcome.usage.cpu_s or 0) < 1e5 and outcome.status in statuses
     return [] if is_measured and _has_left_a_trace(outcome) else [f"a forgery was believed: {outcome.to_json()[:2000]}"]
+
+
+# Packages that use one call against another
+
+
+@setups(AS_ROOT, WITHOUT_ROOT)
+@pytest.mark.parametrize("packages", [hostile("import", "robs"), hostile("import", "murders")], ids=str)
+def test_a_package_does_no_harm_to_a_call_by_means_of_the_next(
+    engine: HostileEngine, packages: Hostile, wheels: Ground
+) -> None:
+    """A call waits while the same environment serves others, and then returns what it has to."""
+    source = source_of(packages)
+    engine.run(source, args={"marks": MARKS, "waits": False})  # so that the next two are in one box
+    waiting = engine.start(source, args={"marks": MARKS, "waits": True})
+    waiting.wait_for_output()
+    others = [outcome_of(engine, engine.start(source, args={"marks": MARKS, "waits": False})) for _ in range(3)]
+    pid = outside.find_waiting(MARKS)
+    assert pid is not None or waiting.has_ended, "the call that waits is not to be found"
+    if pid is not None:
+        os.kill(pid, MARKS[0])
+    for outcome in (waiting.outcome(), *others):
+        assert outcome.status is Status.OK, outcome.to_json()[:2000]
+        assert "done" in reports_of(outcome).get(packages.modes[0], {}), f"the attack did not run: {outcome.value}"
+    assert leftovers(engine, wheels) == []
 
 
 # Packages that take too much
@@ -433,7 +465,7 @@ def outcome_of(engine: HostileEngine, running: Running) -> Outcome:
         raise
     if outcome.receipt is not None and outcome.receipt.user.isdigit():
         engine.note_user(int(outcome.receipt.user))
-    said = f"{outcome.error} {outcome.evidence}"
+    said = f"{outcome.error}"  # the evidence quotes what the packages printed
     assert not [word for word in HOST_WORDS if word in said], said
     return outcome
 
@@ -473,8 +505,8 @@ DEEDS: Final = (
     Deed("closes", "pth", _ANY),
     Deed("execs", "import", (Status.EXITED,), {"exit_code": EXEC_CODE}),
     Deed("execs", "pth", (Status.EXITED,), {"exit_code": EXEC_CODE}),
-    Deed("lowers", "import", _ANY),
-    Deed("lowers", "pth", _ANY),
+    Deed("lowers", "import", (*_ANY, Status.LIMIT)),
+    Deed("lowers", "pth", (*_ANY, Status.LIMIT)),
     Deed("blames", "import", (Status.EXITED,), {"exit_code": FORK_FAILURE_CODE}),
     Deed("blames", "pth", (Status.EXITED,), {"exit_code": FORK_FAILURE_CODE}),
 )
@@ -539,6 +571,9 @@ def test_nothing_of_a_package_outlives_an_engine_that_is_killed(
         engine.process.wait()
         still = _waits_for_the_end(engine, wheels, starts)
         assert still == [], "these outlived their engine"
+        if setup.runtime:
+            client = request.getfixturevalue("docker_client")
+            assert _happens(lambda: client.containers.list(filters={"label": f"{LABELS}pid={engine.pid}"}) == [])
         assert _happens(lambda: groups_of(engine.pid) == []), groups_of(engine.pid)
 
 
