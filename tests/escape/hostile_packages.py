@@ -92,7 +92,7 @@ def frames():
 
 
 def runner_names():
-    # the dictionary of every module of the runner that this interpreter holds, by four roads
+    # the dictionary of every module of the runner that this interpreter holds, by four roads and all ways on from there
     known = ("call_walls", "measure", "guard", "findings", "limits", "capabilities", "seccomp", "landlock", "walls",
              "zygote", "child", "call_pipes", "brood", "tool", "verification", "template", "mounts", "clone", "script")
     roads = {{
@@ -101,13 +101,22 @@ def runner_names():
         "objects": [vars(each) for each in gc.get_objects() if type(each) is type(sys)],
         "functions": [each.__globals__ for each in gc.get_objects() if hasattr(each, "__globals__")],
     }}
-    found = {{}}
-    for names in (names for road in roads.values() for names in road):
+    REPORT["roads"] = {{road: len(each) for road, each in roads.items()}}
+    pending = [names for road in roads.values() for names in road]
+    found, seen = {{}}, set()
+    while pending:
+        names = pending.pop()
+        if id(names) in seen:
+            continue
+        seen.add(id(names))
         name, place = str(names.get("__name__")), str(names.get("__file__"))
         is_ours = "/runners/python/" in place or place.startswith("/runner/")
         if is_ours or (name.rpartition(".")[2] in known and "site-packages" not in place):
             found[id(names)] = names
-    REPORT["roads"] = {{road: len(each) for road, each in roads.items()}}
+            for value in list(names.values()):
+                pending += [vars(value)] if type(value) is type(sys) else []
+                pending += [value.__globals__] if hasattr(value, "__globals__") else []
+    REPORT["runner"] = sorted(str(names.get("__name__")) for names in found.values())
     return list(found.values())
 
 
