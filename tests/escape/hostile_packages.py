@@ -198,8 +198,9 @@ def forged_words():
         return struct.pack(">I", len(text)) + text
     reply = record({"kind": "value", "value": FORGED, "warnings": []})
     end = {"exit_code": None, "signal": 9, "cpu_s": 1e6, "max_rss": 1 << 50, "bytes_free": 0, "inodes_free": 0}
-    frames = [message(type="fault", layer="seccomp", reason=FORGED), message(type="fault", layer="cgroup", reason=FORGED),
-              message(type="ended", id=1, killed_by="memory", **end), message(type="returned", id=1, cpu_before=1e6)]
+    faults = [message(type="fault", layer=layer, reason=FORGED) for layer in ("seccomp", "cgroup")]
+    ended = message(type="ended", id=1, killed_by="memory", **end)
+    frames = [*faults, ended, message(type="returned", id=1, cpu_before=1e6)]
     records = [record({"fault": {"layer": "seccomp", "reason": FORGED}}), record(end)]
     return [reply + b"".join(records), b"".join(frames)]
 
@@ -223,8 +224,9 @@ def probe():
 """,
     # Other processes are read, traced and robbed, each by its number: it need not be shown to be tried.
     "reaches": """
-ACCESS = (("mem", os.O_RDONLY), ("mem", os.O_RDWR), ("fd/0", os.O_RDONLY), ("fd/1", os.O_WRONLY), ("environ", os.O_RDONLY),
-          ("ns/user", os.O_RDONLY), ("ns/mnt", os.O_RDONLY), ("root/etc/passwd", os.O_RDONLY), ("maps", os.O_RDONLY))
+ACCESS = (("mem", os.O_RDONLY), ("mem", os.O_RDWR), ("fd/0", os.O_RDONLY), ("fd/1", os.O_WRONLY),
+          ("environ", os.O_RDONLY), ("ns/user", os.O_RDONLY), ("ns/mnt", os.O_RDONLY),
+          ("root/etc/passwd", os.O_RDONLY), ("maps", os.O_RDONLY))
 
 
 def reach():

@@ -168,9 +168,7 @@ def _shared_memory(pid: int) -> Iterator[str]:
 def shared_with(pid: int, other: int) -> list[str]:
     """What two processes have in common that no fork leaves in common."""
     libc, number = ctypes.CDLL(None), _KCMP[os.uname().machine]
-    return [
-        name for name, kind in _SHARED_BY_PROCESSES.items() if libc.syscall(number, pid, other, kind, 0, 0) == 0
-    ]
+    return [name for name, kind in _SHARED_BY_PROCESSES.items() if libc.syscall(number, pid, other, kind, 0, 0) == 0]
 
 
 def parents(pid: int) -> Iterator[int]:

@@ -352,6 +352,16 @@ def _harm_of_forgeries(outcome: Outcome) -> list[str]:
     return [] if is_measured and _has_left_a_trace(outcome) else [f"a forgery was believed: {outcome.to_json()[:2000]}"]
 
 
+HONEST_CALLS: Final = 40
+
+
+@setups(AS_ROOT, KEPT)
+def test_an_honest_package_is_never_suspected(engine: HostileEngine) -> None:
+    outcomes = [engine.run(requiring(("honest",), SERVE)) for _ in range(HONEST_CALLS)]
+    assert [outcome.evidence["environment"] for outcome in outcomes if "environment" in outcome.evidence] == []
+    assert all(outcome.timing.preloaded for outcome in outcomes)
+
+
 # Packages that use one call against another
 
 
