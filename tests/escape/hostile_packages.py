@@ -229,9 +229,14 @@ ACCESS = (("mem", os.O_RDONLY), ("mem", os.O_RDWR), ("fd/0", os.O_RDONLY), ("fd/
           ("root/etc/passwd", os.O_RDONLY), ("maps", os.O_RDONLY))
 
 
+def own_numbers():
+    # a container's /proc shows a call its number outside of its own pid namespace
+    return {os.getpid(), REPORT["pid"], int(os.readlink("/proc/self"))}
+
+
 def reach():
     gained = []
-    own = {os.getpid(), REPORT["pid"]}
+    own = own_numbers()
     for pid in (pid for pid in range(1, 300) if pid not in own):
         for name, flags in ACCESS:
             try:
@@ -258,7 +263,7 @@ def reach_natively():
     local = (ctypes.c_long * 2)(ctypes.addressof(room), 8)
     remote = (ctypes.c_long * 2)(0x400000, 8)
     gained = []
-    for pid in [pid for pid in range(1, 40) if pid not in (os.getpid(), REPORT["pid"])]:
+    for pid in [pid for pid in range(1, 40) if pid not in own_numbers()]:
         tries = {
             "attach": ("ptrace", 16, pid, 0, 0, 0, 0),
             "seize": ("ptrace", 0x4206, pid, 0, 0, 0, 0),

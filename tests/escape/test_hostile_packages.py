@@ -12,7 +12,7 @@ import random
 import signal
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -65,6 +65,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.root]
 MARKS: Final = sorted(random.SystemRandom().sample(range(36, 64), 4))
 """The signals that a waiting tool of this test run blocks, which is how the host's `/proc` shows where it is."""
 SOON_S: Final = 5.0
+AT_LAST_S: Final = 20.0
+"""How long the end of a container may take that nothing ends but the end of its engine."""
 LOOKS: Final = 5
 BETWEEN_LOOKS_S: Final = 0.05
 OURS: Final = 8
@@ -183,9 +185,9 @@ def look_at_call(engine: HostileEngine, source: str, *, token: str) -> Looked:
         outside.wait_until(lambda: running.has_ended or outside.find_waiting(MARKS) is not None, within=SOON_S)
         pid = outside.find_waiting(MARKS)
         if pid is not None:
-            try:
+            with suppress(OSError):  # it may be killed at its limit meanwhile
                 looked = [outside.look(pid), _strays(pid, token), _relatives(engine, pid)]
-            finally:
+            with suppress(OSError):
                 os.kill(pid, MARKS[0])
     outcome = running.outcome()
     found = Looked(outcome, *looked)
@@ -379,9 +381,11 @@ def test_a_package_does_no_harm_to_a_call_by_means_of_the_next(
     pid = outside.find_waiting(MARKS)
     assert pid is not None or waiting.has_ended, "the call that waits is not to be found"
     if pid is not None:
-        os.kill(pid, MARKS[0])
+        with suppress(OSError):
+            os.kill(pid, MARKS[0])
     for outcome in (waiting.outcome(), *others):
         assert outcome.status is Status.OK, outcome.to_json()[:2000]
+        assert outcome.value != FORGED, "a call returned what another process wrote"
         assert "done" in reports_of(outcome).get(packages.modes[0], {}), f"the attack did not run: {outcome.value}"
     assert leftovers(engine, wheels) == []
 
@@ -429,10 +433,11 @@ def test_a_package_takes_no_more_than_a_call_may(
         outcome = outcome_of(engine, running)
     assert _has_left_a_trace(outcome) or most["processes"], "the attack did not run"
     assert outcome.status in excess.statuses, outcome.to_json()[:2000]
-    assert most["processes"] <= PROCESSES + OURS, most
     if engine.setup.has_groups:
+        assert most["processes"] <= PROCESSES + OURS, most
         assert most["bytes"] <= MEMORY + outside.ALLOWANCE, most
     else:  # what watches looks now and then: more may be taken for a moment, and is never kept
+        assert most["steady processes"] <= PROCESSES + OURS, most
         assert most["steady bytes"] <= MEMORY, most
     done = reports_of(outcome).get(excess.mode, {}).get("done") or {}
     assert done.get("bytes", 0) <= MEMORY, "the package holds what no limit counts"
@@ -447,15 +452,15 @@ def _sampling(token: str) -> Iterator[Counter[str]]:
     is_over = threading.Event()
 
     def sample() -> None:
-        last: list[int] = []
+        looks: deque[dict[str, int]] = deque(maxlen=2 * LOOKS)
         while not is_over.wait(BETWEEN_LOOKS_S):
-            named = outside.named(SURVIVOR, token=token)
             holders = outside.named(HOLDER, token=token)
-            taken = outside.own_bytes(holders)
-            last = [*last[-2 * LOOKS + 1 :], taken]
-            most["processes"] = max(most["processes"], len(named), len(holders))
-            most["bytes"] = max(most["bytes"], taken)
-            most["steady bytes"] = max(most["steady bytes"], min(last) if len(last) == 2 * LOOKS else 0)
+            processes = max(len(outside.named(SURVIVOR, token=token)), len(holders))
+            looks.append({"processes": processes, "bytes": outside.own_bytes(holders)})
+            for name, number in looks[-1].items():
+                most[name] = max(most[name], number)
+                if len(looks) == looks.maxlen:
+                    most[f"steady {name}"] = max(most[f"steady {name}"], min(look[name] for look in looks))
 
     thread = threading.Thread(target=sample)
     thread.start()
@@ -583,7 +588,8 @@ def test_nothing_of_a_package_outlives_an_engine_that_is_killed(
         assert still == [], "these outlived their engine"
         if setup.runtime:
             client = request.getfixturevalue("docker_client")
-            assert _happens(lambda: client.containers.list(filters={"label": f"{LABELS}pid={engine.pid}"}) == [])
+            mine = {"label": f"{LABELS}pid={engine.pid}"}
+            assert outside.wait_until(lambda: client.containers.list(filters=mine) == [], within=AT_LAST_S)
         assert _happens(lambda: groups_of(engine.pid) == []), groups_of(engine.pid)
 
 
@@ -607,7 +613,7 @@ def _waits_for_the_end(engine: HostileEngine, wheels: Ground, starts: dict[int, 
     def left() -> list[int]:
         return [*(pid for pid, start in starts.items() if _lives(pid, start)), *_runs(engine, wheels)]
 
-    outside.wait_until(lambda: not left(), within=SOON_S)
+    outside.wait_until(lambda: not left(), within=AT_LAST_S)
     found = left()
     for pid in found:  # the next test must not meet it
         with suppress(OSError):
