@@ -728,6 +728,11 @@ class Hostile:
     def names(self) -> tuple[str, ...]:
         return tuple(_name(mode, self.form) for mode in self.modes)
 
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """How the names of the processes end that these packages start."""
+        return tuple(_process_code(mode, self.form) for mode in self.modes)
+
     def __str__(self) -> str:
         return f"{'+'.join(self.modes)}-{self.form}"
 
@@ -751,12 +756,17 @@ def _name(mode: str, form: Form) -> str:
     return f"hostile_{mode}_{form}"
 
 
+def _process_code(mode: str, form: Form) -> str:
+    return f"{list(_PROBES).index(mode):02}{form[0]}"
+
+
 def _library(mode: str, form: Form) -> str:
     return f"{_name(mode, form)}_native.so"
 
 
 def _code(mode: str, form: Form, *, token: str, memory: int, processes: int) -> str:
-    values = {"mode": mode, "token": token, "memory": memory, "processes": processes}
+    name = token + _process_code(mode, form)  # the kernel keeps 15 characters of it, three of which say the kind
+    values = {"mode": mode, "token": name, "memory": memory, "processes": processes}
     start = _COMMON.format(ran=RAN, forged=FORGED, **values)
     return start + f"NATIVE = {_library(mode, form)!r}\n" + _fill(_PROBES[mode]) + _RUN
 

@@ -10,7 +10,7 @@ import ctypes
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -90,15 +90,17 @@ def find_waiting(marks: Sequence[int]) -> int | None:
     return None
 
 
-def named(start: str, *, token: str) -> list[int]:
-    """The processes that took a name of that kind in this test run, but for those that only wait to be reaped."""
+def named(start: str, *, token: str, codes: Collection[str] = ()) -> list[int]:
+    """The processes that took a name of that kind in this test run, but for those that only wait to be reaped; only
+    those of the packages with these codes, if there are any."""
     found = []
     for pid in pids():
         try:
             name = Path(f"/proc/{pid}/comm").read_text().strip()
         except OSError:
             continue
-        if name.startswith(start) and name == start + token and not status_of(pid).get("State", "Z").startswith("Z"):
+        is_ours = name.startswith(start + token) and (not codes or name.removeprefix(start + token) in codes)
+        if is_ours and not status_of(pid).get("State", "Z").startswith("Z"):
             found.append(pid)
     return found
 

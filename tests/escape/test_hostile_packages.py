@@ -175,10 +175,10 @@ class Looked:
     relatives: list[str] = field(default_factory=list)
 
 
-def look_at_call(engine: HostileEngine, source: str, *, token: str) -> Looked:
+def look_at_call(engine: HostileEngine, packages: Hostile, wheels: Ground) -> Looked:
     """Run a call, and look at its process from outside while it waits."""
     is_visible = engine.setup.is_visible
-    running = engine.start(source, args={"marks": MARKS, "waits": is_visible})
+    running = engine.start(source_of(packages), args={"marks": MARKS, "waits": is_visible})
     looked: list[Any] = [None, [], []]
     if is_visible:
         running.wait_for_output()
@@ -186,7 +186,7 @@ def look_at_call(engine: HostileEngine, source: str, *, token: str) -> Looked:
         pid = outside.find_waiting(MARKS)
         if pid is not None:
             with suppress(OSError):  # it may be killed at its limit meanwhile
-                looked = [outside.look(pid), _strays(pid, token), _relatives(engine, pid)]
+                looked = [outside.look(pid), _strays(pid, packages, wheels), _relatives(engine, pid)]
             with suppress(OSError):
                 os.kill(pid, MARKS[0])
     outcome = running.outcome()
@@ -198,10 +198,10 @@ def look_at_call(engine: HostileEngine, source: str, *, token: str) -> Looked:
     return found
 
 
-def _strays(pid: int, token: str) -> list[str]:
+def _strays(pid: int, packages: Hostile, wheels: Ground) -> list[str]:
     """The processes that a package left, and that are not in the pid namespace of the call which runs."""
     own = outside.namespaces_of(pid).get("pid")
-    left = outside.named(SURVIVOR, token=token)
+    left = outside.named(SURVIVOR, token=wheels.token, codes=packages.codes)
     return [f"process {each}" for each in left if outside.namespaces_of(each).get("pid") != own]
 
 
@@ -232,10 +232,10 @@ def complaints(looked: Looked, engine: HostileEngine) -> list[str]:
     return found
 
 
-def leftovers(engine: HostileEngine, wheels: Ground) -> list[str]:
+def leftovers(engine: HostileEngine, wheels: Ground, *packages: Hostile) -> list[str]:
     """What the environments started and what still runs, and boxes that wait for calls and take processor time."""
-    outside.wait_until(lambda: not _named(wheels), within=SOON_S)
-    found = [f"process {pid} runs on" for pid in _named(wheels)]
+    outside.wait_until(lambda: not _named(wheels, *packages), within=SOON_S)
+    found = [f"process {pid} runs on" for pid in _named(wheels, *packages)]
     return found if found or _comes_to_rest(engine) else ["an idle box takes processor time"]
 
 
@@ -270,8 +270,10 @@ def _runs(engine: HostileEngine, wheels: Ground) -> list[int]:
     return [*_named(wheels), *(outside.family(-1, engine.users) if engine.users else ())]
 
 
-def _named(wheels: Ground) -> list[int]:
-    return [pid for start in (SURVIVOR, HANGING, HOLDER) for pid in outside.named(start, token=wheels.token)]
+def _named(wheels: Ground, *packages: Hostile) -> list[int]:
+    codes = [code for each in packages for code in each.codes]
+    kinds = (SURVIVOR, HANGING, HOLDER)
+    return [pid for start in kinds for pid in outside.named(start, token=wheels.token, codes=codes)]
 
 
 # Packages that let their calls go on
@@ -315,13 +317,13 @@ def test_calls_stand_behind_the_walls_of_their_receipts(
     found: list[str] = []
     for _ in range(2 if engine.setup.is_warm else 1):
         try:
-            looked = look_at_call(engine, source_of(packages), token=wheels.token)
+            looked = look_at_call(engine, packages, wheels)
         except Refused as refused:
             found.append(f"no outcome: {refused}")
             continue
         found += complaints(looked, engine)
         found += _gains(looked.outcome, packages, engine.setup)
-    found += leftovers(engine, wheels)
+    found += leftovers(engine, wheels, packages)
     assert found == []
     assert_serves(engine)
 
@@ -387,7 +389,7 @@ def test_a_package_does_no_harm_to_a_call_by_means_of_the_next(
         assert outcome.status is Status.OK, outcome.to_json()[:2000]
         assert outcome.value != FORGED, "a call returned what another process wrote"
         assert "done" in reports_of(outcome).get(packages.modes[0], {}), f"the attack did not run: {outcome.value}"
-    assert leftovers(engine, wheels) == []
+    assert leftovers(engine, wheels, packages) == []
 
 
 # Packages that take too much
@@ -428,8 +430,9 @@ def _excesses() -> Iterator[Any]:
 def test_a_package_takes_no_more_than_a_call_may(
     engine: HostileEngine, form: Form, excess: Excess, wheels: Ground
 ) -> None:
-    with _sampling(wheels.token) as most:
-        running = engine.start(source_of(hostile(form, excess.mode)), args={"marks": MARKS, "waits": False})
+    packages = hostile(form, excess.mode)
+    with _sampling(wheels, packages) as most:
+        running = engine.start(source_of(packages), args={"marks": MARKS, "waits": False})
         outcome = outcome_of(engine, running)
     assert _has_left_a_trace(outcome) or most["processes"], "the attack did not run"
     assert outcome.status in excess.statuses, outcome.to_json()[:2000]
@@ -441,12 +444,12 @@ def test_a_package_takes_no_more_than_a_call_may(
         assert most["steady bytes"] <= MEMORY, most
     done = reports_of(outcome).get(excess.mode, {}).get("done") or {}
     assert done.get("bytes", 0) <= MEMORY, "the package holds what no limit counts"
-    assert leftovers(engine, wheels) == []
+    assert leftovers(engine, wheels, packages) == []
     assert_serves(engine)
 
 
 @contextmanager
-def _sampling(token: str) -> Iterator[Counter[str]]:
+def _sampling(wheels: Ground, packages: Hostile) -> Iterator[Counter[str]]:
     """The most processes that packages had at any look, their memory, and the least of it over several looks."""
     most: Counter[str] = Counter()
     is_over = threading.Event()
@@ -454,8 +457,9 @@ def _sampling(token: str) -> Iterator[Counter[str]]:
     def sample() -> None:
         looks: deque[dict[str, int]] = deque(maxlen=2 * LOOKS)
         while not is_over.wait(BETWEEN_LOOKS_S):
-            holders = outside.named(HOLDER, token=token)
-            processes = max(len(outside.named(SURVIVOR, token=token)), len(holders))
+            holders = outside.named(HOLDER, token=wheels.token, codes=packages.codes)
+            survivors = outside.named(SURVIVOR, token=wheels.token, codes=packages.codes)
+            processes = max(len(survivors), len(holders))
             looks.append({"processes": processes, "bytes": outside.own_bytes(holders)})
             for name, number in looks[-1].items():
                 most[name] = max(most[name], number)
@@ -538,8 +542,8 @@ def _deeds(setup: Setup) -> list[Deed]:
 @setups()
 def test_a_package_that_ends_its_process_ends_its_own_call_at_most(engine: HostileEngine, wheels: Ground) -> None:
     deeds = _deeds(engine.setup)
-    arguments = {"marks": MARKS, "waits": False}
-    calls = [engine.start(source_of(hostile(deed.form, deed.mode)), args=arguments) for deed in deeds]
+    packages = [hostile(deed.form, deed.mode) for deed in deeds]
+    calls = [engine.start(source_of(each), args={"marks": MARKS, "waits": False}) for each in packages]
     found = {}
     for deed, running in zip(deeds, calls, strict=True):
         try:
@@ -549,7 +553,7 @@ def test_a_package_that_ends_its_process_ends_its_own_call_at_most(engine: Hosti
         if wrong:
             found[f"{deed.mode}-{deed.form}"] = wrong[:500]
     assert found == {}
-    assert leftovers(engine, wheels) == []
+    assert leftovers(engine, wheels, *packages) == []
     assert_serves(engine)
 
 
@@ -571,7 +575,7 @@ def test_nothing_of_a_package_outlives_an_engine_that_is_killed(
     with _opened(setup, request, wheels) as engine:
         first = hostile("pth", "clings")
         with suppress(Refused):
-            look_at_call(engine, source_of(first), token=wheels.token)
+            look_at_call(engine, first, wheels)
         importing = engine.start(source_of(hostile("import", "hangs")), args={"marks": MARKS, "waits": True})
         running = engine.start(source_of(hostile("import", "clings")), args={"marks": MARKS, "waits": True})
         running.wait_for_output()
