@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -171,6 +172,26 @@ def shared_with(pid: int, other: int) -> list[str]:
     """What two processes have in common that no fork leaves in common."""
     libc, number = ctypes.CDLL(None), _KCMP[os.uname().machine]
     return [name for name, kind in _SHARED_BY_PROCESSES.items() if libc.syscall(number, pid, other, kind, 0, 0) == 0]
+
+
+def kept_of(pid: int, other: int) -> list[str]:
+    """The pipes, sockets and namespaces of one process that another, which has been stopped, holds as well.
+
+    Pipes lead from a call to its guard and to the zygote, which run; what forks calls is stopped while none is forked.
+    """
+    if not status_of(other).get("State", "").startswith("T"):
+        return []
+    own = {*_handles(pid), *namespaces_of(pid).values()}
+    return sorted(own & _handles(other))
+
+
+def _handles(pid: int) -> set[str]:
+    found = set()
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return {each for each in found if ":[" in each}
 
 
 def parents(pid: int) -> Iterator[int]:

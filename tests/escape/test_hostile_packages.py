@@ -67,7 +67,7 @@ MARKS: Final = sorted(random.SystemRandom().sample(range(36, 64), 4))
 SOON_S: Final = 5.0
 AT_LAST_S: Final = 20.0
 """How long the end of a container may take that nothing ends but the end of its engine."""
-LOOKS: Final = 5
+LOOKS: Final = 3
 BETWEEN_LOOKS_S: Final = 0.05
 OURS: Final = 8
 """Processes of the runner that an exhausted box may have: zygote, guards, and the children that wait for calls."""
@@ -206,9 +206,10 @@ def _strays(pid: int, packages: Hostile, wheels: Ground) -> list[str]:
 
 
 def _relatives(engine: HostileEngine, pid: int) -> list[str]:
-    """The processes of the engine that share memory or descriptors with the call's."""
+    """The processes of the engine that share memory or descriptors with the call's, or keep what is the call's own."""
     others = outside.family(engine.pid, engine.users) - {pid}
-    return [f"{what} with {other}" for other in others for what in outside.shared_with(pid, other)]
+    found = [f"{what} with {other}" for other in others for what in outside.shared_with(pid, other)]
+    return found + [f"{what} with {other}, which keeps it" for other in others for what in outside.kept_of(pid, other)]
 
 
 def assert_blames_no_host(refused: Refused) -> None:
@@ -281,7 +282,7 @@ def _named(wheels: Ground, *packages: Hostile) -> list[int]:
 
 WALLS: Final = ("strips", "reaches")
 STAYS: Final = ("survives", "lurks", "wakes", "clings")
-MEMBERS: Final = (("shares",), ("keeps",), ("hides",))
+MEMBERS: Final = (("shares",), ("keeps",), ("hides",), ("robs",))
 """The modes that carry words from one call to the next."""
 QUIET: Final[dict[Setup, tuple[tuple[str, ...], ...]]] = {
     AS_ROOT: (WALLS, ("strips",), STAYS, *MEMBERS, ("revives",), ("forges",), ("voids",), ("clones",)),
@@ -305,7 +306,7 @@ def _quiet() -> Iterator[Any]:
 def _forms(setup: Setup, modes: tuple[str, ...]) -> tuple[Form, ...]:
     if modes == ("strips",):
         return ("sitecustomize",)
-    if modes == ("keeps",):
+    if modes in (("keeps",), ("robs",)):
         return ("import",)
     return ("pth",) if len(modes) == 1 and modes[0] not in ("forges", "voids") else ("import", "pth")
 
@@ -455,7 +456,7 @@ def _sampling(wheels: Ground, packages: Hostile) -> Iterator[Counter[str]]:
     is_over = threading.Event()
 
     def sample() -> None:
-        looks: deque[dict[str, int]] = deque(maxlen=2 * LOOKS)
+        looks: deque[dict[str, int]] = deque(maxlen=3 * LOOKS)
         while not is_over.wait(BETWEEN_LOOKS_S):
             holders = outside.named(HOLDER, token=wheels.token, codes=packages.codes)
             survivors = outside.named(SURVIVOR, token=wheels.token, codes=packages.codes)
