@@ -332,7 +332,8 @@ def test_calls_stand_behind_the_walls_of_their_receipts(
 def _gains(outcome: Outcome, packages: Hostile, setup: Setup) -> list[str]:
     """What the packages gained, and those whose code did not run. Their word counts against the walls only.
 
-    A call that has a container of its own shares it with the container's init, which is no process of ours.
+    A call that has a container of its own shares it with the container's init, which is no process of ours. gVisor, in
+    a container for one call, lets processes of one user open each other's descriptors, whatever they ask of it.
     """
     if packages.modes == ("forges",) and outcome.status is not Status.OK:
         return _harm_of_forgeries(outcome)  # a package may forge what its own call returns, and nothing else
@@ -344,11 +345,19 @@ def _gains(outcome: Outcome, packages: Hostile, setup: Setup) -> list[str]:
     found = [f"'{mode}' did not run" for mode in packages.modes if "done" not in reports.get(mode, {})]
     for tried in (reports.get("reaches", {}).get(when, {}) for when in ("done", "later")):
         reached = (*tried.get("gained", ()), *tried.get("natively", ()))
-        found += [f"reached {what}" for what in reached if setup.is_warm or not what.endswith(" of 1")]
+        found += [f"reached {what}" for what in reached if _is_walled(what, setup)]
     for (mode,) in MEMBERS:
         if reports.get(mode, {}).get("later", {}).get("found"):
             found.append(f"'{mode}' found what an earlier call left")
     return found
+
+
+def _is_walled(what: str, setup: Setup) -> bool:
+    if not setup.is_visible:
+        return what.startswith(("mem", "root", "attach", "seize", "vm", "unshare", "mount")) and not what.endswith(
+            " of 1"
+        )
+    return setup.is_warm or not what.endswith(" of 1")
 
 
 def _harm_of_forgeries(outcome: Outcome) -> list[str]:
@@ -405,7 +414,7 @@ class Excess:
 
 
 EXCESSES: Final = (
-    Excess("bombs", (Status.OK, Status.LIMIT, Status.TIMEOUT)),
+    Excess("bombs", (Status.OK, Status.LIMIT, Status.MEMORY, Status.TIMEOUT)),
     Excess("swells", (Status.MEMORY, Status.EXCEPTION, Status.CRASHED)),
     Excess("scatters", (Status.OK, Status.MEMORY, Status.CRASHED)),
     Excess("hoards", (Status.OK, Status.EXCEPTION, Status.MEMORY, Status.LIMIT, Status.CRASHED)),
