@@ -71,6 +71,7 @@ LOOKS: Final = 3
 BETWEEN_LOOKS_S: Final = 0.05
 OURS: Final = 8
 """Processes of the runner that an exhausted box may have: zygote, guards, and the children that wait for calls."""
+WALLED_IN_GVISOR: Final = ("mem", "root", "attach", "seize", "vm", "unshare", "mount")
 HOST_BLAMED: Final = ("HostExhausted", "IsolationUnavailable", "BackendUnavailable")
 HOST_WORDS: Final = ("ulimit", "pids.max", "descriptors or memory have run out")
 CALL: Final = """
