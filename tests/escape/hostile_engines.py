@@ -30,7 +30,9 @@ from tests.unprivileged import AS_NOBODY
 MIB: Final = 1 << 20
 MEMORY: Final = 96 * MIB
 PROCESSES: Final = 32
-WALL_S: Final = 2
+HASTY_S: Final = 2
+PATIENT_S: Final = 40
+"""A call that waits to be looked at has time, however busy the machine is; one that is to run out of it has little."""
 PATIENCE_S: Final = 60.0
 LIMITS: Final[dict[str, Any]] = {
     "memory": MEMORY,
@@ -49,10 +51,13 @@ from sandbox import Finished, Sandbox
 from sandbox.errors import SandboxError
 from sandbox.policy import load
 
-policy = load(settings["policy"])
-reuse = policy.reuse.model_copy(update=settings["reuse"])
-policy = policy.model_copy(update={"limits": policy.limits.model_copy(update=settings["limits"]), "reuse": reuse})
-options = {"store": settings["store"], "artifact_store": settings["store"] + "-artifacts", "policy": policy}
+def policy_with(limits):
+    policy = load(settings["policy"])
+    reuse = policy.reuse.model_copy(update=settings["reuse"])
+    return policy.model_copy(update={"limits": policy.limits.model_copy(update=limits), "reuse": reuse})
+
+patient, hasty = policy_with(settings["patient"]), policy_with(settings["hasty"])
+options = {"store": settings["store"], "artifact_store": settings["store"] + "-artifacts", "policy": patient}
 if settings["container"]:
     from sandbox.backends.container.backend import ContainerBackend
     options["backend"] = ContainerBackend(**settings["container"])
@@ -64,7 +69,8 @@ def say(**fields):
 
 def run(engine, call):
     try:
-        for event in engine.stream(call["source"], **call["fields"]):
+        policy = hasty if call["is_hasty"] else patient
+        for event in engine.stream(call["source"], policy=policy, **call["fields"]):
             if isinstance(event, Finished):
                 say(id=call["id"], outcome=json.loads(event.outcome.to_json()))
             elif hasattr(event, "text"):
@@ -103,7 +109,6 @@ class Setup:
     has_groups: bool = True
     is_visible: bool = True
     """Whether the host shows the tool's process; gVisor has a kernel of its own."""
-    wall_s: int = WALL_S
 
     @property
     def store(self) -> str:
@@ -124,7 +129,7 @@ WITHOUT_ROOT: Final = Setup("subprocess-nobody", is_root=False, has_groups=False
 WITHOUT_GROUPS: Final = Setup("subprocess-no-groups", has_groups=False)
 KEPT: Final = Setup("runc-warm", runtime="runc")
 SINGLE_USE: Final = Setup("runc-single-use", policy="strict", runtime="runc")
-IN_GVISOR: Final = Setup("gvisor", policy="strict", runtime="runsc", is_visible=False, wall_s=8)
+IN_GVISOR: Final = Setup("gvisor", policy="strict", runtime="runsc", is_visible=False)
 SETUPS: Final = (AS_ROOT, WITHOUT_ROOT, WITHOUT_GROUPS, KEPT, SINGLE_USE, IN_GVISOR)
 PROCESS_SETUPS: Final = (AS_ROOT, WITHOUT_ROOT, WITHOUT_GROUPS)
 
@@ -190,12 +195,13 @@ class HostileEngine:
     def pid(self) -> int:
         return self.process.pid
 
-    def start(self, source: str, **fields: Any) -> Running:
-        """Send one call."""
+    def start(self, source: str, *, is_hasty: bool = False, **fields: Any) -> Running:
+        """Send one call; a hasty one has little time."""
         assert self.process.stdin is not None
         number = len(self._calls)
         running = self._calls[number] = Running()
-        self.process.stdin.write(json.dumps({"id": number, "source": source, "fields": fields}) + "\n")
+        call = {"id": number, "source": source, "is_hasty": is_hasty, "fields": fields}
+        self.process.stdin.write(json.dumps(call) + "\n")
         self.process.stdin.flush()
         return running
 
@@ -265,7 +271,8 @@ def opened(setup: Setup, ground: Ground, *, python: Path | None, daemon: str | N
         command = [*_WITHOUT_GROUPS, sys.executable]
     settings = {
         "policy": setup.policy,
-        "limits": {**LIMITS, "wall": setup.wall_s, "cpu": 2 * setup.wall_s},
+        "patient": {**LIMITS, "wall": PATIENT_S, "cpu": PATIENT_S},
+        "hasty": {**LIMITS, "wall": HASTY_S, "cpu": HASTY_S},
         "reuse": {} if setup.is_warm else {"ahead": 0},
         "store": str(store / "kept"),
         "container": {"host": daemon, "runtime": setup.runtime} if setup.runtime else None,
