@@ -43,9 +43,9 @@ class Attack:
 
     `facts` are those of the stage that its program takes as arguments; `entries` the functions that are called one
     after the other, in one box where the policy keeps boxes. `shows` are the facts that are folders of the host: the
-    policy shows them for this attack. Who `may_lose_box` may end its own box with the call: the
-    next call shows whether that harmed anybody else. Where a box has a kernel of its own, and one call only, what is
-    gained inside of it may be nobody else's: `in_a_machine` says why.
+    policy shows them for this attack. What it `requires` are wheels of the stage's own. Who `may_lose_box` may end its
+    own box with the call: the next call shows whether that harmed anybody else. Where a box has a kernel of its own,
+    and one call only, what is gained inside of it may be nobody else's: `in_a_machine` says why.
     """
 
     name: str
@@ -59,6 +59,9 @@ class Attack:
     is_asked: Callable[[Policy], bool] = _always
     has_neighbour: bool = False
     may_lose_box: bool = False
+    requires: tuple[str, ...] = ()
+    starts_with_python: bool = False
+    """Whether what it requires runs by a `.pth` file, and not by an import of the tool."""
     in_a_machine: str = ""
 
 

@@ -16,14 +16,15 @@ from sandbox.attacks.exhaustion import EXHAUSTION
 from sandbox.attacks.host_files import HOST_FILES
 from sandbox.attacks.leftovers import LEFTOVERS
 from sandbox.attacks.network import NETWORK
+from sandbox.attacks.packages import PACKAGES, Look, look, policy_with
 from sandbox.attacks.privileges import PRIVILEGES
 from sandbox.attacks.processes import PROCESSES
 from sandbox.attacks.stage import Stage
 from sandbox.client import AsyncSandbox
-from sandbox.errors import BoxLost, IsolationUnavailable
+from sandbox.errors import BoxLost, EnvironmentUnavailable, HostExhausted, IsolationUnavailable
 from sandbox.outcome import Outcome, Status
 from sandbox.policy import Policy
-from sandbox.streaming import Finished
+from sandbox.streaming import Finished, Printed
 
 THEMES: Final = {
     "Files": HOST_FILES,
@@ -32,6 +33,7 @@ THEMES: Final = {
     "Network": NETWORK,
     "Taking everything": EXHAUSTION,
     "What stays": LEFTOVERS,
+    "Packages": PACKAGES,
 }
 ATTACKS: Final = tuple(attack for attacks in THEMES.values() for attack in attacks)
 
@@ -70,7 +72,8 @@ async def attack_all(
 async def _try(engine: AsyncSandbox, policy: Policy, attack: Attack, stage: Stage) -> Finding:
     neighbour = await _begin_neighbour(engine, policy) if attack.has_neighbour else None
     try:
-        verdict, said = await _attack(engine, policy, attack, stage)
+        attempt = _attack_by_packages if attack.requires else _attack
+        verdict, said = await attempt(engine, policy, attack, stage)
         complaints = await asyncio.to_thread(stage.complaints, said)
         if neighbour is not None and await neighbour != "unharmed":
             complaints.append("a call beside it was harmed")
@@ -106,6 +109,43 @@ async def _attack(engine: AsyncSandbox, policy: Policy, attack: Attack, stage: S
             how = f"it was believed that a wall is missing: {forged.message[:200]}"
             return Verdict(held=False, how=how), forged.message
     return judge(attack, outcomes), "".join(outcome.to_json() for outcome in outcomes)
+
+
+async def _attack_by_packages(
+    engine: AsyncSandbox, policy: Policy, attack: Attack, stage: Stage
+) -> tuple[Verdict, str]:
+    """The judge's verdict of two calls, each looked at on the host while it ran, and all that came out of the box.
+
+    A second call gets a process that was forked for it after the packages were imported.
+    """
+    policy = policy_with(policy, stage.wheelhouse())
+    outcomes: list[Outcome] = []
+    complaints: list[str] = []
+    for _ in range(2):
+        try:
+            outcome, seen = await _run_and_look(engine, policy, attack)
+        except EnvironmentUnavailable as error:
+            how = f"no environment can be made here, so nothing is known: {error.message[:200]}"
+            return Verdict(held=False, how=how), error.message
+        except (BoxLost, HostExhausted, IsolationUnavailable) as error:
+            how = f"a package ended more than its own call: {error.message[:200]}"
+            return Verdict(held=False, how=how), error.message
+        outcomes.append(outcome)
+        complaints += seen.complaints(outcome.receipt) if outcome.receipt else ["it has no receipt"]
+    if complaints:
+        return Verdict(held=False, how="; ".join(dict.fromkeys(complaints))), ""
+    return judge(attack, outcomes), "".join(outcome.to_json() for outcome in outcomes)
+
+
+async def _run_and_look(engine: AsyncSandbox, policy: Policy, attack: Attack) -> tuple[Outcome, Look]:
+    """The outcome of a call, and what the host showed while it ran."""
+    seen: Look | None = None
+    async for event in engine.stream(attack.source, requirements=list(attack.requires), policy=policy, entry="attack"):
+        if isinstance(event, Printed) and seen is None:
+            seen = await asyncio.to_thread(look)
+        if isinstance(event, Finished):
+            return event.outcome, seen or Look()
+    raise AssertionError("a stream ended without an outcome")
 
 
 async def _serves(engine: AsyncSandbox, policy: Policy) -> bool:

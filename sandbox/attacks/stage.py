@@ -24,6 +24,7 @@ from typing import Any, Final, Self
 
 import psutil
 
+from sandbox.attacks.packages import is_marked, make_wheels
 from sandbox.backends.syscall_table import load_table
 
 _PATIENCE_S: Final = 20.0
@@ -39,6 +40,7 @@ class Stage:
         self._stack = ExitStack()
         self._secret = secrets.token_hex(16)
         self._listeners: list[tuple[str, socket.socket]] = []
+        self._wheelhouse: Path | None = None
         self.facts: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -63,6 +65,15 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def wheelhouse(self) -> Path:
+        """A folder with the wheels that attacks require, made when it is first asked for."""
+        if self._wheelhouse is None:
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX)))
+            self._stack.enter_context(_locked(folder))
+            make_wheels(folder)
+            self._wheelhouse = folder
+        return self._wheelhouse
 
     def complaints(self, said: str) -> list[str]:
         """What was noticed since the last time; `said` is all that came back from the box."""
@@ -207,10 +218,14 @@ def _has_heard(listener: socket.socket) -> bool:
 
 
 def _outlives(marker: str) -> bool:
-    """Whether a process of that name is still there after the moment that a killed one takes."""
+    """Whether a process of such a name is still there after the moment that a killed one takes."""
     deadline = time.monotonic() + _PATIENCE_S
-    while any(marker in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])):
+    while any(_is_left(process, marker) for process in psutil.process_iter(["name", "cmdline"])):
         if time.monotonic() > deadline:
             return True
         time.sleep(_PAUSE_S)
     return False
+
+
+def _is_left(process: psutil.Process, marker: str) -> bool:
+    return is_marked(process) or marker in (process.info["cmdline"] or ())

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,10 @@ import pytest
 
 from sandbox import AsyncSandbox
 from sandbox.attacks import ATTACKS, THEMES, Attack, Finding, attack_all
+from sandbox.attacks import stage as stages
+from sandbox.attacks.packages import PACKAGES, SURVIVOR, Look, look, make_wheels, policy_with
 from sandbox.attacks.stage import Stage
+from sandbox.outcome import Receipt
 from sandbox.policy import load
 from sandbox.testing import Answer, FakeBackend, crashes, raises
 
@@ -144,6 +148,82 @@ def test_an_attack_that_got_through_or_broke_was_not(answer: Any) -> None:
 
 def test_a_call_that_was_to_run_into_a_limit_and_did_not_was_not_held() -> None:
     assert not _finding(BY_NAME["disk"], None).held
+
+
+def test_wheels_of_attacks_are_whole_and_always_the_same(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+        make_wheels(folder)
+    first, second = ({wheel.name: wheel.read_bytes() for wheel in folder.iterdir()} for folder in folders)
+    assert first == second
+    assert len(first) == len(PACKAGES)
+    for wheel in folders[0].iterdir():
+        with zipfile.ZipFile(wheel) as archive:
+            assert archive.testzip() is None
+            (record,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/RECORD")]
+            assert {line.split(",")[0] for line in record.splitlines()} == set(archive.namelist())
+            for module in [name for name in archive.namelist() if name.endswith(".py")]:
+                compile(archive.read(module), module, "exec")
+
+
+def test_packages_come_from_the_stage_and_from_nowhere_else(stage: Stage) -> None:
+    policy = policy_with(load("default"), stage.wheelhouse())
+    assert policy.supply.offline
+    assert [Path(folder) for folder in policy.supply.wheelhouse] == [stage.wheelhouse()]
+    assert policy.limits.memory < load("default").limits.memory
+
+
+def _receipt() -> Receipt:
+    state = {"in_force": True, "measured_by": "read_outside"}
+    details = {"seccomp": "2 filters", "capabilities": "none held", "no_new_privs": "", "mount_namespace": "its own"}
+    policy = {"name": "default", "digest": ""}
+    told = {"backend": "fake", "isolation": "process", "network": "none", "user": "1", "environment_digest": ""}
+    layers = {name: {"detail": detail, **state} for name, detail in details.items()}
+    return Receipt.model_validate({**told, "layers": layers, "limits": {}, "policy": policy})
+
+
+WALLED: Final = {
+    "Seccomp_filters": "2",
+    "NoNewPrivs": "1",
+    **dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapAmb"), 16 * "0"),
+}
+
+
+def test_a_receipt_that_says_what_the_kernel_shows_is_true() -> None:
+    assert Look(WALLED).complaints(_receipt()) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (Look({**WALLED, "Seccomp_filters": "1"}), "2 filters"),
+        (Look({**WALLED, "CapEff": "000001ffffffffff"}), "no capability"),
+        (Look({**WALLED, "NoNewPrivs": "0"}), "no_new_privs"),
+        (Look(WALLED, shared=("mount",)), "mount namespace"),
+        (Look(WALLED, processes=1000), "1000 processes"),
+        (Look(WALLED, memory=1 << 40), "MiB"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_a_receipt_that_says_something_else_is_noticed(seen: Look, said: str) -> None:
+    (complaint,) = seen.complaints(_receipt())
+    assert said in complaint
+
+
+def test_a_process_that_a_package_left_is_noticed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "_PATIENCE_S", 0.0)
+    with subprocess.Popen(["sleep", "60"], executable="/bin/sleep") as process:
+        try:
+            assert stage.complaints("") == []
+        finally:
+            process.kill()
+    with subprocess.Popen([SURVIVOR, "60"], executable="/bin/sleep") as process:
+        try:
+            assert stage.complaints("") == ["a process outlived its call"]
+            assert look().processes == 1
+        finally:
+            process.kill()
 
 
 def test_every_attack_has_a_name_of_its_own_and_says_what_it_tries() -> None:
