@@ -10,7 +10,7 @@ import os
 
 import guard
 import records
-from template_control import TemplateLost, check_groups
+from template_view import TemplateLost, check_groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,10 +87,15 @@ class Births:
             self.order_process(vacant)
 
     def bear(self, count: int) -> bool:
-        """Have as many processes on their way for calls that wait; False if there is no slot for all of them. OSError
-        when the kernel has no process or descriptors for one."""
+        """Have as many processes on their way for calls that wait; False if there is no slot for all of them, or the
+        kernel has no process or descriptors for one. OSError if no end of another child could change that."""
         while sum(not child.ahead for child in self._unborn) < count:
-            child = self._nursery.fork_for_call()
+            try:
+                child = self._nursery.fork_for_call()
+            except OSError:
+                if self._brood.is_empty:
+                    raise
+                return False
             if child is None:
                 return False
             self.order_process(child)
@@ -154,4 +159,5 @@ class Births:
         self._template.end()
         self._report_loss(self._template.explain(reason) if reason else "")
         for child in dead:
+            self._spares.lose(child)
             self._bury(child)

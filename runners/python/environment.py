@@ -9,7 +9,8 @@ from __future__ import annotations
 import preloading
 import verification
 import walls
-from template_control import TemplateControl, TemplateLost
+from template_control import TemplateControl
+from template_view import TemplateLost
 from watch import Watch
 
 TYPE_CHECKING = False
@@ -28,8 +29,8 @@ class Ahead:
 
     __slots__ = ("failed", "template", "unfit", "used")
 
-    def __init__(self, template: TemplateControl | None = None) -> None:
-        self.template = template
+    def __init__(self) -> None:
+        self.template: TemplateControl | None = None
         self.failed: dict[str, str] = {}
         self.unfit = ""
         """Why calls import for themselves, where a template was to do that."""
@@ -69,14 +70,14 @@ def give_up_template(plan: dict[str, Any], *, modules: Sequence[str] = (), ahead
 
 def _enter_by_template(plan: dict[str, Any], wanted: dict[str, Any], channel: Channel) -> Ahead:
     walls.adopt_orphans()
-    ahead = Ahead(TemplateControl(wanted["started"]))
+    template, ahead = TemplateControl(wanted["started"]), Ahead()
     hangup = [channel.fileno()] if channel.lifeline is None else [channel.fileno(), channel.lifeline]
     watched = Watch(plan["call"]["watch"])
     try:
-        ahead.failed = ahead.template.await_import(hangup, watched, wall_s=wanted["wall_s"], cpu_s=wanted["cpu_s"])
-        ahead.used = ahead.template.used
+        ahead.failed = template.await_import(hangup, watched, wall_s=wanted["wall_s"], cpu_s=wanted["cpu_s"])
     except (TemplateLost, OSError) as lost:
-        ahead.unfit = ahead.template.explain(str(lost))
-        ahead.template.end()
-        ahead.template = None
+        ahead.unfit = template.explain(str(lost))
+        template.end()
+        return ahead
+    ahead.template, ahead.used = template, template.used
     return ahead

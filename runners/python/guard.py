@@ -29,8 +29,8 @@ import os
 import resource
 import select
 import struct
-import time
 
+import ahead_import
 import call_pipes as pipes
 import call_walls
 import collecting
@@ -42,7 +42,6 @@ import records
 import tool
 import verification
 import walls
-import watch
 import workplace
 from signals import HEARD, signal, stop_listening
 
@@ -56,8 +55,6 @@ _TIDYING_S = 0.5
 """So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
 _NOBODY_HERE = 0
 _NUMBER_SIZE = 16
-_LOOK_MS = 20
-_HELD_LOOK_MS = 500
 ENVIRONMENT = "environment"
 """The layer of a fault in a process that had imported an environment's packages."""
 TURN, VERIFIED = struct.Struct(">Q"), b"v"
@@ -169,13 +166,13 @@ def _fork_and_verify(plan: dict[str, Any], restricted: dict[str, object] | None,
         pipes.tell(record, verification.describe_spent(plan, pid, said))
         return pid
     pipes.tell(record)
-    _await_word(link, pid, within_s=imports["wall_s"] if imports and imports_ahead else None)
-    if imports_ahead and not _is_alone(subject):
+    ahead_import.await_word(link, pid, within_s=imports["wall_s"] if imports and imports_ahead else None)
+    if imports_ahead and not ahead_import.is_alone(subject):
         ending.end_process(pid)
         return pid
     pipes.tell(verification.describe_spent(plan, pid, said))
     if imports_ahead:
-        _hold_until_called(subject)
+        ahead_import.hold_until_called(subject)
     return pid
 
 
@@ -212,7 +209,7 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
     elsewhere = verification.cpu_seconds(subject.pid)  # until now, the template's control group counted it
     _let_go_on(link)
     if ahead:
-        _await_word(link, subject.pid)
+        ahead_import.await_word(link, subject.pid)
     pipes.tell(verification.describe_spent(plan, subject.pid, said, elsewhere=elsewhere))
     return subject.pid
 
@@ -253,42 +250,6 @@ def _let_go_on(link: socket.socket) -> None:
         link.send(tool.GO)
     except OSError:
         return
-
-
-def _await_word(link: socket.socket, pid: int, *, within_s: float | None = None) -> None:
-    """Wait until the process is ready or dead, and kill it when the time is over; what it started may keep its end of
-    the link."""
-    until = None if within_s is None else time.monotonic() + within_s
-    poll = select.poll()
-    poll.register(link, select.POLLIN)
-    while not poll.poll(_LOOK_MS):
-        if _has_ended(pid):
-            return
-        if until is not None and time.monotonic() > until:
-            ending.end_process(pid)
-
-
-def _has_ended(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _is_alone(subject: verification.Subject) -> bool:
-    """Whether importing packages ahead of the call has left neither processes nor threads."""
-    number = int(subject.number)
-    return not watch.children(number) and verification.field_of(number, "Threads") == "1"
-
-
-def _hold_until_called(subject: verification.Subject) -> None:
-    """Stop the process, so that nothing of its packages runs, until its request comes or nobody wants it any more."""
-    poll = select.poll()
-    poll.register(pipes.REQUEST, select.POLLIN)
-    os.kill(subject.pid, signal.SIGSTOP)
-    while not poll.poll(_HELD_LOOK_MS):
-        if verification.state_of(int(subject.number)) not in verification.STOPPED:
-            ending.end_process(subject.pid)  # packages can have a timer wake it
-            break
-    os.close(pipes.REQUEST)
-    os.kill(subject.pid, signal.SIGCONT)
 
 
 def _go_where_it_counts(plan: dict[str, Any], doors: Sequence[int]) -> None:

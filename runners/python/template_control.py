@@ -26,8 +26,8 @@ import documents
 import ending
 import guard
 import verification
-import watch
 from signals import signal
+from template_view import TemplateLost, TemplateView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,10 +48,6 @@ _SETTLE_ROUNDS = 5
 _HANGUP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)
 
 
-class TemplateLost(Exception):
-    """The template cannot be used any more; the text says what its environment's packages did."""
-
-
 class TemplateControl:
     """One template, as its zygote holds it."""
 
@@ -63,14 +59,12 @@ class TemplateControl:
         """What its Landlock rules restrict."""
         self._socket = socket.socket(fileno=started.control)
         self._errors: int | None = started.errors
-        self._known: Callable[[], set[int]] = set
+        self._view = TemplateView(started.pid)
         self._loop: Loop | None = None
-        self._own = verification.own_number()
         self._said = b""
         self._waiting: list[tuple[dict[str, Any] | None, Child | None]] = []
         self._child: Child | None = None
         self._is_done = self._is_busy = False
-        self._descriptors = 0
         self._ticket = 0
         """The template answers each order with its ticket; an order of a guard that is dead may come late."""
         self._until = 0.0
@@ -107,7 +101,7 @@ class TemplateControl:
                     has_stood, self.restricted = True, message["standing"]  # before it runs anything foreign
                 if "imported" in message:
                     self._settle()
-                    self._note_use(time.monotonic() - begun)
+                    self.used = self._view.used_since(begun)
                     return _fit(message["imported"])
             self._check_use(watched, begun=begun, wall_s=wall_s, cpu_s=cpu_s)
 
@@ -120,14 +114,6 @@ class TemplateControl:
         if passed:
             raise TemplateLost("importing took more than a call's limit '%s'" % passed)
 
-    def _note_use(self, wall_s: float) -> None:
-        peak = verification.field_of(self.pid, "VmHWM").split()
-        self.used = {
-            "wall_s": round(wall_s, 6),
-            "cpu_s": round(verification.cpu_seconds(self.pid) + watch.children_seconds(self.pid), 6),
-            "memory": int(peak[0]) * 1024 if peak else None,
-        }
-
     # Orders
 
     def attend(
@@ -139,7 +125,7 @@ class TemplateControl:
         on_lost: Callable[[str], None],
     ) -> None:
         """Serve from the zygote's loop from now on. `known`: the guards that the zygote has forked and not reaped."""
-        self._loop, self._known, self._on_born, self._on_lost = loop, known, on_born, on_lost
+        self._loop, self._view.known, self._on_born, self._on_lost = loop, known, on_born, on_lost
         loop.on_readable(self._socket.fileno(), self._hear)
         if self._errors is not None:
             loop.on_readable(self._errors, self._hear_errors)
@@ -179,12 +165,12 @@ class TemplateControl:
     def check_time(self) -> None:
         """Called while an order is under way."""
         if self._is_busy and time.monotonic() > self._until:
-            self._lose("an order of the zygote took longer than %.0f s" % _ORDER_S)
+            self._on_lost("an order of the zygote took longer than %.0f s" % _ORDER_S)
 
     def check_rest(self) -> None:
         """Make sure that it is stopped while it has no order: packages can have a timer wake it."""
-        if not self._is_busy and verification.state_of(self.pid) not in verification.STOPPED:
-            self._lose("its packages run while nothing is asked of them")
+        if not self._is_busy and not self._view.rests:
+            self._on_lost("its packages run while nothing is asked of them")
 
     def end(self) -> None:
         """Kill it, and whatever it started."""
@@ -194,7 +180,7 @@ class TemplateControl:
             if descriptor is not None and self._loop:
                 self._loop.forget(descriptor)
         ending.end_process(self.pid)
-        ending.end_descendants(besides=self._known())
+        ending.end_descendants(besides=self._view.known())
         self._socket.close()
         if self._errors is not None:
             os.close(self._errors)
@@ -219,7 +205,7 @@ class TemplateControl:
         except BrokenPipeError:  # that guard is dead, which is heard next
             return
         except OSError as error:
-            self._lose("it does not take orders: %s" % error)
+            self._on_lost("it does not take orders: %s" % error)
             return
         if content:
             self._send(content)
@@ -229,17 +215,17 @@ class TemplateControl:
             data = documents.write(dict(content, ticket=self._ticket)).encode("ascii")
             self._socket.send(data, socket.MSG_DONTWAIT)
         except OSError as error:
-            self._lose("it does not take orders: %s" % error)
+            self._on_lost("it does not take orders: %s" % error)
 
     def _hear(self) -> None:
         try:
             messages = self._messages()
         except TemplateLost as lost:
-            self._lose(str(lost))
+            self._on_lost(str(lost))
             return
         for message in messages:
             if not self._is_busy:
-                self._lose("its packages write to the zygote's socket")
+                self._on_lost("its packages write to the zygote's socket")
                 return
             if message.get("done") != self._ticket:
                 self._go_on()
@@ -252,17 +238,17 @@ class TemplateControl:
     def _go_on(self) -> None:
         """It has carried out an order of a guard that is dead, and stops before the next."""
         try:
-            self._await_stop()
+            self._view.await_stop()
             os.kill(self.pid, signal.SIGCONT)
         except (TemplateLost, OSError) as error:
-            self._lose(str(error))
+            self._on_lost(str(error))
 
     def _settles(self, imported: Any) -> bool:
         try:
             self._settle()
             _fit(imported)
         except TemplateLost as lost:
-            self._lose(str(lost))
+            self._on_lost(str(lost))
             return False
         return True
 
@@ -271,23 +257,20 @@ class TemplateControl:
         if not (self._is_busy and self._is_done) or (child is not None and child.walls is None):
             return
         try:
-            self._await_stop()
-            self._check_alone(child)
+            self._view.await_stop()
+            self._view.check_alone(child)
         except TemplateLost as lost:
-            self._lose(str(lost))
+            self._on_lost(str(lost))
             return
         self._is_busy, self._child = False, None
         if child is not None:
             self._on_born(child)
         self._next()
 
-    def _lose(self, reason: str) -> None:
-        self._on_lost(reason)
-
-    # Looking
+    # Hearing
 
     def _messages(self) -> list[dict[str, Any]]:
-        found = []
+        found: list[dict[str, Any]] = []
         while True:
             try:
                 data = self._socket.recv(_MAX_MESSAGE, socket.MSG_DONTWAIT)
@@ -322,8 +305,8 @@ class TemplateControl:
     def _settle(self) -> None:
         """Kill what the import left running, until there is nothing."""
         for _ in range(_SETTLE_ROUNDS):
-            self._await_stop()
-            left = self._strangers()
+            self._view.await_stop()
+            left = self._view.strangers()
             if not left:
                 break
             for pid in left:
@@ -333,8 +316,8 @@ class TemplateControl:
             self._await_done()
         else:
             raise TemplateLost("importing leaves processes that cannot be ended")
-        self._check_threads()
-        self._descriptors = self._count_descriptors()
+        self._view.check_threads()
+        self._view.note_descriptors()
 
     def _await_done(self) -> None:
         poll = select.poll()
@@ -345,62 +328,6 @@ class TemplateControl:
             if any("done" in message for message in self._messages()):
                 return
         raise TemplateLost("its packages keep it from answering")
-
-    def _await_stop(self) -> None:
-        """It stops itself. A signal from here could stop it before that, and the next order would find it stopped."""
-        until, pause = time.monotonic() + _ORDER_S, 0.0
-        while self._state() not in verification.STOPPED:
-            if time.monotonic() > until:
-                raise TemplateLost("the process that imports its packages does not stop")
-            time.sleep(pause)
-            pause = min(pause + 0.00005, 0.001)
-
-    def _state(self) -> str:
-        state = verification.state_of(self.pid)
-        if state in ("", "Z", "X"):
-            raise TemplateLost("its packages ended the process that imports them")
-        return state
-
-    def _strangers(self) -> list[int]:
-        """Return the processes that are neither ours nor a call's: what the template started."""
-        found = [*watch.children(self.pid)]
-        for pid in found:
-            found += watch.children(pid)
-        return found + [pid for pid in watch.children(int(self._own)) if not self._is_known(pid)]
-
-    def _is_known(self, pid: int) -> bool:
-        """Whether it is ours; one that has ended is reaped."""
-        return pid == self.pid or pid in self._known() or ending.is_reaped(pid)
-
-    def _check_threads(self) -> None:
-        if verification.field_of(self.pid, "Threads") != "1":
-            raise TemplateLost("its packages leave threads, so no fork of them is safe")
-
-    def _count_descriptors(self) -> int:
-        try:
-            return len(os.listdir("/proc/%d/fd" % self.pid))
-        except OSError as error:
-            raise TemplateLost("its packages keep the zygote from looking: %s" % error.strerror) from error
-
-    def _check_alone(self, child: Child | None) -> None:
-        """Make sure that the environment runs nothing but processes of calls, each verified, and this new one."""
-        self._check_threads()
-        if self._strangers():
-            raise TemplateLost("its packages start processes of their own")
-        if self._count_descriptors() > self._descriptors:
-            raise TemplateLost("its packages keep descriptors of calls")
-        if child is None:
-            return
-        born = watch.children(child.pid)
-        if len(born) != 1 or watch.children(born[0]):
-            raise TemplateLost("its packages start processes in a call")
-        child.tool = born[0]
-
-
-def check_groups(pid: int, *, like: int) -> None:
-    """Make sure that a process is in the control groups of its guard; TemplateLost if not."""
-    if verification.read_file("/proc/%d/cgroup" % pid) != verification.read_file("/proc/%d/cgroup" % like):
-        raise TemplateLost("the call's process is not in its control group")
 
 
 def _fit(imported: Any) -> dict[str, str]:

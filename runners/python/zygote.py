@@ -20,10 +20,7 @@ import os
 import time
 
 import call_pipes as pipes
-import channel as channels
-import compiled
 import environment
-import frames
 import guard
 import records
 import shelter
@@ -31,12 +28,15 @@ import verification
 import walls
 from births import Births
 from brood import Brood
+from hearing import Hearing
 from lines import FAR_ENDS, Line, Lines
 from loop import Loop
 from nursery import Nursery
 from outlet import Outlet
-from preloading import is_foreign, keep_as_is, preload, rehearse
+from preloading import rehearse
 from relay import Relay
+from reports import Report
+from shared import Shared
 from signals import listen, signal
 from slots import Slots
 from spares import QUIET_S
@@ -55,7 +55,6 @@ _READ_SIZE = 1 << 12
 _YOUNG_CALL_S = 0.003
 _ORDER_LOOK_S = 0.05
 _CANNOT_FORK = 71
-_MAX_REASON = 2000
 
 
 class Zygote:
@@ -66,9 +65,8 @@ class Zygote:
         self._plan = plan
         plan["call"]["around"] = verification.namespaces()
         plan["call"].setdefault("held", verification.data_bytes())
-        self._reader = frames.Reader(shelter.region(frames.BUFFER))
         self._outlet = Outlet(channel)
-        self._handed = channels.Handed()
+        self._report = Report(self._outlet)
         self._loop = Loop()
         self._relay = Relay(self._loop, self._outlet, on_early_word=self._discard_spare)
         self._slots = Slots(are_needed=plan["slots"])
@@ -81,25 +79,30 @@ class Zygote:
             plan, loop=self._loop, brood=self._brood, slots=self._slots, lines=self._lines, hear=self._hear_guard
         )
         self._spares = self._nursery.spares
+        self._shared = Shared(plan)
         self._births = None
         if template:
             self._births = Births(template, nursery=self._nursery, brood=self._brood, loop=self._loop)
             self._births.attend(
-                on_born=self._serve_queue, on_unwanted=self._discard, on_dead=self._bury, on_lost=self._lose_template
+                on_born=self._serve_queue,
+                on_unwanted=self._discard,
+                on_dead=self._let_die_unused,
+                on_lost=self._lose_template,
             )
         self._rehearsal = rehearse(plan["call"])
         self._has_rehearsed = False
-        self._on_message = {
+        takers = {
             "call": self._take_call,
             "grant": self._take_pace,
             "hold": self._take_pace,
             "lines": self._take_lines,
             "kill": self._take_kill,
             "preload": self._take_preload,
-            "compile": self._take_source,
+            "compile": lambda said: self._shared.compile(said["source"], said["filename"], self._births),
             "slots": self._take_slots,
             "release": self._take_release,
         }
+        self._hearing = Hearing(channel, takers, on_request=self._take_request, on_hangup=self._leave)
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
@@ -108,7 +111,7 @@ class Zygote:
         if not guard.is_first(self._plan["call"]):
             walls.adopt_orphans()
         self._loop.on_readable(wake, self._wake_up, wake)
-        self._loop.on_readable(self._channel.fileno(), self._hear)
+        self._loop.on_readable(self._channel.fileno(), self._hearing.hear)
         if self._channel.lifeline is not None:
             self._loop.on_readable(self._channel.lifeline, self._leave)
         while True:
@@ -117,8 +120,8 @@ class Zygote:
                 self._flush()
             if is_idle:
                 self._use_idle_time()
-            if self._calls and self._watch.is_on:
-                self._kill_those_over_a_limit()
+            for child, limit in self._watch.over(self._calls.values(), now=time.monotonic()) if self._calls else ():
+                self._brood.kill(child, limit)
             if self._births:
                 self._births.check_time()
 
@@ -127,10 +130,10 @@ class Zygote:
     def _patience(self) -> float | None:
         if self._outlet.holds:
             return _YOUNG_CALL_S
-        if self._births and self._births.is_busy:
-            return _ORDER_LOOK_S
         if self._has_something_to_make or not self._has_rehearsed:
             return _YOUNG_CALL_S if self._calls else 0
+        if self._births and self._births.is_busy:
+            return _ORDER_LOOK_S
         if self._calls and self._watch.is_on:
             return self._watch.interval
         return QUIET_S if self._spares.may_become_fewer else None
@@ -141,7 +144,7 @@ class Zygote:
         elif self._has_something_to_make:
             in_vain = self._nursery.make()
             if in_vain is not None:
-                self._send_line_gone(in_vain.id, records.end_without_record(None))
+                self._report.gone(in_vain.id, records.end_without_record(None))
         else:
             for child in self._spares.unwanted():
                 self._discard(child)
@@ -151,25 +154,7 @@ class Zygote:
         """Whether a child is to be had ahead; what there is room for, calls that wait come first to."""
         return self._nursery.has_something_to_make and not self._queue
 
-    def _kill_those_over_a_limit(self) -> None:
-        for child, limit in self._watch.over(self._calls.values(), now=time.monotonic()):
-            self._brood.kill(child, limit)
-
     # What the engine says
-
-    def _hear(self) -> None:
-        try:
-            count, descriptors = self._channel.receive(self._reader.room())
-        except ConnectionResetError:  # who hung up had not read all that was said
-            self._leave()
-        if not count:
-            self._leave()
-        self._handed.add(descriptors)
-        for kind, content in self._reader.took(count):
-            if kind == frames.CHUNK:
-                self._take_request(content[0], content[2])
-            else:
-                self._on_message[content["type"]](content)
 
     def _take_call(self, said: dict[str, Any]) -> None:
         if said.get("line") is not None:
@@ -217,37 +202,16 @@ class Zygote:
         if id in self._calls:
             self._brood.kill(self._calls[id], "engine", wants_files=said.get("files", False))
         elif self._queue.pop(id, None):
-            self._send_ended(id, records.end_without_record(None), killed_by="engine")
+            self._report.ended(id, records.end_without_record(None), killed_by="engine")
 
     def _take_preload(self, said: dict[str, Any]) -> None:
-        """The zygote itself imports from the standard library only."""
-        if self._births:
-            self._births.order({"preload": said["modules"]}, within_s=self._plan["template"]["wall_s"])
-            return
-        new = preload([name for name in said["modules"] if not is_foreign(name)])[0]
-        self._note_what_is_held()
-        for child in self._spares.give_up() if new else ():
-            self._discard(child)
-
-    def _take_source(self, said: dict[str, Any]) -> None:
-        """Only where all calls have their file at one place: it is part of what is compiled."""
-        place = self._plan["call"]["workplace"]
-        path = os.path.join(place["path"], said["filename"]) if place else ""
-        if place and self._births:
-            self._births.order({"compile": said["source"], "path": path})
-        elif place:
-            compiled.keep(said["source"], path)
-            keep_as_is()
-            self._note_what_is_held()
-
-    def _note_what_is_held(self) -> None:
-        """More than before; where the kernel cannot be asked, for want of descriptors, it is what it was."""
-        number = self._births.number if self._births else verification.OWN
-        self._plan["call"]["held"] = verification.data_bytes(number) or self._plan["call"]["held"]
+        if self._shared.preload(said["modules"], self._births):
+            for child in self._spares.give_up():
+                self._discard(child)
 
     def _take_slots(self, said: dict[str, Any]) -> None:
         counts = [count for _, count in said["slots"]]
-        for (slot, count), doors in zip(said["slots"], self._handed.take(counts)):
+        for (slot, count), doors in zip(said["slots"], self._hearing.take_descriptors(counts)):
             if len(doors) == count:
                 self._slots.add(slot, doors)
         if self._slots.are_none:
@@ -255,7 +219,7 @@ class Zygote:
         self._serve_queue()
 
     def _take_lines(self, said: dict[str, Any]) -> None:
-        for line, ends in zip(said["lines"], self._handed.take([FAR_ENDS] * len(said["lines"]))):
+        for line, ends in zip(said["lines"], self._hearing.take_descriptors([FAR_ENDS] * len(said["lines"]))):
             if ends:
                 self._lines.add(Line(line, ends))
 
@@ -299,22 +263,18 @@ class Zygote:
 
     def _bear_for_queue(self) -> None:
         """Have the template fork a process for each call that waits, as far as there are slots and descriptors."""
-        if not self._births:
-            return
         try:
-            if not self._births.bear(len(self._queue)):
+            if self._births and not self._births.bear(len(self._queue)):
                 self._discard_newest()  # what waits for a call must not keep what a call waits for
         except OSError as error:
-            if self._brood.is_empty:
-                self._give_up(error)
-            self._discard_newest()
+            self._give_up(error)
 
     def _lose_template(self, reason: str) -> None:
         """From now on calls import for themselves; `reason` is what packages did, if they did anything."""
         self._births = None
         environment.give_up_template(self._plan)
-        self._note_what_is_held()
-        self._outlet.say(frames.message("unfit", reason=reason[:_MAX_REASON]))
+        self._shared.note_held(None)
+        self._report.unfit(reason)
         self._serve_queue()
 
     def _assign(self, child: Child, said: dict[str, Any]) -> None:
@@ -323,11 +283,7 @@ class Zygote:
         child.cpu = said["limits"].get("cpu_s")
         self._calls[said["id"]] = child
         child.put(pipes.assignment(said["limits"]))
-        self._outlet.say(
-            frames.message("started", id=said["id"], slot=child.slot, ahead=child.ahead), urgent=not child.ahead
-        )
-        if child.walls is not None:
-            self._outlet.say(frames.chunk(said["id"], frames.WALLS, child.walls), urgent=False)
+        self._report.started(child)
         self._relay.attend(child)
         self._relay.grant_files(child, said["credit"])
 
@@ -342,8 +298,7 @@ class Zygote:
                     return
             elif child.walls is None:
                 child.walls = record
-                if child.call is not None:
-                    self._outlet.say(frames.chunk(child.call, frames.WALLS, record), urgent=False)
+                self._report.walls(child)
             elif child.spent is None:
                 child.spent, said = records.read_spent(record)
                 verification.remember(self._plan["call"], said, child.walls)
@@ -362,8 +317,7 @@ class Zygote:
             self._relay.attend(child)
             return
         child.is_ready = True
-        walls = (child.walls or b"").decode("ascii", "replace")
-        self._outlet.say(frames.message("ready", line=child.line, slot=child.slot, cpu_before=child.spent, walls=walls))
+        self._report.ready(child)
 
     def _end(self, child: Child, record: bytes | None) -> None:
         """Everything of the call is dead: pass on what its pipes still hold, then say how it ended. Where it was called
@@ -374,7 +328,8 @@ class Zygote:
             return
         if child.call is None:
             self._spares.lose(child)
-            self._forget_birth(child)
+            if self._births:
+                self._births.forget(child)
         if child.call is None and not child.is_ready:
             self._let_die_unused(child)
             return
@@ -387,7 +342,9 @@ class Zygote:
         if child.call is None:
             self._send_gone(child, fields)
         else:
-            self._send_ended(child.call, fields, killed_by=child.killed_by, seen=child.seen.get(child.killed_by or ""))
+            self._report.ended(
+                child.call, fields, killed_by=child.killed_by, seen=child.seen.get(child.killed_by or "")
+            )
         self._brood.let_die(child)
 
     # The ends of children
@@ -395,19 +352,11 @@ class Zygote:
     def _discard(self, child: Child) -> None:
         """A spare that is not wanted any more; one that the engine may be calling just now is for it to dismiss."""
         if child.is_ready:
-            self._outlet.say(frames.message("surplus", line=child.line, wanted=self._spares.wanted))
+            self._report.surplus(child, wanted=self._spares.wanted)
             return
-        self._forget_birth(child)
-        self._brood.kill(child, None)
-        self._let_die_unused(child)
-
-    def _forget_birth(self, child: Child) -> None:
         if self._births:
             self._births.forget(child)
-
-    def _bury(self, child: Child) -> None:
-        """It was killed before it had a process of its tool."""
-        self._spares.lose(child)
+        self._brood.kill(child, None)
         self._let_die_unused(child)
 
     def _discard_newest(self) -> None:
@@ -439,16 +388,10 @@ class Zygote:
 
     # What is said to the engine
 
-    def _send_ended(self, id: int, fields: dict[str, Any], *, killed_by: str | None, seen: float | None = None) -> None:
-        self._outlet.say(frames.message("ended", id=id, killed_by=killed_by, seen=seen, **fields))
-
     def _send_gone(self, child: Child, fields: dict[str, Any]) -> None:
         """Once, of a child on a line; the engine may have called it, and we not have heard of that."""
         if child.line is not None and self._lines.take_off(child.line):
-            self._send_line_gone(child.line, fields)
-
-    def _send_line_gone(self, line: int, fields: dict[str, Any]) -> None:
-        self._outlet.say(frames.message("gone", line=line, killed_by=None, **fields))
+            self._report.gone(child.line, fields)
 
     def _flush(self) -> None:
         try:

@@ -36,7 +36,7 @@ FORGERIES: Final = {
     "a reply in a chunk": b"".join(_chunk(call, 3, WON) for call in range(50)),
     "the end of every call": b"".join(_message(type="ended", id=call, killed_by=None, **END) for call in range(50)),
     "a call that started": b"".join(_message(type="started", id=call, slot=0, ahead=False) for call in range(50)),
-    "another hello": _message(type="hello", protocol=1, python="", implementation="", threads=1, failed={}, refused={}),
+    "another hello": _message(type="hello", protocol=1, python="", implementation="", failed={}, refused={}),
     "the guard's last record": _reply(**END),
     "the guard's record of its walls": WALLS,
     "a kill of every neighbour": b"".join(_message(type="kill", id=call) for call in range(50)),

@@ -52,6 +52,6 @@ def test_a_reply_of_a_value_alone_is_what_a_look_makes_of_it() -> None:
 
 
 def test_a_model_that_was_not_looked_at_is_frozen_and_copied_like_any() -> None:
-    usage = unchecked(Usage, {"wall_s": 1.0, "cpu_s": None, "memory_peak_bytes": None, "processes_peak": None})
+    usage = unchecked(Usage, dict.fromkeys(Usage.model_fields) | {"wall_s": 1.0})
     assert usage == Usage(wall_s=1.0)
     assert usage.model_copy(update={"cpu_s": 2.0}) == Usage(wall_s=1.0, cpu_s=2.0)

@@ -381,6 +381,7 @@ async def test_a_box_that_cannot_import_ahead_serves_calls_and_its_followers_do_
     await settle()
     assert [box.is_open for box in world.backend.boxes] == [True]
     world.box(0).lose()
+    await settle()
     await world.lend_once(preload=("json",))
     assert world.box(1).plan == replace(world.box(0).plan, preload=(), imports_ahead=False)
 

@@ -17,7 +17,7 @@ from sandbox.backends.subprocess.seccomp import compile_profile
 from sandbox.backends.syscall_table import MACHINES, Machine, load_table
 from tests.unit.subprocess.bpf_machine import Run, run
 
-PROFILES: Final = ("tool", "runner")
+PROFILES: Final = ("tool", "runner", "template")
 LONGS: Final = st.integers(min_value=0, max_value=2**64 - 1)
 # Small numbers are where the interesting values lie, with and without something in the upper half.
 LIKELY: Final = st.one_of(
@@ -59,8 +59,9 @@ ABSENT: Final = names("""
 """)
 RUNNER_MAY: Final = names("""
     chroot clone3 fsconfig fsmount fsopen mount mount_setattr move_mount open_tree pivot_root setdomainname sethostname
-    umount2 unshare
+    setns umount2 unshare
 """)
+TEMPLATE_MAY: Final = ("setns",)
 
 # Arguments with which an honest program makes the calls that are answered by their arguments.
 HONEST: Final[dict[str, tuple[int, ...]]] = {"socket": (1, 1, 0), "socketpair": (1, 1, 0)}
@@ -84,7 +85,15 @@ def runner_answer(name: str) -> str:
     return "allow" if name in RUNNER_MAY else tool_answer(name)
 
 
-ANSWERS: Final[dict[str, Callable[[str], str]]] = {"tool": tool_answer, "runner": runner_answer}
+def template_answer(name: str) -> str:
+    return "allow" if name in TEMPLATE_MAY else tool_answer(name)
+
+
+ANSWERS: Final[dict[str, Callable[[str], str]]] = {
+    "tool": tool_answer,
+    "runner": runner_answer,
+    "template": template_answer,
+}
 
 
 @pytest.mark.parametrize(("profile", "machine", "sockets"), list(product(PROFILES, MACHINES, Sockets)))

@@ -28,7 +28,6 @@ HELLO: Final[dict[str, Any]] = {
     "protocol": 1,
     "python": "3",
     "implementation": "x",
-    "threads": 1,
     "failed": {},
     "refused": {},
 }

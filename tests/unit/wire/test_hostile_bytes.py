@@ -98,13 +98,13 @@ ENDED: dict[str, Any] = {
     "killed_by": None,
 }
 GOOD: list[dict[str, Any]] = [
-    {"type": "hello", "protocol": 1, "python": "3", "implementation": "x", "threads": 1, "failed": {}, "refused": {}},
+    {"type": "hello", "protocol": 1, "python": "3", "implementation": "x", "failed": {}, "refused": {}},
     {"type": "fault", "layer": "seccomp", "reason": "no"},
     {"type": "started", "id": 1, "slot": None, "ahead": False},
     {"type": "returned", "id": 1, "cpu_before": 0.01},
     {"type": "ready", "line": 1, "slot": None, "cpu_before": 0.01, "walls": "{}"},
     {"type": "surplus", "line": 1, "wanted": 0},
-    {"type": "unfit"},
+    {"type": "unfit", "reason": "threads"},
     {name: value for name, value in ENDED.items() if name != "id"} | {"type": "gone", "line": 1},
     ENDED,
 ]

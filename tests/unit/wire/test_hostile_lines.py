@@ -21,7 +21,7 @@ from sandbox.wire.frames import Chunk, Stream, pack_chunk, pack_message
 from sandbox.wire.running_call import RunningCall
 
 MOST_VALUE: Final = 50
-HELLO: Final = {"type": "hello", "protocol": 1, "python": "3", "implementation": "x", "threads": 1}
+HELLO: Final = {"type": "hello", "protocol": 1, "python": "3", "implementation": "x"}
 NOTHING: Final = dict.fromkeys(("exit_code", "signal", "cpu_s", "max_rss", "bytes_free", "inodes_free", "killed_by"))
 REPLY: Final = b"\0\0\0\2{}"
 
