@@ -3,7 +3,7 @@ much else as the tools that people write."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
@@ -63,10 +63,12 @@ def on_demand_policy() -> Policy:
     return policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"ahead": 0})})
 
 
-async def call(sandbox: AsyncSandbox, source: str = SOURCE) -> TimedCall:
+async def call(sandbox: AsyncSandbox, source: str = SOURCE, requirements: Sequence[str] = ()) -> TimedCall:
     """One call."""
     begun = perf_counter()
-    outcome = await sandbox.run(source, ARGUMENTS)
+    outcome = await (
+        sandbox.run(source, ARGUMENTS, requirements=[*requirements]) if requirements else sandbox.run(source, ARGUMENTS)
+    )
     return _timed(outcome, perf_counter() - begun)
 
 

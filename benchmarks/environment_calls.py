@@ -192,7 +192,8 @@ async def _imports(rounds: int, *, packages: Sequence[str]) -> Report:
             found = await take_turns(cases, rounds=rounds, pause_s=_PAUSE_S)
     floor = spread(found.pop(fresh))
     cases_found = {name: spread(values) for name, values in found.items()}
-    goals = [at_most(f"{name} / {fresh}", ratio(case, floor), 0.05) for name, case in cases_found.items()]
+    bounds = {_AHEAD: 0.01, _ON_DEMAND: 0.05}
+    goals = [at_most(f"{name} / {fresh}", ratio(case, floor), bounds[name]) for name, case in cases_found.items()]
     return build_report("imports", cases=cases_found, floors={fresh: floor}, goals=goals)
 
 

@@ -13,6 +13,7 @@ import asyncio
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from subprocess import PIPE, STDOUT
 from typing import Final
 
@@ -20,6 +21,7 @@ import psutil
 
 from benchmarks.alone import run_alone
 from benchmarks.calls import call, on_demand_policy
+from benchmarks.environment_stores import build, temporary_folder
 from benchmarks.report import Report, Spread, at_most, build_report, ratio, spread
 from sandbox import AsyncSandbox
 from sandbox.environments import bare_environment
@@ -30,6 +32,8 @@ ARGUMENTS: Final = {PROMPT: ("-i",), SMALLEST: ("-I", "-S", "-c", "print(flush=T
 _AFTER_CALLS: Final = "warm box, right after calls"
 _IDLE: Final = "warm box, idle"
 _NONE_AHEAD: Final = "warm box without children ahead"
+_PACKAGES: Final = ", with a requirement"
+_REQUIREMENTS: Final = ("six",)
 _LONGEST_S: Final = 15.0
 _STEP_S: Final = 0.1
 _SETTLING_S: Final = 0.2
@@ -46,25 +50,35 @@ async def _measure(*, calls: int, patience_s: float) -> Report:
         bare = {name: stack.enter_context(_bare_python(arguments)) for name, arguments in ARGUMENTS.items()}
         others = {process.pid for process in bare.values()}
         cases = await _default_box(others, calls=calls, patience_s=patience_s)
+        store = stack.enter_context(temporary_folder())
+        await build(store, _REQUIREMENTS)
+        cases |= await _default_box(others, calls=calls, patience_s=patience_s, store=store)
         async with AsyncSandbox(policy=on_demand_policy()) as sandbox:
             for _ in range(calls):
                 await call(sandbox)
             await asyncio.sleep(_SETTLING_S)
             cases[_NONE_AHEAD] = megabytes(_box(besides=others))
         floors = {name: megabytes([psutil.Process(process.pid)]) for name, process in bare.items()}
-    goal = at_most(f"{_IDLE} / {PROMPT}", ratio(cases[_IDLE], floors[PROMPT]), 1.3)
-    return build_report("idle_box", cases=cases, floors=floors, goals=[goal])
+    goals = [
+        at_most(f"{_IDLE} / {PROMPT}", ratio(cases[_IDLE], floors[PROMPT]), 1.3),
+        at_most(f"{_IDLE}, with a requirement / {PROMPT}", ratio(cases[f"{_IDLE}{_PACKAGES}"], floors[PROMPT]), 2.3),
+    ]
+    return build_report("idle_box", cases=cases, floors=floors, goals=goals)
 
 
-async def _default_box(others: set[int], *, calls: int, patience_s: float) -> dict[str, Spread]:
-    async with AsyncSandbox(policy="default") as sandbox:
+async def _default_box(
+    others: set[int], *, calls: int, patience_s: float, store: Path | None = None
+) -> dict[str, Spread]:
+    """A box right after calls, and idle; with a store, one whose template has imported a package from there."""
+    requirements, suffix = ((), "") if store is None else (_REQUIREMENTS, _PACKAGES)
+    async with AsyncSandbox(policy="default", store=store) as sandbox:
         for _ in range(calls):
-            await call(sandbox)
+            await call(sandbox, requirements=requirements)
         await asyncio.sleep(_SETTLING_S)
         after_calls = megabytes(_box(besides=others))
         await _fewer_processes(others, than=len(_box(besides=others)), within_s=patience_s)
         await asyncio.sleep(_SETTLING_S)
-        return {_AFTER_CALLS: after_calls, _IDLE: megabytes(_box(besides=others))}
+        return {f"{_AFTER_CALLS}{suffix}": after_calls, f"{_IDLE}{suffix}": megabytes(_box(besides=others))}
 
 
 async def _fewer_processes(others: set[int], *, than: int, within_s: float) -> None:

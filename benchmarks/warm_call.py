@@ -3,7 +3,8 @@
 The child was forked *ahead* of the call (async, through the facade without an event loop, and for a tool as long as
 those that people write), or it is forked *on demand*, with every wall of the default policy in all of them. A pause
 before every measurement keeps the load below saturation, so that the zygote has refilled; only calls that found a child
-count as ahead, and their share is noted. A call on demand finds a vacant child after a pause, whose guard has put up
+count as ahead, and their share is noted. The same is measured for a tool that imports what it requires, in a box whose
+template has imported that. A call on demand finds a vacant child after a pause, whose guard has put up
 the walls; right after another call it finds none, and waits for all of it.
 """
 
@@ -17,6 +18,7 @@ from typing import Final
 from benchmarks.alone import run_alone
 from benchmarks.calls import (
     LONG_SOURCE,
+    SOURCE,
     AheadOnly,
     TimedCall,
     call,
@@ -24,6 +26,7 @@ from benchmarks.calls import (
     call_and_wait,
     on_demand_policy,
 )
+from benchmarks.environment_stores import build, temporary_folder
 from benchmarks.floors import (
     BARE_FORK,
     FRESH_PYTHON,
@@ -42,6 +45,10 @@ _AHEAD_LONG: Final = "forked ahead, a tool of 200 lines"
 _AHEAD_SYNC: Final = "forked ahead, without an event loop"
 _ON_DEMAND: Final = "forked on demand"
 _NONE_VACANT: Final = "forked on demand, right after another call"
+_AHEAD_PACKAGES: Final = "with a requirement, forked ahead"
+_ON_DEMAND_PACKAGES: Final = "with a requirement, forked on demand"
+_REQUIREMENTS: Final = ("six",)
+_IMPORTING: Final = f"import six\n{SOURCE}"
 _PAUSE_S: Final = 0.02
 
 
@@ -57,7 +64,12 @@ async def _measure(*, rounds: int) -> Report:
         warm = await stack.enter_async_context(AsyncSandbox())
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
         facade = stack.enter_context(Sandbox())
+        store = stack.enter_context(temporary_folder())
+        await build(store, _REQUIREMENTS)
+        importing = await stack.enter_async_context(AsyncSandbox(store=store))
+        importing_unforked = await stack.enter_async_context(AsyncSandbox(store=store, policy=on_demand_policy()))
         ahead = {
+            _AHEAD_PACKAGES: AheadOnly(lambda: call(importing, _IMPORTING, _REQUIREMENTS)),
             _AHEAD: AheadOnly(lambda: call(warm)),
             _AHEAD_LONG: AheadOnly(lambda: call(warm, LONG_SOURCE)),
             _AHEAD_SYNC: AheadOnly(lambda: _blocking(facade)),
@@ -65,6 +77,7 @@ async def _measure(*, rounds: int) -> Report:
         cases = {name: case.measure for name, case in ahead.items()} | {
             _ON_DEMAND: lambda: _forked_now(call(unforked)),
             _NONE_VACANT: lambda: _forked_now(call_after_another(unforked)),
+            _ON_DEMAND_PACKAGES: lambda: _forked_now(call(importing_unforked, _IMPORTING, _REQUIREMENTS)),
         }
         floors = {
             BARE_FORK: fork.measure_in_turn,
@@ -105,6 +118,8 @@ def _report(cases: dict[str, list[float]], floors: dict[str, list[float]], share
             at_most(f"{_AHEAD} / {BARE_FORK}", ratio(case[_AHEAD], floor[BARE_FORK]), 1.0),
             at_most(f"{_ON_DEMAND} / {BARE_FORK}", ratio(case[_ON_DEMAND], floor[BARE_FORK]), 4.0),
             at_most(f"{_ON_DEMAND} / {FRESH_PYTHON}", ratio(case[_ON_DEMAND], floor[FRESH_PYTHON]), 0.35),
+            at_most(f"{_AHEAD_PACKAGES} / {BARE_FORK}", ratio(case[_AHEAD_PACKAGES], floor[BARE_FORK]), 1.0),
+            at_most(f"{_ON_DEMAND_PACKAGES} / {BARE_FORK}", ratio(case[_ON_DEMAND_PACKAGES], floor[BARE_FORK]), 5.5),
         ],
         notes={"share_found_ahead": dict(shares), "pause_ms": _PAUSE_S * 1000},
     )
