@@ -114,12 +114,13 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant
     restricted = _put_up_walls(plan)
     if is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    own = verification.Own(plan, restricted)
     if plan.get("template"):
-        pid = _receive_from_template(plan, ahead=ahead)
+        pid = _receive_from_template(plan, own, ahead=ahead)
     else:
         if is_vacant:
             _await_request()
-        pid = _fork_and_verify(plan, restricted, ahead=ahead)
+        pid = _fork_and_verify(plan, own, ahead=ahead)
     status, spent = _wait_or_be_told(pid) if is_first(plan) else _wait(pid)
     _end_the_rest(plan, pid)
     end = records.describe_end(plan, status, max_rss=spent.ru_maxrss)  # before there is more room than the tool had
@@ -131,7 +132,7 @@ def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant
     os._exit(0)
 
 
-def _fork_and_verify(plan: dict[str, Any], restricted: dict[str, object] | None, *, ahead: bool) -> int:
+def _fork_and_verify(plan: dict[str, Any], own: verification.Own, *, ahead: bool) -> int:
     """Fork the tool's process, verify it and let it go on; its pid.
 
     A process that waits for its call first prepares itself, and what that takes is not the call's. If the process died
@@ -143,7 +144,7 @@ def _fork_and_verify(plan: dict[str, Any], restricted: dict[str, object] | None,
         link.close()
         os.close(pipes.FILES)
         os.close(pipes.STATUS)
-        call_walls.close_off(plan, restricted)
+        call_walls.close_off(plan, own.restricted)
         tool.run(plan, theirs, ahead=ahead)
     theirs.close()
     if not is_first(plan):
@@ -154,10 +155,10 @@ def _fork_and_verify(plan: dict[str, Any], restricted: dict[str, object] | None,
     number = link.recv(_NUMBER_SIZE).decode("ascii")
     try:
         if number:
-            subject = verification.subject_of(number, guard=verification.own_number())
+            subject = verification.subject_of(number, guard=own.number)
         else:
             subject = verification.Subject(verification.OWN, os.getpid())
-        record, said = verification.verify(plan, restricted, subject)
+        record, said = verification.verify(plan, own, subject)
     except walls.WallFault as fault:
         ending.end_process(pid)
         _refuse(plan, fault)
@@ -176,30 +177,31 @@ def _fork_and_verify(plan: dict[str, Any], restricted: dict[str, object] | None,
     return pid
 
 
-def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
+def _receive_from_template(plan: dict[str, Any], own: verification.Own, *, ahead: bool) -> int:
     """Have the template fork the tool's process, verify that and let it go on; its pid.
 
-    The process has imported packages, so whatever is wrong with it is their doing.
+    The process has imported packages, so whatever is wrong with it is their doing. A guard prepares everything before
+    its turn, because a call may wait by then.
     """
-    (ticket,) = TURN.unpack(_await(TURN.size))
     link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ends = (pipes.REQUEST, 1, 2, pipes.VALUE, theirs.fileno())
-    allowed = {verification.name_of(end) for end in ends}
+    order = _Order(plan, theirs.fileno(), ahead=ahead)
+    wanted = limits.of_plan(plan)
+    (ticket,) = TURN.unpack(_await(TURN.size))
     try:
-        _send_order(plan, ends, ahead=ahead, ticket=ticket)
+        order.send(ticket)
     except OSError as error:
         _blame_environment(plan, "the template takes no orders: %s" % error)
     theirs.close()
     _close_the_tools_pipes()
     number = link.recv(_NUMBER_SIZE).decode("ascii", "replace")
     try:
-        subject = verification.subject_of(number, guard=verification.own_number())
-        verification.check_descriptors(subject, allowed)
+        subject = verification.subject_of(number, guard=own.number)
+        verification.check_descriptors(subject, order.allowed)
         verification.check_mappings(subject, plan["workplace"]["path"])
-        limits.impose(subject.pid, limits.of_plan(plan))
+        limits.impose(subject.pid, wanted)
         if plan["cpus"]:
             os.sched_setaffinity(subject.pid, plan["cpus"])
-        record, said = verification.verify(plan, plan["restricted"], subject)
+        record, said = verification.verify(plan, own, subject)
     except walls.WallFault as fault:
         _blame_environment(plan, "%s: %s" % (fault.layer, fault.reason))
     except (OSError, ValueError) as error:
@@ -214,17 +216,27 @@ def _receive_from_template(plan: dict[str, Any], *, ahead: bool) -> int:
     return subject.pid
 
 
-def _send_order(plan: dict[str, Any], ends: Sequence[int], *, ahead: bool, ticket: int) -> None:
-    """Send the namespaces that the process is to join, its ends, and the doors of the call's control groups."""
-    kinds, doors = plan["namespaces"], pipes.kept_doors(plan)
-    descriptors = verification.open_namespaces(kinds)
-    sent = [*descriptors, *ends, *doors]
-    order = documents.write({"birth": {"namespaces": kinds, "ahead": ahead}, "ticket": ticket}).encode("ascii")
-    way = socket.socket(fileno=pipes.TEMPLATE)
-    way.sendmsg([order], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(sent), *sent))])
-    way.close()
-    for descriptor in (*descriptors, *doors):
-        os.close(descriptor)
+class _Order:
+    """An order to the template: the namespaces that the process is to join, its ends, and the doors of the call's
+    control groups."""
+
+    def __init__(self, plan: dict[str, Any], link: int, *, ahead: bool) -> None:
+        ends = (pipes.REQUEST, 1, 2, pipes.VALUE, link)
+        self.allowed = {verification.name_of(end) for end in ends}
+        """The names of all that the process may have open."""
+        kinds, doors = plan["namespaces"], pipes.kept_doors(plan)
+        self._given = [*verification.open_namespaces(kinds), *doors]
+        sent = [*self._given[: len(kinds)], *ends, *doors]
+        self._rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(sent), *sent))]
+        self._birth = documents.write({"namespaces": kinds, "ahead": ahead}).encode("ascii")
+        self._way = socket.socket(fileno=pipes.TEMPLATE)
+
+    def send(self, ticket: int) -> None:
+        """Send it, and close what only the template needs."""
+        self._way.sendmsg([b'{"ticket":%d,"birth":%s}' % (ticket, self._birth)], self._rights)
+        self._way.close()
+        for descriptor in self._given:
+            os.close(descriptor)
 
 
 def _await(size: int) -> bytes:

@@ -212,14 +212,16 @@ def _report_import(modules: list[str], way: socket.socket, *, ticket: int) -> No
 
 
 def _serve(way: socket.socket, plan: dict[str, Any], script: Script) -> NoReturn:
+    again = clone.written(())
+    room = bytearray(_MAX_MESSAGE)
     while True:
-        order, descriptors = _receive(way)
+        order, descriptors = _receive(way, room)
         if "preload" in order:
             _report_import(order["preload"], way, ticket=order["ticket"])
             preloading.keep_as_is()
         else:
             if "birth" in order:
-                _bear(order["birth"], descriptors, plan, script)
+                _bear(order["birth"], descriptors, plan, script, again)
             if "compile" in order:
                 compiled.keep(order["compile"], order["path"])
                 preloading.keep_as_is()
@@ -229,11 +231,13 @@ def _serve(way: socket.socket, plan: dict[str, Any], script: Script) -> NoReturn
         _stop()
 
 
-def _bear(order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script) -> None:
+def _bear(
+    order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script, again: tuple[int, ...]
+) -> None:
     joiner = os.fork()
     if joiner == 0:
         try:
-            _join_and_fork(order, descriptors, plan, script)
+            _join_and_fork(order, descriptors, plan, script, again)
         finally:  # where the call was killed meanwhile, its namespaces take no process
             os._exit(0)
     for descriptor in descriptors:
@@ -252,14 +256,17 @@ def _or_explain(do: Callable[..., None], *given: Any) -> NoReturn:
         os._exit(1)
 
 
-def _join_and_fork(order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script) -> None:
+def _join_and_fork(
+    order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script, again: tuple[int, ...]
+) -> None:
     kinds = order["namespaces"]
     for kind, descriptor in zip(kinds, descriptors):  # the user namespace comes first
         calls.syscall("setns", descriptor, clone.FLAGS[kind])
-    opener = os.fork()
-    if opener:
+    # Python and libc have prepared this process for being a fork; two more forks of it change nothing of that.
+    opener = calls.raw(*again)
+    if opener > 0:
         os.waitpid(opener, 0)
-    elif os.fork() == 0:
+    elif opener == 0 and calls.raw(*again) == 0:
         _or_explain(_become_the_tool, order, descriptors[len(kinds) :], plan, script)
 
 
@@ -288,15 +295,15 @@ def _say(way: socket.socket, content: dict[str, Any]) -> None:
     way.send(documents.write(content).encode("ascii"))
 
 
-def _receive(way: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    data, attached, _, _ = way.recvmsg(_MAX_MESSAGE, socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
-    if not data:
+def _receive(way: socket.socket, room: bytearray) -> tuple[dict[str, Any], list[int]]:
+    size, attached, _, _ = way.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
+    if not size:
         os._exit(0)
     descriptors: list[int] = []
     for _, kind, content in attached:
         if kind == socket.SCM_RIGHTS:
             descriptors += struct.unpack("%di" % (len(content) // 4), content)
-    return documents.read(data.decode("ascii")), descriptors
+    return documents.read(room[:size].decode("ascii")), descriptors
 
 
 def _reap() -> None:

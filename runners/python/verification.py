@@ -159,24 +159,39 @@ def check_mappings(subject: Subject, workplace: str) -> None:
             raise WallFault("processes", "the call's process shares memory with another")
 
 
-def read(plan: dict[str, Any], restricted: dict[str, object] | None, subject: Subject) -> list[Any]:
-    """Return what the kernel says about the walls of that process, as raw text where that saves time.
+class Own:
+    """What the guard reads about itself before there is a process to verify: both share it, or have it alike.
 
     `restricted` is the report of the Landlock rules that the process should have.
     """
+
+    __slots__ = ("interfaces", "is_landlocked", "namespaces", "number", "privileges", "restricted", "workplace")
+
+    def __init__(self, plan: dict[str, Any], restricted: dict[str, object] | None) -> None:
+        self.restricted = restricted
+        self.number = own_number()
+        self.namespaces = namespaces()
+        self.privileges = _privileges(read_file("/proc/self/status"))
+        self.is_landlocked = bool(restricted) and (bool(plan.get("template")) or is_landlocked())
+        self.interfaces = read_file("/proc/net/dev")
+        self.workplace = _workplace(plan)
+
+
+def read(plan: dict[str, Any], own: Own, subject: Subject) -> list[Any]:
+    """Return what the kernel says about the walls of that process, as raw text where that saves time."""
     status = read_file("/proc/%s/status" % subject.number)
-    inside, around, own = namespaces(subject.number), plan["around"], namespaces()
+    inside, around = namespaces(subject.number), plan["around"]
     return [
-        [kind for kind in inside if inside[kind] != around.get(kind) and inside[kind] == own.get(kind)],
-        inside == own,
+        [kind for kind in inside if inside[kind] != around.get(kind) and inside[kind] == own.namespaces.get(kind)],
+        inside == own.namespaces,
         _privileges(status),
         _ids(status, "Uid", os.getuid()),
         _ids(status, "Gid", os.getgid()),
-        bool(restricted) and (bool(plan.get("template")) or is_landlocked()),
-        read_file("/proc/net/dev"),
+        own.is_landlocked,
+        own.interfaces,
         [resource.prlimit(subject.pid, kind)[1] for kind in _LIMITS.values()],
         len(os.sched_getaffinity(subject.pid)),
-        _workplace(plan),
+        own.workplace,
     ]
 
 
@@ -219,25 +234,23 @@ def missing(walls: Mapping[str, Any], required: Sequence[str]) -> list[str]:
     return [layer for layer in required if layer not in found]
 
 
-def verify(
-    plan: dict[str, Any], restricted: dict[str, object] | None, subject: Subject
-) -> tuple[bytes, list[Any] | None]:
+def verify(plan: dict[str, Any], own: Own, subject: Subject) -> tuple[bytes, list[Any] | None]:
     """Return the record of the walls of that process, and the raw text where the zygote should remember it.
 
     WallFault names the wall that is missing.
     """
     try:
-        said = read(plan, restricted, subject)
+        said = read(plan, own, subject)
     except OSError as error:
         raise WallFault("processes", "the call's process cannot be read: %s" % error) from error
-    if said[2] != _privileges(read_file("/proc/self/status")):
+    if said[2] != own.privileges:
         raise WallFault("seccomp", "the call's process has other filters or rights than its guard")
     if not said[1] and plan["namespaces"]:  # gVisor gives a namespace another name whenever it is asked
         raise WallFault("pid_namespace", "the call's process is not in the namespaces of its guard")
     known = plan.get("known")
     if known and known[0] == said:
         return known[1], None
-    record = describe(plan, said, restricted)
+    record = describe(plan, said, own.restricted)
     return record, said if known is None and "label" not in plan else None
 
 
@@ -274,9 +287,9 @@ def describe_fault(fault: WallFault) -> bytes:
 
 def rehearse(plan: dict[str, Any]) -> None:
     """Read and encode the zygote's own state once, so that every fork shares what that takes."""
-    bare, own = dict(plan, workplace=None, required=()), Subject(OWN, os.getpid())
-    describe(bare, read(bare, None, own), None)
-    describe_spent(plan, own.pid)
+    bare, subject = dict(plan, workplace=None, required=()), Subject(OWN, os.getpid())
+    describe(bare, read(bare, Own(bare, None), subject), None)
+    describe_spent(plan, subject.pid)
 
 
 def state_of(pid: int) -> str:

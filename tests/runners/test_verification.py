@@ -76,7 +76,7 @@ def test_only_namespaces_that_differ_from_those_around_are_in_force(
     plan: dict[str, Any], child: verification.Subject
 ) -> None:
     plan["around"] = {**plan["around"], "network": "net:[1]"}
-    walls = verification.interpret(verification.read(plan, None, child), None)
+    walls = verification.interpret(verification.read(plan, verification.Own(plan, None), child), None)
     assert walls["namespaces"] == ["network"]
     assert (walls["uid"], walls["gid"], walls["workplace"], walls["landlock"]) == (os.getuid(), os.getgid(), None, None)
     assert walls["limits"]["open_files"] == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -86,7 +86,7 @@ def test_only_namespaces_that_differ_from_those_around_are_in_force(
 
 def test_limits_are_those_of_the_other_process(plan: dict[str, Any], child: verification.Subject) -> None:
     resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (64, 64))
-    walls = verification.interpret(verification.read(plan, None, child), None)
+    walls = verification.interpret(verification.read(plan, verification.Own(plan, None), child), None)
     assert walls["limits"]["open_files"] == 64
 
 
@@ -94,24 +94,31 @@ def test_landlock_that_does_not_bite_is_not_in_force(
     plan: dict[str, Any], child: verification.Subject, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert verification.interpret(verification.read(plan, {"abi": 1}, child), {"abi": 1})["landlock"] is None
+    assert (
+        verification.interpret(verification.read(plan, verification.Own(plan, {"abi": 1}), child), {"abi": 1})[
+            "landlock"
+        ]
+        is None
+    )
     assert os.listdir(tmp_path) == []
 
 
 def test_the_same_text_gives_the_record_that_is_known(plan: dict[str, Any], child: verification.Subject) -> None:
-    record, said = verification.verify(plan, None, child)
+    record, said = verification.verify(plan, verification.Own(plan, None), child)
     assert said is not None
     verification.remember(plan, said, b'{"walls": "as before"}')
-    assert verification.verify(plan, None, child) == (b'{"walls": "as before"}', None)
+    assert verification.verify(plan, verification.Own(plan, None), child) == (b'{"walls": "as before"}', None)
     plan["around"] = {**plan["around"], "network": "net:[1]"}
-    assert json.loads(verification.verify(plan, None, child)[0])["walls"]["namespaces"] == ["network"]
+    assert json.loads(verification.verify(plan, verification.Own(plan, None), child)[0])["walls"]["namespaces"] == [
+        "network"
+    ]
     assert json.loads(record)["walls"]["namespaces"] == []
 
 
 def test_a_missing_wall_is_a_fault(plan: dict[str, Any], child: verification.Subject) -> None:
     plan["required"] = ["pid_namespace"]
     with pytest.raises(WallFault) as fault:
-        verification.verify(plan, None, child)
+        verification.verify(plan, verification.Own(plan, None), child)
     assert fault.value.layer == "pid_namespace"
 
 
@@ -119,7 +126,7 @@ def test_a_process_that_is_gone_cannot_be_verified(plan: dict[str, Any]) -> None
     with subprocess.Popen(["true"]) as process:
         process.wait()
         with pytest.raises(WallFault):
-            verification.verify(plan, None, verification.Subject(str(process.pid), process.pid))
+            verification.verify(plan, verification.Own(plan, None), verification.Subject(str(process.pid), process.pid))
 
 
 @pytest.mark.root
@@ -128,7 +135,7 @@ def test_a_process_in_other_namespaces_is_not_verified(plan: dict[str, Any]) -> 
         while os.readlink(f"/proc/{process.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
             assert process.poll() is None
         with pytest.raises(WallFault) as fault:
-            verification.verify(plan, None, verification.Subject(str(process.pid), process.pid))
+            verification.verify(plan, verification.Own(plan, None), verification.Subject(str(process.pid), process.pid))
         process.kill()
     assert fault.value.layer == "pid_namespace"
 
