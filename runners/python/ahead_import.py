@@ -44,7 +44,7 @@ def _has_ended(pid: int) -> bool:
 def is_alone(subject: verification.Subject) -> bool:
     """Whether importing packages ahead of the call has left neither processes nor threads."""
     number = int(subject.number)
-    return not watch.children(number) and verification.field_of(number, "Threads") == "1"
+    return not watch.children(number) and verification.state_of(number)[1] == 1
 
 
 def hold_until_called(subject: verification.Subject) -> None:
@@ -53,7 +53,7 @@ def hold_until_called(subject: verification.Subject) -> None:
     poll.register(pipes.REQUEST, select.POLLIN)
     os.kill(subject.pid, signal.SIGSTOP)
     while not poll.poll(_HELD_LOOK_MS):
-        if verification.state_of(int(subject.number)) not in verification.STOPPED:
+        if verification.state_of(int(subject.number))[0] != verification.STOPPED:
             ending.end_process(subject.pid)  # packages can have a timer wake it
             break
     os.close(pipes.REQUEST)

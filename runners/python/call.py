@@ -175,10 +175,7 @@ def _learn(environment: dict[str, str]) -> None:
 
 
 def _reseed() -> None:
-    """No two calls of one zygote draw the same numbers."""
-    random = sys.modules.get("random")
-    if random:
-        random.seed()
+    """Let no two forks draw the same numbers; `random` sees to that itself after a fork."""
     tempfile = sys.modules.get("tempfile")
     if tempfile:
         vars(tempfile)["_name_sequence"] = None

@@ -16,27 +16,72 @@ from _weakrefset import WeakSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+_IMPORTLIB: Any = sys.modules["_frozen_importlib"]
 _seeded_by_system: WeakSet[Any] = WeakSet()
 _of_numpy: list[Any] = []
 _drawn: set[int] = set()
 
 
 class Noting:
-    """In its `with`, foreign packages are imported."""
+    """In its `with`, foreign packages are imported.
+
+    Nothing is imported here for that: `random` takes a while to seed itself in every fork.
+    """
+
+    def __init__(self) -> None:
+        self._patches: dict[str, Callable[[Any], None]] = {"random": self._note_seeds, "secrets": self._note_draws}
+        self._undo: list[Callable[[], None]] = []
 
     def __enter__(self) -> None:
-        import random
-        import secrets
-
-        self._seed, self._draw = random.Random.seed, secrets.randbits
-        _put(_noted(self._seed), _kept(self._draw))
+        for name, patch in self._patches.items():
+            if name in sys.modules:
+                patch(sys.modules[name])
+        sys.meta_path.insert(0, self)
 
     def __exit__(self, *_: object) -> None:
-        _put(self._seed, self._draw)
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for undo in self._undo:
+            undo()
         _of_numpy.extend(_found_of_numpy())
         _drawn.clear()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find these two where they are, and patch them once they are loaded."""
+        if name not in self._patches:
+            return None
+        sys.meta_path.remove(self)
+        try:
+            spec = _IMPORTLIB._find_spec(name, path, target)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None:
+            _patch_when_loaded(spec.loader, self._patches[name])
+        return spec
+
+    def _note_seeds(self, random: Any) -> None:
+        seed = random.Random.seed
+        random.Random.seed = _noted(seed)
+        self._undo.append(lambda: setattr(random.Random, "seed", seed))
+
+    def _note_draws(self, secrets: Any) -> None:
+        draw = secrets.randbits
+        secrets.randbits = _kept(draw)
+        self._undo.append(lambda: setattr(secrets, "randbits", draw))
+
+
+def _patch_when_loaded(loader: Any, patch: Callable[[Any], None]) -> None:
+    execute = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        del loader.exec_module
+        execute(module)
+        patch(module)
+
+    loader.exec_module = exec_module
 
 
 def seed_anew() -> None:
@@ -48,11 +93,6 @@ def seed_anew() -> None:
     for generator in _of_numpy:
         bits = generator.bit_generator
         bits.state = type(bits)().state
-
-
-def _put(seed: Any, draw: Any) -> None:
-    sys.modules["random"].Random.seed = seed
-    vars(sys.modules["secrets"])["randbits"] = draw
 
 
 def _noted(seed: Any) -> Any:

@@ -34,12 +34,12 @@ class TemplateView:
         self.known: Callable[[], set[int]] = set
         """The guards that the zygote has forked and not reaped."""
         self._own = verification.own_number()
-        self._descriptors = 0
+        self._descriptors = self._threads = 0
 
     @property
     def rests(self) -> bool:
         """Whether it is stopped."""
-        return verification.state_of(self.pid) in verification.STOPPED
+        return verification.state_of(self.pid)[0] == verification.STOPPED
 
     def used_since(self, begun: float) -> dict[str, Any]:
         """Return what it used since then: `wall_s`, `cpu_s` and `memory`."""
@@ -53,14 +53,14 @@ class TemplateView:
     def await_stop(self) -> None:
         """It stops itself. A signal from here could stop it before that, and the next order would find it stopped."""
         until, pause = time.monotonic() + _STOP_S, 0.0
-        while self._state() not in verification.STOPPED:
+        while self._state() != verification.STOPPED:
             if time.monotonic() > until:
                 raise TemplateLost("the process that imports its packages does not stop")
             time.sleep(pause)
             pause = min(pause + 0.00005, 0.001)
 
     def _state(self) -> str:
-        state = verification.state_of(self.pid)
+        state, self._threads = verification.state_of(self.pid)
         if state in ("", "Z", "X"):
             raise TemplateLost("its packages ended the process that imports them")
         return state
@@ -77,7 +77,8 @@ class TemplateView:
         return pid == self.pid or pid in self.known() or ending.is_reaped(pid)
 
     def check_threads(self) -> None:
-        if verification.field_of(self.pid, "Threads") != "1":
+        """Make sure that it had one thread when it stopped."""
+        if self._threads != 1:
             raise TemplateLost("its packages leave threads, so no fork of them is safe")
 
     def note_descriptors(self) -> None:

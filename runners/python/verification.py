@@ -50,7 +50,9 @@ _NAMESPACES = {
     "cgroup": "cgroup",
 }
 OWN = "self"
-STOPPED = ("T", "t")
+STOPPED = "T"
+_THREADS = 17
+"""Its place in /proc/<pid>/stat, counted from the state, which follows the command's closing bracket."""
 _MEMORY_FILES = ("/memfd:", "/SYSV", "/dev/zero", "/dev/shm", "/tmp")
 _CLOCK_OF_PROCESS = 2
 
@@ -147,8 +149,7 @@ def check_mappings(subject: Subject, workplace: str) -> None:
 
     So it cannot pass anything to another call. Files that a box shows are read-only, but for those in `workplace`.
     """
-    with open("/proc/%s/maps" % subject.number, "rb") as file:
-        text = file.read()
+    text = read_whole("/proc/%s/maps" % subject.number)
     if b"s " not in text:
         return
     for line in text.splitlines():
@@ -292,9 +293,10 @@ def rehearse(plan: dict[str, Any]) -> None:
     describe_spent(plan, subject.pid)
 
 
-def state_of(pid: int) -> str:
-    """Return the state of a process as one letter; empty where there is none."""
-    return read_file("/proc/%d/stat" % pid).rpartition(")")[2].strip()[:1]
+def state_of(pid: int) -> tuple[str, int]:
+    """Return the state of a process as one letter, and how many threads it has; an empty one where there is none."""
+    fields = read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    return (fields[0], int(fields[_THREADS])) if fields else ("", 0)
 
 
 def field_of(pid: int, name: str) -> str:
@@ -327,6 +329,19 @@ def is_landlocked(folder: str = ".") -> bool:
         return True
     os.unlink(probe)
     return False
+
+
+def read_whole(path: str) -> bytes:
+    """Return a file that the kernel gives in pieces; OSError where there is none."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        found = data = os.read(descriptor, _READ_SIZE)
+        while data:
+            data = os.read(descriptor, _READ_SIZE)
+            found += data
+        return found
+    finally:
+        os.close(descriptor)
 
 
 def _is_without_new_privileges() -> bool:

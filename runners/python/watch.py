@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import os
 
+from verification import read_whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from child import Child
 
-_PIECE = 1 << 14
 _TOLD_AS = {"cpu": "cpu_s", "memory": "max_rss"}
 _MEMORY = ("RssAnon", "RssShmem", "VmPTE", "VmSwap", "HugetlbPages")
 _FREE_SOCKETS = 32
@@ -130,22 +131,9 @@ def tree(root: int, table: Mapping[int, Process]) -> list[int]:
 def children(pid: int) -> list[int]:
     """Return the children of a process with one thread, zombies included."""
     try:
-        descriptor = os.open("/proc/%d/task/%d/children" % (pid, pid), os.O_RDONLY)
+        return [int(child) for child in read_whole("/proc/%d/task/%d/children" % (pid, pid)).split()]
     except OSError:  # a kernel without that file, or a process that has ended
         return [each for each, process in read_processes().items() if process.parent == pid]
-    try:
-        return [int(child) for child in _read_all(descriptor).split()]
-    finally:
-        os.close(descriptor)
-
-
-def _read_all(descriptor: int) -> bytes:
-    """Read a file that the kernel gives in pieces."""
-    found = data = os.read(descriptor, _PIECE)
-    while data:
-        data = os.read(descriptor, _PIECE)
-        found += data
-    return found
 
 
 def children_seconds(pid: int) -> float:

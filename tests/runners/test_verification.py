@@ -131,6 +131,7 @@ def test_a_process_that_is_gone_cannot_be_verified(plan: dict[str, Any]) -> None
 
 @pytest.mark.root
 def test_a_process_in_other_namespaces_is_not_verified(plan: dict[str, Any]) -> None:
+    plan["namespaces"] = ["network"]
     with subprocess.Popen(["unshare", "--net", "sleep", "60"], stdout=subprocess.PIPE) as process:
         while os.readlink(f"/proc/{process.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
             assert process.poll() is None
