@@ -17,11 +17,11 @@ goes. Standard library only, for Python 3.8 and later.
                       returned                    its reply is whole; what it printed before has been sent
                       ended                       how the call's process ended, and what it used
                       ready, surplus, gone        of the child on a line: it can be called; it need not be; it is dead
-                      unfit                       what was preloaded later has left what no fork can share
+                      unfit                       packages that were imported ahead cannot be shared any more, and why
 
-When the channel closes, everything here dies. Nothing said on it is a fact to the engine, which measures for itself:
-code that was preloaded shares this process and could say anything. Foreign code never has the channel: the tool runs in
-a child that holds six pipes of its own (guard.py), and neither this folder nor its modules can be imported by then.
+When the channel closes, everything here dies. No foreign code ever runs in a process that has the channel: packages are
+imported in a template (template.py), and a tool runs in a process that holds four pipes of its own (guard.py). Neither
+this folder nor its modules can be imported there.
 """
 
 import os

@@ -65,9 +65,10 @@ class TemplateControl:
         self._waiting: list[tuple[dict[str, Any] | None, Child | None]] = []
         self._child: Child | None = None
         self._is_done = self._is_busy = False
+        self._watched: Watch | None = None
         self._ticket = 0
         """The template answers each order with its ticket; an order of a guard that is dead may come late."""
-        self._until = 0.0
+        self._until = self._next_look = 0.0
 
     @property
     def control(self) -> int:
@@ -84,7 +85,7 @@ class TemplateControl:
     def await_import(self, hangup: Sequence[int], watched: Watch, *, wall_s: float, cpu_s: float) -> dict[str, str]:
         """Wait until the packages are imported; the modules that could not be, with the reasons. TemplateLost if that
         takes more than a call may, or leaves what cannot be ended. The zygote leaves if one of `hangup` closes."""
-        begun, has_stood = time.monotonic(), False
+        begun, has_stood, self._watched = time.monotonic(), False, watched
         poll = select.poll()
         for descriptor in hangup:
             poll.register(descriptor, _HANGUP)
@@ -164,7 +165,14 @@ class TemplateControl:
 
     def check_time(self) -> None:
         """Called while an order is under way."""
-        if self._is_busy and time.monotonic() > self._until:
+        now = time.monotonic()
+        if not self._is_busy or now < self._next_look:
+            return
+        self._next_look = now + _LOOK_S
+        passed = self._watched.passed_by(self.pid) if self._watched and self._watched.is_on else None
+        if passed:
+            self._on_lost("its packages took more than a call's limit '%s'" % passed)
+        elif now > self._until:
             self._on_lost("an order of the zygote took longer than %.0f s" % _ORDER_S)
 
     def check_rest(self) -> None:

@@ -1,6 +1,7 @@
 """The zygote: a warm interpreter that forks one walled child per call and carries bytes for it.
 
-One thread, one loop, no foreign code after the preloading. For every call there is a *guard* (see guard.py), the first
+One thread, one loop, no foreign code ever: what is installed is imported in a template (see environment.py), and here
+only the standard library is. For every call there is a *guard* (see guard.py), the first
 process of the call's own namespaces, and below it the process that runs the tool. Six pipes belong to a call (see
 child.py); the zygote moves their bytes to and from the channel and looks into none but the guard's. A call can
 therefore speak for itself only.

@@ -6,8 +6,8 @@ guard's process, by which the kernel tells when the call is over: the guard is t
 namespace, or its container is there for this call alone. The label comes back with the walls that the guard measured,
 and so a call's books are found (see `books`).
 
-What was preloaded shares the runner's process and could write here, too. All it gains is to be served as a call of the
-same box is; what else it might send is looked at and refused, and a box that goes on sending is not heard any more.
+No foreign code ever has this way. What arrives is checked all the same, and a box that goes on sending is not heard any
+more.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     engine ── warden          outside of the box; ends it when the engine ends
                 └─ zygote     first process of the box's namespaces, sees only the box's tree of files
+                     ├─ template     imports an environment's packages, with the rights of a tool, and forks
                      └─ guard ── tool     first process of the call's own namespaces, and the tool below it
 
-Nothing here is trusted to have worked because it was asked for: the runner reports which namespaces the kernel refused,
-and every call's own process reads its walls back before it runs a tool (see `receipts`).
+The engine takes no layer for granted: the runner reports which namespaces the kernel refused, and every call's guard
+reads the walls of the tool's process before that gets its request (see `receipts`).
 """
 
 from __future__ import annotations
