@@ -23,11 +23,6 @@ _LEAST_FOR_OPENING_S: Final = 10.0
 _BEYOND_IMPORT_S: Final = 5.0
 _TRIES: Final = 2
 CALL_AGAIN: Final = "call again; if it happens every time, see what kills processes here, such as a lack of memory"
-_SLOW_START: Final = "if packages run code when Python starts, which `sandbox env show` tells, see what that waits for"
-_ENDS_AT_START: Final = (
-    "its packages run code when Python starts, which `sandbox env show` tells: see whether that ends the process; if "
-    "not, call again"
-)
 _MOST_WORDS: Final = 500
 
 
@@ -143,11 +138,10 @@ def _explained(error: BaseException, plan: BoxPlan, *, last_words: str) -> BaseE
     if isinstance(error, TimeoutError):
         seconds = _patience(plan.policy)
         return BoxLost(
-            f"a box did not open within {seconds:.0f} s; its runner said: {said or 'nothing'}", remedy=_SLOW_START
+            f"a box did not open within {seconds:.0f} s; its runner said: {said or 'nothing'}", remedy=CALL_AGAIN
         )
     if type(error) is BoxLost:
-        remedy = _ENDS_AT_START if plan.interpreter.runs_at_start else CALL_AGAIN
-        return CallNotStarted(f"{error.message}{f'; its runner said: {said}' if said else ''}", remedy=remedy)
+        return CallNotStarted(f"{error.message}{f'; its runner said: {said}' if said else ''}", remedy=CALL_AGAIN)
     return error
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _MAX_MESSAGE = 1 << 18
 _MAX_SAID = 2048
 _LOOK_S = 0.02
-_ORDER_S = 5.0
+_ORDER_S = 10.0
 """How long a fork may take; it takes milliseconds, except on a machine that does hardly anything."""
 _SETTLE_ROUNDS = 5
 _HANGUP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from child import Child
 
-_STOP_S = 5.0
+_STOP_S = 10.0
 
 
 class TemplateLost(Exception):

@@ -94,10 +94,6 @@ class Interpreter(Protocol):
         """Where in that folder its packages are."""
 
     @property
-    def runs_at_start(self) -> bool:
-        """Whether its packages have code run when Python starts."""
-
-    @property
     def image(self) -> BoxImage | None:
         """What containers for it are made from; backends without containers need none."""
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.means import bare
 from sandbox.environments.model import Environment
 from sandbox.environments.store.store import StoredEnvironment
-
-_AT_START: Final = frozenset({"sitecustomize", "usercustomize"})
 
 
 def environment_of(stored: StoredEnvironment, interpreter: HostInterpreter) -> Environment:
@@ -30,8 +27,7 @@ def environment_of(stored: StoredEnvironment, interpreter: HostInterpreter) -> E
         installed=stored.folder,
         site=site,
         copy=_copy_in(stored.folder, site),
-        modules=(modules := frozenset(stored.manifest.modules)),
-        runs_at_start=stored.manifest.pth or not _AT_START.isdisjoint(modules),
+        modules=frozenset(stored.manifest.modules),
     )
 
 

@@ -28,7 +28,5 @@ class Environment:
     """Which copy of it that folder is: one that was removed and built again is another, though it is the same."""
     modules: frozenset[str] = frozenset()
     """The names that can be imported from there."""
-    runs_at_start: bool = False
-    """Whether packages have code run when Python starts, before any tool."""
     image: BoxImage | None = None
     """What containers for it are made from, where it is for containers."""

@@ -1,8 +1,8 @@
 """From a policy to walls: what the runner is told to put up, for the box and for every call in it.
 
 Two rings. The *box* keeps the runner, and the packages that are imported ahead, away from the host: its own namespaces,
-the tree of files, a user of its own, no privileges, a system-call filter. Each *call* is walled again from the runner and from all other
-calls: namespaces of its own below the box's, a private tmpfs, Landlock, a stricter filter, limits.
+the tree of files, a user of its own, no privileges, a system-call filter. Each *call* is walled again from the runner
+and from all other calls: namespaces of its own below the box's, a private tmpfs, Landlock, a stricter filter, limits.
 
 Whose the box is, on the host, is settled before (see caller.py): a user of its own, or the engine's. In the second case
 a user namespace is the first of its walls.
