@@ -45,6 +45,12 @@ class Report:
         """A call is over."""
         self._outlet.say(frames.message("ended", id=id, killed_by=killed_by, seen=seen, **fields))
 
+    def call_ended(self, child: Child, fields: dict[str, Any]) -> None:
+        """The call of that child is over."""
+        if child.call is not None:
+            seen = child.seen.get(child.killed_by or "")
+            self.ended(child.call, fields, killed_by=child.killed_by, seen=seen)
+
     def gone(self, line: int, fields: dict[str, Any]) -> None:
         """The child on that line is dead."""
         self._outlet.say(frames.message("gone", line=line, killed_by=None, **fields))

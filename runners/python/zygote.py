@@ -1,10 +1,9 @@
 """The zygote: a warm interpreter that forks one walled child per call and carries bytes for it.
 
-One thread, one loop, no foreign code ever: what is installed is imported in a template (see environment.py), and here
-only the standard library is. For every call there is a *guard* (see guard.py), the first
-process of the call's own namespaces, and below it the process that runs the tool. Six pipes belong to a call (see
-child.py); the zygote moves their bytes to and from the channel and looks into none but the guard's. A call can
-therefore speak for itself only.
+One thread, one loop, and no foreign code ever (see environment.py). For every call there is a *guard* (see guard.py),
+the first process of the call's own namespaces, and below it the process that runs the tool. Six pipes belong to a call
+(see child.py); the zygote moves their bytes to and from the channel and looks into none but the guard's. So a call can
+speak for itself only.
 
 Children are forked ahead while there is nothing else to do: already walled, their pages touched by a dry run, each used
 for one call and then gone (see nursery.py; how it goes is told in brood.py). Where the engine can hand descriptors
@@ -161,6 +160,8 @@ class Zygote:
         if said.get("line") is not None:
             self._take_call_on_line(said)
             return
+        if self._plan.get("single_use") and self._lines.are_used:
+            self._discard_newest()  # it would count against the only call
         child = self._births.take() if self._births else self._next_child()
         if child is not None:
             self._assign(child, said)
@@ -343,9 +344,7 @@ class Zygote:
         if child.call is None:
             self._send_gone(child, fields)
         else:
-            self._report.ended(
-                child.call, fields, killed_by=child.killed_by, seen=child.seen.get(child.killed_by or "")
-            )
+            self._report.call_ended(child, fields)
         self._brood.let_die(child)
 
     # The ends of children

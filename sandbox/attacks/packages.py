@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -181,16 +182,34 @@ def policy_with(policy: Policy, folder: Path) -> Policy:
 
 
 def look() -> Look:
-    """Look for the call's process and for what packages hold, on this host."""
-    tool, processes, memory = 0, 0, 0
+    """Look for the call's process and for what packages hold, on this host.
+
+    What counts is the most that any control group has of it, because a box that is opened for the next call has limits
+    of its own.
+    """
+    tool = 0
+    processes: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
     for process in psutil.process_iter(["name", "cmdline"]):
         if process.info["name"] == TOOL:
             tool = process.pid
-        processes += is_marked(process)
+        if not is_marked(process):
+            continue
+        group = _groups(process.pid)
+        processes[group] += 1
         if process.info["name"] == HOLDER:
             with suppress(psutil.Error):  # one that is not done yet counts as none: forks share what they do not write
-                memory += _HELD_BY_EACH if process.memory_info().rss >= _HELD_BY_EACH else 0
-    return Look(_status(tool), tuple(_shared_namespaces(tool)), processes, memory)
+                memory[group] += _HELD_BY_EACH if process.memory_info().rss >= _HELD_BY_EACH else 0
+    most, held = max(processes.values(), default=0), max(memory.values(), default=0)
+    return Look(_status(tool), tuple(_shared_namespaces(tool)), most, held)
+
+
+def _groups(pid: int) -> str:
+    """Return what tells the processes of one box from those of another, where there are control groups."""
+    try:
+        return Path(f"/proc/{pid}/cgroup").read_text("latin-1")
+    except OSError:
+        return ""
 
 
 def is_marked(process: psutil.Process) -> bool:

@@ -58,6 +58,8 @@ from sandbox.wire.voice import Voice
 
 _NO_LIMITS: Final = frames.pack_sized(b"{}")
 _COMING_S: Final = 0.25
+_ONLY_CHILD_COMING_S: Final = 2.0
+"""In a box for one call, whose only child may be importing packages."""
 
 
 class Conversation:
@@ -77,6 +79,7 @@ class Conversation:
         self._held: dict[int, tuple[bytes, Mapping[str, float]]] = {}
         """The requests and limits of calls that wait for a child which is being forked."""
         self._is_one_at_a_time = False
+        self._coming_s = _COMING_S
         self._has_begun_a_call = False
         self._next_id = 1
         self.loss: BoxLost | None = None
@@ -123,6 +126,7 @@ class Conversation:
         self._voice.say({"type": "open", "protocol": frames.PROTOCOL, **told, **children, **walls})
         self._lines.want(ahead, are_for_one_call=is_single_use)
         self._is_one_at_a_time = is_one_at_a_time
+        self._coming_s = _ONLY_CHILD_COMING_S if is_single_use else _COMING_S
         return await self._hello
 
     def start(
@@ -148,7 +152,7 @@ class Conversation:
             return call
         if self._is_one_at_a_time and self._lines.are_coming:
             self._held[call.id] = (request, limits)
-            self.agenda.after(_COMING_S, partial(self._hold_no_longer, call))
+            self.agenda.after(self._coming_s, partial(self._hold_no_longer, call))
         else:
             self._call_by_the_runner(call, request, limits=limits)
         return call

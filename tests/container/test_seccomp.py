@@ -294,6 +294,8 @@ def ours(name: ProfileName) -> str:
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_what_leads_out_of_a_box_is_refused(runtime: str, profile: ProfileName, told: Told) -> None:
     found = among(told(runtime, profile), *NEVER, *ROOTS_ONLY)
+    if profile == "runner":  # a template's children join the namespaces of their calls
+        assert found.pop("setns") == "EBADF"
     assert {name: answer for name, answer in found.items() if answer not in REFUSALS} == {}
 
 

@@ -110,6 +110,6 @@ def test_an_attack_that_cannot_be_set_up_does_not_count_as_held(unprivileged_pyt
     )
     found = json.loads(answer.stdout)
     through = {name: each["how"] for name, each in found["attacks"].items() if not each["held"]}
-    assert set(through) == {"socket in a shown folder"}
-    assert through["socket in a shown folder"].startswith("not tried")
+    assert "socket in a shown folder" in through
+    assert all(how.startswith("not tried") for how in through.values()), through
     assert answer.returncode == 5

@@ -110,7 +110,7 @@ def test_the_explanation_of_shown_folders_says_whether_sockets_are_reached(
     shown = '[filesystem]\nreadable = ["/usr/share"]'
     file.write_text(f'description = "x"\n[network]\nmode = "{mode}"\n{shown}\n[isolation]\n{isolation}\n')
     document = json.loads(sandbox("policy", "explain", str(file), "--json").stdout)
-    assert says in document["lines"]["filesystem.readable"]["enforced_by"]
+    assert says in document["lines"]["filesystem.readable"]["note"]
 
 
 def test_the_explanation_for_people_names_what_enforces() -> None:

@@ -351,7 +351,8 @@ def test_a_receipt_of_a_container_says_who_vouches_for_what(box: Besieged) -> No
     keepers = {name: state.enforced_by for name, state in receipt.limits.items()}
     is_machine = box.variant is IN_GVISOR
     assert keepers["memory"] is EnforcedBy.CGROUP
-    assert keepers["processes"] is (EnforcedBy.RUNTIME if is_machine else EnforcedBy.CGROUP)
+    counts_processes = {KEPT: EnforcedBy.RLIMIT, IN_GVISOR: EnforcedBy.RUNTIME}
+    assert keepers["processes"] is counts_processes.get(box.variant, EnforcedBy.CGROUP)
     assert keepers["disk"] is EnforcedBy.FILESYSTEM
     assert keepers["inodes"] is (EnforcedBy.NONE if is_machine else EnforcedBy.FILESYSTEM)
 

@@ -454,7 +454,8 @@ def test_a_package_takes_no_more_than_a_call_may(
     assert _has_left_a_trace(outcome) or most["processes"], "the attack did not run"
     assert outcome.status in excess.statuses, outcome.to_json()[:2000]
     if engine.setup.has_groups:
-        assert most["processes"] <= PROCESSES + OURS, most
+        boxes = 2 if engine.setup.runtime else 1  # one that is retired ends while the next opens
+        assert most["processes"] <= boxes * (PROCESSES + OURS), most
         assert most["bytes"] <= MEMORY + outside.ALLOWANCE, most
     else:  # what watches looks now and then: more may be taken for a moment, and is never kept
         assert most["steady processes"] <= PROCESSES + OURS, most
