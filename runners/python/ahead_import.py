@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import _socket as socket
 
 _LOOK_MS = 20
+_WORD_SIZE = 16
 _HELD_LOOK_MS = 500
 
 
@@ -35,6 +36,7 @@ def await_word(link: socket.socket, pid: int, *, within_s: float | None = None) 
             return
         if until is not None and time.monotonic() > until:
             ending.end_process(pid)
+    link.recv(_WORD_SIZE)
 
 
 def _has_ended(pid: int) -> bool:

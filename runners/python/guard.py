@@ -174,6 +174,7 @@ def _fork_and_verify(plan: dict[str, Any], own: verification.Own, *, ahead: bool
     pipes.tell(verification.describe_spent(plan, pid, said))
     if imports_ahead:
         ahead_import.hold_until_called(subject)
+        _let_go_on(link)
     return pid
 
 

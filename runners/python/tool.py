@@ -52,11 +52,10 @@ def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
         call.rehearse("f")
     home = call.settle()
     imports = plan.get("imports")
-    if imports and ahead and imports["ahead"]:
-        _enter_environment(imports)
-        preloading.preload(imports["modules"])
+    if ahead and imports and imports["ahead"]:
+        _import_ahead(imports, link)
         imports = None
-    if ahead:
+    elif ahead:
         link.send(READY)
     link.close()
     lower, request = pipes.receive()
@@ -77,6 +76,15 @@ def _wait_for_verification(link: socket) -> None:
     if link.recv(len(GO)) != GO:
         os._exit(0)
     walls.own_its_files(from_now_on=False)
+
+
+def _import_ahead(imports: dict[str, Any], link: socket) -> None:
+    """Import before the call comes; the guard then holds this process until the request is there."""
+    _enter_environment(imports)
+    preloading.preload(imports["modules"])
+    link.send(READY)
+    if link.recv(len(GO)) != GO:
+        os._exit(0)
 
 
 def _enter_environment(imports: dict[str, Any]) -> None:
