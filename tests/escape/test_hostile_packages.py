@@ -456,7 +456,7 @@ def test_a_package_takes_no_more_than_a_call_may(
     if engine.setup.has_groups:
         boxes = 2 if engine.setup.runtime else 1  # one that is retired ends while the next opens
         assert most["processes"] <= boxes * (PROCESSES + OURS), most
-        assert most["bytes"] <= MEMORY + outside.ALLOWANCE, most
+        assert most["bytes"] <= boxes * (MEMORY + outside.ALLOWANCE), most
     else:  # what watches looks now and then: more may be taken for a moment, and is never kept
         assert most["steady processes"] <= PROCESSES + OURS, most
         assert most["steady bytes"] <= MEMORY, most

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -172,6 +173,7 @@ def test_processor_time_is_that_of_the_other_process() -> None:
 
 def test_what_another_group_counted_is_not_in_the_record_of_a_counted_call(child: verification.Subject) -> None:
     used = verification.cpu_seconds(child.pid)
+    own = time.process_time()
     assert json.loads(verification.describe_spent({}, child.pid))["cpu_s"] == pytest.approx(used, abs=1e-4)
     counted = json.loads(verification.describe_spent({"is_counted": True}, child.pid, elsewhere=used))["cpu_s"]
-    assert counted == pytest.approx(0, abs=60)
+    assert own - 1e-3 <= counted <= time.process_time() + 1
