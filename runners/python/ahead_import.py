@@ -50,7 +50,7 @@ def is_alone(subject: verification.Subject) -> bool:
 
 
 def hold_until_called(subject: verification.Subject) -> None:
-    """Stop the process, so that nothing of its packages runs, until its request comes or nobody wants it any more."""
+    """Stop the process, so that nothing of its packages runs, until its request comes or it is dismissed."""
     poll = select.poll()
     poll.register(pipes.REQUEST, select.POLLIN)
     os.kill(subject.pid, signal.SIGSTOP)

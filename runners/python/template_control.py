@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _MAX_MESSAGE = 1 << 18
 _MAX_SAID = 2048
+_MAX_AT_ONCE = 16
 _LOOK_S = 0.02
 _ORDER_S = 10.0
 """How long a fork may take; it takes milliseconds, except on a machine that does hardly anything."""
@@ -278,8 +279,9 @@ class TemplateControl:
     # Hearing
 
     def _messages(self) -> list[dict[str, Any]]:
+        """Return what it says, each time a few messages at most: an honest one answers an order with one."""
         found: list[dict[str, Any]] = []
-        while True:
+        while len(found) < _MAX_AT_ONCE:
             try:
                 data = self._socket.recv(_MAX_MESSAGE, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -295,6 +297,7 @@ class TemplateControl:
             if not isinstance(message, dict):
                 raise TemplateLost("its packages write to the zygote's socket")
             found.append(message)
+        raise TemplateLost("its packages flood the zygote's socket")
 
     def _hear_errors(self) -> None:
         if self._errors is None:
