@@ -25,7 +25,6 @@ NOT_YET: Final = (
     "tests/contract/",
     "tests/end_to_end/",
     "tests/escape/",
-    "tests/golden/",
     "tests/house/",
     "tests/outside/",
     "tests/packaging/",

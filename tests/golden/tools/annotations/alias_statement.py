@@ -1,9 +1,0 @@
-type Ids = list[int]
-
-
-def f(a: Ids) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

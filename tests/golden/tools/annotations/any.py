@@ -1,9 +1,0 @@
-from typing import Any
-
-
-def f(a: Any) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

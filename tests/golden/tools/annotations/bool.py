@@ -1,6 +1,0 @@
-def f(a: bool) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: bytes) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,9 +1,0 @@
-from decimal import Decimal
-
-
-def f(a: Decimal) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

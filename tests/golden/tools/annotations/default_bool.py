@@ -1,6 +1,0 @@
-def f(a: bool = False) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,9 +1,0 @@
-import os
-
-
-def f(a: str = os.getcwd()) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

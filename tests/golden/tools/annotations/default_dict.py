@@ -1,6 +1,0 @@
-def f(a: dict[str, int] = {"k": 1}) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

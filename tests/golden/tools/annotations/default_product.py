@@ -1,6 +1,0 @@
-def f(a: int = 60 * 60) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

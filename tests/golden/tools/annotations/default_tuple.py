@@ -1,6 +1,0 @@
-def f(a: tuple[int, ...] = (1, 2)) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

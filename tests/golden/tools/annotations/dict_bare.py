@@ -1,6 +1,0 @@
-def f(a: dict) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: dict[str, int]) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: float) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

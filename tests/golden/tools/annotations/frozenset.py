@@ -1,9 +1,0 @@
-from typing import FrozenSet
-
-
-def f(a: FrozenSet[str]) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

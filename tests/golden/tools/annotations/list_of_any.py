@@ -1,9 +1,0 @@
-from typing import Any
-
-
-def f(a: list[Any]) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: None | str) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: object) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: int | None = 5) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: list[str] | None) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: set[int]) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: set) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: str) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

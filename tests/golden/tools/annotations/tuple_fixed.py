@@ -1,6 +1,0 @@
-def f(a: tuple[str, int]) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: int | str | None) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,6 +1,0 @@
-def f(a: int | int) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

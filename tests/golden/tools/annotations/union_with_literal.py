@@ -1,9 +1,0 @@
-from typing import Literal
-
-
-def f(a: int | Literal['all']) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

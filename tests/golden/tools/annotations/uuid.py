@@ -1,9 +1,0 @@
-from uuid import UUID
-
-
-def f(a: UUID) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-    """

@@ -1,3 +1,0 @@
-@tool(return_char_limit="many")
-def f() -> None:
-    """Do it."""

@@ -1,4 +1,0 @@
-from requests import Session
-
-
-def f(a, s: Session, *rest, q: int) -> int: ...

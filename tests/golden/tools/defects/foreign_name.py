@@ -1,2 +1,0 @@
-def größe() -> None:
-    """Do it."""

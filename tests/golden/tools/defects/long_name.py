@@ -1,2 +1,0 @@
-def aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa() -> None:
-    """Do it."""

@@ -1,7 +1,0 @@
-def f(a, b=1) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-        b: The b.
-    """

@@ -1,2 +1,0 @@
-def f(a: int, b: str) -> None:
-    """Do it."""

@@ -1,2 +1,0 @@
-def f(a: "any number", b: [int]) -> None:
-    """Do it."""

@@ -1,6 +1,0 @@
-def f() -> None:
-    """Do f."""
-
-
-def g() -> None:
-    """Do g."""

@@ -1,6 +1,0 @@
-def f(*items: str) -> None:
-    """Do it.
-
-    Args:
-        *items: Some.
-    """

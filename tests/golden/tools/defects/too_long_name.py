@@ -1,2 +1,0 @@
-def aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa() -> None:
-    """Do it."""

@@ -1,7 +1,0 @@
-def f(a: Frame, b: complex) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-        b: The b.
-    """

@@ -1,7 +1,0 @@
-# /// script
-# dependencies = []
-# [tool.sandbox]
-# polcy = "offline"
-# ///
-def f() -> None:
-    """Do it."""

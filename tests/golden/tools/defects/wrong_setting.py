@@ -1,6 +1,0 @@
-# /// script
-# [tool.sandbox]
-# return_char_limit = "many"
-# ///
-def f() -> None:
-    """Do it."""

@@ -1,4 +1,0 @@
-class AnyTool(BaseTool):
-    """Takes anything."""
-
-    def execute(self, args): ...

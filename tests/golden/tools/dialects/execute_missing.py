@@ -1,4 +1,0 @@
-class Lint(BaseTool):
-    name = "lint"
-
-    def run(self, args): ...

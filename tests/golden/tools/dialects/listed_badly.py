@@ -1,1 +1,0 @@
-TOOLS = [{"name": "add"}, {"name": NAME, "handler": f}, 3]

@@ -1,5 +1,0 @@
-import os
-
-
-class FilesTool(Tool):
-    def read(self, path: str): ...

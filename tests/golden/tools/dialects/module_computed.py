@@ -1,5 +1,0 @@
-TOOL_NAME = make_name()
-
-
-async def run() -> None:
-    """Do it."""

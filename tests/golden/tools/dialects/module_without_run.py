@@ -1,5 +1,0 @@
-TOOL_NAME = "weather"
-
-
-def other() -> None:
-    """Do it."""

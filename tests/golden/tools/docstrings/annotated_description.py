@@ -1,6 +1,0 @@
-def f(a: "Annotated[int, 'The a.']", b: str) -> None:
-    """Do it.
-
-    Args:
-        b: The b.
-    """

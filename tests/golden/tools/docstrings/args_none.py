@@ -1,9 +1,0 @@
-def f() -> int:
-    """Do it.
-
-    Args:
-        None
-
-    Returns:
-        The value.
-    """

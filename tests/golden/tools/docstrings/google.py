@@ -1,7 +1,0 @@
-def f(a: int, b: str) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-        b: The b.
-    """

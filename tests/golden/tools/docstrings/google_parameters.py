@@ -1,7 +1,0 @@
-def f(a: int, b: str) -> None:
-    """Do it.
-
-    Parameters:
-        a: The a.
-        b: The b.
-    """

@@ -1,6 +1,0 @@
-def f(*, a: int) -> None:
-    """Do it.
-
-    Keyword Args:
-        a: The a.
-    """

@@ -1,5 +1,0 @@
-def sb_shell_tool() -> None:
-    """Runs a shell.
-
-    For real.
-    """

@@ -1,7 +1,0 @@
-def f(a: int, **rest: str) -> None:
-    """Do it.
-
-    Args:
-        a: The a.
-        **rest: What else there is.
-    """
