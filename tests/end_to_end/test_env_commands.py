@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from tests.indexes import LocalIndex, make_wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-README: Final = (ROOT / "README.md").read_text()
 CLONE_NEWNET: Final = 0x40000000
 WITHOUT_A_NETWORK: Final = (
     "import ctypes, os, sys\n"
@@ -279,33 +277,3 @@ def test_a_bundle_that_was_changed_comes_in_nowhere(bundle: Path, tmp_path: Path
     told = _told("env", "import", bundle, "--store", tmp_path / "elsewhere", code=4)
     assert told["error"]["type"] == "EnvironmentTampered"
     assert list((tmp_path / "elsewhere" / "wheels").iterdir()) == []
-
-
-# What the README shows.
-
-
-def test_the_readme_commands_run_one_after_the_other(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    commands = re.findall(r"^sandbox (env .*?|run .*--offline.*?)(?:  +#.*)?$", README, flags=re.MULTILINE)
-    assert {shlex.split(command)[1] for command in commands if command.startswith("env")} >= {
-        *("lock", "build", "list", "show", "verify", "prune", "export", "import")
-    }
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    _make_pair(tmp_path, "signing")
-    wheels = tmp_path_factory.mktemp("wheels")
-    publish(wheels, "pandas", "2.3.0")
-    publish(wheels, "tabulate", "0.9.0")
-    key = "KEY"
-    with LocalIndex(wheels) as index, machine_with(index.url):
-        for command in commands:
-            words = [key if word == "KEY" else word for word in shlex.split(command)]
-            answer = subprocess.run(
-                [*COMMAND, *words],
-                cwd=tmp_path,
-                env=environment(SANDBOX_STORE=str(tmp_path / "store"), PYTHONPATH=str(ROOT)),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert answer.returncode == 0, (command, answer)
-            found = re.search(r"^ key +([0-9a-f]{12})", answer.stdout, flags=re.MULTILINE)
-            key = found[1] if found else key

@@ -123,6 +123,6 @@ def test_a_call_leaves_the_engines_user_its_signals(unprivileged_python: Path) -
 
 
 @pytest.mark.parametrize("shared", ["lock them with `flock`", "`inotify`", "descriptors in flight"])
-def test_what_boxes_still_share_with_the_host_is_told(shared: str) -> None:
+def test_the_security_page_names_what_boxes_share_with_the_host(shared: str) -> None:
     """Files that are bound into a box are the host's own files: they can be locked and watched, though not changed."""
-    assert shared in " ".join((ROOT / "README.md").read_text().split())
+    assert shared in " ".join((ROOT / "docs" / "security.md").read_text().split())
