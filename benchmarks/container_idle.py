@@ -25,7 +25,7 @@ from benchmarks.idle_box import ARGUMENTS, PROMPT, megabytes
 from benchmarks.report import Report, at_least, at_most, build_report, merge, ratio, spread
 from sandbox import AsyncSandbox, Status
 from sandbox.backends.container.meters import ContainerMeter, open_meter
-from sandbox.daemon import LABELS, connect
+from sandbox.backends.docker.daemon import LABELS, connect
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -29,14 +29,14 @@ from benchmarks.report import Report, Spread, at_most, build_report, ratio, spre
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox
 from sandbox.backends import open_backend
-from sandbox.calls.workshop import BoxWorkshop
-from sandbox.engine import DEFAULT_WARM_MEMORY
+from sandbox.engine.build_jobs import BoxWorkshop
+from sandbox.engine.engine import DEFAULT_WARM_MEMORY
+from sandbox.environments.build_jobs import Job, JobEnd, Workshop
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import Progress
 from sandbox.environments.provider import Needs, Provider
-from sandbox.environments.workshop import Job, JobEnd, Workshop
 from sandbox.policy import load
-from sandbox.pool import Pool
+from sandbox.pool.pool import Pool
 from sandbox.threads import Threads
 
 _TREES: Final = "trees in the store"

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox import AsyncSandbox
-from sandbox.environments.disk.places import remove
-from sandbox.environments.disk.stock import list_digest, take_stock
+from sandbox.environments.disk.file_inventory import list_digest, take_stock
+from sandbox.environments.disk.paths import remove
 from sandbox.environments.model import Environment
 from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import CONTENT, Store

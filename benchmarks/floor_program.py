@@ -65,29 +65,26 @@ def walled(*, is_guarded: bool) -> Callable[[], None]:
     takes."""
     sys.path.insert(0, sys.argv[2])
 
-    import call_pipes
-    import call_walls
-    import documents
-    import walls
+    from box import call_isolation, fast_json, isolation, pipes
 
-    plan = documents.read(sys.argv[3])
+    plan = fast_json.read(sys.argv[3])
     plan["filter"] = bytes.fromhex(plan["filter"])
-    call_walls.prepare(plan)
+    call_isolation.prepare(plan)
     place = plan["handed"][2]
 
     def work() -> None:
         ours, theirs = os.pipe()
-        call_pipes.hand(theirs, place)
-        if not walls.fork(plan):
+        pipes.hand(theirs, place)
+        if not isolation.fork(plan):
             try:
-                call_walls.put_up(plan)
+                call_isolation.put_up(plan)
                 if not is_guarded or not os.fork():
                     os.write(2, b"{}")
                     os._exit(0)
                 os.wait()
             finally:
                 os._exit(0)
-        call_pipes.take_back([place])
+        pipes.take_back([place])
         if os.read(ours, 16) != b"{}":
             raise OSError("a wall could not be put up")
         os.close(ours)

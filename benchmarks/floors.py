@@ -24,9 +24,9 @@ from typing import Final, Literal
 from benchmarks.calls import ARGUMENTS, SOURCE
 from sandbox.backends.seccomp_profiles import Sockets
 from sandbox.backends.subprocess.backend import runner_folder
-from sandbox.backends.subprocess.tree import TOOL_USER
-from sandbox.backends.subprocess.walls import namespaces, process_limits, system_call_filter
-from sandbox.calls.request import build_request
+from sandbox.backends.subprocess.isolation import namespaces, process_limits, system_call_filter
+from sandbox.backends.subprocess.rootfs import TOOL_USER
+from sandbox.engine.request import build_request
 from sandbox.environments import bare_environment
 from sandbox.policy import load
 from sandbox.spec import call_spec

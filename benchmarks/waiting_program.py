@@ -20,13 +20,9 @@ if TYPE_CHECKING:
 RUNNER, PLAN, REQUEST = sys.argv[1:]
 sys.path.insert(0, RUNNER)
 
-import call
-import call_pipes as pipes
-import call_walls
-import compiled
-import documents
-import preloading
-import walls
+from box import call_isolation, fast_json, isolation, pipes
+from call import call, compiled
+from zygote import preloading
 
 _HEAD = 4
 
@@ -36,7 +32,7 @@ class Waiting:
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = plan
-        call_walls.prepare(plan)
+        call_isolation.prepare(plan)
         self.fork()
 
     def fork(self) -> None:
@@ -49,7 +45,7 @@ class Waiting:
         for end, number in ((theirs, handed[0]), (os.open(os.devnull, os.O_RDWR), handed[1]), (replies, handed[3])):
             pipes.hand(end, number)
         pipes.hand(told, handed[4])
-        if not walls.fork(plan):
+        if not isolation.fork(plan):
             try:
                 self._be_called()
             finally:
@@ -61,12 +57,12 @@ class Waiting:
         os.close(ready)
 
     def _be_called(self) -> None:
-        call_walls.put_up(self._plan)
+        call_isolation.put_up(self._plan)
         call.rehearse("f")
         home = call.settle()
         os.write(pipes.STATUS, b"r")
         _, request = pipes.receive()
-        walls.own_its_files()
+        isolation.own_its_files()
         call.run(request, pipes.VALUE, home=home, gives_way=True)
 
     def attend(self) -> None:
@@ -109,12 +105,12 @@ async def _measure(waiting: Waiting, request: bytes) -> float:
 
 def main() -> None:
     """Measure once for every line, until there are no more."""
-    plan = documents.read(PLAN)
+    plan = fast_json.read(PLAN)
     plan["filter"] = bytes.fromhex(plan["filter"])
     call.open_streams()
     for _ in range(12):
         call.rehearse()
-    told = documents.read(REQUEST)
+    told = fast_json.read(REQUEST)
     compiled.keep(told["source"], os.path.join(plan["workplace"]["path"], told["filename"]))
     preloading.keep_as_is()
     waiting = Waiting(plan)

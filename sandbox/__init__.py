@@ -20,8 +20,9 @@ if TYPE_CHECKING:
         tool,
         tool_metadata,
     )
-    from sandbox.checkup import Checkup
-    from sandbox.client import AsyncSandbox, Sandbox
+    from sandbox.client.client import AsyncSandbox, Sandbox
+    from sandbox.client.stream import Event, Finished, Printed, Progress
+    from sandbox.doctor import Checkup
     from sandbox.environments import Environment
     from sandbox.environments.lock import Lock
     from sandbox.errors import (
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from sandbox.outputs.artifacts.store import ArtifactStore, Retention
     from sandbox.policy import Policy
     from sandbox.spec import CallFields
-    from sandbox.streaming import Event, Finished, Printed, Progress
     from sandbox.tools.check import CheckReport
 
 __all__ = [
@@ -120,8 +120,8 @@ _HOMES: Final[dict[str, str]] = {
         ),
         "sandbox.authoring",
     ),
-    "AsyncSandbox": "sandbox.client",
-    "Sandbox": "sandbox.client",
+    "AsyncSandbox": "sandbox.client.client",
+    "Sandbox": "sandbox.client.client",
     "Environment": "sandbox.environments",
     "Lock": "sandbox.environments.lock",
     **dict.fromkeys(
@@ -155,15 +155,15 @@ _HOMES: Final[dict[str, str]] = {
     "ArtifactStore": "sandbox.outputs.artifacts.store",
     "Retention": "sandbox.outputs.artifacts.store",
     "CheckReport": "sandbox.tools.check",
-    "Checkup": "sandbox.checkup",
+    "Checkup": "sandbox.doctor",
     "Outcome": "sandbox.outcome",
     "Status": "sandbox.outcome",
     "Policy": "sandbox.policy",
     "CallFields": "sandbox.spec",
-    "Event": "sandbox.streaming",
-    "Finished": "sandbox.streaming",
-    "Printed": "sandbox.streaming",
-    "Progress": "sandbox.streaming",
+    "Event": "sandbox.client.stream",
+    "Finished": "sandbox.client.stream",
+    "Printed": "sandbox.client.stream",
+    "Progress": "sandbox.client.stream",
 }
 
 

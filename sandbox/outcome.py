@@ -369,7 +369,7 @@ class Outcome(_Part):
         Made from what is shown here, so it can be asked of an outcome that was read from its JSON too. With `tokens`,
         no output is longer than that, as the tokenizer counts.
         """
-        from sandbox.outputs.memory import for_memory
+        from sandbox.outputs.history import for_memory
 
         if (tokens is None) != (tokenizer is None):
             raise SpecError("for_memory: tokens are counted by a tokenizer", remedy="give both, or neither")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
-from sandbox.daemon import connect
+from sandbox.backends.docker.daemon import connect
 from sandbox.images import BaseImage, bootstrap
 from tests.provision import ProvisionError
 from tests.provision import docker_daemon as provision

@@ -29,6 +29,6 @@ import sys
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import runner
+    from box import start
 
-    sys.exit(runner.main(*sys.argv[1:]))
+    sys.exit(start.main(*sys.argv[1:]))

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Final
 
 from sandbox.backends.base import Backend
-from sandbox.configuration import Configuration
+from sandbox.config import Configuration
 from sandbox.errors import SpecError
 
 _BACKENDS: Final = {

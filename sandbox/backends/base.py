@@ -14,12 +14,12 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from pydantic import JsonValue
 
-from sandbox.configuration import Configuration
-from sandbox.egress.ledger import Ledger
+from sandbox.config import Configuration
+from sandbox.egress.traffic import Ledger
 from sandbox.errors import BackendUnavailable
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState
 from sandbox.policy import Limits, Policy
-from sandbox.ports import BoxImage, Line, Reading, Receiver, Slot
+from sandbox.protocols import BoxImage, Line, Reading, Receiver, Slot
 
 Result = TypeVar("Result")
 

@@ -28,7 +28,7 @@ def main() -> NoReturn:
     code = _BROKEN
     atexit.register(lambda: _leave(code))  # what is registered first is called last, after all others and all threads
     try:
-        from sandbox.cli.ending import exit_code_of
+        from sandbox.cli.exit_codes import exit_code_of
 
         code = exit_code_of(sys.argv[1:])
     except KeyboardInterrupt:

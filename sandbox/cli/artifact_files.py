@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
-from sandbox.cli.visible import one_line
+from sandbox.cli.escape import one_line
 from sandbox.errors import ArtifactsUnavailable, SandboxError, SpecError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from sandbox.cli.artifact_options import ArtifactId, ArtifactPlace, Tenant, kept_in
+from sandbox.cli.escape import one_line
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import show, show_document, tell
-from sandbox.cli.visible import one_line
 
 _LONGEST = 500
 

@@ -33,9 +33,9 @@ def _moment(seconds: float) -> str:
 
 
 def _page(found: Sequence[Kept]) -> Page:
-    from sandbox.cli.figures import rounded_age, rounded_bytes
+    from sandbox.cli.escape import one_line
+    from sandbox.cli.format import rounded_age, rounded_bytes
     from sandbox.cli.tables import Cell, Page
-    from sandbox.cli.visible import one_line
 
     page, now = Page(), time.time()
     if not found:

@@ -38,9 +38,9 @@ def about(artifact: Artifact) -> str:
     """`plot.png · image/png · 12.3 KiB · 640 × 480`, on one line."""  # noqa: RUF002
     import sys
 
-    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.escape import one_line
+    from sandbox.cli.format import rounded_bytes
     from sandbox.cli.terminal import glyph
-    from sandbox.cli.visible import one_line
 
     times = glyph("×", plain="x", on=sys.stderr)  # noqa: RUF001
     size = f"{artifact.width} {times} {artifact.height}" if artifact.width and artifact.height else ""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sandbox.cli.artifact_options import SHOWN_OF_AN_ID, ArtifactId, ArtifactPlace, Tenant, about, kept_in
+from sandbox.cli.escape import visible
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import is_terminal, show, show_bytes, show_document, tell
-from sandbox.cli.visible import visible
 
 if TYPE_CHECKING:
     from sandbox.outcome import Artifact

@@ -15,8 +15,8 @@ from sandbox.cli.terminal import show_document
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandbox.attacks import Attack, Finding
     from sandbox.cli.tables import Cell, Page
+    from sandbox.doctor.attacks import Attack, Finding
     from sandbox.outcome import Receipt
     from sandbox.policy import Policy
 
@@ -39,7 +39,7 @@ def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
     """Try every attack and show what came of it; 0 when all walls held, 5 when one did not."""
     import asyncio
 
-    from sandbox.cli.ending import UNAVAILABLE
+    from sandbox.cli.exit_codes import UNAVAILABLE
 
     siege = asyncio.run(_besiege(backend, policy))
     if as_json:
@@ -50,8 +50,8 @@ def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
 
 
 async def _besiege(backend: str | None, name: str) -> Siege:
-    from sandbox.attacks import attack_all
-    from sandbox.cli.forgetful_sandbox import forgetful_sandbox
+    from sandbox.cli.temporary_sandbox import forgetful_sandbox
+    from sandbox.doctor.attacks import attack_all
     from sandbox.errors import BackendUnavailable
     from sandbox.policy import load
 
@@ -79,8 +79,8 @@ def _document(siege: Siege) -> dict[str, Any]:
 
 
 def _page(siege: Siege) -> Page:
-    from sandbox.attacks import THEMES
     from sandbox.cli.tables import Page
+    from sandbox.doctor.attacks import THEMES
 
     page, receipt = Page(), siege.receipt
     runtime = f", runtime {receipt.runtime}" if receipt.runtime else ""
@@ -97,8 +97,8 @@ def _page(siege: Siege) -> Page:
 
 
 def _row(finding: Finding) -> list[Cell]:
+    from sandbox.cli.escape import one_line
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.visible import one_line
 
     attack = finding.attack
     return [mark(finding.held), Cell(attack.name), Cell(attack.tries), Cell(one_line(finding.how, most=400))]
@@ -114,6 +114,6 @@ def _conclusion(siege: Siege) -> str:
 
 
 def _not_asked(siege: Siege) -> Sequence[Attack]:
-    from sandbox.attacks import ATTACKS
+    from sandbox.doctor.attacks import ATTACKS
 
     return [attack for attack in ATTACKS if not attack.is_asked(siege.policy)]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sandbox.cli.escape import one_line, visible
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import glyph, is_terminal, painted, show, show_document
-from sandbox.cli.visible import one_line, visible
 
 if TYPE_CHECKING:
     from sandbox.tools.check import CheckReport
@@ -27,7 +27,7 @@ _BEFORE_CARET = 60
 
 def check(file: ToolFile, *, entry: Entry = None, as_json: AsJson = False) -> int:
     """Check a tool's source: all its problems at once, and what it can be called as."""
-    from sandbox.client import Sandbox
+    from sandbox.client.client import Sandbox
 
     with Sandbox() as box:
         report = box.check(file, entry=entry)
@@ -69,7 +69,7 @@ def _problem(problem: SourceProblem, file: Path, lines: list[str]) -> str:
 
 def _picture(problem: SourceProblem, lines: list[str]) -> str:
     """The line, or the part of it around the place, with a caret below."""
-    from sandbox.tools.pictures import pictured
+    from sandbox.tools.caret import pictured
 
     if problem.line is None or problem.column is None or not 1 <= problem.line <= len(lines):
         return ""

@@ -1,7 +1,7 @@
 """`sandbox doctor`: what this host can do, measured by running real calls.
 
 Which walls were up around a call that demanded none, which of the shipped policies would run here, and whether each
-limit bites: see `sandbox.checkup`. The exit code answers one question: 0 when the `default` policy runs here, 5 when it
+limit bites: see `sandbox.doctor`. The exit code answers one question: 0 when the `default` policy runs here, 5 when it
 does not.
 
 `--attack` asks another: do the walls hold when they are attacked? See attack_report.py.
@@ -17,9 +17,9 @@ from sandbox.cli.run import AsJson, Backend
 from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
-    from sandbox.checkup import Checkup
-    from sandbox.checkup.report import LimitTried, PolicyTried, WallFound
     from sandbox.cli.tables import Cell, Page
+    from sandbox.doctor import Checkup
+    from sandbox.doctor.report import LimitTried, PolicyTried, WallFound
 
 
 _DEFAULT: Final = "default"
@@ -43,7 +43,7 @@ def doctor(
     """
     import asyncio
 
-    from sandbox.cli.ending import UNAVAILABLE
+    from sandbox.cli.exit_codes import UNAVAILABLE
 
     if attack:
         from sandbox.cli.attack_report import attack_host
@@ -60,7 +60,7 @@ def doctor(
 
 
 async def _checked_up(backend: str | None) -> Checkup:
-    from sandbox.client import AsyncSandbox
+    from sandbox.client.client import AsyncSandbox
 
     async with AsyncSandbox(backend=backend) as box:
         return await box.doctor()
@@ -99,7 +99,7 @@ def _conclusion(checkup: Checkup) -> str:
 
 
 def _wall_row(name: str, wall: WallFound, *, matters: bool) -> list[Cell]:
-    from sandbox.cli.figures import with_note
+    from sandbox.cli.format import with_note
     from sandbox.cli.tables import Cell, arrow, mark
 
     remedy = "" if wall.in_force else arrow(wall.remedy)
@@ -117,9 +117,9 @@ def _policy_row(name: str, tried: PolicyTried) -> list[Cell]:
 
 
 def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
-    from sandbox.cli.figures import limit_figure, with_note
+    from sandbox.cli.escape import one_line
+    from sandbox.cli.format import limit_figure, with_note
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.visible import one_line
 
     told = one_line(tried.message, most=100)
     return [

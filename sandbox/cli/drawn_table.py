@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from rich.cells import cell_len
 
+from sandbox.cli.escape import one_line, visible
 from sandbox.cli.tables import Cell, Page
-from sandbox.cli.visible import one_line, visible
 from sandbox.outcome import Json
-from sandbox.outputs.forms.table import Table, cell, read_table, size_of
+from sandbox.outputs.shapes.table import Table, cell, read_table, size_of
 
 _MOST_CELLS: Final = 2000
 _AROUND_A_CELL: Final = 3

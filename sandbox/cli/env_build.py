@@ -38,7 +38,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
 ) -> int:
     """Build an environment, unless it is in the store already."""
     from sandbox.cli.build_progress import build_progress
-    from sandbox.client import Sandbox
+    from sandbox.client.client import Sandbox
 
     given = None if lock is None else _read_lock(lock, requirements)
     fields = asked([*given.requirements] if given else requirements, file=file, python=python)
@@ -110,7 +110,7 @@ def _facts(environment: Environment, store: Path | None, *, seconds: float) -> d
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from sandbox.cli.figures import rounded_bytes, rounded_seconds
+    from sandbox.cli.format import rounded_bytes, rounded_seconds
     from sandbox.cli.tables import Page
 
     page = Page()

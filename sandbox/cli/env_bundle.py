@@ -146,7 +146,7 @@ def _show(facts: dict[str, Any], told: dict[str, str], *, as_json: bool) -> None
         show_document(json.dumps(facts, ensure_ascii=False, indent=2))
         return
     from sandbox.cli.env_lock import counted
-    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.format import rounded_bytes
     from sandbox.cli.tables import Page
 
     shown = {

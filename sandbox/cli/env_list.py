@@ -70,9 +70,9 @@ def _moment(seconds: float) -> str:
 
 
 def _list_page(found: Sequence[StoredEnvironment], root: str) -> Page:
-    from sandbox.cli.figures import rounded_age, rounded_bytes
+    from sandbox.cli.escape import one_line
+    from sandbox.cli.format import rounded_age, rounded_bytes
     from sandbox.cli.tables import Cell, Page
-    from sandbox.cli.visible import one_line
 
     page, now = Page(), time.time()
     if not found:
@@ -96,7 +96,7 @@ def _list_page(found: Sequence[StoredEnvironment], root: str) -> Page:
 
 
 def _environment_page(environment: StoredEnvironment) -> Page:
-    from sandbox.cli.figures import rounded_age, rounded_bytes
+    from sandbox.cli.format import rounded_age, rounded_bytes
     from sandbox.cli.tables import Cell, Page
 
     manifest, page = environment.manifest, Page()

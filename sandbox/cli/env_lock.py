@@ -49,7 +49,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
     """Resolve requirements to exact wheels, each with its SHA-256."""
     from sandbox.cli.build_progress import Warnings, build_progress
     from sandbox.cli.named_files import write_file
-    from sandbox.client import Sandbox
+    from sandbox.client.client import Sandbox
 
     fields = asked(requirements, file=file, python=python)
     with (
@@ -84,7 +84,7 @@ def asked(requirements: list[str] | None, *, file: Path | None, python: str | No
 
 
 def _page(lock: Lock) -> Page:
-    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.format import rounded_bytes
     from sandbox.cli.tables import Page
 
     page = Page()
@@ -130,7 +130,7 @@ def requirements_left_out(lock: Lock) -> tuple[str, ...]:
 
 
 def _row(package: LockedPackage) -> list[Cell]:
-    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.format import rounded_bytes
     from sandbox.cli.tables import Cell
 
     size = rounded_bytes(package.size) if package.size is not None else ""

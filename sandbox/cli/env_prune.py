@@ -76,7 +76,7 @@ def _read(option: str, text: str | None, parse: Callable[[object], Quantity]) ->
 def _page(report: PruneReport) -> Page:
     from sandbox.cli.env_list import SHOWN_OF_A_KEY
     from sandbox.cli.env_lock import counted
-    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.format import rounded_bytes
     from sandbox.cli.tables import Cell, Page
 
     page = Page()

@@ -6,8 +6,8 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 
+from sandbox.cli.escape import visible
 from sandbox.cli.terminal import glyph, painted, show_document, tell
-from sandbox.cli.visible import visible
 
 
 @dataclass(frozen=True, slots=True)

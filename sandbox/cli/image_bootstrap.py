@@ -41,7 +41,7 @@ def bootstrap_image(
 
 
 def _page(done: Bootstrapped) -> Page:
-    from sandbox.cli.figures import rounded_bytes, rounded_seconds
+    from sandbox.cli.format import rounded_bytes, rounded_seconds
     from sandbox.cli.tables import Page
 
     page = Page()

@@ -44,7 +44,7 @@ def build_image(  # noqa: PLR0913  (each option is a parameter)
 ) -> int:
     """Make an image of an environment, which is built too if need be, unless the daemon has it."""
     from sandbox.cli.build_progress import build_progress
-    from sandbox.client import Sandbox
+    from sandbox.client.client import Sandbox
     from sandbox.errors import SpecError
 
     if key is not None:
@@ -110,7 +110,7 @@ def _build(environment: Environment, docker_host: str | None, *, as_json: bool) 
 
 
 def _page(image: EnvironmentImage, way: str, seconds: float) -> Page:
-    from sandbox.cli.figures import rounded_bytes, rounded_seconds
+    from sandbox.cli.format import rounded_bytes, rounded_seconds
     from sandbox.cli.tables import Page
 
     page = Page()

@@ -22,7 +22,7 @@ DockerHost = Annotated[
 
 def connected(docker_host: str | None) -> closing[DockerClient]:
     """A client of that daemon, for the time of a `with`."""
-    from sandbox.configuration import load_configuration
-    from sandbox.daemon import connect
+    from sandbox.backends.docker.daemon import connect
+    from sandbox.config import load_configuration
 
     return closing(connect(docker_host or load_configuration().container.host))

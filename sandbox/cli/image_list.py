@@ -46,7 +46,7 @@ def _page(bases: Sequence[BaseImage], environments: Sequence[EnvironmentImage]) 
 
 
 def _row(image: BaseImage | EnvironmentImage, purpose: str, made_from: str) -> list[Cell]:
-    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.format import rounded_bytes
     from sandbox.cli.tables import Cell
 
     return [

@@ -75,7 +75,7 @@ def _both(first: PruneReport, second: PruneReport) -> PruneReport:
 
 
 def _page(report: PruneReport) -> Page:
-    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.format import rounded_bytes
     from sandbox.cli.tables import Cell, Page
 
     page = Page()

@@ -21,7 +21,7 @@ def pull_image(
     as_json: AsJson = False,
 ) -> int:
     """Pull an image of ours from a registry, so that it need not be made here."""
-    from sandbox.cli.figures import rounded_bytes
+    from sandbox.cli.format import rounded_bytes
     from sandbox.cli.tables import Page
     from sandbox.images import pull
 

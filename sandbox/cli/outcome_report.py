@@ -13,9 +13,9 @@ import sys
 from typing import Any, Final
 
 from sandbox.cli.artifact_options import SHOWN_OF_AN_ID, about
-from sandbox.cli.figures import limit_figure, rounded_bytes, rounded_seconds
+from sandbox.cli.escape import one_line, visible
+from sandbox.cli.format import limit_figure, rounded_bytes, rounded_seconds
 from sandbox.cli.terminal import glyph, has_colours, is_terminal, painted, show, tell
-from sandbox.cli.visible import one_line, visible
 from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
 _WIDEST_LINE: Final = 80

@@ -17,11 +17,11 @@ from sandbox.cli.run import AsJson, Backend
 from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
-    from sandbox.checkup.probe import Trial
     from sandbox.cli.tables import Cell, Page
+    from sandbox.doctor.probe import Trial
     from sandbox.outcome import EnforcedBy, LayerState, Receipt
     from sandbox.policy import Policy
-    from sandbox.policy.section import Section
+    from sandbox.policy.base_model import Section
 
     Keeper = tuple[EnforcedBy, str]
     """The word of what enforces a line, and a note."""
@@ -67,8 +67,8 @@ def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False
 
 async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
     """The policy's own trial, and the receipt to explain it with."""
-    from sandbox.checkup.probe import try_policies, undemanding
-    from sandbox.cli.forgetful_sandbox import forgetful_sandbox
+    from sandbox.cli.temporary_sandbox import forgetful_sandbox
+    from sandbox.doctor.probe import try_policies, undemanding
     from sandbox.errors import BackendUnavailable
 
     async with forgetful_sandbox(backend) as box:
@@ -167,7 +167,7 @@ def _network(policy: Policy, receipt: Receipt) -> dict[str, Keeper]:
 
 def _walls(policy: Policy, receipt: Receipt) -> list[Wall]:
     """Every layer there is."""
-    from sandbox.backends.remedies import PURPOSES
+    from sandbox.backends.hints import PURPOSES
 
     required = {layer.value for layer in policy.isolation.require}
     return [Wall(name, name in required, purpose, receipt.layers[name]) for name, purpose in PURPOSES.items()]
@@ -218,7 +218,7 @@ def _page(trial: Trial, receipt: Receipt) -> Page:
 
 
 def _row(line: Line) -> list[Cell]:
-    from sandbox.cli.figures import with_note
+    from sandbox.cli.format import with_note
     from sandbox.cli.tables import Cell
 
     value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the walls
@@ -227,7 +227,7 @@ def _row(line: Line) -> list[Cell]:
 
 
 def _wall_row(wall: Wall) -> list[Cell]:
-    from sandbox.cli.figures import with_note
+    from sandbox.cli.format import with_note
     from sandbox.cli.tables import Cell, mark
 
     return [

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sandbox.cli.artifact_options import ArtifactPlace
-from sandbox.cli.ending import CutShort, cut_short
-from sandbox.cli.given import read_store
+from sandbox.cli.escape import SeenPieces, one_line
+from sandbox.cli.exit_codes import CutShort, cut_short
+from sandbox.cli.inputs import read_store
 from sandbox.cli.terminal import is_drawn_on, is_terminal, show, show_document, tell
-from sandbox.cli.visible import SeenPieces, one_line
 
 if TYPE_CHECKING:
-    from sandbox.client import Sandbox
+    from sandbox.client.client import Sandbox
     from sandbox.outcome import Json, Outcome
 
 Backend = Annotated[
@@ -144,7 +144,7 @@ def run(  # noqa: PLR0913  (each option is a parameter)
 ) -> int:
     """Run a tool in a box, and show what came of it."""
     from sandbox.cli.build_progress import build_progress
-    from sandbox.cli.given import (
+    from sandbox.cli.inputs import (
         read_arguments,
         read_limits,
         read_object,
@@ -153,7 +153,7 @@ def run(  # noqa: PLR0913  (each option is a parameter)
         refuse_second_reader,
     )
     from sandbox.cli.tokenizers import load_tokenizer
-    from sandbox.client import Sandbox
+    from sandbox.client.client import Sandbox
 
     if save_artifacts is not None:
         from sandbox.cli.artifact_files import refuse_unusable
@@ -223,7 +223,7 @@ def _report(outcome: Outcome, *, as_json: bool, is_output_shown: bool, is_value_
 def _streamed(
     box: Sandbox, file: Path, arguments: Mapping[str, Any], fields: Mapping[str, Any], *, as_json: bool
 ) -> Outcome:
-    from sandbox.streaming import Printed, Progress
+    from sandbox.client.stream import Printed, Progress
 
     writers = _Lines() if as_json else _Screen()
     with closing(box.stream(file, arguments, **fields)) as events:

@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from sandbox.cli.check import Entry, ToolFile
+from sandbox.cli.escape import visible
 from sandbox.cli.run import AsJson
 from sandbox.cli.terminal import is_terminal, show_document, tell
-from sandbox.cli.visible import visible
 
 
 def schema(
@@ -34,7 +34,7 @@ def schema(
     as_json: AsJson = False,
 ) -> int:
     """Show the schema that models are given of a tool."""
-    from sandbox.client import Sandbox
+    from sandbox.client.client import Sandbox
 
     with Sandbox() as box:
         found = box.schema(file, format=format, strict=strict, entry=entry)

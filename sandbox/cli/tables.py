@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sandbox.cli.escape import visible
 from sandbox.cli.terminal import glyph, show
-from sandbox.cli.visible import visible
 
 _NARROWEST, _WIDEST = 60, 120
 """Below that names would be cut, and nothing be left of them at last; a terminal breaks lines, too."""

@@ -14,8 +14,8 @@ from http import HTTPStatus
 from typing import Final
 
 from sandbox.egress.destinations import Destinations, Far, Refused
-from sandbox.egress.heads import END_OF_HEAD, Head, Length, Malformed, read_head
-from sandbox.egress.ledger import Exhausted, Ledger, Way
+from sandbox.egress.http_head import END_OF_HEAD, Head, Length, Malformed, read_head
+from sandbox.egress.traffic import Exhausted, Ledger, Way
 
 _ASKING_S: Final = 10.0
 _LINGERING_S: Final = 5.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sandbox.egress.addresses import Address, why_not_public
-from sandbox.egress.heads import END_OF_HEAD, MOST_HEAD_BYTES, Head
 from sandbox.egress.host_proxies import HostProxies, HostProxy, UnknownProxy
+from sandbox.egress.http_head import END_OF_HEAD, MOST_HEAD_BYTES, Head
 from sandbox.egress.names import Names
 from sandbox.policy import Network
 from sandbox.policy.hosts import WEB_PORTS, admits

@@ -12,8 +12,8 @@ from typing import Final
 
 from sandbox.egress.connection import Connection
 from sandbox.egress.destinations import Destinations
-from sandbox.egress.heads import MOST_HEAD_BYTES
-from sandbox.egress.ledger import Ledger
+from sandbox.egress.http_head import MOST_HEAD_BYTES
+from sandbox.egress.traffic import Ledger
 
 _KERNEL_BUFFER: Final = 256 << 10
 _NO_DESCRIPTORS_S: Final = 0.1

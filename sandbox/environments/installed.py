@@ -10,9 +10,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from sandbox.environments.build_context import bare
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.interpreters.skeleton import site_folder
-from sandbox.environments.means import bare
 from sandbox.environments.model import Environment
 from sandbox.environments.store.store import StoredEnvironment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.ports import BoxImage
+from sandbox.protocols import BoxImage
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,29 +21,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sandbox.environments.disk.holds import InUse, Owner
+from sandbox.environments.build_context import Means, bare, builder_digest, job_policy, means_of
+from sandbox.environments.build_jobs import Workshop
+from sandbox.environments.disk.locks import InUse, Owner
 from sandbox.environments.indexes.settings import IndexSettings, read_index_settings, settings_for
 from sandbox.environments.installed import environment_of, is_there
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter, pick_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.key import environment_key
-from sandbox.environments.means import Means, bare, builder_digest, job_policy, means_of
 from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
-from sandbox.environments.resolution.questions import Question, Resolution, remembered, rules_of
+from sandbox.environments.resolution.request import Question, Resolution, remembered, rules_of
 from sandbox.environments.resolution.requirements import read_requirements
 from sandbox.environments.store.failures import means_digest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
 from sandbox.environments.threads import to_its_end
 from sandbox.environments.uv_binary import uv_program
-from sandbox.environments.workshop import Workshop
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable, WheelGone
 from sandbox.policy import NetworkMode, Policy, ReuseMode
 from sandbox.threads import in_own_thread
 
 if TYPE_CHECKING:
-    from sandbox.environments.builds.bench import Bench
     from sandbox.environments.builds.plan import Plan
+    from sandbox.environments.builds.workspace import Bench
     from sandbox.environments.lock import Lock
 
 Result = TypeVar("Result")
@@ -196,7 +196,7 @@ class Provider:
         if is_busy or self.store.failure(question.digest, means=means) is not None:
             yield None
             return
-        from sandbox.environments.builds.bench import open_bench
+        from sandbox.environments.builds.workspace import open_bench
 
         self._benches += 1
         try:
@@ -232,7 +232,7 @@ class Provider:
         found = None if refresh else remembered(self.store, question)
         if found is not None:
             return found
-        from sandbox.environments.resolution.resolving import resolve
+        from sandbox.environments.resolution.resolve import resolve
 
         means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
         if not refresh:
@@ -311,8 +311,8 @@ class Provider:
         return found
 
     async def _build(self, plan: Plan, means: str, bench: Bench | None) -> None:
-        from sandbox.environments.builds.bench import open_bench
-        from sandbox.environments.builds.building import build
+        from sandbox.environments.builds.build import build
+        from sandbox.environments.builds.workspace import open_bench
 
         async with self._builds, self._remembering(plan.key, means):
             if bench is not None:

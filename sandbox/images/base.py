@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from sandbox.daemon import LABELS, OWNER_LABEL, tags_of, translated
+from sandbox.backends.docker.daemon import LABELS, OWNER_LABEL, tags_of, translated
 from sandbox.errors import BackendUnavailable
 from sandbox.images import bootstrapping
 from sandbox.images.apt_sources import Distribution, this_distribution

@@ -32,7 +32,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.daemon import LABELS, OWNER_LABEL, tags_of, translated
+from sandbox.backends.docker.daemon import LABELS, OWNER_LABEL, tags_of, translated
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import OWNER, BaseImage, nobody
 from sandbox.images.bootstrapping import OnStage

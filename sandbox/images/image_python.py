@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from sandbox.daemon import translated
+from sandbox.backends.docker.daemon import translated
 from sandbox.errors import BackendUnavailable
 
 if TYPE_CHECKING:

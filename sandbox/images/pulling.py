@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.daemon import OWNER_LABEL, translated
-from sandbox.docker_config import usable_docker_config
+from sandbox.backends.docker.config import usable_docker_config
+from sandbox.backends.docker.daemon import OWNER_LABEL, translated
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import OWNER, BaseImage, base_tag, list_images, nobody
 from sandbox.images.bootstrapping import OnStage

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.daemon import translated
-from sandbox.docker_config import usable_docker_config
+from sandbox.backends.docker.config import usable_docker_config
+from sandbox.backends.docker.daemon import translated
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import BaseImage, nobody
 from sandbox.images.bootstrapping import OnStage

@@ -23,10 +23,10 @@ from io import StringIO
 from typing import Final
 
 from sandbox.outcome import Shaped
-from sandbox.outputs.cuts import prefix
-from sandbox.outputs.ends import Ends
+from sandbox.outputs.boundaries import prefix
 from sandbox.outputs.shaping import STDOUT_TYPE, form_of, nothing, shape_ends
 from sandbox.outputs.terminal import Terminal
+from sandbox.outputs.text_ends import Ends
 
 _SLICE: Final = 64 * 1024
 _BROKEN: Final = "\ufffd"

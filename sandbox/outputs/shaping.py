@@ -19,12 +19,13 @@ from functools import cache
 from typing import Final
 
 from sandbox.outcome import Artifact, Json, Shaped, portable_json, printable
-from sandbox.outputs.ends import Ends, Parsed
-from sandbox.outputs.forms.form import Form
-from sandbox.outputs.forms.json_data import json_data
-from sandbox.outputs.forms.references import reference
-from sandbox.outputs.forms.table import read_table, table, written
-from sandbox.outputs.forms.texts import (
+from sandbox.outputs.highlights import ErrorMarks, FailureMarks
+from sandbox.outputs.notices import Notice, without_notices
+from sandbox.outputs.shapes.json_data import json_data
+from sandbox.outputs.shapes.references import reference
+from sandbox.outputs.shapes.shape import Form
+from sandbox.outputs.shapes.table import read_table, table, written
+from sandbox.outputs.shapes.texts import (
     error_message,
     execution_result,
     file_content,
@@ -32,9 +33,8 @@ from sandbox.outputs.forms.texts import (
     status_message,
     unshown,
 )
-from sandbox.outputs.marks import ErrorMarks, FailureMarks
-from sandbox.outputs.notices import Notice, without_notices
 from sandbox.outputs.terminal import Terminal
+from sandbox.outputs.text_ends import Ends, Parsed
 from sandbox.unchecked import unchecked
 
 STDOUT_TYPE: Final = "execution_result"

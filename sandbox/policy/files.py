@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.errors import PolicyError
-from sandbox.policy.complaints import quoted
+from sandbox.policy.messages import quoted
 
 LARGEST_FILE: Final = 16 * 1024
 

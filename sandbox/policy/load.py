@@ -17,8 +17,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from sandbox.errors import PolicyError
-from sandbox.policy.complaints import complaints, quoted, refusal
 from sandbox.policy.files import read_document
+from sandbox.policy.messages import complaints, quoted, refusal
 from sandbox.policy.model import Policy
 from sandbox.policy.tighten import widenings
 from sandbox.resources import folder

@@ -20,7 +20,9 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from sandbox.policy.base_model import Section, WhenEmpty
 from sandbox.policy.hosts import host_pattern
+from sandbox.policy.ordered_enum import Rank
 from sandbox.policy.paths import readable_path, sorted_once
 from sandbox.policy.quantities import (
     MIB,
@@ -33,8 +35,6 @@ from sandbox.policy.quantities import (
     format_bytes,
     parse_count_or_zero,
 )
-from sandbox.policy.ranks import Rank
-from sandbox.policy.section import Section, WhenEmpty
 from sandbox.policy.supply import Environments, Supply
 
 MOST_READABLE: Final = 64

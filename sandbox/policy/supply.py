@@ -16,9 +16,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, Strict
 
+from sandbox.policy.base_model import Section, WhenEmpty
 from sandbox.policy.paths import plain_path, sorted_once
 from sandbox.policy.quantities import GIB, Bytes, Count, Seconds, SecondsOrZero
-from sandbox.policy.section import Section, WhenEmpty
 
 MOST_LISTED: Final = 1000
 MOST_PLACES: Final = 64

@@ -12,11 +12,11 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from sandbox.policy.complaints import complaints, refusal
+from sandbox.policy.base_model import Section
 from sandbox.policy.hosts import is_covered
+from sandbox.policy.messages import complaints, refusal
 from sandbox.policy.model import Limits, Policy
 from sandbox.policy.paths import is_within
-from sandbox.policy.section import Section
 
 _Rule = Callable[[Section, Section, str, str], list[str]]
 

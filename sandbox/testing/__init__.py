@@ -44,7 +44,7 @@ from sandbox.testing.answers import (
     script,
     uses,
 )
-from sandbox.testing.fake import FakeBackend, FakeBox
+from sandbox.testing.fake_backend import FakeBackend, FakeBox
 from sandbox.testing.fake_call import FakeCall
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from sandbox.ports import Reading
+from sandbox.protocols import Reading
 
 Excess: TypeAlias = Literal["memory", "cpu", "processes", "disk", "inodes", "open_files", "file_size"]
 

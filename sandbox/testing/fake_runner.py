@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
-from sandbox.ports import Reading
+from sandbox.protocol import frames
+from sandbox.protocol.frames import Chunk, FrameReader, Stream
+from sandbox.protocols import Reading
 from sandbox.testing.answers import (
     STEPS,
     Exceeds,
@@ -31,8 +33,6 @@ from sandbox.testing.answers import (
 )
 from sandbox.testing.fake_call import CallUnderWay, FakeCall
 from sandbox.testing.replies import end_of, ended, killed, packed
-from sandbox.wire import frames
-from sandbox.wire.frames import Chunk, FrameReader, Stream
 
 _PIECE: Final = 1 << 16
 _ITEM: Final = 1 << 31

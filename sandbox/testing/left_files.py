@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sandbox.outputs.artifacts.arriving import DATA, END, FILE, OVER, REFUSED
+from sandbox.outputs.artifacts.receiver import DATA, END, FILE, OVER, REFUSED
 from sandbox.spec import is_plain_name
 
 _RECORD: Final = struct.Struct(">IB")

@@ -6,10 +6,10 @@ import ast
 from itertools import islice
 from typing import Any, Final
 
-from sandbox.tools.excerpt import excerpt
 from sandbox.tools.names_in_source import dotted_name
 from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER
+from sandbox.tools.safe_text import excerpt
 from sandbox.tools.scope import Scope
 
 MAX_ANNOTATION_DEPTH: Final = 32

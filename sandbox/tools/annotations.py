@@ -36,13 +36,13 @@ from sandbox.tools.class_fields import (
     made_values,
     root_field,
 )
-from sandbox.tools.declared import Declared
+from sandbox.tools.field_metadata import ABSENT, Spoken, spoken_extra
 from sandbox.tools.generics import Place, bounds_of, given_for, parameters_of
 from sandbox.tools.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
 from sandbox.tools.names_in_source import dotted_name, last_name
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.scope import Scope
-from sandbox.tools.spoken_fields import ABSENT, Spoken, spoken_extra
+from sandbox.tools.type_cache import Declared
 from sandbox.tools.unions import names_none, own_name, union_members, well_known_name
 from sandbox.tools.value_types import (
     ANYTHING,

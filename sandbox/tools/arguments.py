@@ -18,10 +18,9 @@ from pydantic_core import ErrorDetails
 
 from sandbox.errors import SchemaRefused
 from sandbox.tools.annotations import AnnotationReader
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list, printable
 from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER, NotPlain, PlainCopy
-from sandbox.tools.recent import Recent
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt, name_list, printable
 from sandbox.tools.schema_types import schema_type
 from sandbox.tools.tool import Tool
 from sandbox.tools.value_types import (
@@ -36,6 +35,7 @@ from sandbox.tools.value_types import (
     ValueType,
     Work,
 )
+from sandbox.tools.weighted_lru import Recent
 
 if TYPE_CHECKING:
     from sandbox.tools.schemas.validator import SchemaValidator
@@ -219,7 +219,7 @@ def _validator(tool: Tool) -> SchemaValidator | None:
 
 
 def _schema_problems(arguments: Mapping[str, JSON], whole: SchemaValidator) -> list[Problem]:
-    from sandbox.tools.schemas.findings import ROOT
+    from sandbox.tools.schemas.issues import ROOT
 
     return [
         Problem(each.path.removeprefix(ROOT).lstrip("."), each.message, "what the schema says", "something else")

@@ -14,10 +14,10 @@ from types import GenericAlias
 from typing import Annotated, Any, Final
 
 from sandbox.tools import coercion
-from sandbox.tools.excerpt import excerpt
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.recent import Recent
-from sandbox.tools.value_marks import Container, Hole, Nullable, OneOf, Scalar, ValueType
+from sandbox.tools.safe_text import excerpt
+from sandbox.tools.type_constraints import Container, Hole, Nullable, OneOf, Scalar, ValueType
+from sandbox.tools.weighted_lru import Recent
 
 _LARGEST: Final = 16
 

@@ -15,7 +15,7 @@ import re
 from typing import Final
 
 from sandbox.errors import SourceError
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 
 MAX_SOURCE_BYTES: Final = 5 * 1024 * 1024
 

@@ -20,7 +20,7 @@ from typing import Final
 from sandbox.errors import SourceError
 from sandbox.tools.dialects import Candidate
 from sandbox.tools.dialects.method_class import methods_of
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt, name_list
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt, name_list
 from sandbox.tools.source import Source
 
 DEFAULT_FILENAME: Final = "tool.py"

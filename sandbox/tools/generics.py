@@ -15,7 +15,7 @@ from typing import Final
 from sandbox.tools.annotation_syntax import arguments
 from sandbox.tools.names_in_source import last_name
 from sandbox.tools.scope import Scope
-from sandbox.tools.value_marks import ValueType
+from sandbox.tools.type_constraints import ValueType
 
 _GENERIC: Final = frozenset({"Generic", "Protocol"})
 _MOST_NODES: Final = 1000

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from sandbox.tools.recent import Recent
-from sandbox.tools.record_marks import REFERENCE, Inside, Record
-from sandbox.tools.value_marks import HOLE, STRICT, Cell, Choice, FieldType, ValueType
+from sandbox.tools.record_constraints import REFERENCE, Inside, Record
+from sandbox.tools.type_constraints import HOLE, STRICT, Cell, Choice, FieldType, ValueType
 from sandbox.tools.value_types import frame_of, record_of
+from sandbox.tools.weighted_lru import Recent
 
 _BY_NAME: Final = ("properties", "$defs", "patternProperties")
 _DATA: Final = ("default", "enum", "const", "examples", "required")

@@ -21,10 +21,10 @@ from threading import Lock
 from typing import Final, Literal, overload
 
 from sandbox.errors import SourceError
-from sandbox.tools.excerpt import excerpt
+from sandbox.tools.caret import pictured
 from sandbox.tools.newer_syntax import parse_newer, requires_newer
 from sandbox.tools.parse_cost import refuse_costly
-from sandbox.tools.pictures import pictured
+from sandbox.tools.safe_text import excerpt
 
 _WIDTH: Final = 80
 _BEFORE_CARET: Final = 40

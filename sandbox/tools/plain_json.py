@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, NoReturn, TypeAlias
 
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.errors import SourceError
-from sandbox.tools.excerpt import excerpt
+from sandbox.tools.safe_text import excerpt
 
 Severity = Literal["error", "warning"]
 

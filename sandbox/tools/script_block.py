@@ -19,7 +19,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from sandbox.errors import SourceError
-from sandbox.tools.excerpt import excerpt, name_list
+from sandbox.tools.safe_text import excerpt, name_list
 from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
 
 MAX_BLOCK_CHARACTERS: Final = 16 * 1024

@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 from sandbox.errors import SourceError
 from sandbox.tools.annotations import AnnotationReader
 from sandbox.tools.dialects.candidate import Candidate
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt
+from sandbox.tools.field_metadata import FIELDS, spoken_default
 from sandbox.tools.names_in_source import last_name
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.source import Function, Source
-from sandbox.tools.spoken_fields import FIELDS, spoken_default
 from sandbox.tools.tool import INJECTED, Parameter, ParameterKind
 
 MAX_PARAMETERS: Final = 256

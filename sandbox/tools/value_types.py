@@ -19,12 +19,11 @@ from pydantic import (
 from pydantic_core import SchemaError
 
 from sandbox.tools import coercion
-from sandbox.tools.attempts import Attempt, TooMuchWork, Work
 from sandbox.tools.composing import ANYTHING, NULL, common, composed, frame_of
-from sandbox.tools.excerpt import excerpt, name_list
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.record_marks import REFERENCE, Inside, Record, without_null
-from sandbox.tools.value_marks import (
+from sandbox.tools.record_constraints import REFERENCE, Inside, Record, without_null
+from sandbox.tools.safe_text import excerpt, name_list
+from sandbox.tools.type_constraints import (
     STRICT,
     Cell,
     Choice,
@@ -34,6 +33,7 @@ from sandbox.tools.value_marks import (
     TextForm,
     ValueType,
 )
+from sandbox.tools.validation_budget import Attempt, TooMuchWork, Work
 
 __all__ = [
     "ANYTHING",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.backends.container.canaries import PROGRAM, prove
-from sandbox.backends.container.proofs import Finding, Proof, Proofs
+from sandbox.backends.container.limit_probes import PROGRAM, prove
+from sandbox.backends.container.probe_cache import Finding, Proof, Proofs
 from sandbox.errors import BackendUnavailable
 from sandbox.images import BaseImage
 from tests.daemons import HARDENED, RUNTIMES

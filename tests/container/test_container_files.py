@@ -9,7 +9,7 @@ import pytest
 
 from sandbox import Sandbox
 from sandbox.backends import open_backend
-from sandbox.configuration import Configuration, ContainerSettings
+from sandbox.config import Configuration, ContainerSettings
 from sandbox.images import BaseImage
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.policy import ReuseMode, load

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from sandbox import Policy, Sandbox, box_opening
-from sandbox.backends.container import attach, backend
+from sandbox import Policy, Sandbox
+from sandbox.backends.container import backend
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.daemon import connect
+from sandbox.backends.docker import attach
+from sandbox.backends.docker.daemon import connect
 from sandbox.errors import BackendUnavailable, SandboxError
 from sandbox.images import BaseImage, bootstrap, list_environment_images
 from sandbox.policy import load
-from sandbox.wire.frames import PROTOCOL, pack_message
+from sandbox.pool import opener
+from sandbox.protocol.frames import PROTOCOL, pack_message
 from tests.container.test_faults import containers, only_container, was_lost
 from tests.end_to_end.calls import ENDLESS, TRIVIAL, serves, under_way, wait_until
 from tests.end_to_end.packages import machine_with, publish, version_of
@@ -168,7 +170,7 @@ def test_an_image_whose_python_is_a_script_opens_no_box_and_stops_nobody(
     base: BaseImage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(box_opening, "_LEAST_FOR_OPENING_S", 3.0)  # which is waited for in full where nothing comes,
+    monkeypatch.setattr(opener, "_LEAST_FOR_OPENING_S", 3.0)  # which is waited for in full where nothing comes,
     monkeypatch.setattr(attach, "_PATIENCE_S", 3.0 if deed == "hangs" else 600.0)  # and this, but not after an end
     assert serves(sandbox)
     opens_no_box(deed, own_daemon, client, base)

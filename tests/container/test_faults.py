@@ -22,10 +22,10 @@ import pytest
 from sandbox import Outcome, Sandbox, Status
 from sandbox.backends.container import backend as container_backend
 from sandbox.backends.container import box as container_box
-from sandbox.backends.container import daemon_link
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.meters import Facts
 from sandbox.backends.container.ownership import Owner
+from sandbox.backends.docker import link
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.images import BaseImage
 from sandbox.outcome import EnforcedBy
@@ -154,7 +154,7 @@ def test_a_daemon_that_says_nothing_keeps_nobody_who_goes_away(
 ) -> None:
     """What any other answer may take is longer than this test may."""
     before = containers(docker_client)
-    monkeypatch.setattr(daemon_link, "_FAREWELL_S", 0.5)
+    monkeypatch.setattr(link, "_FAREWELL_S", 0.5)
     with proxy_to(docker_daemon, at=tmp_path / "proxy.sock") as proxy:
         sandbox = Sandbox(backend=ContainerBackend(host=proxy.url))
         assert serves(sandbox)
@@ -166,9 +166,9 @@ def test_a_daemon_that_says_nothing_keeps_nobody_who_goes_away(
 CLOSES_BESIDE_A_SILENT_DAEMON: Final = """
 import sys
 from sandbox import Sandbox
-from sandbox.backends.container import daemon_link
+from sandbox.backends.docker import link
 from sandbox.backends.container.backend import ContainerBackend
-daemon_link._FAREWELL_S = 0.5
+link._FAREWELL_S = 0.5
 with Sandbox(backend=ContainerBackend(host=sys.argv[1])) as sandbox:
     print(sandbox.run(sys.argv[2], {"a": 1, "b": 2}).value, flush=True)
     sys.stdin.readline()

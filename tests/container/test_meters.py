@@ -13,11 +13,11 @@ import pytest
 from docker.errors import NotFound
 
 from sandbox import Sandbox
+from sandbox.backends.cgroups import find_counters
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.meters import ContainerMeter, facts, meter_of, open_meter, used_since
-from sandbox.backends.control_groups import find_counters
 from sandbox.images import BaseImage
-from sandbox.ports import Reading
+from sandbox.protocols import Reading
 from tests.daemons import HARDENED, RUNTIMES
 from tests.end_to_end.calls import TRIVIAL, serves, wait_until
 from tests.leaks import Watch, descriptors

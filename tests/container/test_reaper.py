@@ -20,7 +20,7 @@ from sandbox.backends.container import backend
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.ownership import Owner
 from sandbox.backends.container.reaper import Reaper
-from sandbox.daemon import connect
+from sandbox.backends.docker.daemon import connect
 from sandbox.errors import BackendUnavailable
 from sandbox.images import BaseImage
 from sandbox.policy import load
@@ -37,7 +37,7 @@ ELSEWHERE: Final = "0" * 32
 ENGINE: Final = """
 import sys, time
 from sandbox.backends.container.ownership import Owner
-from sandbox.daemon import connect
+from sandbox.backends.docker.daemon import connect
 client, owner = connect(), Owner.current()
 host = client.api.create_host_config(network_mode="none")
 found = client.api.create_container(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.attacks import ATTACKS, THEMES
+from sandbox.doctor.attacks import ATTACKS, THEMES
 from sandbox.policy import load
 from tests.end_to_end.command_line import environment, sandbox
 from tests.unprivileged import AS_NOBODY, NOBODY

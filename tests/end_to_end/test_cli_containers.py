@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Sandbox
-from sandbox.attacks import ATTACKS
 from sandbox.backends.container.backend import ContainerBackend
+from sandbox.doctor.attacks import ATTACKS
 from sandbox.images import BaseImage
 from tests.checkout import ROOT
 from tests.end_to_end.command_line import sandbox

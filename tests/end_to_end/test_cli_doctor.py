@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.backends.remedies import PURPOSES
-from sandbox.checkup.probe import CANARIES
+from sandbox.backends.hints import PURPOSES
+from sandbox.doctor.probe import CANARIES
 from sandbox.outcome import EnforcedBy, MeasuredBy
 from sandbox.policy import load, shipped
 from tests.checkout import ROOT

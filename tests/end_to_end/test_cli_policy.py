@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import Sandbox
-from sandbox.backends.remedies import PURPOSES
+from sandbox.backends.hints import PURPOSES
 from sandbox.outcome import EnforcedBy, MeasuredBy
 from sandbox.policy import load, shipped
 from tests.end_to_end.calls import TRIVIAL

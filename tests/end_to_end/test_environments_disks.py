@@ -156,10 +156,10 @@ def test_a_package_that_is_more_than_the_policy_lets_a_build_leave_is_refused(
 _FULL: Final = """
 import sys
 from pathlib import Path
-from sandbox.environments.disk.places import writing
+from sandbox.environments.disk.paths import writing
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.interpreters.skeleton import make_skeleton
-from sandbox.environments.resolution.made_wheels import take_wheel
+from sandbox.environments.resolution.built_wheels import take_wheel
 from sandbox.errors import SandboxError
 
 way, disk, wheels = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])

@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Outcome, Sandbox, Status
-from sandbox.environments.disk.places import remove
+from sandbox.environments.disk.paths import remove
 from sandbox.environments.store.store import Store
 from sandbox.errors import (
     BuildFailed,
@@ -292,7 +292,7 @@ def tool():
     assert _value(sandbox.run(version_of("left", "left==1.0"))) == "1.0"
 
 
-SHADOWS: Final = ("json", "random", "frames", "guard", "call", "runner", "installed")
+SHADOWS: Final = ("json", "random", "box", "call", "zygote", "kernel")
 
 
 @pytest.fixture(scope="module")
@@ -310,7 +310,7 @@ def test_a_package_does_not_stand_in_for_the_standard_library(
     assert _value(sandbox.run(requiring(shadowing, code))) == "the standard one"
 
 
-@pytest.mark.parametrize("name", ["frames", "guard", "call", "runner", "installed"])
+@pytest.mark.parametrize("name", ["box", "call", "zygote", "kernel"])
 def test_a_package_may_have_modules_that_are_called_like_the_runners(
     name: str, sandbox: Sandbox, shadowing: tuple[str, ...]
 ) -> None:

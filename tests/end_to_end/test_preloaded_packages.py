@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Outcome, Sandbox, Status
-from sandbox.backends.subprocess import walls
+from sandbox.backends.subprocess import isolation
 from tests.end_to_end.packages import publish_files, requiring
 from tests.indexes import LocalIndex
 
@@ -168,7 +168,7 @@ def test_files_that_a_later_tool_would_keep_open_cost_the_preloading_and_no_call
 def test_a_package_that_does_not_survive_being_imported_ends_the_call_that_imports_it(
     name: str, status: Status, evidence: dict[str, object], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walls, "_MAX_IMPORT_S", 1.0)  # all of which is waited for
+    monkeypatch.setattr(isolation, "_MAX_IMPORT_S", 1.0)  # all of which is waited for
     source = requiring((name,), f"import {name}\ndef tool(): return 1\n")
     outcomes = [sandbox.run(source, limits={"wall": "1s"}) for _ in range(2)]
     assert [outcome.status for outcome in outcomes] == [status] * 2, outcomes

@@ -155,7 +155,7 @@ KIT: Final = """
 import importlib, sandbox
 def tool() -> list:
     try:
-        importlib.import_module("sandbox.client")
+        importlib.import_module("sandbox.client.client")
     except ImportError as error:
         said = str(error)
     return [sandbox.__name__, sorted(sandbox.__all__)[0], hasattr(sandbox, "Sandbox"), said]

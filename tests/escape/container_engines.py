@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from sandbox import AsyncSandbox, Outcome, Status
-from sandbox.attacks import Attack, Finding, attack_all
 from sandbox.backends.container.backend import ContainerBackend
+from sandbox.doctor.attacks import Attack, Finding, attack_all
 from sandbox.images import BaseImage
 from sandbox.policy import Policy, load
 

@@ -93,8 +93,9 @@ def frames():
 
 def runner_names():
     # the dictionary of every module of the runner that this interpreter holds, by four roads and all ways on from there
-    known = ("call_walls", "measure", "guard", "findings", "limits", "capabilities", "seccomp", "landlock", "walls",
-             "zygote", "child", "call_pipes", "brood", "tool", "verification", "template", "mounts", "clone", "script")
+    known = ("call_isolation", "measure", "guard", "rlimits", "capabilities", "seccomp", "landlock", "isolation",
+             "zygote", "child", "pipes", "children", "tool_process", "verification", "template", "mounts", "clone",
+             "script")
     roads = {{
         "frames": [frame.f_globals for frame in frames()],
         "modules": [vars(module) for module in list(sys.modules.values()) if hasattr(module, "__dict__")],

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from sandbox import Status
-from sandbox.attacks import ATTACKS, Attack
-from sandbox.attacks.stage import Stage
+from sandbox.doctor.attacks import ATTACKS, Attack
+from sandbox.doctor.attacks.stage import Stage
 from sandbox.images import BaseImage
 from sandbox.outcome import EnforcedBy, MeasuredBy
 from tests.escape.attempts import ATTEMPT

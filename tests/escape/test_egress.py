@@ -20,8 +20,8 @@ from typing import Any, Final
 import pytest
 
 from sandbox import AsyncSandbox
-from sandbox.attacks import Attack, Finding, attack_all
-from sandbox.attacks.network import NETWORK
+from sandbox.doctor.attacks import Attack, Finding, attack_all
+from sandbox.doctor.attacks.network import NETWORK
 from sandbox.policy import load
 from tests.checkout import ROOT
 from tests.escape.engines import Engine, call, engine_of

@@ -15,9 +15,10 @@ from typing import Final
 
 import pytest
 
-from sandbox import Sandbox, Status, box_opening
+from sandbox import Sandbox, Status
 from sandbox.errors import BuildFailed, SandboxError
 from sandbox.policy import load
+from sandbox.pool import opener
 from tests.end_to_end.calls import is_at_rest, serves, wait_until
 from tests.end_to_end.packages import machine_with, publish, publish_files, refusal_of, requiring, version_of
 from tests.indexes import make_wheel
@@ -45,7 +46,7 @@ def sandbox(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     policy = load("default")
     policy = policy.model_copy(update={"limits": policy.limits.model_copy(update={"wall": OPENING_S})})
     with pytest.MonkeyPatch.context() as patch, machine_with(None, **settings):
-        patch.setattr(box_opening, "_LEAST_FOR_OPENING_S", OPENING_S)
+        patch.setattr(opener, "_LEAST_FOR_OPENING_S", OPENING_S)
         with Sandbox(store=tmp_path_factory.mktemp("store"), policy=policy) as engine:
             yield engine
 

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from sandbox import Sandbox
-from sandbox.streaming import Event
+from sandbox.client.stream import Event
 from tests.checkout import ROOT
 from tests.escape.engines import Engine, call
 from tests.unprivileged import AS_NOBODY
@@ -31,7 +31,7 @@ def tool(hold: bool) -> int:
 _FROM_OUTSIDE: Final = """
 import ctypes, sys
 from sandbox import Sandbox
-from sandbox.streaming import Event
+from sandbox.client.stream import Event
 with Sandbox() as engine:
     events = engine.stream(sys.argv[1], {"hold": True})
     next(events)
@@ -102,7 +102,7 @@ _QUEUE_FROM_OUTSIDE: Final = f"""
 import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])  # in all threads, before there are others
 from sandbox import Sandbox
-from sandbox.streaming import Event
+from sandbox.client.stream import Event
 with Sandbox() as engine:
     events = engine.stream(sys.argv[1], {{"what": "queue_a_signal", "all_of_it": True}}, limits={_HOLDS})
     next(events)

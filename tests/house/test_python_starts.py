@@ -55,9 +55,9 @@ def test_python_is_started_with_nothing_of_the_user(file: Path) -> None:
     "name",
     [
         "runners/builder/unpack.py",
-        "runners/python/warden.py",
-        "sandbox/backends/container/canaries.py",
-        "sandbox/backends/container/delivery.py",
+        "runners/python/box/warden.py",
+        "sandbox/backends/container/limit_probes.py",
+        "sandbox/backends/container/runner_payload.py",
         "sandbox/backends/subprocess/box.py",
         "sandbox/environments/interpreters/search.py",
         "sandbox/environments/interpreters/skeleton.py",

@@ -19,9 +19,7 @@ from tests.checkout import ROOT, python_files, tracked_files
 PRODUCT: Final = python_files("sandbox", "runners")
 MOST_LINES: Final = 400
 # Names that say nothing about what is behind them.
-EMPTY_WORDS: Final = set(
-    "manager handler helper helpers util utils service wrapper context info common".split()  # noqa: SIM905
-)
+EMPTY_WORDS: Final = {"util", "utils", "misc", "common"}
 WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 # Joined here so that this file keeps its own rule.
 INDEX_HOSTS: Final = ("pypi" + ".org", "pythonhosted" + ".org", "registry.npmjs" + ".org")

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sandbox.wire import frames
-from sandbox.wire.frames import Chunk, FrameReader, Stream
-from sandbox.wire.messages import Ended, Fault, Hello, Reply, Returned, Started, parse_message, parse_reply
+from sandbox.protocol import frames
+from sandbox.protocol.frames import Chunk, FrameReader, Stream
+from sandbox.protocol.messages import Ended, Fault, Hello, Reply, Returned, Started, parse_message, parse_reply
 from tests.checkout import ROOT
 
 RUNNER: Final = ROOT / "runners" / "python"

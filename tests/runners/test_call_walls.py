@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import call_walls
+from box import call_isolation
 
 WALLED: Final[dict[str, Any]] = {
     "namespaces": ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"],
@@ -25,7 +25,7 @@ WALLED: Final[dict[str, Any]] = {
 @contextmanager
 def prepared(**changes: Any) -> Iterator[dict[str, Any]]:
     plan = {**WALLED, **changes}
-    call_walls.prepare(plan)
+    call_isolation.prepare(plan)
     try:
         yield plan
     finally:
@@ -41,10 +41,10 @@ def test_every_wall_that_is_the_same_for_all_calls_is_written_down() -> None:
 def test_what_is_written_down_lasts_until_the_memory_changes() -> None:
     with prepared() as plan:
         first = plan["written"]
-        call_walls.prepare(plan)
+        call_isolation.prepare(plan)
         assert plan["written"] is first
         plan["held"] += 1
-        call_walls.prepare(plan)
+        call_isolation.prepare(plan)
         assert plan["written"] is not first
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from channel import Handed, SocketChannel, open_channel
+from box.channel import Handed, SocketChannel, open_channel
 from tests.runners.plain_runner import RUNNER
 
 
@@ -101,7 +101,7 @@ def test_everything_is_sent_to_a_slow_reader(pair: tuple[SocketChannel, socket.s
 _PIPES: Final = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-import channel
+from box import channel
 pipes = channel.open_channel("-")
 print("printed")
 os.write(1, b"written")

@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-import collecting
-from sandbox.outputs.artifacts.arriving import Arrived, FileRecords
-from sandbox.outputs.artifacts.keeping import Keeping
+from call import output_files
+from sandbox.outputs.artifacts.receiver import Arrived, FileRecords
 from sandbox.outputs.artifacts.store import ArtifactStore, Shelf
+from sandbox.outputs.artifacts.writer import Keeping
 
 MIB: Final = 1 << 20
 PLENTY: Final = {"files": 100, "bytes": 64 * MIB}
@@ -71,7 +71,7 @@ def collecting_to(shelf: Shelf, wanted: dict[str, int] = PLENTY) -> Iterator[Col
 
     def collect() -> None:
         try:
-            collecting.collect(wanted, writing)
+            output_files.collect(wanted, writing)
         finally:
             os.close(writing)
 
@@ -112,7 +112,7 @@ def test_nothing_is_sent_of_a_call_that_left_nothing(left: Path, shelf: Shelf) -
 def test_of_folders_without_a_file_nothing_is_taken_for_lost(left: Path, shelf: Shelf) -> None:
     (left / "plots" / "small").mkdir(parents=True)
     (left / "tables").mkdir()
-    assert collecting.is_left(str(left.parent), may_go=True)
+    assert output_files.is_left(str(left.parent), may_go=True)
     with collecting_to(shelf) as collection:
         assert collection.rest(is_expected=True) == Arrived()
 
@@ -124,10 +124,10 @@ def test_an_empty_folder_that_cannot_be_looked_into_is_nothing_left(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(os, "scandir", without_descriptors)
-    assert not collecting.is_left(str(left.parent), may_go=False)
+    assert not output_files.is_left(str(left.parent), may_go=False)
     left.mkdir(exist_ok=True)
     (left / "file").touch()
-    assert collecting.is_left(str(left.parent), may_go=False)
+    assert output_files.is_left(str(left.parent), may_go=False)
 
 
 def test_files_come_by_name_as_they_are(left: Path, shelf: Shelf) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-import compiled
+from call import compiled
 from tests.runners.plain_runner import RUNNER
 
 SOURCE = "def tool() -> int:\n    return 41 + 1\n"
@@ -17,7 +17,7 @@ PATH = "/work/tool.py"
 WITHOUT_DESCRIPTORS: Final = """
 import os, resource, sys
 sys.path.insert(0, sys.argv[1])
-import compiled
+from call import compiled
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
 compiled.keep("number = 1\\n", "/work/tool.py")

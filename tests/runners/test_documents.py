@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-import documents
+from box import fast_json
 
 DOCUMENTS = [
     None,
@@ -22,39 +22,39 @@ DOCUMENTS = [
 @pytest.mark.parametrize("content", DOCUMENTS, ids=repr)
 def test_what_is_written_is_what_the_public_module_writes(content: object) -> None:
     text = json.dumps(content, separators=(",", ":"))
-    assert documents.write(content) == text
-    assert documents.read(text) == json.loads(text)
+    assert fast_json.write(content) == text
+    assert fast_json.read(text) == json.loads(text)
 
 
 @pytest.mark.parametrize("text", ["", " ", "{", "[1]x", '{"a":}', '"\n"', "nul", '"\\u12"'])
 def test_what_is_no_document_is_an_error_of_its_value(text: str) -> None:
     with pytest.raises(ValueError, match="line 1 column"):
-        documents.read(text)
+        fast_json.read(text)
 
 
 def test_blanks_around_a_document_are_no_part_of_it() -> None:
-    assert documents.read(" [1]\n") == [1]
+    assert fast_json.read(" [1]\n") == [1]
 
 
 def test_what_has_no_form_in_json_is_refused_or_left_to_the_caller() -> None:
     around: list[object] = []
     around.append(around)
     with pytest.raises(ValueError, match="Circular"):
-        documents.write(around)
+        fast_json.write(around)
     with pytest.raises(TypeError):
-        documents.write(object())
-    assert documents.write({"a": 1j}, default=str) == '{"a":"1j"}'
+        fast_json.write(object())
+    assert fast_json.write({"a": 1j}, default=str) == '{"a":"1j"}'
 
 
 def test_numbers_that_json_has_not_are_written_unless_they_may_not_be() -> None:
-    assert documents.write([math.inf, -math.inf]) == "[Infinity,-Infinity]"
-    assert documents.read("[-Infinity]") == [-math.inf]
+    assert fast_json.write([math.inf, -math.inf]) == "[Infinity,-Infinity]"
+    assert fast_json.read("[-Infinity]") == [-math.inf]
     with pytest.raises(ValueError, match="JSON compliant"):
-        documents.write(math.nan, allow_nan=False)
+        fast_json.write(math.nan, allow_nan=False)
 
 
 def test_where_the_parts_in_c_are_missing_the_public_module_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "_parts", None)
-    monkeypatch.setattr(documents, "_scan", None)
-    assert documents.write({"a": [1, "ü"]}) == '{"a":[1,"\\u00fc"]}'
-    assert documents.read('{"a": null}') == {"a": None}
+    monkeypatch.setattr(fast_json, "_parts", None)
+    monkeypatch.setattr(fast_json, "_scan", None)
+    assert fast_json.write({"a": [1, "ü"]}) == '{"a":[1,"\\u00fc"]}'
+    assert fast_json.read('{"a": null}') == {"a": None}

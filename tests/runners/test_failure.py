@@ -9,8 +9,8 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-import failure
-from sandbox.wire.messages import ExceptionReply, parse_reply
+from call import failure
+from sandbox.protocol.messages import ExceptionReply, parse_reply
 
 MESSAGE, TRACEBACK = 4096, 16384
 PATH: Final = "/work/tool.py"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-import records
+from box import records
 
 NO_WORKPLACE: Final[dict[str, Any]] = {"workplace": None, "namespaces": []}
 

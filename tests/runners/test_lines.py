@@ -12,12 +12,12 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from child import Child
-from lines import Line, Lines
-from sandbox.wire import frames
-from sandbox.wire.messages import Ended, Gone, Ready, Said, Surplus, parse_message
-from spares import QUIET_S, Spares
+from sandbox.protocol import frames
+from sandbox.protocol.messages import Ended, Gone, Ready, Said, Surplus, parse_message
 from tests.runners.plain_runner import PATIENCE_SECONDS, Runner, plain_plan, start_runner_on_a_socket
+from zygote.child import Child
+from zygote.direct_pipes import Line, Lines
+from zygote.prefork import QUIET_S, Spares
 
 SOURCE: Final = "import sys\ndef tool(a):\n    print('out')\n    print('err', file=sys.stderr)\n    return a + 1\n"
 
@@ -249,7 +249,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("spares.time", clock)
+    monkeypatch.setattr("zygote.prefork.time", clock)
     return clock
 
 

@@ -24,8 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, RootModel
 
-import objects
-import values
+from call import objects, values
 
 LIMIT: Final = 1 << 20
 

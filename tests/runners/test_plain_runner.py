@@ -11,8 +11,8 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from sandbox.wire.frames import Stream
-from sandbox.wire.messages import (
+from sandbox.protocol.frames import Stream
+from sandbox.protocol.messages import (
     ExceptionReply,
     ExitedReply,
     Fault,
@@ -294,8 +294,9 @@ def test_a_tool_meets_nothing_of_the_runner(runner: Runner) -> None:
         "    return known + left + [path for path in sys.path if 'runners' in path]\n"
     )
     runner_folder = ROOT / "runners" / "python"
-    ours = [path.stem for path in runner_folder.iterdir() if path.stem != "__main__" and not path.name.startswith("_")]
-    assert len(ours) > 10
+    folders = [path.parent.name for path in runner_folder.glob("*/__init__.py")]
+    ours = folders + [f"{path.parent.name}.{path.stem}" for path in runner_folder.glob("[a-z]*/[a-z]*.py")]
+    assert len(ours) > 40
     assert _value(runner.run(source, arguments={"ours": ours}, filename="asked.py").reply) == []
 
 

@@ -21,7 +21,8 @@ _IMPORT_AND_FORK: Final = """
 import json, os, sys
 given = json.loads(sys.argv[1])
 sys.path.insert(0, given["runner"])
-import call, preloading
+from call import call
+from zygote import preloading
 sys.path[0] = given["packages"]
 call.open_streams()
 _, failed, left_open = preloading.preload(given["modules"])

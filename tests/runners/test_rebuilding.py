@@ -154,7 +154,7 @@ UNFIT: Final = [
 PROGRAM: Final = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-import rebuilding
+from call import rebuild
 names = {"__name__": "shapes"}
 sys.modules["shapes"] = type(sys)("shapes")
 sys.modules["shapes"].__dict__.update(names)
@@ -163,10 +163,10 @@ exec(sys.argv[2], names)
 for hint, value, expected in json.load(sys.stdin):
     exec("def call(it: %s): pass" % hint, names)
     try:
-        made = rebuilding.rebuild_arguments(names["call"], {"it": value})["it"]
+        made = rebuild.rebuild_arguments(names["call"], {"it": value})["it"]
         right = eval(expected, names) if isinstance(expected, str) else expected
         said = "fits" if (type(made), made) == (type(right), right) else "%r, not %r" % (made, right)
-    except rebuilding.Misfit as misfit:
+    except rebuild.Misfit as misfit:
         said = [path[1:] for path, _ in misfit.problems]
         assert all(path[0] == "it" and 0 < len(text) <= 300 for path, text in misfit.problems), misfit.problems
     print(json.dumps(said))
@@ -267,7 +267,7 @@ def test_models_of_pydantic_are_made_by_pydantic() -> None:
 DEFAULTS: Final = """
 import functools, json, sys
 sys.path.insert(0, sys.argv[1])
-import rebuilding
+from call import rebuild
 from pydantic import Field
 def kept(function):
     @functools.wraps(function)
@@ -276,8 +276,8 @@ def kept(function):
 class A:
     @kept
     def execute(self, a: int, b: int = Field(2, ge=1), c: list = Field(default_factory=list), *, d=Field(...), e=5): ...
-made = rebuilding.rebuild_arguments(A().execute, {"a": 1, "c": [3], "d": 4})
-again = rebuilding.rebuild_arguments(A().execute, {"a": 1, "b": 7})
+made = rebuild.rebuild_arguments(A().execute, {"a": 1, "c": [3], "d": 4})
+again = rebuild.rebuild_arguments(A().execute, {"a": 1, "b": 7})
 print(json.dumps([made, again]))
 """
 

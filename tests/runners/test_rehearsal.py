@@ -14,7 +14,7 @@ from sandbox.backends.subprocess.backend import runner_folder
 _PROGRAM: Final = """
 import gc, json, os, resource, sys
 sys.path.insert(0, sys.argv[1])
-import call, compiled
+from call import call, compiled
 call.open_streams()
 compiled.keep("".join("def f%d(x):\\n    return x + %d.5\\n" % (n, n) for n in range(300)), os.devnull)
 for _ in range(12):

@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 
 import pytest
 
-import relay
-from channel import SocketChannel, open_channel
-from loop import Loop
-from outlet import READ_SIZE, Outlet
-from sandbox.wire.frames import Chunk, FrameReader, Stream
+from box.channel import SocketChannel, open_channel
+from sandbox.protocol.frames import Chunk, FrameReader, Stream
+from zygote import output_relay
+from zygote.poll_loop import Loop
+from zygote.send_buffer import READ_SIZE, Outlet
 
 CALL: Final = 7
 HELD: Final = 10 * READ_SIZE
@@ -24,7 +24,7 @@ HELD: Final = 10 * READ_SIZE
 
 def test_what_the_pipes_of_a_dead_call_hold_is_passed_on_though_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = itertools.count(step=3600.0)
-    monkeypatch.setattr(relay, "time", SimpleNamespace(monotonic=lambda: next(hours)))
+    monkeypatch.setattr(output_relay, "time", SimpleNamespace(monotonic=lambda: next(hours)))
     near, far = os.pipe2(os.O_NONBLOCK)
     fcntl.fcntl(far, fcntl.F_SETPIPE_SZ, 1 << 20)
     assert os.write(far, bytes(HELD)) == HELD
@@ -38,7 +38,7 @@ def test_what_a_tool_returns_is_left_where_it_is_until_its_walls_are_known() -> 
     (output, output_end), (value, value_end) = os.pipe(), os.pipe()
     child: Any = SimpleNamespace(outputs=[(output, Stream.STDOUT)], value=value, spent=None)
     waiting, outlet = Loop(), Outlet(cast(SocketChannel, None))
-    carrying = relay.Relay(waiting, outlet, on_early_word=lambda _: None)
+    carrying = output_relay.Relay(waiting, outlet, on_early_word=lambda _: None)
     for _ in range(2):
         carrying.attend(child)
         assert (waiting.waits_for(output), waiting.waits_for(value)) == (True, False)
@@ -62,7 +62,7 @@ def _passed_on(output: int) -> list[Chunk]:
     loop: Any = None  # nothing is waited for where everything is over
     nothing, end = os.pipe2(os.O_NONBLOCK)
     child: Any = SimpleNamespace(files=nothing, outputs=[(output, Stream.STDOUT)], value=None)
-    relay.Relay(loop, outlet, on_early_word=lambda _: None).empty(child, CALL)
+    output_relay.Relay(loop, outlet, on_early_word=lambda _: None).empty(child, CALL)
     outlet.flush()
     os.close(channel.fileno())
     channel._socket.detach()

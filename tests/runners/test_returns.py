@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import returns
+from call import returns
 
 TREE: Final = {
     "$ref": "#/$defs/Tree",

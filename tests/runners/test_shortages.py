@@ -11,8 +11,8 @@ from typing import Final
 import psutil
 import pytest
 
-from sandbox.wire.frames import Stream
-from sandbox.wire.messages import Fault, ValueReply, parse_message
+from sandbox.protocol.frames import Stream
+from sandbox.protocol.messages import Fault, ValueReply, parse_message
 from tests.end_to_end.calls import wait_until
 from tests.runners.plain_runner import Runner, plain_plan, start_runner
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.wire import frames
-from sandbox.wire.frames import Stream
-from slots import Slots
+from sandbox.protocol import frames
+from sandbox.protocol.frames import Stream
 from tests.runners.plain_runner import Runner, plain_plan, start_runner_on_a_socket
+from zygote.slots import Slots
 
 IDLE = "import time\ndef tool():\n    print('here', flush=True)\n    time.sleep(600)\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spares import Spares
+from zygote.prefork import Spares
 
 MOST_LOST: Final = 3
 

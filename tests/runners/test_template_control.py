@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from template import Started
-from template_control import TemplateControl
-from template_view import TemplateLost
+from zygote.template import Started
+from zygote.template_control import TemplateControl
+from zygote.template_view import TemplateLost
 
 
 @pytest.fixture

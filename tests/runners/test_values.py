@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import values
-from sandbox.wire.messages import ValueReply, parse_reply
+from call import values
+from sandbox.protocol.messages import ValueReply, parse_reply
 from tests.processor_time import within
 
 LIMIT: Final = 1 << 20

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
-import verification
+from box import verification
+from box.isolation import WallFault
 from sandbox.policy import Layer
-from walls import WallFault
 
 EVERYTHING: Final[dict[str, Any]] = {
     "namespaces": ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"],

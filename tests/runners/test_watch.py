@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 
 import pytest
 
-import watch
-from child import Child
-from sandbox.wire.frames import Stream
+from box import watch
+from sandbox.protocol.frames import Stream
 from tests.runners.plain_runner import RUNNER, plain_plan, start_runner
+from zygote.child import Child
 
 STAT: Final = "%d (a) ) S) S %d 1 1 0 -1 4194560 100 0 0 0 %d %d %d %d 20 0 %d 0 100 1000000 200"
 STATUS: Final = """Name:\tpython
@@ -98,7 +98,7 @@ def test_looks_are_an_interval_apart() -> None:
 _TREE: Final = """
 import json, os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[1])
-import watch
+from box import watch
 
 of_the_zygote = bytearray(b"z" * (80 << 20))
 ready, told = os.pipe()

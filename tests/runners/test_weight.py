@@ -13,7 +13,7 @@ from tests.runners.interpreters import interpreters
 
 RUNNER: Final = ROOT / "runners" / "python"
 HEAVY: Final = {"collections", "enum", "functools", "json", "re", "signal", "traceback", "typing"}
-OF_CALLS: Final = {"call", "guard", "inside", "tool", "values", "zygote"}
+OF_CALLS: Final = {"call.call", "call.guard", "zygote.boot", "call.tool_process", "call.values", "zygote.zygote"}
 LOADED: Final = "import json; print(json.dumps(loaded))"
 
 
@@ -26,11 +26,11 @@ def loaded_by(python: str, *modules: str) -> set[str]:
 
 @pytest.mark.parametrize("version", interpreters())
 def test_what_waits_outside_of_a_box_has_not_loaded_what_is_used_inside(version: str) -> None:
-    loaded = loaded_by(interpreters()[version], "runner", "warden")
+    loaded = loaded_by(interpreters()[version], "box.start", "box.warden")
     assert loaded & (HEAVY | OF_CALLS) == set()
 
 
 @pytest.mark.parametrize("version", interpreters())
 def test_what_serves_calls_has_not_loaded_what_only_some_of_them_need(version: str) -> None:
-    loaded = loaded_by(interpreters()[version], "runner", "inside")
+    loaded = loaded_by(interpreters()[version], "box.start", "zygote.boot")
     assert (loaded & HEAVY, OF_CALLS - loaded) == (set(), set())

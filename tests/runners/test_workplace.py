@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import workplace
+from box import workdir
 
 
 @pytest.fixture
@@ -18,12 +18,12 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_a_call_with_mounts_of_its_own_needs_no_folder() -> None:
-    assert workplace.choose({"namespaces": ["user", "mount"]}) is None
+    assert workdir.choose({"namespaces": ["user", "mount"]}) is None
 
 
 def test_folders_are_named_so_that_they_can_be_told_and_never_meet(tmp_path: Path) -> None:
     plan: dict[str, object] = {"namespaces": [], "workplace": None, "folder": str(tmp_path)}
-    first, second = workplace.choose(plan), workplace.choose(plan)
+    first, second = workdir.choose(plan), workdir.choose(plan)
     assert first is not None
     assert first != second
     assert Path(first).parent == tmp_path
@@ -38,7 +38,7 @@ def test_links_are_removed_and_what_they_lead_to_stays(place: Path, tmp_path: Pa
     (place / "file").symlink_to(outside / "kept")
     (place / "nowhere").symlink_to("nowhere")
     os.link(outside / "kept", place / "hard")
-    workplace.remove(str(place))
+    workdir.remove(str(place))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "outside"]
 
 
@@ -47,7 +47,7 @@ def test_a_link_in_place_of_the_folder_is_not_followed(place: Path, tmp_path: Pa
     (tmp_path / "outside" / "kept").touch()
     place.rmdir()
     place.symlink_to(tmp_path / "outside")
-    workplace.remove(str(place))
+    workdir.remove(str(place))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "outside"]
 
 
@@ -56,7 +56,7 @@ def test_what_nobody_may_enter_is_removed(place: Path) -> None:
     (place / "a" / "b" / "file").touch()
     for folder in ("a/b", "a", ""):
         (place / folder).chmod(0)
-    workplace.remove(str(place))
+    workdir.remove(str(place))
     assert not place.exists()
 
 
@@ -70,9 +70,9 @@ def test_any_depth_is_removed(place: Path) -> None:
             os.chdir("d" * 100)
     finally:
         os.chdir(here)
-    workplace.remove(str(place))
+    workdir.remove(str(place))
     assert not place.exists()
 
 
 def test_what_is_gone_already_is_no_error(tmp_path: Path) -> None:
-    workplace.remove(str(tmp_path / "nowhere"))
+    workdir.remove(str(tmp_path / "nowhere"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import Sandbox
-from sandbox.configuration import Configuration, load_configuration
+from sandbox.config import Configuration, load_configuration
 from sandbox.errors import SandboxError, SpecError
 from tests.unprivileged import NOBODY
 

@@ -9,10 +9,10 @@ from pydantic import BaseModel
 
 from sandbox import AsyncSandbox
 from sandbox.outcome import Outcome, Shaped, Timing, Usage
+from sandbox.protocol.messages import ValueReply, parse_reply
 from sandbox.spec import CallSpec, call_spec, plain_spec
-from sandbox.testing.fake import FakeBackend
+from sandbox.testing.fake_backend import FakeBackend
 from sandbox.unchecked import unchecked
-from sandbox.wire.messages import ValueReply, parse_reply
 
 SOURCE = "def tool(n):\n    return n\n"
 

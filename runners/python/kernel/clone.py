@@ -21,7 +21,7 @@ import ctypes
 import os
 
 from kernel import calls
-from signals import signal
+from kernel.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

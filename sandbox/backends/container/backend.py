@@ -25,11 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pydantic import JsonValue
 
 from sandbox.backends.base import Backend, BoxPlan, ImageGone, Shown
-from sandbox.backends.container.attach import AttachStream, attach
 from sandbox.backends.container.box import ContainerBox, LastWords
-from sandbox.backends.container.daemon_link import DaemonLink, link_to
-from sandbox.backends.container.delivery import command, package
-from sandbox.backends.container.hardening import (
+from sandbox.backends.container.container_config import (
     OURS_BESIDE_A_CALL,
     Container,
     document,
@@ -38,23 +35,26 @@ from sandbox.backends.container.hardening import (
     profile_name,
     readable_folders,
 )
+from sandbox.backends.container.fast_channel import Way, open_way
 from sandbox.backends.container.inspection import protection
+from sandbox.backends.container.isolation import Host, walls
 from sandbox.backends.container.meters import ContainerMeter, meter_of
 from sandbox.backends.container.ownership import Owner
-from sandbox.backends.container.proofs import Proof, Proofs
+from sandbox.backends.container.probe_cache import Proof, Proofs
 from sandbox.backends.container.reaper import Reaper
+from sandbox.backends.container.runner_payload import command, package
 from sandbox.backends.container.seccomp import docker_profile
-from sandbox.backends.container.walls import Host, walls
-from sandbox.backends.container.way import Way, open_way
-from sandbox.backends.remedies import REMEDIES
-from sandbox.configuration import Configuration, EnvironmentForm
+from sandbox.backends.docker.attach import AttachStream, attach
+from sandbox.backends.docker.link import DaemonLink, link_to
+from sandbox.backends.hints import REMEDIES
+from sandbox.config import Configuration, EnvironmentForm
 from sandbox.egress import SHOWN_AT
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
 from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode, Strength
-from sandbox.ports import BoxImage
+from sandbox.protocols import BoxImage
 
 if TYPE_CHECKING:
-    from sandbox.egress.meeting import Meeting
+    from sandbox.egress.handoff_socket import Meeting
 
 _GVISOR: Final = "runsc"
 _SWEEP_S: Final = 60.0
@@ -367,7 +367,7 @@ def _meeting(policy: Policy) -> Meeting | None:
     """Where its runner finds who answers its calls' connections, if they have any."""
     if policy.network.mode is not NetworkMode.PUBLIC:
         return None
-    from sandbox.egress.meeting import Meeting
+    from sandbox.egress.handoff_socket import Meeting
 
     return Meeting(policy.network)
 

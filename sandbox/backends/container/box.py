@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Box, Protection
-from sandbox.backends.container.daemon_link import DaemonLink
+from sandbox.backends.container.fast_channel import Way
 from sandbox.backends.container.meters import ContainerMeter, Facts, facts
-from sandbox.backends.container.way import Way
-from sandbox.backends.subprocess.pipe_line import PipeLine
-from sandbox.egress.ledger import Ledger
+from sandbox.backends.docker.link import DaemonLink
+from sandbox.backends.pipes import PipeLine
+from sandbox.egress.traffic import Ledger
 from sandbox.errors import BackendUnavailable
-from sandbox.ports import Reading, Receiver, Slot
+from sandbox.protocols import Reading, Receiver, Slot
 
 if TYPE_CHECKING:
-    from sandbox.egress.meeting import Meeting
+    from sandbox.egress.handoff_socket import Meeting
 
 _MAX_LAST_WORDS: Final = 8192
 _ABOUT: Final = 24 << 20

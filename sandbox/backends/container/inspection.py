@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sandbox.backends.base import Protection, engine_limits
-from sandbox.backends.container.hardening import (
+from sandbox.backends.container.container_config import (
     RUNNER_MEMORY,
     are_counted_inside,
     is_machine,
@@ -19,8 +19,8 @@ from sandbox.backends.container.hardening import (
     profile_name,
     stands_alone,
 )
-from sandbox.backends.container.proofs import OF_CONTROL_GROUPS, Proof
-from sandbox.backends.subprocess.walls import conditions, describe_conditions
+from sandbox.backends.container.probe_cache import OF_CONTROL_GROUPS, Proof
+from sandbox.backends.subprocess.isolation import conditions, describe_conditions
 from sandbox.egress import NETWORK
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
 from sandbox.policy import NetworkMode, Policy, format_bytes

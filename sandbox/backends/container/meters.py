@@ -36,10 +36,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.backends.container.hardening import RUNNER_MEMORY
-from sandbox.backends.control_groups import Counters, find_counters, groups_of, mounts
-from sandbox.daemon import translated
-from sandbox.ports import Reading
+from sandbox.backends.cgroups import Counters, find_counters, groups_of, mounts
+from sandbox.backends.container.container_config import RUNNER_MEMORY
+from sandbox.backends.docker.daemon import translated
+from sandbox.protocols import Reading
 
 if TYPE_CHECKING:
     from docker import DockerClient

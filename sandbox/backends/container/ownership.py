@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from sandbox.daemon import LABELS, OWNER_LABEL
+from sandbox.backends.docker.daemon import LABELS, OWNER_LABEL
 
 Kind = Literal["box", "build"]
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.backends.container.ownership import Owner, expires_at
-from sandbox.daemon import OWNER_LABEL, translated
+from sandbox.backends.docker.daemon import OWNER_LABEL, translated
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -23,14 +23,12 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Backend, BoxPlan, Protection, engine_limits
-from sandbox.backends.remedies import REMEDIES, failed_start, missing_walls
+from sandbox.backends.hints import REMEDIES, failed_start, missing_walls
 from sandbox.backends.subprocess import groups
 from sandbox.backends.subprocess.box import FIRST_SLOT, Started, SubprocessBox, spawn
-from sandbox.backends.subprocess.caller import Caller, User, box_user, current_caller
 from sandbox.backends.subprocess.groups import Group, Hierarchies
-from sandbox.backends.subprocess.owners import Owner
-from sandbox.backends.subprocess.tree import RUNNER, build_tree
-from sandbox.backends.subprocess.walls import (
+from sandbox.backends.subprocess.identity import Caller, User, box_user, current_caller
+from sandbox.backends.subprocess.isolation import (
     box_walls,
     call_walls,
     conditions,
@@ -39,6 +37,8 @@ from sandbox.backends.subprocess.walls import (
     template_plan,
     way_out,
 )
+from sandbox.backends.subprocess.orphans import Owner
+from sandbox.backends.subprocess.rootfs import RUNNER, build_tree
 from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
@@ -46,7 +46,7 @@ from sandbox.policy import Layer, Limits, NetworkMode, Policy, Strength, format_
 from sandbox.resources import folder
 
 if TYPE_CHECKING:
-    from sandbox.egress.porter import Porter
+    from sandbox.egress.listener_handoff import Porter
 
 _LEAST_FOR_A_ZYGOTE: Final = 64 << 20
 _ATTEMPTS: Final = 10
@@ -215,7 +215,7 @@ def _porter(started: Started, policy: Policy) -> Porter | None:
     """Who answers the connections of a box's calls, if they have any."""
     if started.porter is None:
         return None
-    from sandbox.egress.porter import open_porter
+    from sandbox.egress.listener_handoff import open_porter
 
     return open_porter(started.porter, policy.network)
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Box
+from sandbox.backends.channel import SocketChannel
+from sandbox.backends.pipes import PipeLine, open_pipe_line
 from sandbox.backends.subprocess.groups import Group
-from sandbox.backends.subprocess.pipe_line import PipeLine, open_pipe_line
 from sandbox.backends.subprocess.slots import GroupSlot
-from sandbox.backends.subprocess.socket_channel import SocketChannel
-from sandbox.egress.ledger import Ledger
+from sandbox.egress.traffic import Ledger
 from sandbox.policy import Limits
-from sandbox.ports import Receiver
+from sandbox.protocols import Receiver
 
 if TYPE_CHECKING:
-    from sandbox.egress.porter import Porter
+    from sandbox.egress.listener_handoff import Porter
 
 FIRST_SLOT: Final = "0"
 """The group of the slot that a box's first call gets; the next ones count on from it."""

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sandbox.backends.control_groups import groups_of, mounts
-from sandbox.backends.subprocess.owners import PREFIX, proved_dead
+from sandbox.backends.cgroups import groups_of, mounts
+from sandbox.backends.subprocess.orphans import PREFIX, proved_dead
 from sandbox.policy import Limits
 
 _NEEDED: Final = ("memory", "pids")

@@ -14,9 +14,9 @@ import os
 from contextlib import ExitStack
 from typing import Final
 
-from sandbox.backends.control_groups import Counters
+from sandbox.backends.cgroups import Counters
 from sandbox.backends.subprocess.groups import GUARD_PROCESSES, Group
-from sandbox.ports import Reading
+from sandbox.protocols import Reading
 
 _RESTING_PROCESSES: Final = 2
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.disk.places import writing
-from sandbox.environments.disk.stock import StoredFile, bytes_on_disk
+from sandbox.environments.disk.file_inventory import StoredFile, bytes_on_disk
+from sandbox.environments.disk.paths import writing
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.errors import BuildFailed
 

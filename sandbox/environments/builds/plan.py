@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sandbox.environments.build_context import Means
 from sandbox.environments.key import tree_key
 from sandbox.environments.lock import LockedPackage
-from sandbox.environments.means import Means
-from sandbox.environments.resolution.questions import Resolution
+from sandbox.environments.resolution.request import Resolution
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.builds.bench import Bench
+from sandbox.environments.build_jobs import JobEnd, refuse_lost
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.wheels import fetch_wheels
-from sandbox.environments.disk.places import is_full, writing
+from sandbox.environments.builds.workspace import Bench
+from sandbox.environments.disk.paths import is_full, writing
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.progress import OnProgress, Progress
-from sandbox.environments.workshop import JobEnd, refuse_lost
 from sandbox.errors import BuildFailed, StoreUnwritable
 from sandbox.threads import in_own_thread
 

@@ -27,7 +27,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.disk.places import CLOSED, make_folder, make_folders, passable
+from sandbox.environments.disk.paths import CLOSED, make_folder, make_folders, passable
 from sandbox.environments.indexes.answers import Absent, Fault, Reply
 from sandbox.environments.indexes.pages import ListedFile
 from sandbox.environments.indexes.settings import IndexSettings, redacted

@@ -28,7 +28,7 @@ from sandbox.environments.bundles.format import (
 )
 from sandbox.environments.bundles.signing import SignatureKind, SigningKey
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.resolution.questions import answers
+from sandbox.environments.resolution.request import answers
 from sandbox.environments.resolution.requirements import SupplyRules, read_requirements
 from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecError

@@ -30,9 +30,9 @@ from sandbox.environments.bundles.format import (
     wheel_place,
 )
 from sandbox.environments.bundles.signing import SIGNATURE_BYTES, Key, SignatureKind
-from sandbox.environments.disk.places import make_folder, passable, remedy_for
+from sandbox.environments.disk.paths import make_folder, passable, remedy_for
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.store.brought_locks import keep_lock
+from sandbox.environments.store.imported_locks import keep_lock
 from sandbox.environments.store.store import BuildingFolder, Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecError
 

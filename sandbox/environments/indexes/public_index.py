@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.disk.places import default_root, make_root
-from sandbox.environments.disk.sealing import write_whole
+from sandbox.environments.disk.complete_marker import write_whole
+from sandbox.environments.disk.paths import default_root, make_root
 from sandbox.environments.uv_binary import uv_program
 from sandbox.errors import EnvironmentUnavailable
 

@@ -28,9 +28,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.disk.places import make_folder, make_folders, remove, take_name
-from sandbox.environments.disk.sealing import FILES, write_whole
-from sandbox.environments.disk.stock import read_list, take_stock, write_list
+from sandbox.environments.disk.complete_marker import FILES, write_whole
+from sandbox.environments.disk.file_inventory import read_list, take_stock, write_list
+from sandbox.environments.disk.paths import make_folder, make_folders, remove, take_name
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter
 from sandbox.errors import BuildFailed
 

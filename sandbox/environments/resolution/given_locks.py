@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sandbox.environments.interpreters.host import HostInterpreter, interpreter_tagged
 from sandbox.environments.lock import Lock
-from sandbox.environments.resolution.questions import Resolution, refuse_too_many, refuse_unwanted, rules_of
+from sandbox.environments.resolution.request import Resolution, refuse_too_many, refuse_unwanted, rules_of
 from sandbox.environments.resolution.requirements import read_requirements
 from sandbox.errors import EnvironmentUnavailable
 from sandbox.policy import Policy

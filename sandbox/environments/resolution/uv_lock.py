@@ -19,13 +19,13 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from pydantic import ValidationError
 
+from sandbox.environments.build_jobs import JobEnd, refuse_lost
 from sandbox.environments.indexes.answers import IndexFault
 from sandbox.environments.indexes.gateway import Gateway
 from sandbox.environments.indexes.settings import local_path
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import LockedPackage
-from sandbox.environments.resolution.questions import Question, refuse_too_many
-from sandbox.environments.workshop import JobEnd, refuse_lost
+from sandbox.environments.resolution.request import Question, refuse_too_many
 from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, ResolutionFailed
 from sandbox.policy import Supply
 

@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sandbox.environments.disk.sealing import write_whole
+from sandbox.environments.disk.complete_marker import write_whole
 from sandbox.environments.indexes.settings import IndexSettings
 from sandbox.errors import BuildFailed
 from sandbox.policy import Environments

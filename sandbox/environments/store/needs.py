@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from sandbox.environments.disk.stock import bytes_on_disk, walk
-from sandbox.environments.store.brought_locks import BroughtLock, brought_locks
+from sandbox.environments.disk.file_inventory import bytes_on_disk, walk
+from sandbox.environments.store.imported_locks import BroughtLock, brought_locks
 from sandbox.environments.store.tree_report import TREE_DOCUMENT, TreeFacts
 
 if TYPE_CHECKING:

@@ -42,9 +42,11 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from sandbox.environments.disk.building_folder import BuildingFolder
-from sandbox.environments.disk.holds import InUse, KeyLock, UseCounts
-from sandbox.environments.disk.places import (
+from sandbox.environments.disk.build_folder import BuildingFolder
+from sandbox.environments.disk.complete_marker import FILES, MARKER, seal, sealed_document
+from sandbox.environments.disk.file_inventory import StoredFile, write_list
+from sandbox.environments.disk.locks import InUse, KeyLock, UseCounts
+from sandbox.environments.disk.paths import (
     close,
     default_root,
     is_read_only,
@@ -53,14 +55,12 @@ from sandbox.environments.disk.places import (
     unwritable,
     writing,
 )
-from sandbox.environments.disk.sealing import FILES, MARKER, seal, sealed_document
-from sandbox.environments.disk.signs import SIGN
-from sandbox.environments.disk.stock import StoredFile, write_list
+from sandbox.environments.disk.store_marker import SIGN
 from sandbox.environments.store.failures import Failure, read_failure, write_failure
 from sandbox.environments.store.manifest import ENVIRONMENT_FORMAT, Manifest
-from sandbox.environments.store.pruning import PruneReport, prune
+from sandbox.environments.store.prune import PruneReport, prune
 from sandbox.environments.store.trees import load_intact_tree
-from sandbox.environments.store.verifying import VerifyReport, verify
+from sandbox.environments.store.verify import VerifyReport, verify
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, SpecError, StoreUnwritable
 
 __all__ = ["BuildingFolder", "PruneReport", "Store", "StoredEnvironment", "VerifyReport"]

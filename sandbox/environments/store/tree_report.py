@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sandbox.environments.disk.stock import StoredFile
+from sandbox.environments.disk.file_inventory import StoredFile
 
 TREE_FORMAT: Final = 1
 TREE_DOCUMENT: Final = "tree.json"

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from sandbox.environments.disk.places import READ_ONLY, take_name, writing
-from sandbox.environments.disk.sealing import FILES, seal, sealed_document
-from sandbox.environments.disk.stock import list_digest, read_list, write_list
+from sandbox.environments.disk.complete_marker import FILES, seal, sealed_document
+from sandbox.environments.disk.file_inventory import list_digest, read_list, write_list
+from sandbox.environments.disk.paths import READ_ONLY, take_name, writing
 from sandbox.environments.store.tree_report import TREE_DOCUMENT, TreeFacts, TreeReport
-from sandbox.environments.store.verifying import verify
+from sandbox.environments.store.verify import verify
 
 if TYPE_CHECKING:
     from sandbox.environments.store.store import Store

@@ -7,7 +7,7 @@ import uuid
 from contextlib import aclosing
 from typing import Any, Final
 
-from sandbox.client import AsyncSandbox
+from sandbox.client.client import AsyncSandbox
 from sandbox.errors import EngineClosed
 from sandbox.testing.contract import expect
 from sandbox.testing.contract.endings import DAEMON

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from sandbox.client.stream import Finished, Progress
 from sandbox.outcome import Status
-from sandbox.streaming import Finished, Progress
 from sandbox.testing.contract import expect
 from sandbox.testing.contract.subject import UNTIL_BEGUN_S, Subject
 

@@ -6,8 +6,8 @@ import uuid
 from contextlib import aclosing
 from typing import Final
 
+from sandbox.client.stream import Finished
 from sandbox.outcome import Outcome, Status
-from sandbox.streaming import Finished
 from sandbox.testing.contract import expect
 from sandbox.testing.contract.subject import UNTIL_BEGUN_S, Subject, processes_with, until_gone
 

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import aclosing
 from typing import Final
 
+from sandbox.client.stream import Event, Finished
 from sandbox.outcome import Status
 from sandbox.policy import ReuseMode
-from sandbox.streaming import Event, Finished
 from sandbox.testing.contract import expect
 from sandbox.testing.contract.endings import SIGNAL
 from sandbox.testing.contract.output import HANG

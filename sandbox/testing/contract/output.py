@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Final
 
+from sandbox.client.stream import Finished, Printed
 from sandbox.outcome import Status
 from sandbox.policy import Excess
-from sandbox.streaming import Finished, Printed
 from sandbox.testing.contract import expect
 from sandbox.testing.contract.subject import UNTIL_BEGUN_S, Subject, until_printed
 

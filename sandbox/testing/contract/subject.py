@@ -13,9 +13,9 @@ import psutil
 
 from sandbox.backends.base import Backend, Box, BoxPlan
 from sandbox.backends.forwarding import ForwardingBackend
-from sandbox.client import AsyncSandbox
+from sandbox.client.client import AsyncSandbox
+from sandbox.client.stream import Event, Printed
 from sandbox.policy import Policy, load
-from sandbox.streaming import Event, Printed
 from sandbox.testing.contract import expect
 
 _PATIENCE_S: Final = 30.0

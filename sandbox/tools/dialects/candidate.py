@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sandbox.errors import SourceError
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.source import Function, Source
 from sandbox.tools.tool import CallKind
 from sandbox.tools.tool_settings import ToolSettings

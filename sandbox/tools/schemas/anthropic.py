@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from sandbox.tools.schemas.findings import ROOT, Finding
 from sandbox.tools.schemas.health import Level, health
+from sandbox.tools.schemas.issues import ROOT, Finding
 from sandbox.tools.schemas.nodes import Schema, members_of, properties_of, types_of, walk, with_children
 from sandbox.tools.schemas.recursion import recursive_references
 from sandbox.tools.schemas.relaxing import Relaxation

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import ROOT
+from sandbox.tools.schemas.issues import ROOT
 from sandbox.tools.schemas.nodes import UNIONS, Schema, children, members_of
 from sandbox.tools.schemas.references import referred
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.given import is_tool
+from sandbox.tools.schemas.input import is_tool
 from sandbox.tools.schemas.nodes import Schema, members_of, properties_of, required_of, types_of
 from sandbox.tools.schemas.references import target
 

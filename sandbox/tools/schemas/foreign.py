@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import ROOT, Finding
+from sandbox.tools.schemas.issues import ROOT, Finding
 from sandbox.tools.schemas.nodes import ANNOTATIONS, DEFINITIONS, UNIONS, Schema, members_of, types_of, with_children
 from sandbox.tools.schemas.recursion import recursive_references
 from sandbox.tools.schemas.references import referred, target

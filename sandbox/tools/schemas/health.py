@@ -17,10 +17,10 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeAlias
 
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import MOST_FINDINGS, ROOT, Finding, under
-from sandbox.tools.schemas.given import Unreadable, parameters_of, plain_schema
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt
+from sandbox.tools.schemas.input import Unreadable, parameters_of, plain_schema
+from sandbox.tools.schemas.issues import MOST_FINDINGS, ROOT, Finding, under
 from sandbox.tools.schemas.nodes import (
     DEFINITIONS,
     LISTS,

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from sandbox.errors import SchemaRefused
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import ROOT, Finding
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.schemas.foreign import import_schema
-from sandbox.tools.schemas.given import Unreadable, plain_schema
+from sandbox.tools.schemas.input import Unreadable, plain_schema
+from sandbox.tools.schemas.issues import ROOT, Finding
 from sandbox.tools.schemas.nodes import Schema, with_children
 from sandbox.tools.schemas.tool_schema import NAME, Export, read_tool_schema
 from sandbox.tools.schemas.validator import validator

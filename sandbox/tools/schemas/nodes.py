@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import under
+from sandbox.tools.schemas.issues import under
 
 Schema: TypeAlias = dict[str, JSON]
 Change: TypeAlias = Callable[[Schema, str], Schema]

@@ -14,8 +14,8 @@ from typing import Final
 
 from sandbox.errors import SchemaRefused
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import ROOT, Finding
 from sandbox.tools.schemas.health import NOT_STRICT
+from sandbox.tools.schemas.issues import ROOT, Finding
 from sandbox.tools.schemas.nodes import (
     DEFINITIONS,
     Schema,

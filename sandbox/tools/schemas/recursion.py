@@ -6,7 +6,7 @@ what leads nowhere, and what nothing leads to, again and again leaves the cycles
 
 from __future__ import annotations
 
-from sandbox.tools.schemas.findings import ROOT
+from sandbox.tools.schemas.issues import ROOT
 from sandbox.tools.schemas.nodes import Schema, walk
 from sandbox.tools.schemas.references import referred
 

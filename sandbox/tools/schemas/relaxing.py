@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from sandbox.tools.excerpt import excerpt
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import ROOT, Finding
+from sandbox.tools.safe_text import excerpt
+from sandbox.tools.schemas.issues import ROOT, Finding
 from sandbox.tools.schemas.nodes import Schema, properties_of, walk, with_children
 
 Untaken: TypeAlias = Callable[[Schema, str], Iterable[str]]

@@ -15,9 +15,9 @@ from typing import Final
 
 from sandbox.errors import SchemaRefused
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.findings import ROOT, Finding
-from sandbox.tools.schemas.given import Unreadable, is_tool, parameters_of, plain_schema
 from sandbox.tools.schemas.health import Level, health
+from sandbox.tools.schemas.input import Unreadable, is_tool, parameters_of, plain_schema
+from sandbox.tools.schemas.issues import ROOT, Finding
 from sandbox.tools.schemas.nodes import (
     ANNOTATIONS,
     UNIONS,

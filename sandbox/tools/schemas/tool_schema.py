@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sandbox.errors import SchemaRefused
-from sandbox.tools.excerpt import NAME_LENGTH, excerpt
-from sandbox.tools.schemas.findings import ROOT, Finding
-from sandbox.tools.schemas.given import Unreadable, plain_schema
+from sandbox.tools.safe_text import NAME_LENGTH, excerpt
+from sandbox.tools.schemas.input import Unreadable, plain_schema
+from sandbox.tools.schemas.issues import ROOT, Finding
 from sandbox.tools.schemas.nodes import Schema
 from sandbox.tools.schemas.validator import validator
 

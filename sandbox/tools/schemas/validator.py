@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from sandbox.errors import SchemaRefused
-from sandbox.tools.excerpt import excerpt
 from sandbox.tools.pattern_effort import MOST_EFFORT, effort_of
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
+from sandbox.tools.safe_text import excerpt
 from sandbox.tools.schemas.effort import TooMuchEffort, can_be_costly, spend_at_most
-from sandbox.tools.schemas.findings import MOST_FINDINGS, ROOT, Finding, path_of
-from sandbox.tools.schemas.given import Unreadable, plain_schema
+from sandbox.tools.schemas.input import Unreadable, plain_schema
+from sandbox.tools.schemas.issues import MOST_FINDINGS, ROOT, Finding, path_of
 from sandbox.tools.schemas.nodes import Schema, walk
 from sandbox.tools.schemas.references import is_local
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.outputs.artifacts.arriving import DATA, END, FILE, OVER, REFUSED, Arrived, FileRecords
-from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.artifacts.receiver import DATA, END, FILE, OVER, REFUSED, Arrived, FileRecords
 from sandbox.outputs.artifacts.store import ArtifactStore, Retention
+from sandbox.outputs.artifacts.writer import Keeping
 
 
 def record(kind: int, payload: bytes | dict[str, Any]) -> bytes:

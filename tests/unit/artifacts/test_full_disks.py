@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.outputs.artifacts.arriving import DATA, END, FILE
-from sandbox.outputs.artifacts.keeping import Keeping
-from sandbox.outputs.artifacts.spilling import Spill
+from sandbox.outputs.artifacts.receiver import DATA, END, FILE
+from sandbox.outputs.artifacts.spool import Spill
 from sandbox.outputs.artifacts.store import ArtifactStore
+from sandbox.outputs.artifacts.writer import Keeping
 from tests.unit.artifacts.test_arriving import OVER_NOW, arrived, file, record
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sandbox.errors import ArtifactsUnavailable
-from sandbox.outputs.artifacts.keeping import Keeping
-from sandbox.outputs.artifacts.spilling import Spill
+from sandbox.outputs.artifacts.spool import Spill
 from sandbox.outputs.artifacts.store import ArtifactStore, Retention
+from sandbox.outputs.artifacts.writer import Keeping
 
 
 def test_what_is_kept_is_all_of_it(tmp_path: Path) -> None:

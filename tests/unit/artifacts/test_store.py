@@ -17,8 +17,8 @@ import pytest
 
 from sandbox.errors import ArtifactMissing, ArtifactsUnavailable
 from sandbox.outcome import Artifact
-from sandbox.outputs.artifacts.keeping import Keeping
 from sandbox.outputs.artifacts.store import ArtifactStore, QuotaReached, Retention, Shelf
+from sandbox.outputs.artifacts.writer import Keeping
 from tests.checkout import ROOT
 
 HOUR: Final = 3600
@@ -203,7 +203,7 @@ WRITER: Final = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from sandbox.outputs.artifacts.keeping import Keeping
+from sandbox.outputs.artifacts.writer import Keeping
 from sandbox.outputs.artifacts.store import ArtifactStore
 keeping = Keeping(ArtifactStore(Path(sys.argv[1])).shelf())
 held = keeping.begin()

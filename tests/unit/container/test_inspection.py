@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from sandbox.backends.base import Protection
-from sandbox.backends.container.hardening import Container, document
+from sandbox.backends.container.container_config import Container, document
 from sandbox.backends.container.inspection import protection
-from sandbox.backends.container.proofs import Finding, Proof
-from sandbox.backends.remedies import refuse_weaker
+from sandbox.backends.container.probe_cache import Finding, Proof
+from sandbox.backends.hints import refuse_weaker
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import EnforcedBy, MeasuredBy
 from sandbox.policy import Layer, Policy, load

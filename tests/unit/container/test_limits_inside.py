@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.backends.container.hardening import are_counted_inside
+from sandbox.backends.container.container_config import are_counted_inside
 from sandbox.policy import load
 
 

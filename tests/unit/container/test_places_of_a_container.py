@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.backends.container.hardening import Container, document
+from sandbox.backends.container.container_config import Container, document
 from sandbox.policy import load
 from sandbox.policy.model import LEAST_INODES
 

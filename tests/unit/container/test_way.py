@@ -18,11 +18,11 @@ from typing import Final
 import psutil
 import pytest
 
-from sandbox.backends.container.address import Address
-from sandbox.backends.container.attach import AttachStream, attach
-from sandbox.backends.container.way import Way, open_way
+from sandbox.backends.container.fast_channel import Way, open_way
+from sandbox.backends.docker.address import Address
+from sandbox.backends.docker.attach import AttachStream, attach
 from sandbox.errors import BackendUnavailable
-from sandbox.wire.frames import pack_message
+from sandbox.protocol.frames import pack_message
 from tests.runners.plain_runner import RUNNER, plain_plan
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,7 @@ number, inode = far.fileno(), os.fstat(far.fileno()).st_ino
 LAST_WORDS: Final = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-import channel
+from box import channel
 near = channel.open_channel("+")
 near.send([b"first, "])
 assert os.read(near.lifeline, 1) == b""
@@ -153,7 +153,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_daemon_that_answers_nothing_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox.backends.container.attach._PATIENCE_S", 0.01)
+    monkeypatch.setattr("sandbox.backends.docker.attach._PATIENCE_S", 0.01)
 
     async def ask() -> None:
         stays = asyncio.Event()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.egress.heads import Head, Malformed, read_head
+from sandbox.egress.http_head import Head, Malformed, read_head
 
 
 def test_a_tunnel_names_a_host_and_a_port() -> None:

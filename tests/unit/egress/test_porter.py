@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.egress.porter import Porter, open_porter
+from sandbox.egress.listener_handoff import Porter, open_porter
 from sandbox.policy import Network, NetworkMode
 
 LABEL: Final = "0123456789abcdef" * 2

@@ -18,9 +18,9 @@ from typing import Final
 from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
-from sandbox.environments.builds.adopting import adopt_tree
+from sandbox.environments.builds.ingest import adopt_tree
 from sandbox.environments.builds.linking import link_tree
-from sandbox.environments.disk.stock import list_digest, take_stock
+from sandbox.environments.disk.file_inventory import list_digest, take_stock
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import Store, StoredEnvironment

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from sandbox.environments.lock import Lock
-from sandbox.environments.store.brought_locks import brought_lock, brought_locks, keep_lock
+from sandbox.environments.store.imported_locks import brought_lock, brought_locks, keep_lock
 from sandbox.environments.store.store import Store
 from tests.unit.environments.made_wheels import INTERPRETER, Made, key_of, make_wheel, publish_environment
 

@@ -21,11 +21,11 @@ from sandbox.environments.bundles.exporting import export_bundle
 from sandbox.environments.bundles.format import Contents, Member, header, padding
 from sandbox.environments.bundles.importing import import_bundle
 from sandbox.environments.bundles.signing import Key, PrivateKey, PublicKey, Secret, SigningKey
-from sandbox.environments.disk.stock import list_digest
+from sandbox.environments.disk.file_inventory import list_digest
 from sandbox.environments.indexes.settings import Index, IndexSettings
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.resolution.questions import Question, Resolution, remember, remembered
+from sandbox.environments.resolution.request import Question, Resolution, remember, remembered
 from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, ResolutionFailed, SpecError

@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from sandbox.environments.disk.holds import KeyLock, Owner, UseCounts, lock_file, locked_file
+from sandbox.environments.disk.locks import KeyLock, Owner, UseCounts, lock_file, locked_file
 from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentUnavailable
 from tests.unit.environments.made_wheels import key_of

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from sandbox import Sandbox
-from sandbox.environments.disk.places import make_root, named_place
-from sandbox.environments.disk.signs import SIGN
+from sandbox.environments.disk.paths import make_root, named_place
+from sandbox.environments.disk.store_marker import SIGN
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.interpreters.skeleton import is_kept, make_skeleton
 from sandbox.environments.store.store import Store

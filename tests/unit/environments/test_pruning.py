@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.store.pruning import Sweep
+from sandbox.environments.store.prune import Sweep
 from sandbox.environments.store.store import Store
 from sandbox.environments.store.trees import load_tree
 from sandbox.errors import BuildFailed

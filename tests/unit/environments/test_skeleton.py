@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.disk.stock import StoredFile, take_stock
+from sandbox.environments.disk.file_inventory import StoredFile, take_stock
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.interpreters.skeleton import (
     begin_skeleton,

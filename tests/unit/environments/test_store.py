@@ -17,10 +17,10 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.disk import sealing
-from sandbox.environments.disk.holds import locked_file
-from sandbox.environments.disk.places import default_root, remove
-from sandbox.environments.disk.sealing import seal, write_whole
+from sandbox.environments.disk import complete_marker
+from sandbox.environments.disk.complete_marker import seal, write_whole
+from sandbox.environments.disk.locks import locked_file
+from sandbox.environments.disk.paths import default_root, remove
 from sandbox.environments.store import store as stores
 from sandbox.environments.store.store import Store
 from sandbox.environments.store.tree_report import TreeReport
@@ -148,7 +148,7 @@ def test_what_was_found_and_vanished_is_not_found_again(store: Store) -> None:
 
 
 def _reboot(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(sealing, "this_boot", lambda: name)
+    monkeypatch.setattr(complete_marker, "this_boot", lambda: name)
 
 
 def test_after_a_restart_what_is_all_there_is_found_and_sealed_anew(
@@ -604,7 +604,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from sandbox.environments.lock import Lock
 from sandbox.environments.store.manifest import Manifest
-from sandbox.environments.disk.stock import list_digest, take_stock
+from sandbox.environments.disk.file_inventory import list_digest, take_stock
 from sandbox.environments.store.store import Store
 store = Store(Path(sys.argv[1]) / "store")
 with store.new_building_folder() as building:

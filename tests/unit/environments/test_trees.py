@@ -15,9 +15,9 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.builds.adopting import TreeCaps, adopt_tree
+from sandbox.environments.builds.ingest import TreeCaps, adopt_tree
 from sandbox.environments.builds.linking import link_tree
-from sandbox.environments.disk.stock import StoredFile, digests, list_digest, read_list, take_stock, write_list
+from sandbox.environments.disk.file_inventory import StoredFile, digests, list_digest, read_list, take_stock, write_list
 from sandbox.environments.store.store import Store
 from sandbox.environments.store.tree_report import TreeFacts, TreeReport
 from sandbox.environments.store.trees import load_tree, publish_tree

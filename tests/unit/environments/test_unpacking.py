@@ -13,18 +13,18 @@ from typing import Final
 import pytest
 
 from sandbox.environments import bare_environment
-from sandbox.environments.builds.bench import Keep, open_bench
+from sandbox.environments.build_context import Means
+from sandbox.environments.build_jobs import Job, JobEnd
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Meter, Unpacking
-from sandbox.environments.disk.stock import take_stock, write_list
+from sandbox.environments.builds.workspace import Keep, open_bench
+from sandbox.environments.disk.file_inventory import take_stock, write_list
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.means import Means
 from sandbox.environments.progress import Progress
-from sandbox.environments.resolution.questions import Resolution
+from sandbox.environments.resolution.request import Resolution
 from sandbox.environments.store.store import Store
-from sandbox.environments.workshop import Job, JobEnd
 from sandbox.errors import BuildFailed
 from sandbox.policy import load
 from tests.end_to_end.calls import wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.environments.indexes.settings import IndexSettings
 from sandbox.environments.interpreters.host import own_interpreter
-from sandbox.environments.resolution.questions import Question
+from sandbox.environments.resolution.request import Question
 from sandbox.environments.resolution.uv_lock import sure_names
 from sandbox.policy import load
 

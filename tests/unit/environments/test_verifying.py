@@ -13,7 +13,7 @@ import pytest
 from sandbox.environments.store.store import Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_intact_tree, load_tree
-from sandbox.environments.store.verifying import VerifyReport, verify
+from sandbox.environments.store.verify import VerifyReport, verify
 from sandbox.errors import EnvironmentTampered, SpecError
 from tests.unit.environments.made_wheels import SITE, key_of, make_wheel, publish_environment, tree_in
 

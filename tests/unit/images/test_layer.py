@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.environments.disk.stock import list_digest, take_stock
+from sandbox.environments.disk.file_inventory import list_digest, take_stock
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable
 from sandbox.images.layer import Layer
 

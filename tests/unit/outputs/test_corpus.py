@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from sandbox.outcome import Json, Shaped
+from sandbox.outputs.boundaries import is_border
 from sandbox.outputs.capture import Capture
-from sandbox.outputs.cuts import is_border
 from sandbox.outputs.notices import strip_notices
 from sandbox.outputs.shaping import shape, shape_value
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.outputs.cuts import is_border, prefix, prefix_of_lines, suffix, suffix_of_lines
+from sandbox.outputs.boundaries import is_border, prefix, prefix_of_lines, suffix, suffix_of_lines
 
 TEXT = st.text(alphabet=st.sampled_from("ab \n\r\u0301\u20dd\u200d\ufe0f漢😀"), max_size=60)
 

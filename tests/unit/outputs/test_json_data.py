@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.outcome import Json
-from sandbox.outputs.forms.json_data import prune
+from sandbox.outputs.shapes.json_data import prune
 from sandbox.outputs.shaping import shape, shape_value
 from tests.processor_time import within
 

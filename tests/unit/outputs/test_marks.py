@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.outputs.marks import ErrorMarks, FailureMarks, FrameMarks, Marks
+from sandbox.outputs.highlights import ErrorMarks, FailureMarks, FrameMarks, Marks
 from sandbox.outputs.terminal import LONGEST_LINE
 
 OWN = '  File "/work/tool.py", line 3, in run\n'

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.outcome import Json
-from sandbox.outputs.memory import for_memory
+from sandbox.outputs.history import for_memory
 from sandbox.outputs.notices import strip_notices
 from sandbox.outputs.shaping import FORMS, form_of, nothing, shape, shape_value
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sandbox.outcome import Json
 from sandbox.outputs.budgets import Asked, Budgets, Declared
-from sandbox.outputs.memory import for_memory
+from sandbox.outputs.history import for_memory
 from sandbox.outputs.notices import strip_notices
 from sandbox.outputs.results import is_result, shape_result
 from sandbox.policy import Output

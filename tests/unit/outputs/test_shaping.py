@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.outcome import Artifact, Json, Shaped
-from sandbox.outputs.cuts import is_border
-from sandbox.outputs.ends import Ends
+from sandbox.outputs.boundaries import is_border
 from sandbox.outputs.notices import LONGEST, strip_notices
 from sandbox.outputs.shaping import FORMS, form_of, shape, shape_ends, shape_reference, shape_value, value_type
+from sandbox.outputs.text_ends import Ends
 
 NOTICE = re.compile(r"\[… (\d+) of (\d+) characters omitted \((?:line|row)s? (\d+)(?:–(\d+))?[^)\]]*\)[^\]]*…\]")  # noqa: RUF001
 PLAIN = "abc  \n\n\u0301\u200d漢😀"

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from sandbox.errors import PolicyError
 from sandbox.policy import Policy, load, shipped
-from sandbox.policy.complaints import complaints
 from sandbox.policy.files import LARGEST_FILE
 from sandbox.policy.load import _merged
+from sandbox.policy.messages import complaints
 
 DESCRIBED = 'description = "for tests"\n'
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sandbox.errors import PolicyError
 from sandbox.policy import Limits, Policy, tighten, widenings
+from sandbox.policy.base_model import Section
 from sandbox.policy.model import LEAST_INODES, LEAST_MEMORY, LEAST_OPEN_FILES
 from sandbox.policy.quantities import MIB
-from sandbox.policy.section import Section
 from sandbox.policy.tighten import _RULES
 
 GRANTED = Policy(name="granted", description="for tests")

@@ -13,7 +13,7 @@ import pytest
 from sandbox.backends.base import BoxPlan
 from sandbox.errors import BackendUnavailable, SandboxError
 from sandbox.policy import ReuseMode
-from sandbox.pool import WarmBox
+from sandbox.pool.pool import WarmBox
 from tests.unit.pool.worlds import World, policy_with, pooled
 
 CALLERS: Final = 40

@@ -11,9 +11,9 @@ import pytest
 from sandbox.backends.base import BoxPlan
 from sandbox.errors import BackendUnavailable, BoxLost, CallNotStarted, EngineClosed, IsolationUnavailable
 from sandbox.policy import Layer, ReuseMode
-from sandbox.pool import WarmBox
+from sandbox.pool.pool import WarmBox
+from sandbox.protocol.frames import pack_message
 from sandbox.testing import FakeBox, hangs
-from sandbox.wire.frames import pack_message
 from tests.unit.pool.worlds import POLICY, SINGLE_USE, World, policy_with, pooled, settle, until
 
 REQUEST = b'{"entry":"tool","arguments":{},"source":"","environment":{},"value_limit":1}'

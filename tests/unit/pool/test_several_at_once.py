@@ -8,9 +8,9 @@ import pytest
 
 from sandbox.backends.base import Backend, Box, BoxPlan
 from sandbox.errors import BackendUnavailable, EngineClosed
-from sandbox.pool import Pool
-from sandbox.wire.messages import NO_END
-from sandbox.wire.running_call import RunningCall
+from sandbox.pool.pool import Pool
+from sandbox.protocol.messages import NO_END
+from sandbox.protocol.running_call import RunningCall
 from tests.unit.pool.worlds import World, policy_with, pooled, settle, until
 
 

@@ -9,7 +9,7 @@ import pytest
 from sandbox.backends.base import BoxPlan, ImageGone
 from sandbox.errors import BackendUnavailable, EngineClosed
 from sandbox.policy import ReuseMode
-from sandbox.ports import BoxImage
+from sandbox.protocols import BoxImage
 from sandbox.testing import FakeBox
 from tests.unit.pool.worlds import SINGLE_USE, Caller, World, policy_with, pooled, settle, until
 

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from sandbox import AsyncSandbox, EngineClosed, Sandbox
-from sandbox.pool import PoolStatistics
+from sandbox.pool.pool import PoolStatistics
 from sandbox.testing import FakeBackend
 from tests.unit.pool.worlds import SINGLE_USE, World, pooled, settle
 

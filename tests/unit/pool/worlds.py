@@ -11,8 +11,8 @@ from typing import Any
 from sandbox.backends.base import BoxPlan, ImageGone
 from sandbox.environments import bare_environment
 from sandbox.policy import Policy, ReuseMode, load
-from sandbox.pool import BoxKey, Loan, Pool
-from sandbox.ports import BoxImage
+from sandbox.pool.pool import BoxKey, Loan, Pool
+from sandbox.protocols import BoxImage
 from sandbox.testing import FakeBackend, FakeBox
 from tests import virtual_time
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.backends.subprocess.caller import Caller, box_user, current_caller, user_inside
+from sandbox.backends.subprocess.identity import Caller, box_user, current_caller, user_inside
 
 ROOT: Final = Caller(0, 0, (1 << 41) - 1, range(30_000, 60_000), owns_the_kernel=True)
 _BITS: Final = {"chown": 0, "dac_override": 1, "fowner": 3, "kill": 5, "setgid": 6, "setuid": 7}
@@ -53,7 +53,7 @@ def test_here_root_has_all_that_it_takes() -> None:
 
 
 def test_a_shortage_of_files_is_called_that_and_no_lack_of_rights() -> None:
-    script = "import resource\nfrom sandbox.backends.subprocess.caller import current_caller\n"
+    script = "import resource\nfrom sandbox.backends.subprocess.identity import current_caller\n"
     script += "from sandbox.errors import BackendUnavailable, HostExhausted\n"
     script += "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
     script += "try:\n    print(current_caller())\n"

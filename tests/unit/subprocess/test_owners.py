@@ -13,15 +13,15 @@ from typing import Final
 
 import pytest
 
-from sandbox.backends.subprocess.owners import Owner, proved_dead
+from sandbox.backends.subprocess.orphans import Owner, proved_dead
 from tests.checkout import ROOT
 
 _INSIDE: Final = ("unshare", "--pid", "--fork", "--mount-proc")
-_LIVES: Final = "from sandbox.backends.subprocess.owners import Owner; print(Owner.current().name_for(1)); input()"
+_LIVES: Final = "from sandbox.backends.subprocess.orphans import Owner; print(Owner.current().name_for(1)); input()"
 _JUDGES: Final = """
 import sys
 from pathlib import Path
-from sandbox.backends.subprocess.owners import proved_dead
+from sandbox.backends.subprocess.orphans import proved_dead
 print([folder.name for folder in proved_dead(map(Path, sys.argv[1:]))])
 """
 

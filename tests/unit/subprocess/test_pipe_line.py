@@ -10,7 +10,7 @@ from typing import Final
 import psutil
 import pytest
 
-from sandbox.backends.subprocess.pipe_line import PipeLine
+from sandbox.backends.pipes import PipeLine
 
 PATIENCE_S: Final = 60
 PIPE_HOLDS: Final = 1 << 16

@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Final
 
-from sandbox.backends.subprocess.socket_channel import SocketChannel
+from sandbox.backends.channel import SocketChannel
 
 LAST_WORDS: Final = b"why it ends" * 10_000
 PATIENCE_S: Final = 30

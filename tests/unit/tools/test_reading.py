@@ -285,7 +285,7 @@ with suppress():
 class A:
     import inside_class
 def tool():
-    import inside
+    from zygote import boot
 if __name__ == "__main__":
     import main_only
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.tools.recent import Recent
+from sandbox.tools.weighted_lru import Recent
 
 
 def test_the_least_recently_used_is_forgotten_first() -> None:

@@ -1,0 +1,1 @@
+"""What runs for one call: its guard and the process of its tool."""

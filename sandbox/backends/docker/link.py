@@ -1,0 +1,270 @@
+"""One engine's link to one daemon: what it is, and its blocking calls, made in threads of the link's own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sandbox.backends.docker.address import Address, find_address
+from sandbox.backends.docker.daemon import connect, is_podman, knock, translated
+from sandbox.config import EnvironmentForm
+from sandbox.errors import BackendUnavailable, IsolationUnavailable
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+Result = TypeVar("Result")
+
+_THREADS: Final = 8
+_FAREWELL_S: Final = 10.0
+"""How long a daemon that says nothing at all is waited for by who goes away."""
+_MAY_APPEAR_S: Final = 600.0
+"""How long a daemon may take to make a container when it did not answer who asked for it."""
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+"""As Podman names them: as Docker does."""
+_GONE: Final = 404
+_BUSY: Final = 409
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFacts:
+    """What a daemon says of itself."""
+
+    id: str
+    host: str
+    machine: str
+    cpus: int
+    runtimes: tuple[str, ...]
+    default_runtime: str
+    kernel: str
+    maps_users: bool
+    is_podman: bool
+
+
+@dataclass(slots=True)
+class DaemonLink:
+    """Opened with `open_link`; close it."""
+
+    client: DockerClient
+    address: Address
+    facts: DaemonFacts
+    form: EnvironmentForm = "auto"
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "docker"))
+    _under_way: set[Future[Any]] = field(default_factory=set)
+    _files: dict[str, int] = field(default_factory=dict)
+    _unwanted: set[str] = field(default_factory=set)
+    """Containers of ours that could not be removed when they were to be."""
+    _unheard: set[asyncio.Future[Any]] = field(default_factory=set)
+    """What is still asked, though nobody waits for the answer any more."""
+    _may_appear: dict[str, float] = field(default_factory=dict)
+    """Until when, by name: those that the daemon was asked for, and never told whether it made them."""
+    _last_word: float = field(default_factory=time.monotonic)
+    """When the daemon was last asked, or answered."""
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """By its socket, its name and its kernel, which a daemon behind a socket that somebody forwards does not all
+        have."""
+        facts, here = self.facts, os.uname()
+        return self.address.is_socket and (facts.host, facts.kernel) == (socket.gethostname(), here.release)
+
+    @property
+    def sees_our_files(self) -> bool:
+        """Whether its containers are shown the store's folders, as it was set or as its place suggests."""
+        return self.form == "mount" or (self.form == "auto" and self.is_on_this_machine)
+
+    async def ask(self, doing: str, question: Callable[[DockerClient], Result]) -> Result:
+        """Ask the daemon in a thread; its errors are translated, with `doing` as in "starting a container"."""
+
+        def answer() -> Result:
+            with translated(doing, host=self.address.url):
+                knock(self.address.url)
+                return question(self.client)
+
+        self._last_word = time.monotonic()
+        asked = self._threads.submit(answer)
+        self._under_way.add(asked)
+        asked.add_done_callback(self._note_answer)
+        return await asyncio.wrap_future(asked)
+
+    def profile_option(self, profile: str) -> str:
+        """How the daemon is given a system call profile. Podman reads it from a file: one of our memory's, which has no
+        name that others could use and goes with us."""
+        if not self.facts.is_podman:
+            return f"seccomp={profile}"
+        if not self.is_on_this_machine:
+            raise IsolationUnavailable(
+                f"Podman at {self.address.url[:200]} is elsewhere and takes no system call profile from here",
+                missing=("seccomp",),
+                remedy="use Docker there, or Podman on this machine",
+            )
+        if profile not in self._files:
+            self._files[profile] = os.memfd_create("seccomp")
+            os.write(self._files[profile], profile.encode())
+        return f"seccomp=/proc/{os.getpid()}/fd/{self._files[profile]}"
+
+    async def make_container(self, make: Callable[[DockerClient], str], *, name: str) -> str:
+        """The id of a container that `make` makes under that name. Who goes away meanwhile leaves none, nor does who is
+        never told that it was made."""
+        making = asyncio.ensure_future(self._make(make, name))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(self._want_no_more)
+            if not await self._is_answered(making):
+                self._note_that_it_may_appear(name)
+            await self._is_answered(asyncio.ensure_future(self.settle()))
+            raise
+
+    async def remove_container(self, id: str) -> None:
+        """Kill it and remove it, with what it wrote; one that is gone already is what was wanted. Where that fails, or
+        the daemon says nothing for too long, it is tried again by `settle`."""
+        if not await self._is_answered(asyncio.ensure_future(self._remove(id))):
+            self._unwanted.add(id)
+
+    @property
+    def has_unwanted(self) -> bool:
+        """Whether there is something to settle."""
+        return bool(self._unwanted or self._may_appear)
+
+    async def settle(self) -> None:
+        """Remove what could not be removed when it was to be, or was made unheard; what still cannot is kept for the
+        next time."""
+        for id in [*self._unwanted]:
+            if not await self._remove(id):
+                return
+        with suppress(BackendUnavailable):
+            for name, until in [*self._may_appear.items()]:
+                was_there = await self.ask("removing a container", partial(_remove, id=name))
+                if was_there or time.monotonic() > until:
+                    self._may_appear.pop(name, None)
+
+    async def close(self) -> None:
+        """Let go of the connection once what is under way is answered and nothing unwanted is left; a daemon that
+        answers nothing is not waited for long. The threads that it was asked in end when it answers or hangs up."""
+        answers = asyncio.gather(*map(asyncio.wrap_future, self._under_way), return_exceptions=True)
+        if await self._is_answered(answers):
+            await self._is_answered(asyncio.ensure_future(self.settle()))
+        for asking in self._unheard:
+            asking.cancel()
+        await asyncio.gather(*self._unheard, return_exceptions=True)
+        self._threads.shutdown(wait=False)
+        self.client.close()
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+
+    async def _make(self, make: Callable[[DockerClient], str], name: str) -> str:
+        from docker.errors import APIError
+
+        try:
+            return await self.ask("making a container", make)
+        except BackendUnavailable as error:
+            if not isinstance(error.__cause__, APIError):
+                self._note_that_it_may_appear(name)
+            raise
+
+    async def _remove(self, id: str) -> bool:
+        """Whether it could be; otherwise it is unwanted."""
+        try:
+            await self.ask("removing a container", partial(_remove, id=id))
+        except BackendUnavailable:
+            self._unwanted.add(id)
+            return False
+        self._unwanted.discard(id)
+        return True
+
+    async def _is_answered(self, asking: asyncio.Future[Any]) -> bool:
+        """Wait for that, but not when the daemon has said nothing to anybody for too long: it goes on unheard then."""
+        while not asking.done():
+            patience_s = self._last_word + _FAREWELL_S - time.monotonic()
+            if patience_s <= 0:
+                self._unheard.add(asking)
+                asking.add_done_callback(self._unheard.discard)
+                return False
+            await asyncio.wait([asking], timeout=patience_s)
+        return True
+
+    def _note_answer(self, asked: Future[Any]) -> None:
+        self._under_way.discard(asked)
+        self._last_word = time.monotonic()
+
+    def _note_that_it_may_appear(self, name: str) -> None:
+        self._may_appear[name] = time.monotonic() + _MAY_APPEAR_S
+
+    def _want_no_more(self, made: asyncio.Future[str]) -> None:
+        if not made.cancelled() and made.exception() is None:
+            self._unwanted.add(made.result())
+
+
+async def link_to(host: str | None = None, *, form: EnvironmentForm = "auto") -> DaemonLink:
+    """Open a link in a thread that nobody has to wait for: whoever listens there may never say a word. Who goes away
+    is gone at once, and so is the program that ends."""
+    opening = Future[DaemonLink]()
+    threading.Thread(target=_open_for, args=(opening, host, form), name="docker", daemon=True).start()
+    return await asyncio.wrap_future(opening)
+
+
+def _open_for(opening: Future[DaemonLink], host: str | None, form: EnvironmentForm) -> None:
+    try:
+        link = open_link(host, form=form)
+    except BaseException as error:
+        if opening.set_running_or_notify_cancel():
+            opening.set_exception(error)
+        return
+    if opening.set_running_or_notify_cancel():
+        opening.set_result(link)
+    else:
+        link.client.close()
+
+
+def open_link(host: str | None = None, *, form: EnvironmentForm = "auto") -> DaemonLink:
+    """Blocks until the daemon has answered, or raises `BackendUnavailable`."""
+    address = find_address(host)
+    client = connect(host)
+    try:
+        with translated("asking what it is", host=address.url):
+            facts = _facts(client.info(), is_podman=is_podman(client))
+    except BaseException:
+        client.close()
+        raise
+    return DaemonLink(client, address, facts, form)
+
+
+def _facts(said: Mapping[str, Any], *, is_podman: bool) -> DaemonFacts:
+    if str(said.get("OSType", "linux")) != "linux":
+        raise BackendUnavailable("this daemon runs no Linux containers", remedy="use one that does")
+    options = [str(option) for option in said.get("SecurityOptions") or ()]
+    return DaemonFacts(
+        id=str(said.get("ID", "")),
+        host=str(said.get("Name", "")),
+        machine=_MACHINES.get(machine := str(said.get("Architecture", "")), machine),
+        cpus=int(said.get("NCPU") or 1),
+        runtimes=tuple(sorted(said.get("Runtimes") or ())),
+        default_runtime=str(said.get("DefaultRuntime") or "runc"),
+        kernel=str(said.get("KernelVersion", "")),
+        maps_users=any("name=userns" in option or "name=rootless" in option for option in options),
+        is_podman=is_podman,
+    )
+
+
+def _remove(client: DockerClient, *, id: str) -> bool:
+    """Whether it was there."""
+    from docker.errors import APIError
+
+    try:
+        client.api.remove_container(id, v=True, force=True)
+    except APIError as error:
+        if error.status_code not in (_GONE, _BUSY):
+            raise
+        return error.status_code != _GONE
+    return True

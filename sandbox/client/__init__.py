@@ -1,0 +1,1 @@
+"""What users hold: `Sandbox`, `AsyncSandbox` and what their methods return."""

@@ -1,0 +1,1 @@
+"""One call: spec, plan, `CallResult`, outcome."""

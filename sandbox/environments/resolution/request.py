@@ -1,0 +1,170 @@
+"""Questions for the resolver, and the answers that are remembered.
+
+What was resolved once is told again for the same requirements, indexes, interpreter and rules of supply, so that a tool
+gets tomorrow what it got today; with a waiting time for new releases, until the next day. A lock that was brought from
+elsewhere answers who asks offline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sandbox.environments.disk.complete_marker import write_whole
+from sandbox.environments.disk.paths import writing
+from sandbox.environments.indexes.settings import IndexSettings
+from sandbox.environments.interpreters.host import HostInterpreter
+from sandbox.environments.lock import Lock, LockedPackage
+from sandbox.environments.resolution.requirements import SupplyRules, excluded_by_marker
+from sandbox.environments.store.imported_locks import brought_lock, brought_locks
+from sandbox.environments.store.store import Store
+from sandbox.errors import ResolutionFailed
+from sandbox.policy import Supply
+
+_DAY_S: Final = 86_400
+_OFFLINE: Final = "-offline"
+
+
+class Resolution(BaseModel):
+    """A lock, where its wheels were found, an address of the machine's indexes for each hash, and what is to be said of
+    them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lock: Lock
+    origins: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be resolved, for whom, by which rules."""
+
+    requirements: tuple[str, ...]
+    interpreter: HostInterpreter
+    supply: Supply
+    settings: IndexSettings
+    most_packages: int
+    most_disk: int
+    tenant: str = ""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the answer is its tenant's alone: what a private index has, and what a stranger's source made."""
+        return self.supply.sdists or any(index.credentials for index in self.settings.indexes)
+
+    @property
+    def digest(self) -> str:
+        """Equal for questions that have the same answer, be it asked for offline or not."""
+        waiting = self.supply.exclude_newer
+        asked = [
+            self.requirements,
+            [self.interpreter.tag, self.interpreter.version],
+            self.supply.model_dump(mode="json", exclude={"offline"}),
+            [index.url for index in self.settings.indexes],
+            list(self.settings.find_links),
+            self.settings.goes_on,
+            self.tenant if self.is_private else "",
+            int(time.time() // _DAY_S) if waiting else None,
+        ]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def remembered(store: Store, question: Question) -> Resolution | None:
+    """The answer that was found before, as far as the policy takes it; offline also one that was found offline, or that
+    was brought along."""
+    found = _recalled(_place(store, question.digest))
+    if found is None and question.settings.offline:
+        found = _recalled(_place(store, f"{question.digest}{_OFFLINE}"))
+    if found is None and question.settings.offline:
+        brought = brought_lock(store, question.requirements, question.interpreter.tag)
+        found = None if brought is None else Resolution(lock=brought)
+    if found is not None:
+        refuse_too_many(len(found.lock.packages), question.most_packages)
+        refuse_unwanted(found.lock.packages, question.supply)
+    return found
+
+
+def remember(store: Store, question: Question, found: Resolution) -> None:
+    """Answer with this from now on: what was found offline, in folders, only those who ask offline."""
+    offline = _OFFLINE if question.settings.offline else ""
+    _keep(_place(store, f"{question.digest}{offline}"), found)
+
+
+def answers(store: Store) -> Iterator[Lock]:
+    """All that the store remembers, found or brought along."""
+    for place in store.resolutions.glob("*.json"):
+        with suppress(OSError, ValidationError):
+            yield Resolution.model_validate_json(place.read_bytes()).lock
+    yield from (brought.lock for brought in brought_locks(store))
+
+
+def rules_of(supply: Supply) -> SupplyRules:
+    """What the policy says of the packages that are asked for."""
+    return SupplyRules(frozenset(supply.allow), frozenset(supply.deny), supply.direct_references)
+
+
+def refuse_too_many(count: int, most: int) -> None:
+    if count > most:
+        raise ResolutionFailed(
+            f"the requirements come to {count} packages; the policy takes {most}",
+            remedy="ask for less, or raise environment.packages in the policy",
+        )
+
+
+def refuse_left_out(question: Question, packages: Iterable[LockedPackage]) -> None:
+    """Resolvers do not read every marker alike; what is asked for here is never left out in silence."""
+    others = excluded_by_marker(question.requirements, markers=question.interpreter.markers)
+    names = {package.name for package in packages}
+    asked = [line for line in question.requirements if line not in others]
+    left_out = [line for line in asked if canonicalize_name(Requirement(line).name) not in names]
+    if left_out:
+        raise ResolutionFailed(
+            f"left out, though its marker asks for it on this interpreter: {'; '.join(left_out[:5])}",
+            remedy='compare with a release that is not a pre-release, such as `python_version >= "3.11"`',
+        )
+
+
+def refuse_unwanted(packages: Iterable[LockedPackage], supply: Supply) -> None:
+    """The policy's lists hold for what the requirements bring along, too."""
+    unwanted = [
+        package.name
+        for package in packages
+        if package.name in supply.deny or (supply.allow and package.name not in supply.allow)
+    ]
+    if unwanted:
+        raise ResolutionFailed(
+            f"the requirements bring along what the policy does not take: {', '.join(unwanted[:20])}",
+            remedy="ask the operator to allow it in the policy's [supply], or require something else",
+        )
+
+
+def _place(store: Store, digest: str) -> Path:
+    return store.resolutions / f"{digest}.json"
+
+
+def _recalled(place: Path) -> Resolution | None:
+    """What is remembered there; used now, so that it is not pruned for long."""
+    try:
+        found = Resolution.model_validate_json(place.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    with suppress(OSError):
+        os.utime(place)
+    return found
+
+
+def _keep(place: Path, found: Resolution) -> None:
+    with writing("what the requirements come to"):
+        write_whole(place, found.model_dump_json().encode(), mode=0o600)

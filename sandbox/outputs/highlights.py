@@ -1,0 +1,171 @@
+"""Marks: lines in the middle of a long output that are worth showing although the middle is not.
+
+Which these are is a matter of a few letters, so that a flood is searched as fast as it comes: an error is a line that
+says error, exception, fail or fatal in one of the usual spellings, and a frame is the block of a traceback that names
+code of the tool's own, or the last one before the message. Of errors the first and the last are kept, of frames the
+last. What is kept of a line is its beginning. However a text was cut into pieces, its marks are the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, Protocol
+
+from sandbox.outputs.highlighted_lines import Lines, Mark, Place
+from sandbox.outputs.terminal import LONGEST_LINE
+
+_MOST_ERRORS: Final = 32
+_LONGEST_ERROR: Final = 300
+_ERRORS: Final[Mapping[bytes, tuple[str, ...]]] = {
+    b"error": ("error", "Error", "ERROR"),
+    b"exception": ("exception", "Exception"),
+    b"fail": ("fail", "Fail", "FAIL"),
+    b"fatal": ("fatal", "Fatal", "FATAL"),
+}
+"""A text that has none of the words, whatever its capitals, has none of their spellings; and it is searched in a third
+of the time, from behind, which takes half the time of the other way."""
+_MOST_FRAMES: Final = 3
+_LONGEST_FRAME: Final = 600
+_FRAME: Final = '  File "'
+_LINES_OF_FRAME: Final = 4
+"""Its own, the code, the marks below the code, and what comes after: the message, if it is the last frame."""
+_LIBRARY: Final = re.compile(r'  File "(?:<frozen |[^"\n]*/(?:site-packages|dist-packages|python\d[\d.]*)/)')
+
+
+class Marks(Protocol):
+    """Collects the marks of one text."""
+
+    def feed(self, text: str, *, newlines: int) -> None: ...
+
+    def found(self) -> tuple[Mark, ...]: ...
+
+
+class NoMarks:
+    """For outputs of which only the ends matter."""
+
+    def feed(self, text: str, *, newlines: int) -> None:
+        """Nothing is worth marking."""
+
+    def found(self) -> tuple[Mark, ...]:
+        return ()
+
+
+class ErrorMarks:
+    """The first and the last lines that look like errors."""
+
+    def __init__(self) -> None:
+        self._place = Place()
+        self._first: list[Mark] = []
+        self._last: deque[Mark] = deque(maxlen=_MOST_ERRORS)
+
+    def feed(self, text: str, *, newlines: int) -> None:
+        """The next piece; a piece in which nothing looks like an error is only searched."""
+        spellings = _spellings(text) if newlines else []  # a line that is not complete is no mark yet
+        if spellings:
+            self._take(Lines(text, whole_from=self._place.whole_from(text)), spellings)
+        self._place.move(text, newlines=newlines)
+
+    def found(self) -> tuple[Mark, ...]:
+        """In the order of the text."""
+        shown = {mark.at: mark for mark in (*self._first, *self._last)}
+        return tuple(shown[at] for at in sorted(shown))
+
+    def _take(self, lines: Lines, spellings: list[str]) -> None:
+        wanted = _MOST_ERRORS - len(self._first)
+        if wanted:
+            first = lines.nearest(spellings, lines.forward, most=wanted)
+            self._first += self._place.marks(lines.text, sorted(first)[:wanted], most=_LONGEST_ERROR)
+        last = sorted(lines.nearest(spellings, lines.backward, most=_MOST_ERRORS))
+        self._last += self._place.marks(lines.text, last[-_MOST_ERRORS:], most=_LONGEST_ERROR)
+
+
+class FrameMarks:
+    """The last frames of a traceback: those of the tool's own code, and the very last with the message."""
+
+    def __init__(self) -> None:
+        self._place = Place()
+        self._unread = ""  # a frame that has only begun
+        self._own: deque[Mark] = deque(maxlen=_MOST_FRAMES)
+        self._last: Mark | None = None
+
+    def feed(self, text: str, *, newlines: int) -> None:
+        """The next piece; frames are looked for from its end."""
+        text = self._unread + text if self._unread else text
+        if text.rfind(_FRAME) < 0:
+            self._unread = ""
+            self._place.move(text, newlines=newlines)
+            return
+        end = _end_of_frames(text)
+        text, self._unread = text[:end], text[end:]
+        self._take(Lines(text, whole_from=self._place.whole_from(text)))
+        self._place.move(text, newlines=text.count("\n"))
+
+    def found(self) -> tuple[Mark, ...]:
+        """In the order of the text."""
+        shown = {mark.at: mark for mark in (*self._own, *([self._last] if self._last else []))}
+        return tuple(shown[at] for at in sorted(shown))
+
+    def _take(self, lines: Lines) -> None:
+        begins: list[tuple[int, int]] = []
+        own: list[tuple[int, int]] = []
+        for begin, _ in lines.backward(_FRAME):
+            if not lines.text.startswith(_FRAME, begin):
+                continue
+            frame = (begin, _end_of_frame(lines.text, begin))
+            begins = begins or [frame]
+            if not _LIBRARY.match(lines.text, begin):
+                own.append(frame)
+            if len(own) == _MOST_FRAMES:
+                break
+        self._own += self._place.marks(lines.text, sorted(own), most=_LONGEST_FRAME)
+        self._last = next(iter(self._place.marks(lines.text, begins, most=_LONGEST_FRAME)), self._last)
+
+
+class FailureMarks:
+    """Frames, which are vital, and between them lines that look like errors."""
+
+    def __init__(self) -> None:
+        self._errors = ErrorMarks()
+        self._frames = FrameMarks()
+
+    def feed(self, text: str, *, newlines: int) -> None:
+        """The next piece."""
+        self._errors.feed(text, newlines=newlines)
+        self._frames.feed(text, newlines=newlines)
+
+    def found(self) -> tuple[Mark, ...]:
+        """In the order of the text, each line once."""
+        frames = [replace(frame, is_vital=True) for frame in self._frames.found()]
+        shown = {at for frame in frames for at in range(frame.at, frame.at + max(len(frame.text), 1))}
+        errors = [error for error in self._errors.found() if error.at not in shown]
+        return tuple(sorted([*frames, *errors], key=lambda mark: mark.at))
+
+
+def _spellings(text: str) -> list[str]:
+    """Those that are in it."""
+    small = text.encode("ascii", "ignore").lower()
+    found = [spelling for word, spellings in _ERRORS.items() if small.rfind(word) >= 0 for spelling in spellings]
+    return [spelling for spelling in found if text.rfind(spelling) >= 0]
+
+
+def _end_of_frames(text: str) -> int:
+    """Up to where every frame is complete with the lines that belong to it."""
+    lines = len(text)
+    for _ in range(_LINES_OF_FRAME):
+        lines = text.rfind("\n", 0, max(lines, 0))
+    begin = text.rfind(f"\n{_FRAME}", max(lines, 0))
+    if begin < 0 and not (lines < 0 and text.startswith(_FRAME)):
+        return len(text)
+    return begin + 1 if len(text) - begin <= _LINES_OF_FRAME * LONGEST_LINE else len(text)
+
+
+def _end_of_frame(text: str, begin: int) -> int:
+    end = begin
+    for number in range(_LINES_OF_FRAME):
+        if number and text.startswith(_FRAME, end):
+            break
+        end = text.find("\n", end) + 1 or len(text)
+    return end

@@ -1,0 +1,61 @@
+"""Ends: what is known of a text when it is shaped, all of it or what was kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sandbox.outcome import Json
+from sandbox.outputs.highlighted_lines import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The value that a text is the JSON, or the rendering, of; a value may be None, so it has a box."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """A text as seen from both ends: all of it twice when it is short, else what was kept of each end.
+
+    For any budget it is shaped to, `head` is longer than the budget, or it is the whole text; `tail` likewise.
+    """
+
+    head: str
+    tail: str
+    characters: int
+    newlines: int
+    dropped: int = 0  # characters that followed and were not kept
+    marks: tuple[Mark, ...] = ()  # lines of it that are worth showing when they are in neither end
+    parsed: Parsed | None = None
+    is_read: bool = False  # as a terminal shows it, which is not how it was printed
+    is_mended: bool = False  # what was no UTF-8 is U+FFFD
+
+    @classmethod
+    def whole(
+        cls,
+        text: str,
+        *,
+        dropped: int = 0,
+        marks: tuple[Mark, ...] = (),
+        parsed: Parsed | None = None,
+        is_read: bool = False,
+        is_mended: bool = False,
+    ) -> Ends:
+        """A text that is at hand from beginning to end."""
+        return cls(
+            head=text,
+            tail=text,
+            characters=len(text),
+            newlines=text.count("\n"),
+            dropped=dropped,
+            marks=marks,
+            parsed=parsed,
+            is_read=is_read,
+            is_mended=is_mended,
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.head) == self.characters

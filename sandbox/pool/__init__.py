@@ -1,0 +1,1 @@
+"""Pooled boxes: acquire, release, open ahead, retire."""

@@ -1,0 +1,177 @@
+"""What `Field(...)`, `field(...)` and the text in an `Annotated` say of a parameter or a member.
+
+Only what is written out as a literal is taken. Keywords go to pydantic as they are, so what a constraint means and
+whether it makes sense is pydantic's to say.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sandbox.tools.literals import NotLiteral, literal
+from sandbox.tools.names_in_source import last_name
+from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
+from sandbox.tools.record_constraints import REFERENCE
+from sandbox.tools.scope import Scope
+
+FIELDS: Final = frozenset({"Field", "field"})
+_CONSTRAINTS: Final = frozenset(
+    {"gt", "ge", "lt", "le", "multiple_of", "max_digits", "decimal_places", "min_length", "max_length", "pattern"}
+    | {"examples", "json_schema_extra"}
+)
+_SPELLED: Final = {"regex": "pattern", "min_items": "min_length", "max_items": "max_length"}
+_BARE: Final = {"Gt": "gt", "Ge": "ge", "Lt": "lt", "Le": "le", "MinLen": "min_length", "MaxLen": "max_length"}
+_GROUPS: Final = frozenset({"StringConstraints", "Interval", "Len", "Meta"})
+_OF_OURS: Final = frozenset({"type", "properties", "required", "title", REFERENCE})
+_LONGEST_DEFAULT: Final = 16 * 1024
+_EMPTY: Final[dict[str, Any]] = {"list": [], "dict": {}, "set": [], "tuple": [], "frozenset": []}
+
+
+class _Absent:
+    """No default, or none that is a plain value."""
+
+
+ABSENT: Final = _Absent()
+
+
+@dataclass(slots=True)
+class Spoken:
+    """Everything said of one member."""
+
+    has_default: bool = False
+    default: JSON | _Absent = ABSENT
+    description: str | None = None
+    alias: str | None = None
+    is_left_out: bool = False
+    """Whether it is none of what its class is made with: `field(init=False)`."""
+    is_unreturned: bool = False
+    """Whether it is none of what its class is written as: `Field(exclude=True)`."""
+    constraints: dict[str, Any] = field(default_factory=dict)
+    faults: list[ast.AST] = field(default_factory=list)
+    """What was said in a form that is not read."""
+
+    def add(self, other: Spoken) -> None:
+        """Take over what another says; the later counts."""
+        self.has_default = self.has_default or other.has_default
+        self.default = other.default if other.has_default else self.default
+        self.description = other.description or self.description
+        self.alias = other.alias or self.alias
+        self.is_left_out = self.is_left_out or other.is_left_out
+        self.is_unreturned = self.is_unreturned or other.is_unreturned
+        self.constraints.update(other.constraints)
+        self.faults += other.faults
+
+
+def spoken_default(node: ast.expr | None, scope: Scope) -> Spoken:
+    """What stands behind the `=` of a parameter or a member."""
+    if node is None:
+        return Spoken()
+    if isinstance(node, ast.Call) and last_name(node.func) in FIELDS:
+        return _of_field(node, scope)
+    return Spoken(has_default=True, default=plain_default(node, scope))
+
+
+def spoken_extra(node: ast.expr, scope: Scope) -> Spoken:
+    """What one of the extras of an `Annotated` says; nothing, when it is not for us."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return Spoken(description=node.value)
+    name = last_name(node.func) if isinstance(node, ast.Call) else None
+    if not isinstance(node, ast.Call):
+        return _text_of_name(node, scope)
+    if name in FIELDS:
+        return _of_field(node, scope)
+    if name in ("Doc", "doc") and node.args:
+        return Spoken(description=_text(node.args[0], scope))
+    if name in _BARE and node.args:
+        return _constrained({_BARE[name]: node.args[0]}, scope)
+    if name in _GROUPS:
+        positional = dict(zip(("min_length", "max_length"), node.args, strict=False)) if name == "Len" else {}
+        return _constrained({**positional, **{each.arg: each.value for each in node.keywords if each.arg}}, scope)
+    return Spoken()
+
+
+def plain_default(node: ast.expr, scope: Scope) -> JSON | _Absent:
+    """The default as a schema shows it; absent, when it is not written out or has no JSON form."""
+    try:
+        value = literal(node, scope.constant)
+        plain = PlainCopy().copy(sorted(value, key=repr) if isinstance(value, set) else value)
+        return plain if len(json.dumps(plain)) <= _LONGEST_DEFAULT else ABSENT
+    except (NotLiteral, NotPlain, RecursionError):
+        return ABSENT
+
+
+def _of_field(call: ast.Call, scope: Scope) -> Spoken:
+    keywords = {each.arg: each.value for each in call.keywords if each.arg}
+    spoken = _constrained(keywords, scope)
+    default = keywords.get("default", call.args[0] if call.args else None)
+    if default is not None and not _is_ellipsis(default):
+        spoken.has_default, spoken.default = True, plain_default(default, scope)
+    elif (factory := keywords.get("default_factory")) is not None:
+        made = _EMPTY.get(last_name(factory) or "") if isinstance(factory, ast.Name) else None
+        spoken.has_default, spoken.default = True, ABSENT if made is None else made
+    spoken.alias = _alias(keywords, scope)
+    spoken.is_left_out = _is(keywords.get("init"), False)
+    spoken.is_unreturned = _is(keywords.get("exclude"), True)
+    return spoken
+
+
+def _constrained(keywords: dict[str, ast.expr], scope: Scope) -> Spoken:
+    spoken = Spoken()
+    for keyword, node in keywords.items():
+        name = _SPELLED.get(keyword, keyword)
+        if name == "description":
+            spoken.description = _text(node, scope)
+        elif name == "metadata":
+            spoken.description = _described(node, scope) or spoken.description
+        elif name in _CONSTRAINTS:
+            try:
+                spoken.constraints[name] = _said(name, literal(node, scope.constant))
+            except NotLiteral as fault:
+                spoken.faults.append(fault.node)
+            except (NotPlain, RecursionError):
+                spoken.faults.append(node)
+    return spoken
+
+
+def _said(name: str, value: object) -> object:
+    """A constraint as pydantic may have it; what is shown in schemas is plain, and refers to nothing."""
+    if name == "json_schema_extra" and not isinstance(value, dict):
+        raise NotPlain("is not a dict", value)
+    if name == "examples" and not isinstance(value, list | tuple):
+        raise NotPlain("is not a list", value)
+    plain = PlainCopy().copy(value)
+    if name != "json_schema_extra" or not isinstance(plain, dict):
+        return plain
+    return {key: each for key, each in plain.items() if key not in _OF_OURS and not key.startswith("$")}
+
+
+def _alias(keywords: dict[str, ast.expr], scope: Scope) -> str | None:
+    node = keywords.get("validation_alias", keywords.get("alias"))
+    return None if node is None else _text(node, scope)
+
+
+def _described(node: ast.expr, scope: Scope) -> str | None:
+    """The description in a dataclass field's metadata."""
+    value = plain_default(node, scope)
+    described = value.get("description") if isinstance(value, dict) else None
+    return described if isinstance(described, str) else None
+
+
+def _text(node: ast.expr, scope: Scope) -> str | None:
+    value = plain_default(node, scope)
+    return value if isinstance(value, str) else None
+
+
+def _text_of_name(node: ast.expr, scope: Scope) -> Spoken:
+    return Spoken(description=_text(node, scope)) if isinstance(node, ast.Name | ast.BinOp) else Spoken()
+
+
+def _is(node: ast.expr | None, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis

@@ -1,0 +1,135 @@
+"""What calls have in common is worked out once, and never taken for what another call asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox import AsyncSandbox, Policy, PolicyError
+from sandbox.engine.prepared_call import Recipe
+from sandbox.environments import bare_environment
+from sandbox.policy import load
+from sandbox.testing.fake_backend import FakeBackend
+from sandbox.tools import read_tool
+
+SOURCE = "def first(n: int) -> int:\n    return n\n\ndef second(n: int) -> int:\n    return -n\n"
+
+
+def with_fake(test: Callable[[AsyncSandbox], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def work() -> None:
+            backend = FakeBackend(lambda name, arguments: [name, arguments])
+            async with AsyncSandbox(backend=backend) as sandbox:
+                await test(sandbox)
+
+        asyncio.run(work())
+
+    run.__name__ = getattr(test, "__name__", "test")
+    return run
+
+
+def limited(value: int) -> Policy:
+    policy = load("default")
+    return policy.model_copy(update={"limits": policy.limits.model_copy(update={"value": value})})
+
+
+@with_fake
+async def test_the_same_source_is_called_by_each_of_its_functions(sandbox: AsyncSandbox) -> None:
+    for _round in range(2):
+        for entry in ("first", "second"):
+            outcome = await sandbox.run(SOURCE, {"n": 1}, entry=entry)
+            assert (outcome.value, outcome.tool.name) == ([entry, {"n": 1}], entry)
+
+
+@with_fake
+async def test_each_call_is_under_the_policy_that_it_names(sandbox: AsyncSandbox) -> None:
+    digests = {name: load(name).digest for name in ("default", "strict")}
+    for _round in range(2):
+        for name, digest in digests.items():
+            outcome = await sandbox.run(SOURCE, {"n": 1}, entry="first", policy=name)
+            assert outcome.receipt is not None
+            assert (outcome.receipt.policy.name, outcome.receipt.policy.digest) == (name, digest)
+
+
+@with_fake
+async def test_a_policy_that_was_made_in_the_place_of_another_is_not_taken_for_it(sandbox: AsyncSandbox) -> None:
+    for value in range(1000, 1010):
+        policy = limited(value)
+        outcome = await sandbox.run(SOURCE, {"n": 1}, entry="first", policy=policy)
+        assert outcome.receipt is not None
+        assert outcome.receipt.policy.digest == policy.digest
+        del policy, outcome
+
+
+@with_fake
+async def test_a_call_that_asks_for_less_leaves_the_next_with_all(sandbox: AsyncSandbox) -> None:
+    granted = (await sandbox.run(SOURCE, {"n": 1}, entry="first")).receipt
+    lowered = (await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"wall": "1s"})).receipt
+    again = (await sandbox.run(SOURCE, {"n": 1}, entry="first")).receipt
+    assert granted is not None
+    assert lowered is not None
+    assert granted.policy.digest == (again and again.policy.digest) != lowered.policy.digest
+
+
+@with_fake
+async def test_each_tenant_has_a_box_of_its_own(sandbox: AsyncSandbox) -> None:
+    paths = [
+        (await sandbox.run(SOURCE, {"n": 1}, entry="first", tenant=tenant)).timing.path for tenant in ("a", "b", "a")
+    ]
+    assert paths == ["cold", "cold", "warm"]
+
+
+def test_a_recipe_is_worked_out_once_for_an_environment_and_anew_for_another() -> None:
+    policy, bare = load("default"), bare_environment()
+    recipe = Recipe(read_tool(SOURCE, entry="first"), policy, policy, policy, bare, tenant="")
+    one, other = replace(bare, key="one"), replace(bare, key="other")
+    assert recipe.within(one) is recipe.within(one)
+    assert [recipe.within(each).box(is_plain=False)[0].environment for each in (one, other, one)] == [
+        "one",
+        "other",
+        "one",
+    ]
+    assert recipe.box(is_plain=False)[0].environment == bare.key
+    assert recipe.within(replace(one)) is not recipe.within(one)
+
+
+@with_fake
+async def test_what_equals_a_limit_that_was_fine_is_refused_all_the_same(sandbox: AsyncSandbox) -> None:
+    assert (await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"cpus": 1})).ok
+    for wrong in (True, [1]):
+        with pytest.raises(PolicyError, match="must be a whole number"):
+            await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"cpus": wrong})
+
+
+@with_fake
+async def test_what_limits_come_to_is_worked_out_once(sandbox: AsyncSandbox) -> None:
+    made: list[Recipe] = []
+
+    def counted(*parts: Any) -> Recipe:
+        made.append(Recipe(*parts))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sandbox.engine.engine.Recipe", counted)
+        for wall in ("1s", "2s", "1s", "1s"):
+            assert (await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"wall": wall})).ok
+    assert len(made) == 2
+
+
+def test_a_policy_may_be_named_by_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("description = 'for tests'\nlimits.wall = 7")
+
+    async def walls() -> list[float]:
+        source = "def tool() -> int:\n    pass\n"
+        async with AsyncSandbox(backend=FakeBackend({"tool": 1}), policy=path) as sandbox:
+            calls = sandbox.run(source, {}), sandbox.run(source, {}), sandbox.run(source, policy=path)
+            receipts = [(await call).receipt for call in calls]
+        return [receipt.limits["wall"].value for receipt in receipts if receipt is not None]
+
+    assert asyncio.run(walls()) == [7.0] * 3

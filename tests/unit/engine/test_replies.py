@@ -1,0 +1,115 @@
+"""A reply is read once and at a bounded price, whatever it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.engine.replies import (
+    LARGE_BYTES,
+    MOST_PARTS,
+    TooManyParts,
+    Unreadable,
+    _count_outside_of_strings,
+    aside_when_large,
+    count_parts,
+    read_answer,
+)
+from sandbox.engine.verdict import Ending, judge
+from sandbox.outcome import Status
+from sandbox.policy import Limits
+from sandbox.protocol.messages import Ended, ValueReply
+from sandbox.protocols import Reading
+from sandbox.threads import Threads
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(alphabet=st.sampled_from('ab,[{}]\\":')),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet=st.sampled_from('a,[{\\"')), inner),
+)
+ENDED = Ended(
+    type="ended",
+    id=1,
+    exit_code=0,
+    signal=None,
+    cpu_s=None,
+    max_rss=None,
+    bytes_free=None,
+    inodes_free=None,
+    killed_by=None,
+)
+
+
+def packed(text: bytes) -> bytes:
+    return len(text).to_bytes(4, "big") + text
+
+
+def replied(value: str) -> bytes:
+    return packed(b'{"kind":"value","value":%s,"warnings":[]}' % value.encode())
+
+
+def parts_of(value: Any) -> int:
+    """Brackets and commas, one by one."""
+    if not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return max(len(value), 1) + sum(parts_of(each) for each in inner)
+
+
+@pytest.mark.slow
+@given(value=JSON)
+def test_only_what_is_outside_of_strings_is_a_part(value: Any) -> None:
+    for text in (json.dumps(value), json.dumps(value, separators=(",", ":"), ensure_ascii=False)):
+        assert _count_outside_of_strings(text.encode()) == parts_of(value)
+
+
+@given(text=st.binary() | st.text(alphabet=st.sampled_from('",[{\\a')).map(str.encode))
+def test_any_bytes_are_counted(text: bytes) -> None:
+    assert 0 <= _count_outside_of_strings(text) <= len(text)
+
+
+@pytest.mark.parametrize("part", ["[],", "{},", "1,", '"",', '"\\\\",'])
+def test_a_value_of_too_many_parts_is_not_parsed(part: str) -> None:
+    answer = read_answer(replied(f"[{part * MOST_PARTS}0]"))
+    assert isinstance(answer, TooManyParts)
+    assert answer.parts > MOST_PARTS
+
+
+@pytest.mark.parametrize("text", [",", "[", "{", '\\"', ",\\\\"])
+def test_a_text_full_of_commas_and_brackets_is_one_part(text: str) -> None:
+    answer = read_answer(replied(f'["{text * (MOST_PARTS + 1)}"]'))
+    assert isinstance(answer, ValueReply)
+    assert count_parts(replied(f'["{text * (MOST_PARTS + 1)}"]')) < 10
+
+
+def test_too_many_parts_are_a_limit_of_the_value_with_both_numbers_and_what_they_count() -> None:
+    verdict = judge(Ending(ENDED, replied(f"[{'1,' * MOST_PARTS}1]"), Limits(), Reading(), 1.0))
+    assert (verdict.status, verdict.limit_name) == (Status.LIMIT, "value")
+    assert verdict.evidence == {"limit": MOST_PARTS, "measured": MOST_PARTS + 5, "unit": "parts"}
+    assert verdict.error is not None
+    assert f"{MOST_PARTS + 5} parts" in verdict.error.message
+
+
+def test_a_reply_that_was_read_already_is_not_read_again() -> None:
+    answer = read_answer(replied("1"))
+    verdict = judge(Ending(ENDED, replied("2"), Limits(), Reading(), 1.0, answer=answer))
+    assert (verdict.status, verdict.value) == (Status.OK, 1)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[1, 2", b'{"kind":"value","value":NaN,"warnings":[]}', b"\xff"])
+def test_what_is_no_reply_is_unreadable(text: bytes) -> None:
+    assert isinstance(read_answer(packed(text)), Unreadable)
+
+
+async def _thread_of_work(size: int) -> int:
+    return await aside_when_large(threading.get_ident, size=size, threads=Threads())
+
+
+def test_small_work_stays_and_large_work_is_done_in_a_thread() -> None:
+    assert asyncio.run(_thread_of_work(LARGE_BYTES)) == threading.get_ident()
+    assert asyncio.run(_thread_of_work(LARGE_BYTES + 1)) != threading.get_ident()

@@ -1,0 +1,60 @@
+"""What a job leaves in its folder is counted while it runs: no control of the kernel does that."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox.engine.build_jobs import _excess, _Looks
+from sandbox.environments import bare_environment
+from sandbox.environments.build_jobs import Job
+from sandbox.errors import StoreUnwritable
+from sandbox.policy import load
+
+MOST_FILES: Final = 10
+MOST_BYTES: Final = 1 << 16
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """One that may leave so many files, and so many bytes."""
+    default = load("default")
+    limits = default.limits.model_copy(update={"inodes": MOST_FILES})
+    policy = default.model_copy(update={"limits": limits})
+    return Job("unpack", "unpack", {}, policy, bare_environment(), folder=tmp_path, disk=MOST_BYTES)
+
+
+def test_what_is_within_bounds_is_no_excess(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 1000)
+    assert _excess(job, 0) is None
+
+
+def test_too_many_bytes_are_an_excess(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 2 * MOST_BYTES)
+    assert "disk" in str(_excess(job, 0))
+
+
+def test_a_disk_that_runs_full_is_told_as_such_whatever_is_seen_in_the_folder(job: Job) -> None:
+    with pytest.raises(StoreUnwritable, match="left on the disk"):
+        _excess(job, 1 << 60)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_too_many_files_and_folders_are_an_excess_though_they_are_empty(make: object, job: Job, tmp_path: Path) -> None:
+    assert callable(make)
+    for number in range(MOST_FILES + 1):
+        make(tmp_path / str(number))
+    assert "inodes" in str(_excess(job, 0))
+
+
+def test_a_disk_that_loses_much_at_once_is_looked_at_before_it_is_time(job: Job, tmp_path: Path) -> None:
+    calm, looks = _Looks(replace(job, disk=1 << 50)), _Looks(job)
+    (tmp_path / "file").write_bytes(os.urandom(16 * MOST_BYTES))
+    assert looks.is_due()
+    assert "disk" in str(looks.look())
+    assert not calm.is_due() or time.monotonic() > calm._latest

@@ -1,0 +1,141 @@
+"""What is to be done later for the calls of a box: each at its time, and no sooner, later or twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sandbox.protocol.timers import _FEW, Agenda
+from tests import virtual_time
+
+
+def _noting(done: list[tuple[str, float]], name: str) -> Callable[[], None]:
+    loop = asyncio.get_running_loop()
+    return lambda: done.append((name, round(loop.time(), 6)))
+
+
+def _fail() -> None:
+    raise ValueError
+
+
+def test_each_is_done_at_its_time_whatever_the_order_they_were_made_in() -> None:
+    async def keep() -> list[tuple[str, float]]:
+        agenda, done = Agenda(), list[tuple[str, float]]()
+        for name, seconds in [("late", 30.0), ("first", 0.004), ("same", 0.004), ("middle", 2.5), ("now", 0.0)]:
+            agenda.after(seconds, _noting(done, name))
+        await asyncio.sleep(60)
+        return done
+
+    expected = [("now", 0.0), ("first", 0.004), ("same", 0.004), ("middle", 2.5), ("late", 30.0)]
+    assert virtual_time.run(keep()) == expected
+
+
+def test_what_is_called_off_is_not_done_and_calling_off_what_is_over_does_no_harm() -> None:
+    async def keep() -> tuple[list[tuple[str, float]], list[bool]]:
+        agenda, done = Agenda(), list[tuple[str, float]]()
+        kept, dropped = agenda.after(1, _noting(done, "kept")), agenda.after(0.5, _noting(done, "dropped"))
+        dropped.call_off()
+        stood = [kept.stands, dropped.stands]
+        await asyncio.sleep(2)
+        kept.call_off()
+        return done, [*stood, kept.stands]
+
+    assert virtual_time.run(keep()) == ([("kept", 1.0)], [True, False, False])
+
+
+def test_one_may_call_off_another_that_is_due_with_it_and_make_new_ones() -> None:
+    async def keep() -> list[tuple[str, float]]:
+        agenda, done = Agenda(), list[tuple[str, float]]()
+
+        def first() -> None:
+            other.call_off()
+            agenda.after(1, _noting(done, "new"))
+
+        agenda.after(1, first)
+        other = agenda.after(1, _noting(done, "other"))
+        await asyncio.sleep(5)
+        return done
+
+    assert virtual_time.run(keep()) == [("new", 2.0)]
+
+
+def test_one_that_fails_keeps_no_other_from_being_done() -> None:
+    async def keep() -> tuple[list[tuple[str, float]], list[Any]]:
+        agenda, done, told = Agenda(), list[tuple[str, float]](), list[Any]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context.get("exception")))
+        agenda.after(1, _fail)
+        agenda.after(1, _noting(done, "with it"))
+        agenda.after(2, _noting(done, "after it"))
+        await asyncio.sleep(5)
+        return done, told
+
+    done, told = virtual_time.run(keep())
+    assert done == [("with it", 1.0), ("after it", 2.0)]
+    assert [type(each) for each in told] == [ValueError]
+
+
+def test_a_loop_whose_clock_is_a_little_behind_is_not_kept_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def keep() -> int:
+        loop, turns = asyncio.get_running_loop(), 0
+        agenda, done = Agenda(), asyncio.Event()
+        agenda.after(1, done.set)
+        call_at = loop.call_at
+
+        def a_little_early(when: float, *rest: Any, **more: Any) -> asyncio.TimerHandle:
+            nonlocal turns
+            turns += 1
+            assert turns < 10
+            return call_at(when - 1e-9, *rest, **more)
+
+        monkeypatch.setattr(loop, "call_at", a_little_early)
+        agenda.after(0.5, lambda: None)
+        await done.wait()
+        return turns
+
+    assert virtual_time.run(keep()) <= 3
+
+
+def test_many_calls_that_end_before_their_limit_leave_little_and_set_few_timers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def keep() -> tuple[int, int]:
+        loop, timers = asyncio.get_running_loop(), 0
+        agenda, most = Agenda(), 0
+        call_at = loop.call_at
+
+        def counted(*arguments: Any, **more: Any) -> asyncio.TimerHandle:
+            nonlocal timers
+            timers += 1
+            return call_at(*arguments, **more)
+
+        monkeypatch.setattr(loop, "call_at", counted)
+        for _ in range(10_000):
+            agenda.after(30, lambda: None).call_off()
+            most = max(most, len(agenda._heap))
+        return most, timers
+
+    most, timers = virtual_time.run(keep())
+    assert most <= _FEW + 1
+    assert timers == 1
+
+
+def test_any_number_of_them_made_and_called_off_in_any_order_are_done_in_order() -> None:
+    async def keep(seed: int) -> None:
+        chance, agenda, done = random.Random(seed), Agenda(), list[tuple[str, float]]()
+        expected = []
+        for number in range(500):
+            seconds = chance.randrange(1, 100) / 10
+            appointment = agenda.after(seconds, _noting(done, str(number)))
+            if chance.random() < 0.4:
+                appointment.call_off()
+            else:
+                expected.append((seconds, number))
+        await asyncio.sleep(20)
+        assert done == [(str(number), seconds) for seconds, number in sorted(expected)]
+
+    for seed in range(20):
+        virtual_time.run(keep(seed))

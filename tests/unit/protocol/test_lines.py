@@ -1,0 +1,538 @@
+"""Calls on lines: sent straight to a child that waits, heard straight from it, and told of to the runner."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import selectors
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from sandbox.backends.pipes import PipeLine
+from sandbox.errors import ProtocolError
+from sandbox.protocol.flow_control import CREDIT
+from sandbox.protocol.frames import Chunk, FrameReader, Stream, pack_message
+from sandbox.protocol.running_call import RunningCall
+from sandbox.protocol.session import Conversation
+from sandbox.protocols import Receiver
+from sandbox.testing.fake_backend import FakeSlot
+
+HELLO: Final[dict[str, Any]] = {
+    "type": "hello",
+    "protocol": 1,
+    "python": "3",
+    "implementation": "x",
+    "failed": {},
+    "refused": {},
+}
+NOTHING: Final = dict.fromkeys(("exit_code", "signal", "cpu_s", "max_rss", "bytes_free", "inodes_free", "killed_by"))
+WALLS: Final = '{"walls":{}}'
+REPLY: Final = b"\0\0\0\2{}"
+PATIENCE_S: Final = 60
+REQUEST, STDOUT, STDERR, VALUE = range(4)
+
+
+class Wire:
+    """A carrier with lines: keeps what the engine says, and the far ends it hands over."""
+
+    def __init__(self) -> None:
+        self.said: list[dict[str, Any]] = []
+        self.requests = b""
+        self.ends: list[list[int]] = []
+        self.has_descriptors = True
+        self._reader = FrameReader()
+
+    def listen(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
+    def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
+        self.ends += [list(descriptors[start : start + 4]) for start in range(0, len(descriptors), 4)]
+        for frame in self._reader.feed(data):
+            if isinstance(frame, Chunk):
+                self.requests += frame.data
+            else:
+                self.said.append(json.loads(frame))
+
+    async def all_sent(self) -> None:
+        return
+
+    def open_line(self) -> PipeLine | None:
+        return PipeLine(len(self.ends)) if self.has_descriptors else None
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in self.said if message["type"] == kind]
+
+    def leave(self, line: int) -> None:
+        """The far ends of that line are closed, as they are when its child dies."""
+        for end in self.ends[line]:
+            os.close(end)
+        self.ends[line] = []
+
+
+class Talk:
+    """A conversation in a box with lines."""
+
+    def __init__(self) -> None:
+        self.wire = Wire()
+        self.conversation = Conversation(self.wire)
+        self.output: list[tuple[Stream, bytes]] = []
+        self.taken_at_once = True
+
+    async def open(self, *, ahead: int = 2, is_single_use: bool = False, is_one_at_a_time: bool = False) -> None:
+        opening = asyncio.create_task(
+            self.conversation.open({}, ahead=ahead, is_single_use=is_single_use, is_one_at_a_time=is_one_at_a_time)
+        )
+        await asyncio.sleep(0)
+        self.hear(**HELLO)
+        await opening
+        self.conversation.supply_lines()
+
+    def hear(self, **message: object) -> None:
+        self.conversation.received(pack_message(message))
+
+    def ready(self, line: int = 0, *, slot: int | None = None) -> None:
+        self.hear(type="ready", line=line, slot=slot, cpu_before=0.25, walls=WALLS)
+
+    def gone(self, line: int = 0, **fields: object) -> None:
+        self.hear(type="gone", line=line, **(NOTHING | fields))
+
+    def ended(self, id: int = 1, **fields: object) -> None:
+        self.hear(type="ended", id=id, **(NOTHING | fields))
+
+    def start(self) -> RunningCall:
+        return self.conversation.start(b"request", limits={"cpu": 5}, value_limit=1000, take=self._take)
+
+    def _take(self, stream: Stream, data: bytes) -> int:
+        self.output.append((stream, data))
+        return len(data) if self.taken_at_once else 0
+
+    def close(self) -> None:
+        self.conversation.close()
+        for line in range(len(self.wire.ends)):
+            self.wire.leave(line)
+
+
+class LastFirst(selectors.DefaultSelector):
+    """Tells of what is ready in the other order."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(timeout)[::-1]
+
+
+def talking(test: Callable[[Talk], Awaitable[None]]) -> Callable[[], None]:
+    async def talk() -> None:
+        open_talk = Talk()
+        try:
+            await open_talk.open()
+            async with asyncio.timeout(PATIENCE_S):
+                await test(open_talk)
+        finally:
+            open_talk.close()
+
+    def run() -> None:
+        for selector in (selectors.DefaultSelector(), LastFirst()):
+            with asyncio.Runner(loop_factory=partial(asyncio.SelectorEventLoop, selector)) as runner:
+                runner.run(talk())
+
+    run.__name__ = getattr(test, "__name__", "test")
+    run.__module__ = test.__module__
+    return run
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 (nobody sets an event: what is waited for comes through a pipe)
+        await asyncio.sleep(0)
+
+
+@talking
+async def test_a_line_is_handed_over_before_it_is_needed_and_replaced_when_it_is_used(talk: Talk) -> None:
+    assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
+    talk.ready()
+    talk.start()
+    await until(lambda: len(talk.wire.ends) == 2)
+    assert [message["lines"] for message in talk.wire.of("lines")] == [[0], [1]]
+
+
+@talking
+async def test_a_call_goes_to_the_child_that_waits_and_the_runner_is_told(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    limits, request = b'{"cpu": 5}', b"request"
+    sent = b"".join(len(part).to_bytes(8, "big") + part for part in (limits, request))
+    assert os.read(talk.wire.ends[0][REQUEST], 999) == sent
+    await until(lambda: talk.wire.of("call"))
+    assert talk.wire.of("call") == [{"type": "call", "id": 1, "credit": CREDIT, "limits": {"cpu": 5}, "line": 0}]
+    assert talk.wire.requests == b""
+    assert (call.is_started, call.was_ahead) == (True, True)
+    assert (bytes(call.walls), call.cpu_before) == (WALLS.encode(), 0.25)
+
+
+@talking
+async def test_the_runner_hears_of_a_call_before_anything_else_about_it(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    assert talk.wire.of("call") == []
+    talk.conversation.kill(call)
+    assert [message["type"] for message in talk.wire.said][-2:] == ["call", "kill"]
+
+
+@talking
+async def test_what_was_printed_before_the_reply_comes_before_the_call_has_told(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    _, stdout, stderr, value = talk.wire.ends[0]
+    os.write(value, REPLY[:5])
+    os.write(stdout, b"out")
+    await until(lambda: talk.output)
+    assert not call.has_told
+    os.write(stderr, b"err")
+    os.write(value, REPLY[5:])
+    await call.told
+    assert (bytes(call.value), talk.output) == (REPLY, [(Stream.STDOUT, b"out"), (Stream.STDERR, b"err")])
+    assert (call.has_returned, call.cpu_before) == (True, 0.25)
+    assert not call.ended.done()
+
+
+@talking
+async def test_what_was_printed_at_once_with_the_reply_comes_before_whoever_waits_for_that_goes_on(talk: Talk) -> None:
+    talk.ready()
+    for size in (1, 1 << 16, 100_000) * 7:
+        talk.output.clear()
+        line = len(talk.wire.ends) - 1
+        call = talk.start()
+        _, stdout, stderr, value = talk.wire.ends[line]
+        fcntl.fcntl(stdout, fcntl.F_SETPIPE_SZ, 1 << 20)
+        os.write(stdout, b"o" * size)
+        os.write(stderr, b"e")
+        os.write(value, REPLY)
+        await call.told
+        printed = {stream: b"".join(data for of, data in talk.output if of is stream) for stream, _ in talk.output}
+        assert printed == {Stream.STDOUT: b"o" * size, Stream.STDERR: b"e"}
+        talk.ended(id=call.id, exit_code=0)
+        talk.conversation.supply_lines()
+        talk.ready(line + 1)
+
+
+@talking
+async def test_what_the_pipes_still_hold_when_a_call_ends_is_not_lost(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    os.write(talk.wire.ends[0][STDERR], b"last words")
+    os.write(talk.wire.ends[0][VALUE], REPLY)
+    talk.ended(exit_code=0)
+    assert (bytes(call.value), talk.output) == (REPLY, [(Stream.STDERR, b"last words")])
+    assert call.ended.done()
+
+
+@talking
+async def test_what_was_printed_is_not_lost_with_the_box(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    os.write(talk.wire.ends[0][STDOUT], b"last words")
+    talk.conversation.closed()
+    assert (call.was_lost, talk.output) == (True, [(Stream.STDOUT, b"last words")])
+    assert os.read(talk.wire.ends[0][REQUEST], 999) == b""
+
+
+@talking
+async def test_a_call_that_prints_faster_than_it_is_read_waits_in_its_pipe(talk: Talk) -> None:
+    talk.taken_at_once = False
+    talk.ready()
+    call = talk.start()
+    os.set_blocking(talk.wire.ends[0][STDOUT], False)
+
+    def is_stopped() -> bool:
+        try:
+            os.write(talk.wire.ends[0][STDOUT], bytes(1 << 16))
+        except BlockingIOError:
+            return call.untaken >= CREDIT
+        return False
+
+    await until(is_stopped)
+    taken = sum(len(data) for _, data in talk.output)
+    assert CREDIT <= taken < CREDIT + (1 << 17)
+    talk.conversation.intake.grant(call, taken)
+    await until(lambda: sum(len(data) for _, data in talk.output) > taken)
+    assert talk.wire.of("grant") == []
+
+
+@talking
+async def test_a_value_that_is_too_large_has_its_call_killed(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    os.write(talk.wire.ends[0][VALUE], b"\xff" * 4 + bytes(2000))
+    await until(lambda: call.value_overflowed)
+    assert talk.wire.of("kill") == [{"type": "kill", "id": 1}]
+    assert (len(call.value), call.has_told) == (1000, False)
+
+
+@talking
+async def test_a_child_that_died_before_is_not_called(talk: Talk) -> None:
+    talk.ready()
+    talk.wire.leave(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    call = talk.start()
+    assert (call.line, call.is_started) == (None, False)
+    assert talk.wire.requests.endswith(b"request")
+    assert [message.get("line") for message in talk.wire.of("call")] == [None]
+
+
+@talking
+async def test_a_call_whose_child_died_unnoticed_never_started(talk: Talk) -> None:
+    talk.ready()
+    talk.wire.leave(0)
+    call = talk.start()
+    assert call.is_started
+    talk.ended(signal=9)
+    assert call.ended.done()
+    assert not call.is_started
+
+
+@talking
+async def test_a_call_that_was_read_before_its_child_died_has_started(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    os.read(talk.wire.ends[0][REQUEST], 999)
+    talk.wire.leave(0)
+    talk.ended(signal=9)
+    assert call.is_started
+
+
+@talking
+async def test_a_slot_is_held_by_the_child_that_waits_and_is_free_when_it_is_gone(talk: Talk) -> None:
+    talk.conversation.lend_slots([FakeSlot(7)])
+    talk.ready(slot=7)
+    talk.gone()
+    assert talk.wire.of("release") == [{"type": "release", "slot": 7, "retire": False}]
+    assert [message["lines"] for message in talk.wire.of("lines")] == [[0], [1]]
+    talk.ready(1, slot=7)
+    call = talk.start()
+    assert call.slot is not None
+    assert call.slot.id == 7
+
+
+@talking
+async def test_a_call_that_ended_before_the_runner_heard_of_it_is_told_as_it_ended(talk: Talk) -> None:
+    talk.conversation.lend_slots([FakeSlot(7)])
+    talk.ready(slot=7)
+    call = talk.start()
+    os.read(talk.wire.ends[0][REQUEST], 999)
+    talk.gone(exit_code=3)
+    assert ((await call.ended).exit_code, call.was_lost) == (3, False)
+    assert call.is_started
+    assert talk.conversation.give_back(call)
+    assert talk.wire.of("release") == [{"type": "release", "slot": 7, "retire": False}]
+
+
+@talking
+async def test_a_child_that_need_not_be_kept_is_hung_up_unless_it_has_a_call(talk: Talk) -> None:
+    talk.ready()
+    talk.hear(type="surplus", line=0, wanted=1)
+    assert os.read(talk.wire.ends[0][REQUEST], 9) == b""
+    assert [message["lines"] for message in talk.wire.of("lines")] == [[0], [1]]
+    talk.gone()
+    talk.ready(1)
+    call = talk.start()
+    talk.hear(type="surplus", line=1, wanted=1)
+    assert call.line is not None
+    assert call.line.is_open
+
+
+@talking
+async def test_a_box_that_keeps_no_child_any_more_gets_no_line_before_the_next_call(talk: Talk) -> None:
+    talk.ready()
+    talk.hear(type="surplus", line=0, wanted=0)
+    talk.gone()
+    assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
+    talk.start()
+    assert talk.wire.of("call")[-1].get("line") is None, "it goes to the runner, and waits for nobody"
+    await until(lambda: len(talk.wire.ends) == 2)
+
+
+@talking
+async def test_calls_that_find_no_child_have_more_lines_handed_over(talk: Talk) -> None:
+    for _ in range(5):
+        talk.start()
+    await until(lambda: len(talk.wire.ends) == 2)
+    talk.conversation.supply_lines()
+    assert [message["lines"] for message in talk.wire.of("lines")] == [[0], [1]]
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_a_box_for_one_call_gets_no_line_after_it(is_ready: bool) -> None:
+    async def run() -> None:
+        talk = Talk()
+        await talk.open(ahead=1, is_single_use=True)
+        if is_ready:
+            talk.ready()
+        talk.start()
+        await until(lambda: talk.wire.of("call"))
+        talk.conversation.supply_lines()
+        assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
+        talk.close()
+
+    asyncio.run(run())
+
+
+def test_a_box_for_one_call_gets_no_other_line_for_a_call_that_uses_none() -> None:
+    async def run() -> None:
+        talk = Talk()
+        await talk.open(ahead=1, is_single_use=True)
+        talk.ready()
+        talk.wire.leave(0)
+        await until(lambda: not any(child.line.is_open for child in talk.conversation._lines._ready.values()))
+        talk.start()
+        talk.gone()
+        await asyncio.sleep(0)
+        talk.conversation.supply_lines()
+        assert [message.get("line") for message in talk.wire.of("call")] == [None]
+        assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
+        talk.close()
+
+    asyncio.run(run())
+
+
+@talking
+async def test_what_a_call_reads_beside_its_request_follows_on_its_line(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    await talk.conversation.feed(call, b"content")
+    assert os.read(talk.wire.ends[0][REQUEST], 999).endswith(b"requestcontent")
+    assert talk.wire.requests == b""
+
+
+async def _call_before_its_child(talk: Talk) -> RunningCall:
+    """Of a box for one call at a time, whose second child is on its way."""
+    await talk.open(ahead=1, is_one_at_a_time=True)
+    talk.ready()
+    talk.start()
+    await until(lambda: len(talk.wire.of("lines")) == 2)
+    talk.ended()
+    call = talk.start()
+    assert not call.is_started
+    assert [message["id"] for message in talk.wire.of("call")] == [1]
+    return call
+
+
+def waiting_for_a_child(test: Callable[[Talk, RunningCall], Awaitable[None]]) -> Callable[[], None]:
+    async def run() -> None:
+        talk = Talk()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await test(talk, await _call_before_its_child(talk))
+        finally:
+            talk.close()
+
+    def wait() -> None:
+        asyncio.run(run())
+
+    wait.__name__ = getattr(test, "__name__", "test")
+    wait.__module__ = test.__module__
+    return wait
+
+
+@waiting_for_a_child
+async def test_where_calls_come_one_at_a_time_one_waits_for_its_child(talk: Talk, call: RunningCall) -> None:
+    talk.ready(1)
+    assert os.read(talk.wire.ends[1][REQUEST], 999).endswith(b"request")
+    assert (call.is_started, call.was_ahead) == (True, False)
+    await until(lambda: [message["line"] for message in talk.wire.of("call")] == [0, 1])
+
+
+@waiting_for_a_child
+async def test_a_child_that_does_not_come_is_not_waited_for_long(talk: Talk, call: RunningCall) -> None:
+    await until(lambda: len(talk.wire.of("call")) == 2)
+    talk.ready(1)
+    assert "line" not in talk.wire.of("call")[1]
+    assert (call.line, talk.wire.requests.count(b"request")) == (None, 1)
+
+
+@waiting_for_a_child
+async def test_a_child_that_is_gone_is_not_waited_for(talk: Talk, call: RunningCall) -> None:
+    talk.gone(1)
+    assert [message.get("line") for message in talk.wire.of("call")] == [0, None]
+    assert call.line is None
+
+
+@waiting_for_a_child
+async def test_a_call_killed_while_it_waits_for_its_child_never_runs(talk: Talk, call: RunningCall) -> None:
+    talk.conversation.kill(call)
+    assert (await call.ended).killed_by == "engine"
+    talk.ready(1)
+    assert (call.is_started, len(talk.wire.of("call")), talk.wire.of("kill")) == (False, 1, [])
+
+
+@waiting_for_a_child
+async def test_a_call_lost_while_it_waits_for_its_child_never_ran(talk: Talk, call: RunningCall) -> None:
+    talk.conversation.abandon("test")
+    await call.ended
+    assert (call.is_started, call.was_lost) == (False, True)
+
+
+@talking
+async def test_calls_go_through_the_runner_where_there_are_no_descriptors_left(talk: Talk) -> None:
+    talk.wire.has_descriptors = False
+    talk.ready()
+    talk.start()
+    talk.start()
+    await asyncio.sleep(0)
+    assert len(talk.wire.ends) == 1
+    assert [message.get("line") for message in talk.wire.of("call")] == [0, None]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "ready", "line": 9, "slot": None, "cpu_before": 0.0, "walls": ""},
+        {"type": "ready", "line": 0, "slot": 9, "cpu_before": 0.0, "walls": ""},
+        {"type": "ready", "line": 0, "slot": None, "cpu_before": 0.0, "walls": "x" * ((1 << 16) + 1)},
+        {"type": "gone", "line": 9, **NOTHING},
+    ],
+)
+def test_a_box_that_speaks_of_what_it_does_not_have_is_ended(message: dict[str, Any]) -> None:
+    @talking
+    async def lying(talk: Talk) -> None:
+        talk.hear(**message)
+        assert isinstance(talk.conversation.loss, ProtocolError)
+
+    lying()
+
+
+@talking
+async def test_a_child_that_is_told_of_twice_is_the_end_of_its_box(talk: Talk) -> None:
+    talk.ready()
+    talk.ready()
+    assert isinstance(talk.conversation.loss, ProtocolError)
+
+
+@talking
+async def test_a_box_cannot_send_the_bytes_of_a_call_that_is_on_a_line(talk: Talk) -> None:
+    talk.ready()
+    call = talk.start()
+    talk.conversation.received(b"\0\0\0\x0b\2\0\0\0\1\3" + b"forge")
+    assert isinstance(talk.conversation.loss, ProtocolError)
+    assert call.was_lost
+
+
+def test_no_child_is_waited_for_of_a_box_that_keeps_none_though_it_has_a_line_for_one() -> None:
+    async def run() -> None:
+        talk = Talk()
+        await talk.open(ahead=2, is_one_at_a_time=True)
+        talk.start()
+        await until(lambda: len(talk.wire.ends) == 2)
+        talk.hear(type="started", id=1, slot=None, ahead=False)
+        talk.ended()
+        talk.ready()
+        talk.hear(type="surplus", line=0, wanted=0)
+        talk.gone()
+        talk.start()
+        assert [message["id"] for message in talk.wire.of("call")] == [1, 2]
+        talk.close()
+
+    asyncio.run(run())

@@ -1,0 +1,64 @@
+"""What is said to a box: in its order, and to nobody once there is nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from sandbox.protocol.frames import pack_message
+from sandbox.protocol.message_writer import Voice
+from sandbox.protocol.timers import Agenda
+from sandbox.protocols import Line, Receiver
+
+
+class Listener:
+    """A carrier that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+
+    def listen(self, receiver: Receiver) -> None:
+        """Nothing comes back."""
+
+    def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
+        self.heard += data
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    async def all_sent(self) -> None:
+        """It is taken at once."""
+
+    def open_line(self) -> Line | None:
+        return None
+
+
+def test_what_can_wait_is_said_before_what_cannot() -> None:
+    async def spoken() -> bytes:
+        listener, done = Listener(), asyncio.Event()
+        voice = Voice(listener, Agenda())
+        voice.say_soon({"type": "call", "id": 1}, then=done.set)
+        voice.say({"type": "kill", "id": 1})
+        await done.wait()
+        return listener.heard
+
+    assert asyncio.run(spoken()) == pack_message({"type": "call", "id": 1}) + pack_message({"type": "kill", "id": 1})
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_descriptors_that_are_given_away_are_closed_whether_anybody_hears_or_not(is_silent: bool) -> None:
+    async def heard(ends: Sequence[int]) -> bytes:
+        listener = Listener()
+        voice = Voice(listener, Agenda())
+        if is_silent:
+            voice.fall_silent()
+        voice.say({"type": "slots", "slots": [[0, 2]]}, descriptors=ends)
+        return listener.heard
+
+    ends = os.pipe()
+    assert bool(asyncio.run(heard(ends))) is not is_silent
+    for end in ends:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(end)
