@@ -1,18 +1,18 @@
-"""What a caller gets for one call: the outcome, one document for Python, `--json`, HTTP, MCP and the fleet.
+"""The outcome of a call: a single document for Python, `--json`, HTTP, MCP and the fleet.
 
-A tool's failure is an outcome, never an exception; `raise_for_status()` turns it into one for callers who prefer that.
-The parts are frozen and closed (`extra="forbid"`), and say nothing that was not measured: None means *not measured*.
+A tool's failure is an outcome, never an exception; `raise_for_status()` raises for callers who prefer exceptions. The
+parts are frozen and closed (`extra="forbid"`), and state nothing that was not measured: None means *not measured*.
 Before a box is open (`invalid`) there is no receipt and no environment, so both may be None.
 
 Text and values come from untrusted code, and the document must be writable whatever they hold:
 
 * **Text** (messages, outputs, names) is made fit for UTF-8 when it enters: a lone surrogate becomes U+FFFD.
-* **JSON** (value, evidence, problems) is kept as it is for Python callers, unchecked: it was parsed from JSON, and a
-  second look at each of its nodes would cost more than the rest of the outcome. When the document is written,
-  `portable` replaces what not every JSON reader accepts: lone surrogates, NaN and infinities, and nesting deeper than
-  200 levels. Anything else is written unchanged.
+* **JSON** (value, evidence, problems) stays as it is for Python callers, unchecked: the engine parsed it from JSON, and
+  a second look at each of its nodes would cost more than the rest of the outcome. When the document is written,
+  `portable` replaces everything that some JSON readers refuse: lone surrogates, NaN and infinities, and nesting deeper
+  than 200 levels. Anything else is written unchanged.
 
-Control characters stay: JSON escapes them, and whoever prints to a terminal must do so too.
+Control characters stay: JSON escapes them, and a program that prints to a terminal must do so too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REPR_LENGTH: Final = 200
 
 
 def printable(text: str) -> str:
-    """The text with each lone surrogate replaced by U+FFFD, so that it can be encoded."""
+    """Replace each lone surrogate by U+FFFD, so that the text can be encoded."""
     if text.isascii():
         return text
     try:
@@ -59,12 +59,12 @@ def printable(text: str) -> str:
 
 
 def portable(value: Json) -> Json:
-    """The value itself if every JSON reader accepts it, otherwise a copy in which what none would take is replaced."""
+    """Return the value itself if every JSON reader accepts it, otherwise a copy with the rest replaced."""
     return portable_json(value)[0]
 
 
 def portable_json(value: Json) -> tuple[Json, bytes]:
-    """The portable value, and its JSON without spaces."""
+    """Return the portable value, and its JSON without spaces."""
     text = _strict_json(value)
     if text is not None:
         return value, text
@@ -73,7 +73,7 @@ def portable_json(value: Json) -> tuple[Json, bytes]:
 
 
 def _strict_json(value: Json) -> bytes | None:
-    """The value's JSON, or None when it is not portable."""
+    """Return the value's JSON, or None if it is not portable."""
     nested = value
     for _ in range(_ROOM_AROUND):  # pydantic counts from the outermost document that will hold the value
         nested = [nested]
@@ -111,48 +111,48 @@ _Facts = Annotated[dict[str, Json], SkipValidation, _written, WithJsonSchema({"t
 class Status(StrEnum):
     """How a call ended."""
 
-    OK = "ok"
-    FAILED = "failed"  # ran and said no
-    DENIED = "denied"  # refused for lack of privilege
-    EXCEPTION = "exception"
-    EXITED = "exited"  # sys.exit or os._exit, whatever the code
-    TIMEOUT = "timeout"
-    MEMORY = "memory"
+    OK = "ok"  # the tool returned a value
+    FAILED = "failed"  # the tool ran and said no
+    DENIED = "denied"  # the call lacked a privilege
+    EXCEPTION = "exception"  # the tool raised an exception
+    EXITED = "exited"  # sys.exit or os._exit; a code of more than 32 bits becomes the nearest that fits
+    TIMEOUT = "timeout"  # the call ran longer than `limits.wall`
+    MEMORY = "memory"  # the call needed more than `limits.memory`
     LIMIT = "limit"  # another limit: `limit_name` says which
-    CRASHED = "crashed"  # a signal
-    CANCELLED = "cancelled"
-    INVALID = "invalid"  # the arguments; nothing ran
+    CRASHED = "crashed"  # a signal ended the tool
+    CANCELLED = "cancelled"  # the caller gave up
+    INVALID = "invalid"  # the arguments do not fit; nothing ran
 
 
 class Isolation(StrEnum):
-    """What stood between the tool and the host, weakest first."""
+    """The kind of boundary between the tool and the host, weakest first."""
 
-    PLAIN = "plain"
-    PROCESS = "process"
+    PLAIN = "plain"  # limits only
+    PROCESS = "process"  # a process that this host's kernel isolates
     CONTAINER = "container"
-    MACHINE = "machine"
+    MACHINE = "machine"  # a kernel of its own, such as gVisor's
 
 
 class MeasuredBy(StrEnum):
     """How trusted code knows the state of a layer."""
 
-    READ_OUTSIDE = "read_outside"  # the engine or the guard read it from the kernel
-    SET_BY_ENGINE = "set_by_engine"  # trusted code put it up; nothing reads it back
-    DAEMON_CONFIG = "daemon_config"  # the container daemon's configuration shows it
+    READ_OUTSIDE = "read_outside"  # the engine or the guard read the state from the kernel
+    SET_BY_ENGINE = "set_by_engine"  # trusted code set the layer up; nothing reads it back
+    DAEMON_CONFIG = "daemon_config"  # the container daemon's configuration shows the layer
     NONE = "none"  # nothing is known
 
 
 class EnforcedBy(StrEnum):
     """The mechanism that keeps a call within a limit."""
 
-    CGROUP = "cgroup"
-    RLIMIT = "rlimit"
+    CGROUP = "cgroup"  # the call's control group; the kernel counts
+    RLIMIT = "rlimit"  # a resource limit of each process
     WATCHER = "watcher"  # the engine's own clocks, counters and checks
-    FILESYSTEM = "filesystem"
+    FILESYSTEM = "filesystem"  # the size of the private files, or what the box shows of the host
     NETWORK = "network"  # the network namespace, or the engine's proxy
     RUNTIME = "runtime"  # the container runtime's own kernel
-    ADVISORY = "advisory"  # a tool can ignore it
-    NONE = "none"
+    ADVISORY = "advisory"  # a hint that a tool can ignore
+    NONE = "none"  # nothing; the note says why
 
 
 _EXIT_CODES: Final = {
@@ -175,96 +175,96 @@ class _Part(BaseModel):
 
 
 class Failure(_Part):
-    """Why the call is not ok; the field `error` of an outcome."""
+    """The reason why a call is not ok."""
 
-    type: Text
+    type: Text  # the name of the exception's class, or of the engine's finding
     message: Text
-    traceback: Text | None = None
+    traceback: Text | None = None  # the tool's own frames, without those of the runner
 
 
 class Problem(_Part):
-    """One argument that does not fit, told so that a model can correct it."""
+    """An argument that does not fit, described so that a model can correct it."""
 
-    path: Text
+    path: Text  # the argument, and the place inside its value, such as `rows[2].name`
     message: Text
     expected: _Value = None
     got: _Value = None
 
 
 class Shaped(_Part):
-    """An output as fitted into its budget: `shown` of its `characters` are in `text`, the notices not counted."""
+    """An output, fitted into its budget."""
 
-    text: Text
-    type: str
-    characters: int
-    shown: int
+    text: Text  # the text to show, with a notice wherever something is missing
+    type: str  # the output type, which decides how a long output is cut
+    characters: int  # how many characters the whole output has
+    shown: int  # how many of these characters are in `text`; notices do not count
     truncated: bool = False
-    reason: Text | None = None
-    artifact: str | None = None
+    reason: Text | None = None  # why the text differs from the output
+    artifact: str | None = None  # the id of the artifact with the whole output, if `text` is not all of it
 
 
 class Usage(_Part):
-    """What the call cost, as measured from outside; None is not measured."""
+    """The cost of the call, measured from outside; None means not measured."""
 
-    wall_s: float
-    cpu_s: float | None = None
+    wall_s: float  # seconds on the clock
+    cpu_s: float | None = None  # seconds of processor time, of all processes together
     memory_peak_bytes: int | None = None
     processes_peak: int | None = None
-    preload_cpu_s: float | None = None  # of importing packages ahead, in the first outcome of a box that did
-    preload_memory_bytes: int | None = None
+    preload_cpu_s: float | None = None  # processor time of importing packages ahead, in a box's first outcome
+    preload_memory_bytes: int | None = None  # memory of importing packages ahead, in a box's first outcome
 
 
 class Artifact(_Part):
-    """Bytes that are kept for the caller, found by `id`; an image with its size, where it says that."""
+    """Bytes that are kept for the caller."""
 
-    id: str
+    id: str  # the id that finds the artifact in the store
     name: Text
     mime: Text
     bytes: int
-    digest: str
-    width: int | None = None
+    digest: str  # the SHA-256 of the bytes
+    width: int | None = None  # the width of an image, if its file says so
     height: int | None = None
 
 
 class RefusedFile(_Part):
-    """Something the tool left that is not taken, by its name below `outputs`; the name is empty for the folder."""
+    """A file that the tool left and the engine did not take."""
 
-    name: Text
+    name: Text  # the name below `outputs`; empty for the folder itself
     reason: Text
-    is_lost: bool = False
-    """Whether it was to be taken, and the store could not keep it."""
+    is_lost: bool = False  # True if the file was accepted but could not be stored
 
 
 class ToolName(_Part):
-    """The tool that was called; the version is None when the source came with the call."""
+    """The tool that was called."""
 
     name: Text
-    version: Text | None = None
+    version: Text | None = None  # None if the source came with the call
 
 
 class EnvironmentUsed(_Part):
     """The environment that the call ran in."""
 
-    key: str
+    key: str  # the key that `sandbox env show` takes
     lock_digest: str
 
 
 class Timing(_Part):
-    """Where the time went, and which way the call took through the engine."""
+    """Milliseconds by stage, and the way that the call took through the engine."""
 
-    queue_ms: float
-    environment_ms: float
-    box_ms: float
-    run_ms: float
+    queue_ms: float  # waiting for the engine's `concurrency`
+    environment_ms: float  # finding or building the environment
+    box_ms: float  # finding or opening a box
+    run_ms: float  # running the call in the box
     total_ms: float
     path: Literal["cold", "pooled", "warm"]
-    ahead: bool = False  # the child was forked before the call came
-    preloaded: bool = True  # False: packages could not be imported ahead for all calls, so each call imports them
-    preload_ms: float = 0.0  # what importing them took when the box was opened, in the first outcome of the box
+    """`cold`: a box was opened for the call; `pooled`: a box was opened ahead; `warm`: the box had run calls before."""
+    ahead: bool = False  # whether the call's process was forked before the call came
+    preloaded: bool = True  # False if packages could not be imported ahead, so that each call imports them
+    preload_ms: float = 0.0  # importing packages ahead, in the first outcome of a box
 
 
 class LayerState(_Part):
-    """One layer of isolation, and how trusted code knows its state."""
+    """The state of a layer of isolation."""
 
     in_force: bool
     detail: Text
@@ -277,7 +277,7 @@ class LayerState(_Part):
 
 
 class LimitState(_Part):
-    """One limit, and what enforces it."""
+    """A limit, and what enforces it."""
 
     value: int | float
     enforced_by: EnforcedBy
@@ -285,89 +285,89 @@ class LimitState(_Part):
 
 
 class PolicyUsed(_Part):
-    """The policy the call ran under."""
+    """The policy that the call ran under."""
 
     name: Text
-    digest: str
+    digest: str  # the SHA-256 of everything that the policy grants and demands
 
 
 class Receipt(_Part):
-    """The controls that were really in force, measured, not copied from the request."""
+    """The controls that were really in force: measured, not copied from the request."""
 
     backend: str
     isolation: Isolation
-    layers: dict[str, LayerState]
-    network: Text
-    user: Text
-    limits: dict[str, LimitState]
-    runtime: Text | None = None
+    layers: dict[str, LayerState]  # the state of each layer, by its name
+    network: Text  # how far the call could reach
+    user: Text  # the numeric user that the tool ran as
+    limits: dict[str, LimitState]  # the state of each limit, by its name in the policy
+    runtime: Text | None = None  # the container runtime
     environment_digest: str
     policy: PolicyUsed
     notes: tuple[Text, ...] = ()
 
 
 class Outcome(_Part):
-    """All there is to know about one call."""
+    """The full account of a call."""
 
     status: Status
-    value: _Value = None
+    value: _Value = None  # the returned value, as JSON
     error: Failure | None = None
     stdout: Shaped
     stderr: Shaped
-    shaped_value: Shaped
+    shaped_value: Shaped  # the value as text within its budget
     usage: Usage
-    limit_name: str | None = None
+    limit_name: str | None = None  # the limit that ended the call
     evidence: _Facts = Field(default_factory=dict)
-    retryable: bool = False
+    """Facts behind the status, such as exit codes, signals, counters and refused connections."""
+    retryable: bool = False  # whether the same call may succeed a little later
     warnings: tuple[Text, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()  # every argument that does not fit
     detail: Text | None = None
-    """The beginning of what went wrong, where the tool returned and said that something did."""
-    state: _Value = None
-    """The agent's state, where the tool was given it and changed it."""
+    """The beginning of the tool's own explanation, if the tool returned and reported a failure."""
+    state: _Value = None  # the agent's state, if the tool got and changed it
     artifacts: tuple[Artifact, ...] = ()
-    """What is kept of this call: the files it left under `outputs`, and what is too long to show."""
-    refused: tuple[RefusedFile, ...] = ()
-    """What it left there that is not taken; the first of them."""
-    receipt: Receipt | None = None
-    environment: EnvironmentUsed | None = None
+    """Kept files: what the tool left in `outputs`, and outputs that are too long to show."""
+    refused: tuple[RefusedFile, ...] = ()  # the first of the files in `outputs` that were not taken
+    receipt: Receipt | None = None  # None if the call ended before a box was open
+    environment: EnvironmentUsed | None = None  # None if the call ended before a box was open
     tool: ToolName
     timing: Timing
     call_id: str
-    trace_id: Text | None = None
+    trace_id: Text | None = None  # the id that the caller gave
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Outcome:
-        """Read what `to_json` wrote; unlike `model_validate_json` at any depth that it writes."""
+        """Read the document that `to_json` wrote, at any depth; `model_validate_json` reads less deep ones only."""
         return cls.model_validate(json.loads(text))
 
     @property
     def ok(self) -> bool:
+        """Whether the status is `ok`."""
         return self.status is Status.OK
 
     @property
     def exit_code(self) -> int:
-        """What the command line exits with for this outcome."""
+        """The code that the command line exits with for this outcome."""
         return _EXIT_CODES[self.status]
 
     def raise_for_status(self) -> Outcome:
-        """This outcome if it is ok, otherwise raises `CallFailed` with one bounded line."""
+        """Return this outcome if it is ok; otherwise raise `CallFailed` with a message of one bounded line."""
         if self.ok:
             return self
         raise CallFailed(self._line(), outcome=self)
 
     @property
     def error_line(self) -> str | None:
-        """What went wrong, on one bounded line for a model to read; None when nothing did."""
+        """A description of the failure in one bounded line, for a model to read; None if the call is ok."""
         return None if self.ok else self._line()
 
     def for_memory(
         self, *, tokens: int | None = None, tokenizer: Callable[[str], int | Sized] | None = None
     ) -> Outcome:
-        """The outcome for the history of a conversation: shorter outputs, and neither value nor state in full.
+        """Return the outcome for the history of a conversation: shorter outputs, and neither value nor state.
 
-        Made from what is shown here, so it can be asked of an outcome that was read from its JSON too. With `tokens`,
-        no output is longer than that, as the tokenizer counts.
+        The shorter outputs come from the shown texts, so an outcome that was read from JSON will do. With `tokens`, no
+        output is longer than that, as the tokenizer counts.
         """
         from sandbox.outputs.history import for_memory
 
@@ -378,7 +378,7 @@ class Outcome(_Part):
         return self.model_copy(update={**shorter, "value": None, "state": None})
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """The document; succeeds whatever the tool returned or printed."""
+        """Return the document; this succeeds whatever the tool returned or printed."""
         return self.model_dump_json(indent=indent)
 
     def _line(self) -> str:

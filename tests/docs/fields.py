@@ -41,10 +41,17 @@ def descriptions(each: type) -> Mapping[str, str]:
         name = _assigned_name(node)
         comment = re.search(r"  # (?!noqa|type:)(.*)$", lines[(node.end_lineno or 1) - 1])
         if name and isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            found[name] = inspect.cleandoc(str(following.value.value))
+            found[name] = _sentence(inspect.cleandoc(str(following.value.value)))
         elif name and comment:
-            found[name] = comment[1]
+            found[name] = _sentence(comment[1])
     return found
+
+
+def _sentence(text: str) -> str:
+    """Begin with a capital, unless the first word is a name of the code, and end with a full stop."""
+    first = text.split(maxsplit=1)[0]
+    is_name = "." in first or "_" in first
+    return f"{text if is_name else text[0].upper() + text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def _assigned_name(node: ast.stmt) -> str | None:
