@@ -38,6 +38,7 @@ Look = Callable[[], Traces]
 Scope = Literal["function", "module", "session"]
 
 PATIENCE_SECONDS = 30.0
+THE_RUN: Final = "The run left behind"
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _KEEP_NOTHING_OPEN: Final = {
     __name__,
@@ -181,7 +182,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if left := config.stash.get(_LEFT, {}):
-        terminalreporter.section("The run left behind", red=True)
+        terminalreporter.section(THE_RUN, red=True)
         for name in left.values():
             terminalreporter.line(name)
 
@@ -195,7 +196,7 @@ def nothing_outlives_the_run(
     with _own_temporary_directory(request.config):
         watch = Watch(processes, descriptors, mounts, _cgroups(request.config), temporary_directories)
         yield
-        _fail_on(watch, request.config, who="The run")
+        _fail_on(watch, request.config, who=THE_RUN)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -204,7 +205,7 @@ def nothing_outlives_the_module(request: pytest.FixtureRequest, nothing_outlives
     watch = Watch(processes, descriptors, _cgroups(request.config))
     yield
     if "session" not in _scopes_of_the_module(request):
-        _fail_on(watch, request.config, who=request.path.name)
+        _fail_on(watch, request.config, who=f"{request.path.name} left behind")
 
 
 @pytest.fixture(autouse=True)
@@ -214,15 +215,15 @@ def nothing_outlives_the_test(request: pytest.FixtureRequest, nothing_outlives_t
     watch = Watch(processes, descriptors)
     yield
     if _scopes_of_the_module(request) == {"function"} and request.node.stash.get(_OUTCOME, True):
-        _fail_on(watch, request.config, who="The test")
+        _fail_on(watch, request.config, who="The test left behind")
 
 
 def _fail_on(watch: Watch, config: pytest.Config, *, who: str) -> None:
-    """Fail with the names of what was left behind, each once: what a test is blamed for, its module is not."""
+    """Fail with the names of what was left behind, each once: a module is not blamed for what its test left."""
     named = _named(config)
     if leftovers := watch.leftovers(besides=named):
         named.update(leftovers)
-        pytest.fail(f"{who} left behind:\n  " + "\n  ".join(leftovers.values()), pytrace=False)
+        pytest.fail(f"{who}:\n  " + "\n  ".join(leftovers.values()), pytrace=False)
 
 
 def _named(config: pytest.Config) -> set[str]:

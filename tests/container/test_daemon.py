@@ -36,8 +36,8 @@ def printed(client: DockerClient, image: BaseImage, runtime: str, script: str, *
 
 
 def test_it_is_not_the_machines_own(docker_daemon: str, docker_client: DockerClient) -> None:
-    assert docker_daemon.startswith("unix:///var/tmp/sandbox-tests-docker-")
-    assert docker_client.info()["DockerRootDir"].startswith("/var/tmp/sandbox-tests-docker-")
+    assert docker_daemon.startswith("unix:///var/tmp/sandbox-run-docker-")
+    assert docker_client.info()["DockerRootDir"].startswith("/var/tmp/sandbox-run-docker-")
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -69,7 +69,7 @@ def test_of_a_killed_run_nothing_stays() -> None:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         folder = Path(run.stdout.readline().strip().removeprefix("unix://")).parent
-        daemon = int((folder / "owner").read_text().split()[0])
+        daemon = int((folder / "docker.pid").read_text())
         os.kill(daemon, signal.SIGSTOP)  # so that it cannot tidy up
         run.kill()
     kill(daemon)
@@ -89,4 +89,4 @@ def kill(process: int) -> None:
 
 
 def abandoned() -> set[Path]:
-    return set(Path("/var/tmp").glob("sandbox-tests-docker-*"))
+    return set(Path("/var/tmp").glob("sandbox-run-docker-*"))

@@ -11,7 +11,6 @@ An `OSError` that a probe meets is a wall, and is part of the report. Any other 
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -796,8 +795,7 @@ def _fill(code: str) -> str:
 
 def _build_native(folder: Path) -> bytes:
     """Compile the library. It calls the kernel by itself, so that it loads into every Python of this machine's kind."""
-    if shutil.which("gcc") is None:
-        debian.install("gcc", instead="install a C compiler that is called gcc")
+    debian.require("gcc")
     source, library = folder / "native.c", folder / "native.so"
     source.write_text(_NATIVE)
     flags = ("-shared", "-fPIC", "-nostdlib", "-O1", "-fno-stack-protector")

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.__main__ import _shared
+from tests.__main__ import pytest_options
 from tests.checkout import ROOT
 from tests.leaks import Watch, descriptors, processes, shared_scope, temporary_directories
 
@@ -56,8 +56,8 @@ def test_the_engines_temporary_files_go_where_the_run_looks() -> None:
 
 
 def test_all_tests_are_shared_out_and_those_that_are_named_are_not() -> None:
-    assert [word for word in _shared(["-m", "not slow"]) if word.startswith("--numprocesses=")] != []
-    assert _shared([f"{__file__}::test_it"]) == []
+    assert [word for word in pytest_options(["-m", "not slow"]) if word.startswith("--numprocesses=")] != []
+    assert not [word for word in pytest_options([f"{__file__}::test_it"]) if word.startswith("--numprocesses=")]
 
 
 def test_a_test_that_shares_nothing_is_watched_by_itself(request: pytest.FixtureRequest) -> None:

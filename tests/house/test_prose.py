@@ -28,7 +28,6 @@ NOT_YET: Final = (
     "tests/house/",
     "tests/outside/",
     "tests/packaging/",
-    "tests/provision/",
     "tests/runners/",
     "tests/unit/",
 )

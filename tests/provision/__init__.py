@@ -1,15 +1,17 @@
-"""What the tests need and a fresh machine lacks. Standard library only, apart from `absent`, which runs inside pytest.
+"""Provide the needs of the tests on a fresh machine. Standard library only, but for `absent`, which runs in pytest.
 
 environment   `.test-venv`, the Python environment everything runs in
-debian        system packages, only as root on a Debian machine in CI
+debian        system packages, only as root on a Debian machine
 offspring     runs the tests so that no process they start outlives them
+earlier_runs  ends and removes what a killed run left
 docker_daemon a Docker Engine of the tests' own, only as root on Linux
-absent        what this machine has not got: a failure in CI, named loudly elsewhere
+podman        the same of Podman
+certificates  an authority of the tests' own
+absent        what this machine lacks: a failure where it can be installed, a skip with the reason elsewhere
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +19,4 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class ProvisionError(Exception):
-    """Something the tests need cannot be had here; the message says what to do about it."""
-
-
-def is_in_ci() -> bool:
-    return os.environ.get("CI", "").lower() in {"true", "1"}
+    """The tests need a thing that cannot be had here; the message says what to do about it."""

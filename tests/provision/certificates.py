@@ -20,15 +20,14 @@ _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-no
 
 def make_authority(folder: Path) -> None:
     """ca.pem and ca-key.pem."""
-    if shutil.which("openssl") is None:
-        debian.install("openssl", instead="as root: apt-get install openssl")
+    debian.require("openssl")
     folder.mkdir()
     subject = ("-subj", f"/CN=authority {folder.name} of tests")
     _openssl(folder, "req", "-x509", *_KEY, *subject, "-days", _DAYS, "-keyout", "ca-key.pem", "-out", "ca.pem")
 
 
 def make_certificate(authority: Path, name: str, *, host: str) -> None:
-    """<name>.pem and <name>-key.pem, beside the authority that vouches for them, to serve that host or to ask it."""
+    """<name>.pem and <name>-key.pem, next to the authority that vouches for them, to serve that host or to ask it."""
     subject, address = ("-subj", f"/CN={name}"), f"subjectAltName={host}"
     _openssl(authority, "req", *_KEY, *subject, "-keyout", f"{name}-key.pem", "-out", f"{name}.csr")
     (authority / f"{name}.cnf").write_text(f"{address}\nextendedKeyUsage=serverAuth,clientAuth\n")

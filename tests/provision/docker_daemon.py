@@ -1,24 +1,25 @@
 """A Docker Engine of the tests' own: started when the first test asks, gone with the run.
 
-By hand, for as long as it is not interrupted::
+By hand, until Ctrl-C::
 
     python3 -m tests.provision.docker_daemon        # prints what to put into DOCKER_HOST
 
-It shares nothing with an engine that the machine may run besides: everything of it lies in one folder, it is reached
-by one socket there, and its containers' control groups have a parent of their own::
+The engine shares nothing with another one of the machine: everything lies in one folder, also the socket, and the
+containers' control groups have a parent of their own::
 
-    /var/tmp/sandbox-tests-docker-<random>/
-        owner           the daemon's process, when that started, and the containers' control group
+    /var/tmp/sandbox-run-docker-<random>/
+        control-group   the name of the group that all its containers' groups are in
         daemon.json     its runtimes
         docker.sock     docker.pid     log
         data/   exec/
 
-It lives in a mount namespace of its own. What it mounts is therefore in nobody's way and goes with it; a containerd
-that the system runs is hidden, since dockerd would use that; and so is the version 2 half of a hybrid control group
-hierarchy, for which crun gives up. Networks are left out, as containers have none here: no bridge, no iptables.
+The daemon lives in a mount namespace of its own. Its mounts therefore disturb no other process and go with it; a
+containerd that the system runs is hidden, since dockerd would use that; and so is the version 2 half of a hybrid
+control group hierarchy, for which crun gives up. Networks are left out, as containers have none here: no bridge, no
+iptables.
 
-The daemon gets SIGTERM when the process that started it dies, and ends its containers then. What a run that was killed
-leaves all the same, the next start removes: a folder of ours whose daemon is not that process any more.
+The daemon gets SIGTERM when the process that started it dies, and ends its containers then. The next run removes what a
+killed run leaves all the same: see `earlier_runs`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -39,15 +39,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.provision import ProvisionError, debian
+from tests.provision import ProvisionError, debian, earlier_runs
+from tests.provision.earlier_runs import start_time
 
-_NEEDED: Final = {"dockerd": "docker.io", "debootstrap": "debootstrap", "runsc": "runsc", "crun": "crun"}
-_HOME: Final = Path("/var/tmp")
-_CGROUPS: Final = Path("/sys/fs/cgroup")
-_PREFIX: Final = "sandbox-tests-docker-"
+PROGRAMS: Final = ("dockerd", "debootstrap", "runsc", "crun")
+HOME: Final = "/var/tmp"
+_KIND: Final = "docker-"
+_GROUP: Final = "control-group"
 _START_SECONDS: Final = 180.0
 _END_SECONDS: Final = 90.0
-_START_TIME: Final = 19  # in /proc/<pid>/stat, counted from behind the program's name
 
 # gVisor's KVM platform hangs inside virtual machines. Unlike the usual advice its control groups are not ignored: with
 # `--ignore-cgroups` no limit on memory, processes or processor time holds, which `runsc-unlimited` is there to show.
@@ -58,7 +58,7 @@ _RUNTIMES: Final = {
 }
 _APART: Final = ("unshare", "--mount", "--propagation", "slave")
 _ENTER: Final = """
-if [ -e /run/containerd ]; then mount -t tmpfs -o mode=0755 tmpfs /run/containerd; fi
+mkdir -p /run/containerd && mount -t tmpfs -o mode=0755 tmpfs /run/containerd
 if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
 exec setpriv --pdeathsig TERM dockerd "$@"
 """
@@ -66,7 +66,7 @@ exec setpriv --pdeathsig TERM dockerd "$@"
 
 @dataclass(slots=True)
 class Daemon:
-    """One that can be stopped and started again, with all it has kept."""
+    """A daemon that can be stopped and started again, with all it has kept."""
 
     folder: Path
     arguments: Sequence[str]
@@ -74,25 +74,23 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """What to put into DOCKER_HOST."""
+        """The value of DOCKER_HOST."""
         return f"unix://{self.folder}/docker.sock"
 
     def start(self) -> None:
-        """Have it answer."""
+        """Start it, and wait until it answers."""
         self.process = _start(self.folder, self.arguments)
         _wait_until_it_answers(self.process, self.folder)
 
     def stop(self) -> None:
-        """End it, and its containers. The folder stays ours meanwhile."""
+        """End it, and its containers."""
         if self.process is not None:
-            _own(self.folder, os.getpid())
             _end(self.process)
             self.process = None
 
     def kill(self) -> None:
-        """Kill it, so that it tells its containers nothing. The folder stays ours meanwhile."""
+        """Kill it, so that its containers live on."""
         assert self.process is not None
-        _own(self.folder, os.getpid())
         self.process.kill()
         self.process.wait()
         self.process = None
@@ -100,9 +98,9 @@ class Daemon:
 
 
 def _forget_containerd(number: Path) -> None:
-    """The daemon's own dies with it, and where nobody reaps it, the next daemon would take it to be alive."""
+    """Remove the file of the daemon's containerd, which dies with it: the next daemon would take a zombie for alive."""
     process, deadline = int(number.read_text()), time.monotonic() + _END_SECONDS
-    while _started(process):
+    while start_time(process):
         if time.monotonic() > deadline:
             raise ProvisionError(f"the containerd of a daemon that was killed, process {process}, lives on")
         time.sleep(0.02)
@@ -111,41 +109,33 @@ def _forget_containerd(number: Path) -> None:
 
 @contextmanager
 def started(*arguments: str) -> Iterator[Daemon]:
-    """A daemon that lives no longer than the block; further arguments are dockerd's own."""
-    _install_what_is_missing()
+    """Run a daemon that lives no longer than the block; further arguments are dockerd's own."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        raise ProvisionError("A Docker daemon of the tests' own needs root on Linux; run the tests as root there.")
+    debian.require(*PROGRAMS)
     remove_abandoned()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_HOME))
-    daemon = Daemon(folder, arguments)
-    try:
+    with earlier_runs.folder_of_the_run(_KIND, within=HOME, remove=_remove) as folder:
+        (folder / _GROUP).write_text(_new_group_name(folder))
+        daemon = Daemon(folder, arguments)
         try:
             daemon.start()
             yield daemon
         finally:
             daemon.stop()
-    finally:
-        _remove(folder)
 
 
 @contextmanager
 def running(*arguments: str) -> Iterator[str]:
-    """The url of one."""
+    """Run a daemon for as long as the block, and yield its url."""
     with started(*arguments) as daemon:
         yield daemon.url
-
-
-def _install_what_is_missing() -> None:
-    if sys.platform != "linux" or os.geteuid() != 0:
-        raise ProvisionError("A Docker daemon of the tests' own needs root on Linux; run the tests as root there.")
-    missing = [package for program, package in _NEEDED.items() if shutil.which(program) is None]
-    if missing:
-        debian.install(*missing, instead=f"as root: apt-get install {' '.join(missing)}")
 
 
 def _start(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     settings = {"runtimes": {name: _runtime(name, flags) for name, flags in _RUNTIMES.items()}}
     (folder / "daemon.json").write_text(json.dumps(settings, indent=2))
     with (folder / "log").open("wb") as log:
-        daemon = subprocess.Popen(
+        return subprocess.Popen(
             [*_APART, "sh", "-ec", _ENTER, "dockerd", *_options(folder), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -153,12 +143,6 @@ def _start(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
             env={**os.environ, "TMPDIR": str(folder)},  # for the stacks of a containerd that is slow to end
             start_new_session=True,  # an interrupted run still has containers to remove
         )
-    _own(folder, daemon.pid)
-    return daemon
-
-
-def _own(folder: Path, process: int) -> None:
-    (folder / "owner").write_text(f"{process} {_started(process)} {_group_name(folder)}")
 
 
 def _runtime(name: str, flags: list[str]) -> dict[str, object]:
@@ -183,16 +167,12 @@ def _options(folder: Path) -> list[str]:
 
 
 def _group_name(folder: Path) -> str:
-    """Named as the engine names its own, so that a killed run's is recognised as nobody's; each daemon has another."""
-    return f"sandbox-{os.getpid()}-{_started(os.getpid())}-{folder.name.removeprefix(_PREFIX)}"
+    return (folder / _GROUP).read_text()
 
 
-def _started(process: int) -> str:
-    """When it started, in the kernel's own clock; nothing when there is no such process, or only its remains."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] == "Z" else fields[_START_TIME]
-    return ""
+def _new_group_name(folder: Path) -> str:
+    """Return a name such as engines use, so that `tests/leaks.py` finds what a killed run left; no two are the same."""
+    return f"sandbox-{os.getpid()}-{start_time(os.getpid())}-{folder.name.rpartition('-')[2]}"
 
 
 def _wait_until_it_answers(daemon: subprocess.Popen[bytes], folder: Path) -> None:
@@ -226,65 +206,28 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
         daemon.wait()
 
 
-def remove_abandoned() -> None:
-    """Remove what daemons of ours left whose run was killed."""
-    for folder in _HOME.glob(f"{_PREFIX}*"):
-        if folder.lstat().st_uid == 0 and folder.is_dir() and not folder.is_symlink() and not _is_alive(folder):
-            _remove(folder)
-
-
-def _is_alive(folder: Path) -> bool:
-    try:
-        process, started, _ = (folder / "owner").read_text().split()
-    except (OSError, ValueError):
-        return time.time() - folder.stat().st_mtime < _START_SECONDS  # somebody is just starting it
-    return _started(int(process)) == started
+def remove_abandoned() -> list[Path]:
+    """Remove what daemons of killed runs left, and return the folders that could not be removed."""
+    return earlier_runs.remove_leftovers(_KIND, within=HOME, remove=_remove)
 
 
 def _remove(folder: Path) -> None:
     """End what still runs, such as the containers of a daemon that was killed, and remove the folder."""
-    groups = control_groups(folder)
-    while left := [*_members(groups), *_processes_naming(folder)]:
-        for process in left:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.02)
-    for group in groups:
-        with suppress(OSError):  # another run may be as quick
-            group.rmdir()
-    while folder.exists():
-        with suppress(FileNotFoundError):
-            shutil.rmtree(folder)
+    earlier_runs.remove_with_processes(folder, control_groups(folder))
 
 
 def control_groups(folder: Path) -> list[Path]:
-    """The control groups of its containers, each before the one it is in."""
-    with suppress(OSError, ValueError):
-        name = (folder / "owner").read_text().split()[2]
-        parents = [*_CGROUPS.glob(name), *_CGROUPS.glob(f"*/{name}")]
-        return [Path(below) for parent in parents for below, _, _ in os.walk(parent, topdown=False)]
+    """Return the control groups of its containers, each before the one it is in."""
+    with suppress(OSError):
+        return earlier_runs.control_groups(_group_name(folder))
     return []
 
 
-def _members(groups: list[Path]) -> Iterator[int]:
-    for group in groups:
-        with suppress(OSError):
-            yield from map(int, (group / "cgroup.procs").read_text().split())
-
-
-def _processes_naming(folder: Path) -> Iterator[int]:
-    """The daemon's own, such as shims: the folder is in their command line. A zombie has none."""
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError):
-            if bytes(folder) + b"/" in Path("/proc", process, "cmdline").read_bytes():
-                yield int(process)
-
-
 def main() -> None:
-    """Run one until somebody interrupts."""
+    """Run one until Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), running() as url:
-        print(url, flush=True)  # noqa: T201
+        print(url, flush=True)
         signal.pause()
 
 

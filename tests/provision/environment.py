@@ -6,8 +6,8 @@
       bin/python    what pytest runs under
       made-from     written last: a digest of everything the environment was made from
 
-It is made again when the digest differs (pyproject.toml changed, another Python, a moved checkout), when the marker is
-missing (making it was interrupted), or when it does not start any more (the Python under it was removed).
+The environment is made again when the digest differs (pyproject.toml changed, another Python, a moved checkout), when
+the marker is missing (an earlier run was interrupted), or when it does not start any more (its Python was removed).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MARKER: Final = _HOME / "made-from"
 
 
 def make_ready() -> Path:
-    """The interpreter of an environment that is complete and up to date."""
+    """Return the interpreter of an environment that is complete and up to date."""
     with _alone():
         if not _is_usable():
             _make()
@@ -41,7 +41,7 @@ def make_ready() -> Path:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Two runs in one checkout make one environment."""
+    """Let two runs in one checkout make one environment."""
     with _PROJECT.open("rb") as project:
         fcntl.flock(project, fcntl.LOCK_EX)
         yield
@@ -59,7 +59,7 @@ def _digest() -> str:
 
 
 def _make() -> None:
-    sys.stderr.write("Making the tests' environment in .test-venv, once. This takes a minute.\n")
+    print("Making the tests' environment in .test-venv, once. This takes a minute.", file=sys.stderr, flush=True)
     _create()
     _install()
     _MARKER.write_text(_digest())

@@ -20,7 +20,7 @@ from tests.provision import ROOT
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_GRACE_SECONDS = 20.0
+_GRACE_SECONDS = 60.0
 _TESTED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
@@ -45,7 +45,7 @@ def _start(command: list[str]) -> int:
         return child
     try:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        for number in _TESTED:  # whoever started us in the background may have had us ignore them
+        for number in _TESTED:  # a shell that starts a run in the background has it ignore these
             signal.signal(number, signal.SIG_DFL)
         os.chdir(ROOT)
         os.execv(command[0], command)
@@ -59,7 +59,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _pass_on_signals(child: int) -> None:
-    """A terminal interrupts the command itself; who asks us to end gets the same orderly interruption."""
+    """Interrupt the command when this process is asked to end. A terminal interrupts the command by itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(child, signal.SIGINT))

@@ -1,31 +1,31 @@
 """Podman's compatible service of the tests' own: its images, containers and socket lie in one folder, and go with it.
 
-    /var/tmp/sandbox-tests-podman-<random>/
+    /var/tmp/sandbox-run-podman-<random>/
         podman.sock   containers.conf   log
         images/   run/   tmp/
 
-As `docker_daemon`, it lives in a mount namespace of its own, without the version 2 half of a hybrid control group
-hierarchy. A container that is given no limit on open files or processes gets Podman's own, a million, which a machine
-may be unable to raise to; so others are set here.
+As `docker_daemon`, the service lives in a mount namespace of its own, without the version 2 half of a hybrid control
+group hierarchy. Podman gives a container without limits on open files and processes limits of a million, which a
+machine may be unable to raise to; the settings below are lower. The next run removes what a killed run leaves: see
+`earlier_runs`.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 import subprocess
-import tempfile
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.provision import ProvisionError, debian
+from tests.provision import ProvisionError, debian, earlier_runs
 
-_NEEDED: Final = {"podman": "podman", "catatonit": "catatonit", "crun": "crun"}
-_PREFIX: Final = "sandbox-tests-podman-"
+PROGRAMS: Final = ("podman", "catatonit", "crun")
+HOME: Final = "/var/tmp"
+_KIND: Final = "podman-"
 _PATIENCE_S: Final = 180.0
 _SETTINGS: Final = """
 [containers]
@@ -42,11 +42,13 @@ exec setpriv --pdeathsig TERM podman "$@"
 
 @contextmanager
 def running() -> Iterator[str]:
-    """The url of one that lives as long as the block."""
-    _install_what_is_missing()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir="/var/tmp"))
-    (folder / "containers.conf").write_text(_SETTINGS)
-    try:
+    """Run a service for as long as the block, and yield its url."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        raise ProvisionError("A Podman of the tests' own needs root on Linux; run the tests as root there.")
+    debian.require(*PROGRAMS)
+    remove_abandoned()
+    with earlier_runs.folder_of_the_run(_KIND, within=HOME, remove=_remove) as folder:
+        (folder / "containers.conf").write_text(_SETTINGS)
         service = _start(folder)
         try:
             _wait_until_it_answers(service, folder)
@@ -54,20 +56,6 @@ def running() -> Iterator[str]:
         finally:
             service.terminate()
             service.wait()
-    finally:
-        _remove(folder)
-
-
-def _install_what_is_missing() -> None:
-    if os.geteuid() != 0:
-        raise ProvisionError("A Podman of the tests' own needs root on Linux; run the tests as root there.")
-    missing = [package for program, package in _NEEDED.items() if shutil.which(program, path=_places()) is None]
-    if missing:
-        debian.install(*missing, instead=f"as root: apt-get install {' '.join(missing)}")
-
-
-def _places() -> str:
-    return f"{os.environ.get('PATH', os.defpath)}:/usr/libexec/podman"
 
 
 def _start(folder: Path) -> subprocess.Popen[bytes]:
@@ -102,18 +90,13 @@ def _wait_until_it_answers(service: subprocess.Popen[bytes], folder: Path) -> No
         time.sleep(0.02)
 
 
+def remove_abandoned() -> list[Path]:
+    """Remove what services of killed runs left, and return the folders that could not be removed."""
+    return earlier_runs.remove_leftovers(_KIND, within=HOME, remove=_remove)
+
+
 def _remove(folder: Path) -> None:
-    """With what still runs of it, such as the monitors of containers, and what is still mounted."""
-    while left := list(_processes_naming(folder)):
-        for process in left:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.02)
-    shutil.rmtree(folder)
-
-
-def _processes_naming(folder: Path) -> Iterator[int]:
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError):
-            if bytes(folder) + b"/" in Path("/proc", process, "cmdline").read_bytes():
-                yield int(process)
+    """Remove the folder with what still runs of it, such as containers and their monitors."""
+    containers = [entry.name for entry in (folder / "images" / "overlay-containers").glob("*/")]
+    groups = [group for name in containers for group in earlier_runs.control_groups(f"libpod_parent/libpod-{name}")]
+    earlier_runs.remove_with_processes(folder, groups)
