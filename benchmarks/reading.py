@@ -22,8 +22,8 @@ from benchmarks.report import Report, at_most, build_report, spread
 from benchmarks.turns import Case, take_turns
 from sandbox.errors import SourceError
 from sandbox.tools.check import check_source
-from sandbox.tools.decoding import MAX_SOURCE_BYTES
-from sandbox.tools.schema import tool_schema
+from sandbox.tools.syntax.decoding import MAX_SOURCE_BYTES
+from sandbox.tools.tool_schema import tool_schema
 
 _HEAD: Final = '''import json
 from typing import Literal

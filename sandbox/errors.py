@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from sandbox.outcome import Outcome
-    from sandbox.tools.schemas.issues import Finding
+    from sandbox.tools.schemas.nodes import Finding
 
 
 class SandboxError(Exception):

@@ -21,7 +21,7 @@ from sandbox.cli.terminal import is_terminal, show, show_bytes, show_document, t
 
 if TYPE_CHECKING:
     from sandbox.outcome import Artifact
-    from sandbox.outputs.artifacts.paging import Page
+    from sandbox.outputs.artifacts.reading import Page
 
 _TEXTUAL = ("application/json", "application/xml", "image/svg+xml")
 
@@ -39,7 +39,7 @@ def show_artifact(
     as_json: AsJson = False,
 ) -> int:
     """Show an artifact, or a page of it: 1 MiB at most at once."""
-    from sandbox.outputs.artifacts.paging import Span
+    from sandbox.outputs.artifacts.reading import Span
 
     kept = kept_in(artifacts)
     artifact = kept.find(id, tenant=tenant)

@@ -47,7 +47,7 @@ def _page(report: CheckReport, file: Path) -> str:
 def _lines(file: Path) -> list[str]:
     """The lines of the source, as far as it is text."""
     from sandbox.errors import SourceError
-    from sandbox.tools.decoding import decode_source
+    from sandbox.tools.syntax.decoding import decode_source
 
     try:
         return decode_source(file.read_bytes()).split("\n")
@@ -69,7 +69,7 @@ def _problem(problem: SourceProblem, file: Path, lines: list[str]) -> str:
 
 def _picture(problem: SourceProblem, lines: list[str]) -> str:
     """The line, or the part of it around the place, with a caret below."""
-    from sandbox.tools.caret import pictured
+    from sandbox.tools.safe_text import pictured
 
     if problem.line is None or problem.column is None or not 1 <= problem.line <= len(lines):
         return ""

@@ -187,7 +187,7 @@ class AsyncSandbox:
     ) -> Export:
         """The tool's schema, `{"name", "description", "parameters"}`, or in the shape `format`: openai,
         openai-responses, anthropic, mcp or json; and what that shape could not say."""
-        from sandbox.tools.schema import exported_schema
+        from sandbox.tools.tool_schema import exported_schema
 
         report = await self.check(source, **fields)
         return exported_schema(report, shape=format, strict=strict)

@@ -10,10 +10,9 @@ import ast
 from typing import Final
 
 from sandbox.tools import Tool
-from sandbox.tools.known_types import ARRAYS, MAPPINGS, PLAIN, SETS, known_name
-from sandbox.tools.names_in_source import dotted_name
-from sandbox.tools.parsing import parse_expression
-from sandbox.tools.scope import Scope
+from sandbox.tools.syntax.parsing import parse_expression
+from sandbox.tools.syntax.scope import Scope, dotted_name
+from sandbox.tools.types.known_types import ARRAYS, MAPPINGS, PLAIN, SETS, known_name
 from sandbox.tools.weighted_lru import Recent
 
 _JSON: Final = frozenset(PLAIN) | (ARRAYS - SETS) | {"Optional", "Union"}

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from sandbox.outcome import Json, Shaped
-from sandbox.outputs.highlighted_lines import Mark
+from sandbox.outputs.highlights import Mark
 from sandbox.outputs.notices import FoundNotice, find_dropped, find_gap, strip_notices
 from sandbox.outputs.shaping import form_of, shape_ends
 from sandbox.outputs.text_ends import Ends, Parsed

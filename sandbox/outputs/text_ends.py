@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sandbox.outcome import Json
-from sandbox.outputs.highlighted_lines import Mark
+from sandbox.outputs.highlights import Mark
 
 
 @dataclass(frozen=True, slots=True)

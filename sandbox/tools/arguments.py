@@ -17,13 +17,13 @@ from pydantic import BaseModel, Field, PydanticUserError, ValidationError, creat
 from pydantic_core import ErrorDetails
 
 from sandbox.errors import SchemaRefused
-from sandbox.tools.annotations import AnnotationReader
-from sandbox.tools.parsing import parse_expression
 from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER, NotPlain, PlainCopy
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt, name_list, printable
-from sandbox.tools.schema_types import schema_type
+from sandbox.tools.syntax.parsing import parse_expression
 from sandbox.tools.tool import Tool
-from sandbox.tools.value_types import (
+from sandbox.tools.types.annotations import AnnotationReader
+from sandbox.tools.types.schema_types import schema_type
+from sandbox.tools.types.value_types import (
     ANYTHING,
     BOOLEAN,
     INTEGER,
@@ -180,7 +180,7 @@ def _without_nulls(plain: Mapping[str, JSON], tool: Tool, model: _Model) -> dict
     if not any(value is not None and _holds_null(value) for value in given.values()):
         return given
     from sandbox.tools.check import check_source
-    from sandbox.tools.schemas.filled_nulls import without_filled_nulls
+    from sandbox.tools.schemas.strict import without_filled_nulls
 
     try:
         chosen = check_source(tool.text, filename=tool.filename, entry=tool.entry).chosen()
@@ -219,7 +219,7 @@ def _validator(tool: Tool) -> SchemaValidator | None:
 
 
 def _schema_problems(arguments: Mapping[str, JSON], whole: SchemaValidator) -> list[Problem]:
-    from sandbox.tools.schemas.issues import ROOT
+    from sandbox.tools.schemas.nodes import ROOT
 
     return [
         Problem(each.path.removeprefix(ROOT).lstrip("."), each.message, "what the schema says", "something else")

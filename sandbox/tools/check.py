@@ -14,12 +14,10 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.errors import SourceError
-from sandbox.tools.decoding import decode_source
-from sandbox.tools.described_types import describe
+from sandbox.tools.description import describe
 from sandbox.tools.dialects import Candidate, read_candidates, settings_of
-from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, meant_candidates
+from sandbox.tools.dialects.entry import DEFAULT_FILENAME, choose_entry, meant_candidates
 from sandbox.tools.metadata import ToolRecord, detailed_text, read_records
-from sandbox.tools.parsing import parse_module
 from sandbox.tools.problems import Problems, SourceProblem
 from sandbox.tools.reading import source_digest
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
@@ -27,7 +25,9 @@ from sandbox.tools.schemas.health import invalid_reasons
 from sandbox.tools.script_block import ScriptBlock, read_script_block
 from sandbox.tools.signature import read_signature
 from sandbox.tools.source import Source, open_source
-from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
+from sandbox.tools.syntax.decoding import decode_source
+from sandbox.tools.syntax.parsing import parse_module
+from sandbox.tools.tool import NO_SETTINGS, ToolSettings
 from sandbox.tools.weighted_lru import Recent
 
 _FROZEN: Final = ConfigDict(frozen=True, extra="forbid")

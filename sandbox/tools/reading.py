@@ -11,15 +11,14 @@ import hashlib
 from dataclasses import replace
 from typing import Final
 
-from sandbox.tools.decoding import MAX_SOURCE_BYTES, decode_source
 from sandbox.tools.dialects import Candidate, read_candidates, settings_of
-from sandbox.tools.entry import DEFAULT_FILENAME, choose_entry, safe_filename
-from sandbox.tools.module_names import imported_names
-from sandbox.tools.parsing import parse_module
-from sandbox.tools.returned import returned_schema
+from sandbox.tools.dialects.entry import DEFAULT_FILENAME, choose_entry, safe_filename
 from sandbox.tools.script_block import read_script_block
-from sandbox.tools.signature import is_generator, read_signature
+from sandbox.tools.signature import is_generator, read_signature, returned_schema
 from sandbox.tools.source import open_source
+from sandbox.tools.syntax.decoding import MAX_SOURCE_BYTES, decode_source
+from sandbox.tools.syntax.parsing import parse_module
+from sandbox.tools.syntax.scope import imported_names
 from sandbox.tools.tool import CallForm, Tool
 from sandbox.tools.weighted_lru import Recent
 
@@ -58,7 +57,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
     chosen = choose_entry(source, read_candidates(source), filename=filename, entry=entry)
     taken = read_signature(chosen, source)
     if chosen.schema is None and (taken.takes_mapping or chosen.arguments is not None):
-        from sandbox.tools.described_types import mapping_schema
+        from sandbox.tools.description import mapping_schema
 
         chosen = replace(chosen, schema=mapping_schema(chosen, source))
         taken = read_signature(chosen, source)

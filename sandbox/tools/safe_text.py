@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Callable, Iterable
+from typing import Final
 
 NAME_LENGTH = 64
 NAMES_SHOWN = 20
@@ -28,3 +30,40 @@ def name_list(names: Iterable[str]) -> str:
     if len(listed) <= NAMES_SHOWN:
         return ", ".join(listed)
     return ", ".join(listed[:NAMES_SHOWN]) + f" and {len(listed) - NAMES_SHOWN} more"
+
+
+# A place in a line, as compilers show it: the line, or the part of it around the place, and where a caret goes.
+#
+# A terminal gives letters of some scripts two columns and combining marks none, so the caret is moved by columns and
+# not
+# by characters. What was cut off at either end of a long line is marked.
+
+
+_CUT: Final = "…"
+_WIDE: Final = ("W", "F")
+_NO_COLUMN: Final = ("Mn", "Me", "Cf")
+
+
+def pictured(
+    line: str, column: int, *, width: int, before: int, shown: Callable[[str], str] = printable
+) -> tuple[str, str]:
+    """At most `width` characters of a line, of them `before` before the place, and the blanks that go before a caret.
+
+    The column is counted in characters, from 1; `shown` makes foreign text fit for a message, piece by piece."""
+    place = min(max(column - 1, 0), len(line))
+    start = max(0, place - before)
+    left, right = line[start:place].replace("\t", " "), line[place : start + width].replace("\t", " ")
+    left = f"{_CUT}{left[1:]}" if start else left
+    right = f"{right[:-1]}{_CUT}" if len(line) > start + width else right
+    return shown(left) + shown(right), " " * columns(shown(left))
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return len(text) if text.isascii() else sum(_columns(letter) for letter in text)
+
+
+def _columns(letter: str) -> int:
+    if unicodedata.category(letter) in _NO_COLUMN:
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in _WIDE else 1

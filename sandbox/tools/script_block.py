@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from sandbox.errors import SourceError
 from sandbox.tools.safe_text import excerpt, name_list
-from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
+from sandbox.tools.tool import NO_SETTINGS, ToolSettings
 
 MAX_BLOCK_CHARACTERS: Final = 16 * 1024
 _OPENING = re.compile(r"# /// ([a-zA-Z0-9-]+)")

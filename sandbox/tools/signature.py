@@ -5,16 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sandbox.errors import SourceError
-from sandbox.tools.annotations import AnnotationReader
 from sandbox.tools.dialects.candidate import Candidate
-from sandbox.tools.field_metadata import FIELDS, spoken_default
-from sandbox.tools.names_in_source import last_name
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.source import Function, Source
+from sandbox.tools.syntax.scope import last_name
 from sandbox.tools.tool import INJECTED, Parameter, ParameterKind
+from sandbox.tools.types.annotation_syntax import arguments, well_known_name
+from sandbox.tools.types.annotations import AnnotationReader
+from sandbox.tools.types.field_metadata import FIELDS, spoken_default
+from sandbox.tools.types.json_schemas import json_schema_of
+from sandbox.tools.types.known_types import ITERATORS
+from sandbox.tools.types.value_types import ANYTHING, ValueType, array_of
 
 MAX_PARAMETERS: Final = 256
 MAX_ANNOTATION_CHARACTERS: Final = 16 * 1024
@@ -229,3 +233,47 @@ def _own_nodes(function: Function) -> Iterator[ast.AST]:
 
 def _defaults(arguments: ast.arguments) -> list[ast.expr]:
     return [*arguments.defaults, *(default for default in arguments.kw_defaults if default is not None)]
+
+
+# What a function returns, as a JSON schema, where its annotation says one.
+
+
+_PLAIN: Final = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "str": {"type": "string"},
+    "bool": {"type": "boolean"},
+}
+"""What nearly all that say anything say; the same schemas, without the effort."""
+
+
+def returned_schema(candidate: Candidate, source: Source) -> dict[str, Any] | None:
+    """The schema; None where the annotation says nothing, or nothing that is understood."""
+    annotation = None if candidate.function is None else candidate.function.returns
+    if annotation is None or _is_none(annotation) or last_name(annotation) == "ToolResult":
+        return None
+    if (
+        isinstance(annotation, ast.Name)
+        and annotation.id in _PLAIN
+        and source.scope.full_name(annotation.id) == annotation.id
+    ):
+        return dict(_PLAIN[annotation.id])
+    unknown: list[ast.AST] = []
+    reader = AnnotationReader(
+        source.scope, lambda node, _what, _why: unknown.append(node), is_returned=True, declared=source.returned
+    )
+    found = _returned(annotation, reader, source)
+    return None if unknown or found is ANYTHING else json_schema_of(found, reader.cells)
+
+
+def _returned(annotation: ast.expr, reader: AnnotationReader, source: Source) -> ValueType:
+    """What an iterator goes over comes back as a list."""
+    iterated = annotation.value if isinstance(annotation, ast.Subscript) else annotation
+    if well_known_name(iterated, source.scope) not in ITERATORS:
+        return reader.spoken_type(annotation)[0]
+    items = arguments(annotation)
+    return array_of(reader.spoken_type(items[0])[0] if items else ANYTHING)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox.tools.literals import NotLiteral, literal
-from sandbox.tools.module_names import import_time_statements
-from sandbox.tools.names_in_source import last_name
 from sandbox.tools.problems import Problems
-from sandbox.tools.scope import Scope, assigned, line_of_bases, scope_of
-from sandbox.tools.type_cache import Declared
+from sandbox.tools.syntax.literals import NotLiteral, literal
+from sandbox.tools.syntax.scope import Scope, assigned, import_time_statements, last_name, line_of_bases, scope_of
+from sandbox.tools.types.source_types import Declared
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -7,13 +7,50 @@ UTF-8 and importing it there gives exactly the program that was read here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from sandbox.tools.scope import NO_NAMES, Scope
-from sandbox.tools.tool_settings import NO_SETTINGS, ToolSettings
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sandbox.policy.quantities import parse_seconds
+from sandbox.tools.syntax.scope import NO_NAMES, Scope
+
+# What a source says about its own runs: under `[tool.sandbox]` in its script block, or in the code of the tool.
+
+
+def _duration(given: int | float | str) -> int | float | str:
+    parse_seconds(given)
+    return given
+
+
+_OutputType = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class ToolSettings(BaseModel):
+    """All of them may be left out; what a call says counts before."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    policy: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    output_type: _OutputType | None = None
+    stdout_type: _OutputType | None = None
+    stderr_type: _OutputType | None = None
+    return_char_limit: Annotated[int, Field(ge=1)] | None = None
+    return_token_limit: Annotated[int, Field(ge=1)] | None = None
+    """The same in tokens, where the engine was given a tokenizer."""
+    strict_return: bool | None = None
+    """Whether a value that is not what the annotation says is an exception, and not only a warning."""
+    enable_parallel_execution: bool | None = None
+    """False: an engine runs the calls of this tool that a tenant makes one after another."""
+    timeout: Annotated[int | float | str, AfterValidator(_duration)] | None = None
+    """As a policy writes it: 5, 2.5, "500ms", "2m"."""
+
+
+NO_SETTINGS: Final = ToolSettings()
+
 
 CallKind = Literal["function", "method", "execute", "module", "handler"]
 
@@ -86,3 +123,31 @@ class Tool:
     """The JSON schema of its parameters, where the source says one beside the signature."""
     returns: Mapping[str, Any] | None = field(default=None, hash=False)
     """The JSON schema of what it returns, where its annotation says one."""
+
+
+# Names for people and names for machines, each made from the name that a source gives.
+#
+# `SandboxFilesTool` is shown as *Sandbox Files* and known to models as `sandbox_files_tool`.
+
+
+NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+"""What every provider takes as the name of a tool."""
+LONGEST_GENERATED: Final = 48
+
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SPACES = re.compile(r"[\s_]+")
+_SUFFIX = "_tool"
+
+
+def display_name(name: str) -> str:
+    """What people read: words in title case, without a trailing `_tool` or `Tool`."""
+    bare = name.removesuffix("_tool").removesuffix("Tool")
+    words = _SPACES.sub(" ", _WORD_START.sub(" ", bare)).strip()
+    return " ".join(word[:1].upper() + word[1:].lower() for word in words.split(" ")) or name
+
+
+def machine_name(class_name: str) -> str:
+    """What a class is known by to machines: snake_case, ending in `_tool`."""
+    bare = class_name.removesuffix("_tool").removesuffix("Tool")
+    words = re.sub(r"_+", "_", _WORD_START.sub("_", bare)).strip("_").lower()
+    return f"{words[: LONGEST_GENERATED - len(_SUFFIX)]}{_SUFFIX}" if words else class_name.lower()

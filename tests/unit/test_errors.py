@@ -13,7 +13,7 @@ import pytest
 from sandbox import Outcome, Sandbox
 from sandbox.errors import CallFailed, SandboxError
 from sandbox.testing import FakeBackend, raises
-from sandbox.tools.schemas.issues import Finding
+from sandbox.tools.schemas.nodes import Finding
 
 GIVEN: Final = {
     "remedy": "do that",

@@ -26,7 +26,7 @@ from sandbox.outcome import Json
 from sandbox.outputs.boundaries import prefix, suffix
 from sandbox.outputs.notices import Notice
 from sandbox.outputs.shapes.shape import Fit
-from sandbox.outputs.shapes.two_ends import Cut, fit_ends
+from sandbox.outputs.shapes.texts import Cut, fit_ends
 from sandbox.outputs.text_ends import Ends, Parsed
 
 _MORE: Final = "…"

@@ -22,7 +22,7 @@ from sandbox.outcome import Json
 from sandbox.outputs.boundaries import prefix, prefix_of_lines, suffix_of_lines
 from sandbox.outputs.notices import Notice
 from sandbox.outputs.shapes.shape import Fit
-from sandbox.outputs.shapes.two_ends import Cut, cut_lines, fit_ends, lines_of_gap
+from sandbox.outputs.shapes.texts import Cut, cut_lines, fit_ends, lines_of_gap
 from sandbox.outputs.text_ends import Ends
 
 TABLE: Final = "table"

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from sandbox.errors import SourceError
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.source import Function, Source
-from sandbox.tools.tool import CallKind
-from sandbox.tools.tool_settings import ToolSettings
+from sandbox.tools.tool import CallKind, ToolSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from sandbox.tools.dialects.candidate import Candidate, output_type, said_text
 from sandbox.tools.dialects.method_class import methods_of
-from sandbox.tools.names import machine_name
-from sandbox.tools.names_in_source import last_name
-from sandbox.tools.scope import assigned
 from sandbox.tools.source import Function, Source
+from sandbox.tools.syntax.scope import assigned, last_name
+from sandbox.tools.tool import machine_name
 
 _SCHEMAS: Final = ("parameters", "input_schema", "args_schema")
 _OUTPUTS: Final = {

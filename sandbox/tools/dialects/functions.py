@@ -13,8 +13,8 @@ import ast
 from typing import Any, Final
 
 from sandbox.tools.dialects.candidate import Candidate, call_values, output_type, said_text
-from sandbox.tools.names_in_source import last_name
 from sandbox.tools.source import Function, Source
+from sandbox.tools.syntax.scope import last_name
 
 _MARK: Final = "tool"
 _TEXTS: Final = ("name", "description")

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sandbox.tools.dialects.candidate import Candidate, call_values, said_text
-from sandbox.tools.names_in_source import last_name
 from sandbox.tools.source import Function, Source
+from sandbox.tools.syntax.scope import last_name
 
 MARKS: Final = frozenset({"openapi_schema", "method_metadata"})
 

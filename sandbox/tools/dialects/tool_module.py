@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.tools.dialects.candidate import Candidate, said_text
-from sandbox.tools.names_in_source import dotted_name
 from sandbox.tools.source import Source
+from sandbox.tools.syntax.scope import dotted_name
 
 
 def read_tool_module(source: Source) -> list[Candidate]:

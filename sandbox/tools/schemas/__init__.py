@@ -10,15 +10,14 @@ Everything is a plain function of values, for schemas of any origin: no file, no
 """
 
 from sandbox.tools.schemas.anthropic import anthropic
+from sandbox.tools.schemas.export_base import Export
 from sandbox.tools.schemas.exports import Format, export, json_schema
-from sandbox.tools.schemas.filled_nulls import without_filled_nulls
 from sandbox.tools.schemas.foreign import Import, import_schema
 from sandbox.tools.schemas.health import Health, Level, health
-from sandbox.tools.schemas.issues import Finding
 from sandbox.tools.schemas.mcp import import_mcp_tool, mcp_tool
+from sandbox.tools.schemas.nodes import Finding
 from sandbox.tools.schemas.openai import openai_chat, openai_responses
-from sandbox.tools.schemas.strict import strict_form
-from sandbox.tools.schemas.tool_schema import Export
+from sandbox.tools.schemas.strict import strict_form, without_filled_nulls
 from sandbox.tools.schemas.validator import SchemaValidator, validator
 
 __all__ = [

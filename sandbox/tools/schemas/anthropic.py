@@ -11,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from sandbox.tools.schemas.export_base import Export, Relaxation, ToolSchema, read_tool_schema
 from sandbox.tools.schemas.health import Level, health
-from sandbox.tools.schemas.issues import ROOT, Finding
-from sandbox.tools.schemas.nodes import Schema, members_of, properties_of, types_of, walk, with_children
-from sandbox.tools.schemas.recursion import recursive_references
-from sandbox.tools.schemas.relaxing import Relaxation
-from sandbox.tools.schemas.tool_schema import Export, ToolSchema, read_tool_schema
+from sandbox.tools.schemas.nodes import (
+    ROOT,
+    Finding,
+    Schema,
+    members_of,
+    properties_of,
+    recursive_references,
+    types_of,
+    walk,
+    with_children,
+)
 
 FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},

@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from sandbox.tools.schemas.anthropic import anthropic
+from sandbox.tools.schemas.export_base import Export, read_tool_schema
 from sandbox.tools.schemas.mcp import mcp_tool
 from sandbox.tools.schemas.openai import openai_chat, openai_responses
 from sandbox.tools.schemas.strict import strict_parameters
-from sandbox.tools.schemas.tool_schema import Export, read_tool_schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

@@ -14,11 +14,21 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.issues import ROOT, Finding
-from sandbox.tools.schemas.nodes import ANNOTATIONS, DEFINITIONS, UNIONS, Schema, members_of, types_of, with_children
-from sandbox.tools.schemas.recursion import recursive_references
-from sandbox.tools.schemas.references import referred, target
-from sandbox.tools.schemas.relaxing import distinct
+from sandbox.tools.schemas.export_base import distinct
+from sandbox.tools.schemas.nodes import (
+    ANNOTATIONS,
+    DEFINITIONS,
+    ROOT,
+    UNIONS,
+    Finding,
+    Schema,
+    members_of,
+    recursive_references,
+    referred,
+    target,
+    types_of,
+    with_children,
+)
 from sandbox.tools.schemas.validator import validator
 
 DEEPEST_REFERENCE: Final = 10

@@ -19,21 +19,26 @@ from typing import Final, TypeAlias
 
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
-from sandbox.tools.schemas.input import Unreadable, parameters_of, plain_schema
-from sandbox.tools.schemas.issues import MOST_FINDINGS, ROOT, Finding, under
 from sandbox.tools.schemas.nodes import (
     DEFINITIONS,
     LISTS,
+    MOST_FINDINGS,
+    ROOT,
     TYPES,
     UNIONS,
+    Finding,
     Schema,
+    Unreadable,
     children,
     members_of,
+    parameters_of,
+    plain_schema,
     properties_of,
     required_of,
+    target,
     types_of,
+    under,
 )
-from sandbox.tools.schemas.references import target
 
 NOT_STRICT: Final = frozenset(
     {"allOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies"}

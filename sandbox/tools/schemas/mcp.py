@@ -14,11 +14,9 @@ from typing import Final
 from sandbox.errors import SchemaRefused
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
+from sandbox.tools.schemas.export_base import NAME, Export, read_tool_schema
 from sandbox.tools.schemas.foreign import import_schema
-from sandbox.tools.schemas.input import Unreadable, plain_schema
-from sandbox.tools.schemas.issues import ROOT, Finding
-from sandbox.tools.schemas.nodes import Schema, with_children
-from sandbox.tools.schemas.tool_schema import NAME, Export, read_tool_schema
+from sandbox.tools.schemas.nodes import ROOT, Finding, Schema, Unreadable, plain_schema, with_children
 from sandbox.tools.schemas.validator import validator
 
 MCP_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")

@@ -14,10 +14,12 @@ from typing import Final
 
 from sandbox.errors import SchemaRefused
 from sandbox.tools.plain_json import JSON
+from sandbox.tools.schemas.export_base import Export, Relaxation, ToolSchema, read_tool_schema
 from sandbox.tools.schemas.health import NOT_STRICT
-from sandbox.tools.schemas.issues import ROOT, Finding
 from sandbox.tools.schemas.nodes import (
     DEFINITIONS,
+    ROOT,
+    Finding,
     Schema,
     children,
     members_of,
@@ -26,9 +28,7 @@ from sandbox.tools.schemas.nodes import (
     walk,
     with_children,
 )
-from sandbox.tools.schemas.relaxing import Relaxation
 from sandbox.tools.schemas.strict import strict_parameters
-from sandbox.tools.schemas.tool_schema import Export, ToolSchema, read_tool_schema
 
 MOST_LEVELS: Final = 10
 MOST_PROPERTIES: Final = 5_000

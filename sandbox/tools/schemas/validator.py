@@ -1,28 +1,141 @@
-"""Documents against a JSON schema of draft 2020-12, also one written by a stranger.
+"""How many comparisons a validator makes at most, counted before it makes them.
 
-Three things a stranger's schema could do are kept from it. It cannot make this process read a file or an address:
-references lead to the schema's own parts or the schema is refused. It cannot hang it with patterns: the regular
-expressions count how often they step back, and there is a bound on their number and size. And it cannot ask for
-comparisons without end through unions of references: they are counted before they are made. A document that would
-take too many does not fit, and says so.
+A validator follows references and tries every member of a union, so a small schema can ask for more comparisons than
+can ever be made: each level of `anyOf: [A, A]` doubles them. The count multiplies in the same way, but every pair of a
+value and a node is looked at once.
 
-`format` is a remark about a value, as in the standard, and is not checked.
+A text compared with a pattern counts as many comparisons as it has characters: patterns do not hang, yet a large one
+takes its time for each of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from sandbox.errors import SchemaRefused
-from sandbox.tools.pattern_effort import MOST_EFFORT, effort_of
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.safe_text import excerpt
-from sandbox.tools.schemas.effort import TooMuchEffort, can_be_costly, spend_at_most
-from sandbox.tools.schemas.input import Unreadable, plain_schema
-from sandbox.tools.schemas.issues import MOST_FINDINGS, ROOT, Finding, path_of
-from sandbox.tools.schemas.nodes import Schema, walk
-from sandbox.tools.schemas.references import is_local
+from sandbox.tools.schemas.nodes import (
+    MOST_FINDINGS,
+    ROOT,
+    UNIONS,
+    Finding,
+    Schema,
+    Unreadable,
+    children,
+    is_local,
+    members_of,
+    path_of,
+    plain_schema,
+    referred,
+    walk,
+)
+from sandbox.tools.types.validation_budget import MOST_EFFORT, effort_of
+
+_COSTLY: Final = frozenset({"$ref", "$dynamicRef", "pattern", "patternProperties"})
+_HERE: Final = ("not", "if", "then", "else")
+_OF_EVERY_MEMBER: Final = ("additionalProperties", "unevaluatedProperties")
+_OF_EVERY_ITEM: Final = ("items", "contains", "unevaluatedItems", "additionalItems")
+
+
+class TooMuchEffort(Exception):
+    """The document and the schema take too long to compare."""
+
+
+def spend_at_most(comparisons: int, *, schema: Schema, document: JSON) -> None:
+    """Raise `TooMuchEffort` if comparing the document with the schema could take more comparisons."""
+    try:
+        _Count(schema, comparisons).of(document, schema)
+    except RecursionError:
+        raise TooMuchEffort from None
+
+
+def can_be_costly(schema: JSON) -> bool:
+    """Whether comparisons can multiply, for which parts of the schema have to be used again, or be long."""
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if _COSTLY & node.keys():
+                return True
+            waiting.extend(child for _, child in children(node, ROOT))
+    return False
+
+
+class _Count:
+    def __init__(self, root: Schema, most: int) -> None:
+        self._root = root
+        self._most = most
+        self._known: dict[tuple[int, int], int] = {}
+
+    def of(self, value: JSON, node: JSON) -> int:
+        """The comparisons of one value with one node; a node that only leads back to itself makes none."""
+        if not isinstance(node, dict):
+            return 1
+        key = (id(value), id(node))
+        if key not in self._known:
+            self._known[key] = 0
+            pairs = [*((value, each) for each in self._here(node)), *_inside(value, node)]
+            self._known[key] = 1 + _characters(value, node) + sum(self.of(part, each) for part, each in pairs)
+        if self._known[key] > self._most or len(self._known) > self._most:
+            raise TooMuchEffort
+        return self._known[key]
+
+    def _here(self, node: Schema) -> Iterator[JSON]:
+        for keyword in UNIONS:
+            yield from members_of(node, keyword)
+        yield from (node[keyword] for keyword in _HERE if keyword in node)
+        dependent = node.get("dependentSchemas")
+        if isinstance(dependent, dict):
+            yield from dependent.values()
+        if "$ref" in node:
+            yield referred(self._root, node["$ref"])
+
+
+def _characters(value: JSON, node: Schema) -> int:
+    """The characters that are compared with the patterns of the node itself."""
+    if isinstance(value, str):
+        return len(value) if "pattern" in node else 0
+    patterns = node.get("patternProperties")
+    if isinstance(value, dict) and isinstance(patterns, dict):
+        return len(patterns) * sum(len(name) for name in value)
+    return 0
+
+
+def _inside(value: JSON, node: Schema) -> Iterator[tuple[JSON, JSON]]:
+    """The parts of the value, with the nodes they are compared with."""
+    if isinstance(value, dict):
+        yield from _members(value, node)
+    elif isinstance(value, list):
+        leading = members_of(node, "prefixItems")
+        yield from zip(value, leading, strict=False)
+        yield from ((item, node[keyword]) for keyword in _OF_EVERY_ITEM if keyword in node for item in value)
+
+
+def _members(value: dict[str, JSON], node: Schema) -> Iterator[tuple[JSON, JSON]]:
+    for keyword in ("properties", "patternProperties"):
+        listed = node.get(keyword)
+        if isinstance(listed, dict) and keyword == "properties":
+            yield from ((value[name], member) for name, member in listed.items() if name in value)
+        elif isinstance(listed, dict):
+            yield from ((part, member) for member in listed.values() for part in value.values())
+    if "propertyNames" in node:
+        yield from ((name, node["propertyNames"]) for name in value)
+    yield from ((part, node[keyword]) for keyword in _OF_EVERY_MEMBER if keyword in node for part in value.values())
+
+
+# Documents against a JSON schema of draft 2020-12, also one written by a stranger.
+#
+# Three things a stranger's schema could do are kept from it. It cannot make this process read a file or an address:
+# references lead to the schema's own parts or the schema is refused. It cannot hang it with patterns: the regular
+# expressions count how often they step back, and there is a bound on their number and size. And it cannot ask for
+# comparisons without end through unions of references: they are counted before they are made. A document that would
+# take too many does not fit, and says so.
+#
+# `format` is a remark about a value, as in the standard, and is not checked.
+
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator

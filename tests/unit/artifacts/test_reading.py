@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.errors import ArtifactMissing, ArtifactsUnavailable, SpecError
-from sandbox.outputs.artifacts.paging import MOST_SHOWN, Span, page_of_bytes, page_of_lines
-from sandbox.outputs.artifacts.reading import Artifacts
+from sandbox.outputs.artifacts.reading import MOST_SHOWN, Artifacts, Span, page_of_bytes, page_of_lines
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.artifacts.writer import Keeping
 

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.errors import SourceError
 from sandbox.tools import read_tool
-from sandbox.tools.decoding import MAX_SOURCE_BYTES, decode_source
+from sandbox.tools.syntax.decoding import MAX_SOURCE_BYTES, decode_source
 from tests.processor_time import within
 
 BODY = "def greet(name: str = 'Zoë'):\n    return name\n"

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.tools.literals import NotLiteral, literal
-from sandbox.tools.parsing import parse_expression
+from sandbox.tools.syntax.literals import NotLiteral, literal
+from sandbox.tools.syntax.parsing import parse_expression
 
 CONSTANTS: Final = {"LIMIT": "5", "TEXT": "'a' + 'b'", "NESTED": "[LIMIT, {'t': TEXT}]", "LOOP": "[LOOP]", "a.b": "7"}
 

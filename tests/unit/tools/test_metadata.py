@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from sandbox.tools.detailed_text import NOTHING_DETAILED, detailed_description
-from sandbox.tools.metadata import MethodRecord, ToolRecord, enabled_methods, is_enabled
+from sandbox.tools.metadata import (
+    NOTHING_DETAILED,
+    MethodRecord,
+    ToolRecord,
+    detailed_description,
+    enabled_methods,
+    is_enabled,
+)
 
 
 def _record(*, is_core: bool = False) -> ToolRecord:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.tools.names import LONGEST_GENERATED, display_name, machine_name
+from sandbox.tools.tool import LONGEST_GENERATED, display_name, machine_name
 
 
 @pytest.mark.parametrize(

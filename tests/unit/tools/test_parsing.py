@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from sandbox.errors import SourceError
 from sandbox.tools import Tool, read_tool
 from sandbox.tools.check import check_source
-from sandbox.tools.parse_cost import MAX_TOKENS, count_tokens
-from sandbox.tools.parsing import parse_module
-from sandbox.tools.scope import type_parameters
+from sandbox.tools.syntax.parsing import MAX_TOKENS, count_tokens, parse_module
+from sandbox.tools.syntax.scope import type_parameters
 from tests.processor_time import within
 
 TOOL = "def greet(): pass\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.tools.caret import columns, pictured
 from sandbox.tools.check import check_source
-from sandbox.tools.pattern_effort import MOST_EFFORT, effort_of
+from sandbox.tools.safe_text import columns, pictured
+from sandbox.tools.types.validation_budget import MOST_EFFORT, effort_of
 
 
 @pytest.mark.parametrize(

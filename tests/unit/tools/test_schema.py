@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 from sandbox import Sandbox, SourceError, SpecError
 from sandbox.tools import bind, read_tool
 from sandbox.tools.check import check_source
-from sandbox.tools.schema import tool_schema
 from sandbox.tools.schemas import validator
+from sandbox.tools.tool_schema import tool_schema
 
 SOURCE: Final = '''
 def f(a: int) -> None:

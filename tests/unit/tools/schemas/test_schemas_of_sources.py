@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from sandbox.tools import bind, read_tool
-from sandbox.tools.schema import tool_schema
 from sandbox.tools.schemas import (
     Level,
     anthropic,
@@ -18,6 +17,7 @@ from sandbox.tools.schemas import (
     validator,
     without_filled_nulls,
 )
+from sandbox.tools.tool_schema import tool_schema
 from tests.unit.tools.schemas.provider_rules import anthropic_faults, mcp_faults, openai_faults
 
 BEFORE = """

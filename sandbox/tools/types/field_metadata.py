@@ -11,11 +11,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sandbox.tools.literals import NotLiteral, literal
-from sandbox.tools.names_in_source import last_name
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
-from sandbox.tools.record_constraints import REFERENCE
-from sandbox.tools.scope import Scope
+from sandbox.tools.syntax.literals import NotLiteral, literal
+from sandbox.tools.syntax.scope import Scope, last_name
+from sandbox.tools.types.record_types import REFERENCE
 
 FIELDS: Final = frozenset({"Field", "field"})
 _CONSTRAINTS: Final = frozenset(

@@ -21,10 +21,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticOmit, core_schema
 
-from sandbox.tools import coercion
 from sandbox.tools.plain_json import JSON, json_from_text
 from sandbox.tools.safe_text import excerpt
-from sandbox.tools.validation_budget import CHARACTERS_OF_A_STEP, Attempt
+from sandbox.tools.types import coercion
+from sandbox.tools.types.validation_budget import CHARACTERS_OF_A_STEP, Attempt
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid")
 HOLE: Final = "x-hole"

@@ -14,17 +14,23 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sandbox.tools.annotation_syntax import (
+from sandbox.tools.plain_json import JSON
+from sandbox.tools.syntax.scope import Scope, dotted_name, last_name
+from sandbox.tools.types.annotation_syntax import (
     MAX_ANNOTATION_DEPTH,
     arguments,
     is_shallow,
     literal_value,
+    names_none,
+    own_name,
     shown,
     spelling,
+    union_members,
+    well_known_name,
     why_unknown,
     words_of,
 )
-from sandbox.tools.class_fields import (
+from sandbox.tools.types.class_fields import (
     ClassField,
     ClassKind,
     class_description,
@@ -36,15 +42,10 @@ from sandbox.tools.class_fields import (
     made_values,
     root_field,
 )
-from sandbox.tools.field_metadata import ABSENT, Spoken, spoken_extra
-from sandbox.tools.generics import Place, bounds_of, given_for, parameters_of
-from sandbox.tools.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
-from sandbox.tools.names_in_source import dotted_name, last_name
-from sandbox.tools.plain_json import JSON
-from sandbox.tools.scope import Scope
-from sandbox.tools.type_cache import Declared
-from sandbox.tools.unions import names_none, own_name, union_members, well_known_name
-from sandbox.tools.value_types import (
+from sandbox.tools.types.field_metadata import ABSENT, Spoken, spoken_extra
+from sandbox.tools.types.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
+from sandbox.tools.types.source_types import Declared, Place, bounds_of, given_for, parameters_of
+from sandbox.tools.types.value_types import (
     ANYTHING,
     NULL,
     Cell,

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from sandbox.tools.record_constraints import REFERENCE, Inside, Record
-from sandbox.tools.type_constraints import HOLE, STRICT, Cell, Choice, FieldType, ValueType
-from sandbox.tools.value_types import frame_of, record_of
+from sandbox.tools.types.pydantic_types import HOLE, STRICT, Cell, Choice, FieldType, ValueType
+from sandbox.tools.types.record_types import REFERENCE, Inside, Record
+from sandbox.tools.types.value_types import frame_of, record_of
 from sandbox.tools.weighted_lru import Recent
 
 _BY_NAME: Final = ("properties", "$defs", "patternProperties")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sandbox.tools.names_in_source import dotted_name
+from sandbox.tools.syntax.scope import dotted_name
 
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 20_000

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from sandbox.tools.value_types import (
+from sandbox.tools.types.value_types import (
     ANYTHING,
     BOOLEAN,
     INTEGER,

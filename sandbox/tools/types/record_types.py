@@ -16,9 +16,9 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
-from sandbox.tools import coercion
-from sandbox.tools.type_constraints import Cell, FieldType, Info, Shown, from_text
-from sandbox.tools.validation_budget import Attempt
+from sandbox.tools.types import coercion
+from sandbox.tools.types.pydantic_types import Cell, FieldType, Info, Shown, from_text
+from sandbox.tools.types.validation_budget import Attempt
 
 REFERENCE: Final = "x-inside"
 """Stands in a schema where a type contains itself, until the schema is put together."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sandbox.tools.value_types import (
+from sandbox.tools.types.value_types import (
     ANYTHING,
     BOOLEAN,
     INTEGER,

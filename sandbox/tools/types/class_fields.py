@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
-from sandbox.tools.field_metadata import Spoken, plain_default, spoken_default
-from sandbox.tools.literals import NotLiteral, literal
-from sandbox.tools.names_in_source import last_name
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.scope import Scope, assigned
+from sandbox.tools.syntax.literals import NotLiteral, literal
+from sandbox.tools.syntax.scope import Scope, assigned, last_name
+from sandbox.tools.types.field_metadata import Spoken, plain_default, spoken_default
 
 if TYPE_CHECKING:
     from sandbox.tools.docstrings import Documentation

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 
 from sandbox.errors import SourceError, SpecError
 from sandbox.tools.check import CheckedCallable, CheckReport, check_source
-from sandbox.tools.entry import DEFAULT_FILENAME
-from sandbox.tools.json_schemas import without_titles
-from sandbox.tools.names import display_name
+from sandbox.tools.dialects.entry import DEFAULT_FILENAME
 from sandbox.tools.schemas import Export, Format, export, import_schema, mcp_tool, strict_form
+from sandbox.tools.tool import display_name
+from sandbox.tools.types.json_schemas import without_titles
 
 _SHOWN = 5
 

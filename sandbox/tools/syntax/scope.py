@@ -1,9 +1,4 @@
-"""What the names in a module's annotations stand for, as its text says: classes and aliases of its own, and imports.
-
-The statements are taken in the order of the text, so the last binding of a name counts. What stands under
-`if TYPE_CHECKING:` counts here, because annotations are written against it. A scope keeps syntax trees of definitions,
-without the methods in them, and `reachable` keeps only those that some annotations need.
-"""
+"""Names as a source writes them: `a`, `a.b.c`, and the last part of such a name."""
 
 from __future__ import annotations
 
@@ -13,7 +8,75 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from sandbox.tools.names_in_source import last_name
+_LONGEST: Final = 8
+
+
+def dotted_name(node: ast.AST) -> str | None:
+    """`a.b.c` from the expression that says so."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute) and len(parts) < _LONGEST:
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
+
+
+def last_name(node: ast.AST) -> str | None:
+    """`c` of `a.b.c`, of `a.b.c(...)` and of `a.b.c[...]`: what a base or a decorator is known by."""
+    while isinstance(node, ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
+
+
+# What a module imports when it is loaded.
+#
+# It is read from the statements that run at import: those directly in the module and those inside its `if`, `try`,
+# `with`
+# and loops. `if TYPE_CHECKING:` and `if __name__ == "__main__":` never run in a box, so they do not count.
+
+
+def import_time_statements(module: ast.Module, *, with_typing: bool = False) -> Iterator[ast.stmt]:
+    """The statements that loading the module runs, in no particular order; and those for type checkers, if asked."""
+    waiting: list[ast.AST] = list(module.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and _never_holds(node.test):
+            waiting += [*node.orelse, *(node.body if with_typing and not isinstance(node.test, ast.Compare) else [])]
+            continue
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            waiting += ast.iter_child_nodes(node)
+
+
+def imported_names(statements: Iterable[ast.stmt]) -> frozenset[str]:
+    """The modules imported, and the packages that they are in; `from a import b` names `a.b`, which may be something
+    else in `a`. `__future__` speaks to the compiler, and relative imports have no package."""
+    names: set[str] = set()
+    for node in statements:
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module not in (None, "__future__"):
+            names.update((str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return frozenset(names | {name.partition(".")[0] for name in names})
+
+
+def _never_holds(test: ast.expr) -> bool:
+    if isinstance(test, ast.Name | ast.Attribute):
+        return (test.id if isinstance(test, ast.Name) else test.attr) == "TYPE_CHECKING"
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    return isinstance(test.left, ast.Name) and test.left.id == "__name__"
+
+
+# What the names in a module's annotations stand for, as its text says: classes and aliases of its own, and imports.
+#
+# The statements are taken in the order of the text, so the last binding of a name counts. What stands under
+# `if TYPE_CHECKING:` counts here, because annotations are written against it. A scope keeps syntax trees of
+# definitions,
+# without the methods in them, and `reachable` keeps only those that some annotations need.
+
 
 Definition: TypeAlias = "ast.ClassDef | ast.expr | None"
 """A class, what is assigned, or something else, such as a function."""

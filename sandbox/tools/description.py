@@ -14,20 +14,18 @@ from typing import Any, Final
 
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from sandbox.tools.annotations import AnnotationReader
 from sandbox.tools.dialects import Candidate
 from sandbox.tools.docstrings import Documentation, read_docstring
-from sandbox.tools.field_metadata import ABSENT, Spoken, spoken_default
-from sandbox.tools.json_schemas import json_schema_of
-from sandbox.tools.names import LONGEST_GENERATED, NAME_PATTERN
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.problems import Problems, Severity
-from sandbox.tools.returned import returned_schema
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
-from sandbox.tools.signature import is_mapping, shown_parameters, with_defaults
+from sandbox.tools.signature import is_mapping, returned_schema, shown_parameters, with_defaults
 from sandbox.tools.source import Function, Source
-from sandbox.tools.tool import INJECTED
-from sandbox.tools.value_types import ANYTHING, FieldType, ValueType, record_of
+from sandbox.tools.tool import INJECTED, LONGEST_GENERATED, NAME_PATTERN
+from sandbox.tools.types.annotations import AnnotationReader
+from sandbox.tools.types.field_metadata import ABSENT, Spoken, spoken_default
+from sandbox.tools.types.json_schemas import json_schema_of
+from sandbox.tools.types.value_types import ANYTHING, FieldType, ValueType, record_of
 
 _TWO_WAYS: Final = "define the class in this source, or use a plain type such as str, dict or list[str]"
 _NOTHING: Final[dict[str, Any]] = {"type": "object", "properties": {}, "required": []}

@@ -1,0 +1,144 @@
+"""What was read of one source's own classes and aliases, for all who read annotations of it.
+
+Each is read once, however many parameters of however many functions use it. What was not understood of it is told to
+each reader that comes by, because each tells it of another callable. And there is a bound on the constraints of a
+source, see `pattern_effort`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from sandbox.tools.syntax.scope import Scope, last_name
+from sandbox.tools.types.annotation_syntax import arguments
+from sandbox.tools.types.pydantic_types import Cell, ValueType
+from sandbox.tools.types.validation_budget import MOST_EFFORT, effort_of
+
+_MOST_USES: Final = 200
+_OF_ONE: Final = 1_000
+"""What pydantic needs for any constraint, in the measure of patterns."""
+
+Fault: TypeAlias = tuple[ast.AST, str, str]
+"""A part of an annotation that is not understood: the node, what it is, and why."""
+
+
+@dataclass(slots=True)
+class Declared:
+    """Types by the names of their classes and aliases, and what the source's constraints may still cost."""
+
+    types: dict[str, ValueType] = field(default_factory=dict)
+    cells: dict[str, Cell] = field(default_factory=dict)
+    """The types that contain themselves."""
+    faults: dict[str, list[Fault]] = field(default_factory=dict)
+    nullable: dict[str, bool] = field(default_factory=dict)
+    """Which aliases admit None."""
+    _uses: dict[tuple[str, tuple[int, ...]], tuple[str, str, tuple[ValueType, ...]]] = field(default_factory=dict)
+    """Generic classes and aliases by the identities of what stands for their variables, which is kept beside."""
+    _effort: int = 0
+    _seen: set[str] = field(default_factory=set)
+
+    def name_of(self, name: str, said: Mapping[str, ValueType], words: str) -> str:
+        """What a class or an alias is known by with these types for its variables: the same name for the same types.
+
+        Types that are made of themselves go on without end, so there is a bound on them: the rest goes without."""
+        use = (name, tuple(id(each) for each in said.values()))
+        if not said or (use not in self._uses and len(self._uses) >= _MOST_USES):
+            return name
+        if use not in self._uses:
+            taken = sum(words == known for known, _, _ in self._uses.values())
+            # With hyphens, it is no name that the source could give to anything else.
+            spelled = f"{name}-{words}-{taken + 1}" if taken else f"{name}-{words}"
+            self._uses[use] = words, spelled, tuple(said.values())
+        return self._uses[use][1]
+
+    def affords(self, constraints: str, pattern: object) -> bool:
+        """Whether these constraints, by what they say, can be looked at beside all that were before."""
+        if constraints not in self._seen:
+            self._seen.add(constraints)
+            self._effort += _OF_ONE + (effort_of(pattern) if isinstance(pattern, str) else 0)
+        return self._effort <= MOST_EFFORT
+
+
+# Which names of a generic class or alias stand for types that whoever uses it says, and what they stand for where.
+#
+# `class Page(BaseModel, Generic[T])`, `class Page(Base[T])` and `Pair = tuple[A, B]` have them, whether the variables
+# are
+# assigned (`T = TypeVar("T")`) or stand in brackets, which a scope writes in the same way.
+
+
+_GENERIC: Final = frozenset({"Generic", "Protocol"})
+_MOST_NODES: Final = 1000
+
+
+@dataclass(slots=True)
+class Place:
+    """Where the annotation stands that is being read."""
+
+    within: str = ""
+    """The class whose inner names are looked for first."""
+    bound: Mapping[str, ValueType] = field(default_factory=dict)
+    """What the variables of that class, or of an alias, stand for."""
+
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """In this class."""
+        outer, self.within = self.within, name
+        try:
+            yield
+        finally:
+            self.within = outer
+
+    @contextmanager
+    def binding(self, said: Mapping[str, ValueType]) -> Iterator[None]:
+        """Where these variables stand for something, and no others."""
+        outer, self.bound = self.bound, said
+        try:
+            yield
+        finally:
+            self.bound = outer
+
+
+def parameters_of(definition: ast.ClassDef | ast.expr, scope: Scope) -> tuple[str, ...]:
+    """The names, in the order in which types are given for them."""
+    if isinstance(definition, ast.ClassDef):
+        generic = [base for base in definition.bases if last_name(base) in _GENERIC]
+        return _variables(generic or definition.bases, scope)
+    if isinstance(definition, ast.Call):
+        said = [each.value for each in definition.keywords if each.arg == "type_params"]
+        return _variables(said, scope)
+    return _variables([definition], scope) if isinstance(definition, ast.Subscript | ast.BinOp) else ()
+
+
+def is_variable(definition: object) -> bool:
+    """Whether a name is assigned a type variable."""
+    return isinstance(definition, ast.Call) and last_name(definition.func) == "TypeVar"
+
+
+def bounds_of(variable: ast.Call) -> list[ast.expr]:
+    """What a variable stands for where nobody says: what bounds it, or one of those it is limited to."""
+    bound = [each.value for each in variable.keywords if each.arg == "bound"]
+    return bound or variable.args[1:]
+
+
+def given_for(parameters: tuple[str, ...], used: ast.expr) -> list[tuple[str, ast.expr]]:
+    """The parameters with what a use says of them; none where it says too little or too much."""
+    given = arguments(used)
+    return list(zip(parameters, given, strict=True)) if len(given) == len(parameters) else []
+
+
+def _variables(nodes: Iterable[ast.expr], scope: Scope) -> tuple[str, ...]:
+    """The type variables in some expressions, each once, as they are first written."""
+    found: dict[str, None] = {}
+    waiting: list[ast.AST] = [*reversed(list(nodes))]
+    for _ in range(_MOST_NODES):
+        if not waiting:
+            break
+        node = waiting.pop()
+        if isinstance(node, ast.Name) and is_variable(scope.definitions.get(node.id)):
+            found[node.id] = None
+        waiting += list(ast.iter_child_nodes(node))[::-1]
+    return tuple(found)
