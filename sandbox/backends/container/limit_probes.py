@@ -37,7 +37,7 @@ from sandbox.backends.docker.daemon import is_podman, translated
 if TYPE_CHECKING:
     from docker import DockerClient
 
-PROGRAM: Final = Path(__file__).with_name("canary_program.py")
+PROGRAM: Final = Path(__file__).with_name("limit_probe_program.py")
 _HELD: Final = 64  # as in the program
 _KILLED: Final = 137
 _MEMORY: Final = 64 << 20

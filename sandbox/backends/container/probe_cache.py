@@ -161,5 +161,5 @@ def _key(client: DockerClient, runtime: str) -> str:
 
 def _canaries() -> str:
     """A digest of how limits are tried."""
-    sources = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("canaries", "canary_program")]
+    sources = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("limit_probes", "limit_probe_program")]
     return hashlib.sha256(b"".join(sources)).hexdigest()
