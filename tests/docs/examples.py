@@ -26,7 +26,7 @@ _LEFT_OUT: Final = "…"
 _PLACEHOLDERS: Final[Mapping[str, re.Pattern[str]]] = {
     "KEY": re.compile(r"^ key +([0-9a-f]{12})", re.M),
     "ID": re.compile(r"^artifact ([0-9a-f]{12}): ", re.M),
-    "IMAGE": re.compile(r"^ image +(\S+)", re.M),
+    "IMAGE": re.compile(r"^ image +(sandbox/\S+)", re.M),
     "PUSHED": re.compile(r"(\S+@sha256:[0-9a-f]{64})"),
 }
 
