@@ -29,9 +29,9 @@ from benchmarks.report import Report, Spread, at_most, build_report, ratio, spre
 from benchmarks.turns import take_turns
 from sandbox import AsyncSandbox
 from sandbox.backends import open_backend
-from sandbox.engine.build_jobs import BoxWorkshop
+from sandbox.engine.build_jobs import BoxJobRunner
 from sandbox.engine.engine import DEFAULT_WARM_MEMORY
-from sandbox.environments.build_jobs import Job, JobEnd, Workshop
+from sandbox.environments.build_jobs import Job, JobEnd, JobRunner
 from sandbox.environments.lock import Lock
 from sandbox.environments.progress import Progress
 from sandbox.environments.provider import Needs, Provider
@@ -79,7 +79,7 @@ class BuildTimes:
 class _Stopwatch:
     """Stands between a provider and its workshop, and hears of its progress."""
 
-    def __init__(self, workshop: Workshop) -> None:
+    def __init__(self, workshop: JobRunner) -> None:
         self._workshop = workshop
         self._begun = perf_counter()
         self._stages: dict[str, float] = {}
@@ -114,8 +114,8 @@ class _Stopwatch:
 async def timed_build(store: Path, requirements: Sequence[str], *, lock: Lock | None = None) -> BuildTimes:
     """One build by an engine's parts, opened for it; closing them is not counted. Of a lock, nothing is resolved."""
     backend = open_backend("subprocess")
-    pool = Pool(backend, most_memory=DEFAULT_WARM_MEMORY)
-    watch = _Stopwatch(BoxWorkshop(pool, Threads()))
+    pool = Pool(backend, max_memory=DEFAULT_WARM_MEMORY)
+    watch = _Stopwatch(BoxJobRunner(pool, Threads()))
     provider = Provider(watch, store=store, on_progress=watch.tell)
     needs = Needs(requirements=tuple(requirements), requires_python=None, policy=load("default"))
     try:

@@ -1,8 +1,8 @@
 """What the parts of a call ask of each other across a box, so that none of them needs to know the other.
 
-A backend's box is a `Carrier`; the conversation that runs over it is its `Receiver`. A `BoxImage` is what environments
+A backend's box is a `Carrier`; the session that runs over it is its `Receiver`. A `BoxImage` is what environments
 become for backends that open containers. A `Slot` is lent by the box, lent
-on by the conversation, and read by whoever watches the call. A `Line` is the box's too, and the conversation uses it.
+on by the session, and read by whoever watches the call. A `DirectPipes` is the box's too, and the session uses it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OutputName = Literal["stdout", "stderr"]
 OnOutput = Callable[[OutputName, bytes], None]
 
 
-class Line(Protocol):
+class DirectPipes(Protocol):
     """Four pipes that lead straight to one call's process: request, stdout, stderr and value. Used for one call."""
 
     @property
@@ -37,10 +37,10 @@ class Line(Protocol):
     def is_open(self) -> bool:
         """Whether it can still be called; not when nobody is there any more, or was heard before it was called."""
 
-    def far_ends(self) -> Sequence[int]:
+    def take_child_fds(self) -> Sequence[int]:
         """The process's ends in that order, to be given away; whoever gets them closes them."""
 
-    def attend(self) -> None:
+    def watch(self) -> None:
         """A process is there now: notice when it goes."""
 
     def call(self, request: bytes, *, on_output: OnOutput, on_reply: Callable[[bytes], None]) -> bool:
@@ -67,11 +67,11 @@ class Line(Protocol):
     def empty(self) -> None:
         """Hand over now all that the pipes still hold; the same is the bound."""
 
-    def take_back(self) -> bool:
+    def retract(self) -> bool:
         """Whether the process did not get its whole request, and never will: then it has not started. What was fed to
         it after that does not count."""
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         """Close it. A process that waits for its call ends."""
 
 
@@ -87,7 +87,7 @@ class Carrier(Protocol):
     async def all_sent(self) -> None:
         """Wait until nothing is queued any more, or nobody is there to take it."""
 
-    def open_line(self) -> Line | None:
+    def open_pipes(self) -> DirectPipes | None:
         """A new line, whose far ends can be sent; None where this box, or this host now, has none."""
 
 
@@ -122,7 +122,7 @@ class Slot(Protocol):
     def id(self) -> int:
         """Its number in its box."""
 
-    def open_doors(self) -> Sequence[int]:
+    def open_cgroup_fds(self) -> Sequence[int]:
         """Descriptors that a child writes "0" into to enter; whoever gets them closes them."""
 
     def read(self) -> Reading:

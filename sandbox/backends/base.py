@@ -19,7 +19,7 @@ from sandbox.egress.traffic import Ledger
 from sandbox.errors import BackendUnavailable
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState
 from sandbox.policy import Limits, Policy
-from sandbox.protocols import BoxImage, Line, Reading, Receiver, Slot
+from sandbox.protocols import BoxImage, DirectPipes, Reading, Receiver, Slot
 
 Result = TypeVar("Result")
 
@@ -175,7 +175,7 @@ class Box(ABC):
         """Wait until nothing of what was sent is queued here any more; at once where nothing ever is."""
         return
 
-    def open_line(self) -> Line | None:
+    def open_pipes(self) -> DirectPipes | None:
         """A way to one call's process that does not lead through the runner; none where no descriptor can be sent."""
         return None
 

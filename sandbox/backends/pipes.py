@@ -25,7 +25,7 @@ _MOST_HELD: Final = 1 << 20
 """What a pipe holds when a tool makes it as large as it may."""
 
 
-class PipeLine:
+class ChildPipes:
     """One line; making it raises `OSError` when there are no descriptors for it."""
 
     def __init__(self, id: int) -> None:
@@ -42,11 +42,11 @@ class PipeLine:
         self._size = self._sent = 0
         self._takes_more = asyncio.Event()
 
-    def far_ends(self) -> list[int]:
+    def take_child_fds(self) -> list[int]:
         far, self._far = self._far, []
         return far
 
-    def attend(self) -> None:
+    def watch(self) -> None:
         for descriptor in (self._value, *self._outputs):
             self._await(descriptor)
 
@@ -84,14 +84,14 @@ class PipeLine:
         self.empty_outputs()
         self._empty(self._value)
 
-    def take_back(self) -> bool:
+    def retract(self) -> bool:
         if not self.is_open:
             return False
         while unread := _read(self._unread):
             self._sent -= len(unread)
         return self._sent < self._size
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         if not self.is_open:
             return
         self.is_open = False
@@ -99,7 +99,7 @@ class PipeLine:
             self._forget(descriptor)
         self._loop.remove_writer(self._request)
         self._takes_more.set()
-        for descriptor in (self._request, self._unread, self._value, *self._outputs, *self.far_ends()):
+        for descriptor in (self._request, self._unread, self._value, *self._outputs, *self.take_child_fds()):
             os.close(descriptor)
 
     def _await(self, descriptor: int) -> None:
@@ -118,7 +118,7 @@ class PipeLine:
         if data is None:
             return 0
         if self._on_output is None or self._on_reply is None:
-            self.hang_up()
+            self.close()
         elif not data:
             self._live.discard(descriptor)
             self._forget(descriptor)
@@ -166,10 +166,10 @@ class PipeLine:
             self._loop.remove_writer(self._request)
 
 
-def open_pipe_line(id: int) -> PipeLine | None:
+def open_pipe_line(id: int) -> ChildPipes | None:
     """None where there are no descriptors left; calls go through the runner then."""
     try:
-        return PipeLine(id)
+        return ChildPipes(id)
     except OSError:
         return None
 

@@ -19,7 +19,7 @@ from sandbox.backends.base import Backend
 from sandbox.client.batch import Batch
 from sandbox.client.inputs import Source, backend_of, lock_of, source_fields, store_of_artifacts, store_place
 from sandbox.client.loop_thread import BackgroundLoop
-from sandbox.engine.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, Settings
+from sandbox.engine.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, EngineSettings
 from sandbox.environments import Environment
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import EngineClosed, SpecError
@@ -81,7 +81,7 @@ class AsyncSandbox:
                 raise SpecError(f"{name} is a whole number, {least} or more, not {number!r:.80}")
         self._backend = backend
         self._policy = named(policy) if isinstance(policy, PathLike) else policy
-        self._settings = Settings(
+        self._settings = EngineSettings(
             concurrency=concurrency,
             warm_memory=warm_memory,
             store=None if store is None else store_place(store),

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from sandbox.client.loop_thread import cut_short
 from sandbox.engine.engine import Engine
 from sandbox.engine.replies import MOST_PARTS, aside_when_large, count_parts
-from sandbox.engine.streams import Reader, unpaced
+from sandbox.engine.streams import StreamListener, unpaced
 from sandbox.outcome import Json, Outcome
 from sandbox.protocol.frames import Stream
 from sandbox.spec import CallSpec
@@ -135,7 +135,7 @@ async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGene
     cancels the call."""
     engine, spec = begin()
     untaken = _Untaken()
-    call = asyncio.create_task(engine.run(spec, Reader(untaken.put, untaken.put_item)))
+    call = asyncio.create_task(engine.run(spec, StreamListener(untaken.put, untaken.put_item)))
     call.add_done_callback(lambda _: untaken.end())
     decoders = {stream: getincrementaldecoder("utf-8")("replace") for stream in _NAMES}
     try:

@@ -18,16 +18,16 @@ from typing import Final
 from sandbox.backends.base import BoxPlan, Shown
 from sandbox.engine.receipts import read_walls
 from sandbox.engine.request import box_environment, build_request
-from sandbox.engine.streams import Reader
-from sandbox.engine.supervisor import Watcher
-from sandbox.engine.verdict import Ending, judge
+from sandbox.engine.streams import StreamListener
+from sandbox.engine.supervisor import CallSupervisor
+from sandbox.engine.verdict import CallEnd, judge
 from sandbox.environments.build_jobs import BUILD, Job, JobEnd
 from sandbox.errors import StoreUnwritable
 from sandbox.outcome import Status
 from sandbox.outputs.budgets import Budgets, Declared
 from sandbox.outputs.shaping import STDERR_TYPE
 from sandbox.policy import Output, ReuseMode, format_bytes
-from sandbox.pool.pool import Loan, Pool
+from sandbox.pool.pool import Lease, Pool
 from sandbox.protocol.frames import Stream
 from sandbox.resources import folder
 from sandbox.spec import CallSpec
@@ -44,7 +44,7 @@ _LOOKS_AT_MOST: Final = 4
 """How many times as long as a look took to wait before the next."""
 
 
-class BoxWorkshop:
+class BoxJobRunner:
     """Runs jobs in boxes of the pool's backend."""
 
     def __init__(self, pool: Pool, threads: Threads) -> None:
@@ -56,14 +56,14 @@ class BoxWorkshop:
         tool = _program(job.program, job.entry)
         spec = CallSpec(source=tool.text, policy=job.policy, tenant=job.tenant)
         request = build_request(spec, tool, job.arguments, job.policy)
-        async with self._pool.alone(_plan(job)) as loan:
-            return await _end_of(job, loan, request, self._threads)
+        async with self._pool.alone(_plan(job)) as lease:
+            return await _end_of(job, lease, request, self._threads)
 
 
-async def _end_of(job: Job, loan: Loan, request: bytes, threads: Threads) -> JobEnd:
-    reader = Reader(_Lines(job.on_line)) if job.on_line else None
-    watcher = Watcher(loan.warm, policy=job.policy, threads=threads, budgets=_budgets(), reader=reader)
-    loan.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
+async def _end_of(job: Job, lease: Lease, request: bytes, threads: Threads) -> JobEnd:
+    reader = StreamListener(_Lines(job.on_line)) if job.on_line else None
+    watcher = CallSupervisor(lease.pooled, policy=job.policy, threads=threads, budgets=_budgets(), reader=reader)
+    lease.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
     ending = await _within_disk(job, asyncio.ensure_future(watcher.watch()))
     if isinstance(ending, str):
         return JobEnd(problem=ending)
@@ -73,8 +73,8 @@ async def _end_of(job: Job, loan: Loan, request: bytes, threads: Threads) -> Job
         read_walls(bytes(watcher.call.walls), policy=job.policy)
         limit = f"limit (memory){_set_by('memory')}" if ending.reading.out_of_memory_kills else ""
         return JobEnd(value=verdict.value, limit=limit, said=said)
-    if loan.warm.conversation.fault is not None:
-        return JobEnd(problem=str(loan.warm.conversation.fault), is_lost=True, said=said)
+    if lease.pooled.session.fault is not None:
+        return JobEnd(problem=str(lease.pooled.session.fault), is_lost=True, said=said)
     limit = f" ({verdict.limit_name})" if verdict.limit_name else ""
     message = verdict.error.message if verdict.error else ""
     return JobEnd(
@@ -97,7 +97,7 @@ def _budgets() -> Budgets:
     return Budgets(Declared(), Output(budgets=((STDERR_TYPE, _SAID),)))
 
 
-async def _within_disk(job: Job, watching: asyncio.Task[Ending]) -> Ending | str:
+async def _within_disk(job: Job, watching: asyncio.Task[CallEnd]) -> CallEnd | str:
     """Its end; or what it left too much of in its folder, which no control of the kernel counts."""
     looks = _Looks(job)
     try:

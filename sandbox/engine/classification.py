@@ -48,7 +48,7 @@ _IS_REFUSED: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ToolStatus:
     """How a call that returned went, by its own word."""
 
     status: Status
@@ -60,19 +60,19 @@ class Said:
         return self.message[:DETAIL] if self.status is not Status.OK else None
 
 
-_OK: Final = Said(Status.OK)
+_OK: Final = ToolStatus(Status.OK)
 
 
-def classify(value: JsonValue, *, ok: bool | None) -> Said:
+def classify(value: JsonValue, *, ok: bool | None) -> ToolStatus:
     """The word of a value on itself; `ok` is that of a `ToolResult`."""
     if ok is not None:
-        return _OK if ok else Said(Status.FAILED, _result_text(value))
+        return _OK if ok else ToolStatus(Status.FAILED, _result_text(value))
     document = _document(value)
     if document is None or not _is_failure(document):
         return _OK
     message = _error_text(document)
     is_refusal = _has_refusal_code(document) or is_refusal_text(message)
-    return Said(Status.DENIED if is_refusal else Status.FAILED, message)
+    return ToolStatus(Status.DENIED if is_refusal else Status.FAILED, message)
 
 
 def is_refusal_text(text: str) -> bool:

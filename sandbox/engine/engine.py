@@ -27,13 +27,13 @@ from sandbox.backends.hints import missing_walls, remedy_of_shortage
 from sandbox.engine.environments import EnvironmentSupply, needs_of
 from sandbox.engine.input_files import GivenFile
 from sandbox.engine.inputs import Inputs, read_inputs
-from sandbox.engine.outcomes import cancelled_outcome, invalid_outcome, outcome_of
-from sandbox.engine.prepared_call import Clock, Prepared, Recipe, box_policy
+from sandbox.engine.outcomes import build_outcome, cancelled_outcome, invalid_outcome
+from sandbox.engine.prepared_call import CallTemplate, CallTiming, PreparedCall, box_policy
 from sandbox.engine.request import complete_request
-from sandbox.engine.streams import Reader
-from sandbox.engine.supervisor import Watcher
+from sandbox.engine.streams import StreamListener
+from sandbox.engine.supervisor import CallSupervisor
 from sandbox.engine.tool_terms import limits_for, policy_for
-from sandbox.engine.verdict import Ending
+from sandbox.engine.verdict import CallEnd
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import CallNotStarted, EngineClosed, IsolationUnavailable, SandboxError, SpecError
@@ -42,9 +42,9 @@ from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.artifacts.writer import Keeping
 from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, load, tighten
-from sandbox.pool.limiter import Admission, SingleFiles
+from sandbox.pool.limiter import FairLimiter, KeyedLocks
 from sandbox.pool.opener import CALL_AGAIN
-from sandbox.pool.pool import Loan, Pool, PoolStatistics, WarmBox
+from sandbox.pool.pool import Lease, Pool, PooledBox, PoolStatistics
 from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.threads import Threads
 from sandbox.tools import read_tool
@@ -70,7 +70,7 @@ _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """What an engine is made with."""
 
     concurrency: int = DEFAULT_CONCURRENCY
@@ -121,14 +121,14 @@ class _UnderWay:
 class Engine:
     """Runs calls; made on, and used from, one event loop."""
 
-    def __init__(self, backend: Backend, settings: Settings) -> None:
+    def __init__(self, backend: Backend, settings: EngineSettings) -> None:
         self._backend = backend
-        self._admission = Admission(settings.concurrency)
-        self._single_files = SingleFiles()
-        self._pool = Pool(backend, most_memory=settings.warm_memory)
+        self._admission = FairLimiter(settings.concurrency)
+        self._single_files = KeyedLocks()
+        self._pool = Pool(backend, max_memory=settings.warm_memory)
         self.threads = Threads()
         self._policies: dict[str, Policy] = {}
-        self._recipes: Recent[tuple[Hashable, ...], Recipe] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
+        self._recipes: Recent[tuple[Hashable, ...], CallTemplate] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
@@ -148,7 +148,7 @@ class Engine:
         """The warm boxes."""
         return self._pool
 
-    async def run(self, spec: CallSpec, reader: Reader | None = None) -> Outcome:
+    async def run(self, spec: CallSpec, reader: StreamListener | None = None) -> Outcome:
         """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on, with
         what came of the call until then as its `outcome`."""
         with self._under_way():
@@ -162,7 +162,7 @@ class Engine:
                 call.clock.admitted = now()
                 return await self._run_in_a_box(call, inputs, reader)
 
-    def _turn_of_its_tool(self, call: Prepared) -> AbstractAsyncContextManager[object]:
+    def _turn_of_its_tool(self, call: PreparedCall) -> AbstractAsyncContextManager[object]:
         """Nothing to wait for, but for a tool whose calls are not to overlap."""
         tool = call.recipe.tool
         if tool.settings.enable_parallel_execution is not False:
@@ -190,7 +190,7 @@ class Engine:
         tool = read_tool(spec.source, filename=spec.filename) if spec.source is not None else None
         return needs_of(tool, spec, policy=self._granted(spec))
 
-    async def _warm_up(self, call: Prepared) -> None:
+    async def _warm_up(self, call: PreparedCall) -> None:
         await self._pool.prepare(*call.recipe.box(is_plain=self._is_plain(call)))
 
     async def statistics(self) -> PoolStatistics:
@@ -223,8 +223,8 @@ class Engine:
         if self._is_closed:
             raise EngineClosed("the engine is closed", remedy="open a new one")
 
-    def _read(self, spec: CallSpec) -> Prepared:
-        clock = Clock()
+    def _read(self, spec: CallSpec) -> PreparedCall:
+        clock = CallTiming()
         if self._settings.tokenizer is None and spec.counts_tokens:
             raise SpecError(
                 "tokens: nothing here can count them", remedy="name what can: Sandbox(tokenizer=…), --tokenizer"
@@ -237,24 +237,24 @@ class Engine:
             recipe = self._new_recipe(spec)
             if limits is not None:
                 self._recipes.put(key, recipe, weight=4 * len(recipe.tool.text))
-        return Prepared(spec, recipe, clock)
+        return PreparedCall(spec, recipe, clock)
 
-    def _new_recipe(self, spec: CallSpec) -> Recipe:
+    def _new_recipe(self, spec: CallSpec) -> CallTemplate:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
         granted = self._granted(spec)
         lowered = policy_for(tool, granted)
         policy = tighten(lowered, limits_for(tool, lowered, spec.limits))
         shaping = self._backend.tightened(box_policy(lowered, policy))
-        return Recipe(tool, granted, policy, shaping, bare_environment(), spec.tenant, self._settings.tokenizer)
+        return CallTemplate(tool, granted, policy, shaping, bare_environment(), spec.tenant, self._settings.tokenizer)
 
-    async def _equipped(self, call: Prepared) -> Prepared:
+    async def _equipped(self, call: PreparedCall) -> PreparedCall:
         """The call with the environment that its tool requires."""
         recipe = call.recipe
         requires = recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python
         needs = needs_of(recipe.tool, call.spec, policy=recipe.policy) if requires else None
         environment = await self._environments.for_call(needs)
         same = environment is recipe.environment
-        return call if same else Prepared(call.spec, recipe.within(environment), call.clock)
+        return call if same else PreparedCall(call.spec, recipe.within(environment), call.clock)
 
     def _granted(self, spec: CallSpec | EnvironmentSpec) -> Policy:
         """The policy as its operator wrote it, read once."""
@@ -264,7 +264,7 @@ class Engine:
             self._policies[spec.policy] = load(spec.policy)
         return self._policies[spec.policy]
 
-    async def _run_in_a_box(self, call: Prepared, inputs: Inputs, reader: Reader | None) -> Outcome:
+    async def _run_in_a_box(self, call: PreparedCall, inputs: Inputs, reader: StreamListener | None) -> Outcome:
         streams = reader is not None and reader.on_item is not None
         request = complete_request(call.recipe.request_head, call.spec, inputs, streams=streams)
         for _ in range(_ATTEMPTS):
@@ -279,12 +279,12 @@ class Engine:
         message = f"the box died before the call started, {_ATTEMPTS} times: {reason}"
         raise CallNotStarted(message, remedy=remedy_of_shortage(reason) or remedy or CALL_AGAIN)
 
-    async def _with_images_anew(self, call: Prepared) -> Prepared:
+    async def _with_images_anew(self, call: PreparedCall) -> PreparedCall:
         """Somebody removed the image that its boxes were to be made from. To have it again is part of having a box."""
         self._environments.forget_images()
         return await self._equipped(call)
 
-    async def _as_walled_as_can_be(self, call: Prepared, attempt: Callable[[], Awaitable[Result]]) -> Result:
+    async def _as_walled_as_can_be(self, call: PreparedCall, attempt: Callable[[], Awaitable[Result]]) -> Result:
         """Once more in the plain form, where this host turns out to lack walls and the call's policy accepts that."""
         was_plain = self._is_plain(call)
         try:
@@ -295,54 +295,61 @@ class Engine:
             self._lacks_walls = True  # which another call may have found out meanwhile
             return await attempt()
 
-    def _lend(self, call: Prepared) -> AbstractAsyncContextManager[Loan]:
+    def _lend(self, call: PreparedCall) -> AbstractAsyncContextManager[Lease]:
         """A box for it."""
-        return self._pool.lend(*call.recipe.box(is_plain=self._is_plain(call)))
+        return self._pool.lease(*call.recipe.box(is_plain=self._is_plain(call)))
 
-    def _is_plain(self, call: Prepared) -> bool:
+    def _is_plain(self, call: PreparedCall) -> bool:
         """Only where this host was found to lack walls and the call's policy accepts that."""
         return self._lacks_walls and call.recipe.accepts_plain
 
-    async def _try(self, call: Prepared, request: bytes, files: Sequence[GivenFile], reader: Reader | None) -> Outcome:
-        async with self._lend(call) as loan:
+    async def _try(
+        self, call: PreparedCall, request: bytes, files: Sequence[GivenFile], reader: StreamListener | None
+    ) -> Outcome:
+        async with self._lend(call) as lease:
             call.clock.boxed = now()
             is_clean = False
             try:
-                outcome = await self._run_in(loan, call, request, files, reader)
+                outcome = await self._run_in(lease, call, request, files, reader)
                 is_clean = outcome.status not in _UNCLEAN
             finally:
                 if not is_clean:
-                    loan.warm.is_retired = True
+                    lease.pooled.is_retired = True
             if is_clean:
                 if needed := (*call.recipe.preload, *_NEEDED_AFTER.get(outcome.status, ())):
-                    loan.warm.preload(needed)
+                    lease.pooled.preload(needed)
                 tool, usage = call.recipe.tool, outcome.usage
                 took = usage.wall_s if usage.cpu_s is None else usage.cpu_s
-                loan.warm.note_run(tool.text, filename=tool.filename, took_s=took)
+                lease.pooled.note_run(tool.text, filename=tool.filename, took_s=took)
             return outcome
 
     async def _run_in(
-        self, loan: Loan, call: Prepared, request: bytes, files: Sequence[GivenFile], reader: Reader | None
+        self,
+        lease: Lease,
+        call: PreparedCall,
+        request: bytes,
+        files: Sequence[GivenFile],
+        reader: StreamListener | None,
     ) -> Outcome:
-        if loan.warm.conversation.loss is not None:
-            raise CallNotStarted(_last_seen(loan.warm))
+        if lease.pooled.session.loss is not None:
+            raise CallNotStarted(_last_seen(lease.pooled))
         policy = call.recipe.policy
         threads, budgets = self.threads, call.budgets
         with closing(Keeping(self._settings.artifacts.shelf(call.spec.tenant), threads)) as keeping:
-            watcher = Watcher(
-                loan.warm, policy=policy, threads=threads, budgets=budgets, reader=reader, keeping=keeping
+            watcher = CallSupervisor(
+                lease.pooled, policy=policy, threads=threads, budgets=budgets, reader=reader, keeping=keeping
             )
             value_limit = policy.limits.value + _REPLY_OVERHEAD
-            loan.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit, files=files)
+            lease.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit, files=files)
             try:
                 ending = await watcher.watch()
             except asyncio.CancelledError as cancelled:
                 call.clock.ended = now()
-                _tell_what_came_of_it(cancelled, loan, call, watcher)
+                _tell_what_came_of_it(cancelled, lease, call, watcher)
                 raise
             call.clock.ended = now()
-            _refuse_without_start(loan, call, watcher, ending)
-            return await outcome_of(loan, call, watcher, ending)
+            _refuse_without_start(lease, call, watcher, ending)
+            return await build_outcome(lease, call, watcher, ending)
 
 
 def _plainly(limits: Mapping[str, object]) -> tuple[Hashable, ...] | None:
@@ -351,25 +358,27 @@ def _plainly(limits: Mapping[str, object]) -> tuple[Hashable, ...] | None:
     return tuple((name, type(value), value) for name, value in limits.items()) if is_plain else None
 
 
-def _tell_what_came_of_it(cancelled: asyncio.CancelledError, loan: Loan, call: Prepared, watcher: Watcher) -> None:
+def _tell_what_came_of_it(
+    cancelled: asyncio.CancelledError, lease: Lease, call: PreparedCall, watcher: CallSupervisor
+) -> None:
     """The caller gets no outcome, but can ask the error that it gets instead. A call that never began has none."""
     if watcher.call.is_started:
         with suppress(SandboxError):
-            vars(cancelled)["outcome"] = cancelled_outcome(loan, call, watcher)
+            vars(cancelled)["outcome"] = cancelled_outcome(lease, call, watcher)
 
 
-def _refuse_without_start(loan: Loan, call: Prepared, watcher: Watcher, ending: Ending) -> None:
+def _refuse_without_start(lease: Lease, call: PreparedCall, watcher: CallSupervisor, ending: CallEnd) -> None:
     """A call that no child ever had has no outcome: what was wrong, also where its time passed, was its box."""
     if watcher.call.is_started:
         return
-    fault = loan.warm.conversation.fault
+    fault = lease.pooled.session.fault
     if fault is not None:
         raise missing_walls([fault.layer], policy=call.recipe.policy, reason=fault.reason)
     if ending.stopped_for is None or ending.was_lost:
-        raise CallNotStarted(_last_seen(loan.warm))
+        raise CallNotStarted(_last_seen(lease.pooled))
 
 
-def _last_seen(warm: WarmBox) -> str:
+def _last_seen(pooled: PooledBox) -> str:
     """Why a box, or its child for a call, is gone, with what its runner last wrote."""
-    reason, said = warm.conversation.loss or "the process that waited for the call died", warm.box.last_words()
+    reason, said = pooled.session.loss or "the process that waited for the call died", pooled.box.last_words()
     return f"{reason}; its runner said: {said[-500:]}" if said else str(reason)

@@ -109,11 +109,11 @@ class EnvironmentSupply:
                 f"the {self._backend.name} backend makes up its environments", remedy="lock and build with another one"
             )
         if self._made is None:
-            from sandbox.engine.build_jobs import BoxWorkshop
+            from sandbox.engine.build_jobs import BoxJobRunner
             from sandbox.environments.provider import Provider
 
             self._made = Provider(
-                BoxWorkshop(self._pool_for_builds(), self._threads),
+                BoxJobRunner(self._pool_for_builds(), self._threads),
                 store=self._store,
                 is_offline=self._is_offline,
                 on_progress=self._on_progress,
@@ -126,7 +126,7 @@ class EnvironmentSupply:
             return self._pool
         if self._builders is None:
             backend = open_backend("subprocess")
-            self._builders = Pool(backend, most_memory=0), backend
+            self._builders = Pool(backend, max_memory=0), backend
         return self._builders[0]
 
 

@@ -1,6 +1,6 @@
 """A call with everything that is found out about it before a box is needed, and the clock it is timed by.
 
-What all calls of one tool under one policy have in common is its `Recipe`, worked out once and kept by the engine. A
+What all calls of one tool under one policy share is its `CallTemplate`, worked out once and kept by the engine. A
 warm call then only puts in what is its own: arguments, variables and names.
 """
 
@@ -29,7 +29,7 @@ _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "art
 
 
 @dataclass(slots=True)
-class Clock:
+class CallTiming:
     """Where a call's time goes."""
 
     begun: float = field(default_factory=now)
@@ -55,7 +55,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CallTemplate:
     """What calls have in common; without slots, because what is asked for is worked out once."""
 
     tool: Tool
@@ -66,9 +66,9 @@ class Recipe:
     environment: Environment
     tenant: str
     tokenizer: Tokenizer | None = None
-    _last_within: list[Recipe] = field(default_factory=list, init=False, repr=False, compare=False)
+    _last_within: list[CallTemplate] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def within(self, environment: Environment) -> Recipe:
+    def within(self, environment: Environment) -> CallTemplate:
         """The same in another environment. The last one is kept: the next call most likely asks for it again."""
         if not self._last_within or self._last_within[0].environment is not environment:
             self._last_within[:] = [replace(self, environment=environment)]
@@ -128,12 +128,12 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedCall:
     """A spec with everything that is found out about it before a box is needed."""
 
     spec: CallSpec
-    recipe: Recipe
-    clock: Clock
+    recipe: CallTemplate
+    clock: CallTiming
 
     @property
     def budgets(self) -> Budgets:

@@ -70,7 +70,7 @@ class Workplace(_Told):
     read_only_root: bool
 
 
-class Walls(_Told):
+class CallLayers(_Told):
     """The measurement, as the runner sends it."""
 
     namespaces: list[_Word]
@@ -88,7 +88,7 @@ class Walls(_Told):
     """The label of what the engine answers its connections on; none where it has none."""
 
 
-class Fault(_Told):
+class LayerFault(_Told):
     """A wall that could not be put up."""
 
     layer: _Word
@@ -96,13 +96,13 @@ class Fault(_Told):
 
 
 class _Record(_Told):
-    walls: Walls | None = None
-    fault: Fault | None = None
+    walls: CallLayers | None = None
+    fault: LayerFault | None = None
 
 
 def read_walls(
     record: bytes, *, policy: Policy, around: Mapping[str, LayerState] | None = None, was_lost: bool = False
-) -> Walls:
+) -> CallLayers:
     """The walls of one call; raises when they, and those `around` its whole box, are not enough. Whoever cannot put one
     up says so and ends its call, so where the box `was_lost` instead, that was somebody else's word."""
     if not record:
@@ -142,7 +142,7 @@ def _parse(record: bytes) -> _Record:
         raise ProtocolError(f"a box described its walls in no known way: {str(error)[:200]}") from None
 
 
-def _states(walls: Walls) -> dict[str, LayerState]:
+def _states(walls: CallLayers) -> dict[str, LayerState]:
     """Every layer that the runner reports for one call."""
     held = {name: walls.capabilities.get(name, untold) for name, untold in _HELD.items()}
     none_held = all(set(value) == {"0"} for value in held.values())
@@ -159,7 +159,7 @@ def _read(detail: str, *, in_force: bool) -> LayerState:
     return LayerState(in_force=in_force, detail=detail, measured_by=MeasuredBy.READ_OUTSIDE)
 
 
-def _namespace(kind: str, walls: Walls) -> LayerState:
+def _namespace(kind: str, walls: CallLayers) -> LayerState:
     if kind not in walls.namespaces:
         return _read("shared with the box", in_force=False)
     if kind != "network":
@@ -180,7 +180,7 @@ def _landlock(landlock: Landlock | None) -> LayerState:
 
 
 def build_receipt(
-    protection: Protection, walls: Walls, *, policy: Policy, environment_key: str, limits: Mapping[str, Any]
+    protection: Protection, walls: CallLayers, *, policy: Policy, environment_key: str, limits: Mapping[str, Any]
 ) -> Receipt:
     """The receipt of one call; `limits` are those of this call where they are lower than the box's."""
     states = {**_states(walls), **protection.layers}
@@ -204,7 +204,7 @@ def build_receipt(
     )
 
 
-def _limits(protection: Protection, walls: Walls, asked: Mapping[str, Any]) -> dict[str, LimitState]:
+def _limits(protection: Protection, walls: CallLayers, asked: Mapping[str, Any]) -> dict[str, LimitState]:
     found = dict(protection.limits)
     for name in found.keys() & asked.keys() - set(_READ_BACK):
         found[name] = found[name].model_copy(update={"value": asked[name]})
@@ -233,7 +233,7 @@ def _of_files(workplace: Workplace | None, asked: Mapping[str, Any]) -> dict[str
     return found
 
 
-def _shown_cpus(walls: Walls) -> LimitState:
+def _shown_cpus(walls: CallLayers) -> LimitState:
     """The processors that a call sees where nothing counts the time it has on them."""
     is_all = walls.cpus >= (os.cpu_count() or 1)
     note = "all processors of this machine" if is_all else "affinity, which a tool can change"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from sandbox.engine.supervisor import Watcher
+from sandbox.engine.supervisor import CallSupervisor
 from sandbox.engine.verdict import Verdict
 from sandbox.outcome import Artifact, Json, RefusedFile, Shaped, Status, portable_json
 from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
@@ -52,18 +52,18 @@ def shape_verdict(verdict: Verdict, budgets: Budgets, *, artifact: str | None = 
     return budgets.fitted(room, shape_of_value(verdict.value, output_type=room.type, artifact=artifact))
 
 
-async def shape_outputs(watcher: Watcher, value: Shaped) -> ShapedOutputs:
+async def shape_outputs(watcher: CallSupervisor, value: Shaped) -> ShapedOutputs:
     """What is shown of a call, before anything of it is kept."""
     stdout, stderr = [await watcher.shown_in_room(stream) for stream in (Stream.STDOUT, Stream.STDERR)]
     return ShapedOutputs(stdout, stderr, value)
 
 
-def has_more(shaped: ShapedOutputs, watcher: Watcher, value: Json) -> bool:
+def has_more(shaped: ShapedOutputs, watcher: CallSupervisor, value: Json) -> bool:
     """Whether there is anything beside what is shown; of most calls there is not."""
     return watcher.has_left or (isinstance(value, dict) and _TYPE_KEY in value) or not is_shown_whole(shaped.value)
 
 
-async def keep_outputs(shaped: ShapedOutputs, watcher: Watcher, verdict: Verdict, budgets: Budgets) -> None:
+async def keep_outputs(shaped: ShapedOutputs, watcher: CallSupervisor, verdict: Verdict, budgets: Budgets) -> None:
     """Keep the files it left, and what is not shown as a whole."""
     arrived = await watcher.arrived()
     shaped.artifacts += arrived.artifacts
@@ -74,7 +74,7 @@ async def keep_outputs(shaped: ShapedOutputs, watcher: Watcher, verdict: Verdict
         shaped.value = await _value(shaped, verdict, budgets, watcher.keeping)
 
 
-async def _stream(shaped: ShapedOutputs, watcher: Watcher, stream: Stream, found: Shaped) -> Shaped:
+async def _stream(shaped: ShapedOutputs, watcher: CallSupervisor, stream: Stream, found: Shaped) -> Shaped:
     spill = watcher.spill(stream)
     if spill is None:
         return found

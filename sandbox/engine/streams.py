@@ -28,7 +28,7 @@ class OnOutput(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class StreamListener:
     """Who follows a call: what is told of its output, and of what the tool gives before it is done."""
 
     on_output: OnOutput
@@ -37,7 +37,7 @@ class Reader:
     there are only so many, and so many bytes of them."""
 
 
-class Pace:
+class RateLimiter:
     """How long to wait before taking more, so that a stream stays at its rate."""
 
     def __init__(self, rate: int) -> None:
@@ -50,7 +50,7 @@ class Pace:
         return max(self._due - now - _BURST_S, 0.0)
 
 
-class Output:
+class StreamCapture:
     """What one stream needs once something is printed there; most calls print nothing."""
 
     __slots__ = ("capture", "pace", "spill")
@@ -59,4 +59,4 @@ class Output:
         self.spill = None if keeping is None else Spill(keeping)
         feed = None if self.spill is None else self.spill.feed
         self.capture = Capture(shown=room.budget, limit=policy.limits.output, output_type=room.type, spill=feed)
-        self.pace = Pace(policy.limits.output_rate)
+        self.pace = RateLimiter(policy.limits.output_rate)

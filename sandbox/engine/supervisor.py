@@ -20,8 +20,8 @@ from typing import Final
 
 from sandbox.engine.input_files import GivenFile
 from sandbox.engine.replies import LARGE_BYTES, Answer, aside, is_sent, read_answer
-from sandbox.engine.streams import Output, Reader, unpaced
-from sandbox.engine.verdict import Ending, Stop
+from sandbox.engine.streams import StreamCapture, StreamListener, unpaced
+from sandbox.engine.verdict import CallEnd, KillReason
 from sandbox.outcome import Shaped
 from sandbox.outputs.artifacts.receiver import Arrivals, Arrived
 from sandbox.outputs.artifacts.spool import Spill
@@ -29,11 +29,11 @@ from sandbox.outputs.artifacts.writer import Keeping
 from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, Room
 from sandbox.outputs.shaping import nothing
 from sandbox.policy import Excess, Policy, ReuseMode, SlowReader
-from sandbox.pool.pool import WarmBox
+from sandbox.pool.pool import PooledBox
 from sandbox.protocol.frames import Stream
 from sandbox.protocol.messages import NO_END, Ended, Replied, ValueReply
 from sandbox.protocol.running_call import RunningCall
-from sandbox.protocol.timers import Appointment
+from sandbox.protocol.timers import Timer
 from sandbox.protocols import Reading
 from sandbox.threads import Threads
 
@@ -51,20 +51,20 @@ _LEAST_CPU_CHECK_S: Final = 0.02
 _NOTHING: Final = Reading()
 
 
-class Watcher:
+class CallSupervisor:
     """One call under way."""
 
     def __init__(
         self,
-        warm: WarmBox,
+        pooled: PooledBox,
         *,
         policy: Policy,
         threads: Threads,
         budgets: Budgets = DEFAULT_BUDGETS,
-        reader: Reader | None = None,
+        reader: StreamListener | None = None,
         keeping: Keeping | None = None,
     ) -> None:
-        self._warm = warm
+        self._pooled = pooled
         self._policy = policy
         self._on_output = None if reader is None else reader.on_output
         self._on_item = None if reader is None else reader.on_item
@@ -75,12 +75,12 @@ class Watcher:
         self.budgets = budgets
         self.keeping = keeping
         self.threads = threads
-        self._outputs: dict[Stream, Output] = {}
+        self._outputs: dict[Stream, StreamCapture] = {}
         self._arrivals: Arrivals | None = None
         self._files_seen = 0
         self._has_files = False
-        self._appointments: list[Appointment] = []
-        self._stopped_for: Stop | None = None
+        self._appointments: list[Timer] = []
+        self._stopped_for: KillReason | None = None
         self.call: RunningCall
         self._begun = self._due = 0.0
         self._counts_from_start = False
@@ -122,8 +122,8 @@ class Watcher:
     ) -> RunningCall:
         """Send the call; from here on its clocks run."""
         self._begun = time.monotonic()
-        self._counts_from_start = self._warm.box.count_from_now()
-        self.call = self._warm.conversation.start(
+        self._counts_from_start = self._pooled.box.count_from_now()
+        self.call = self._pooled.session.start(
             request,
             limits=limits,
             value_limit=value_limit,
@@ -144,10 +144,10 @@ class Watcher:
         """What the call's child had used before the call came, where that is among what its slot counts."""
         return 0.0 if self._counts_from_start and self.call.was_ahead else self.call.cpu_before
 
-    async def watch(self) -> Ending:
+    async def watch(self) -> CallEnd:
         """See the call to its end; a cancelled caller's call is killed first."""
         try:
-            await self.call.told
+            await self.call.replied
             if not self.call.ended.done():  # a process that has told all gets a moment to go by itself
                 self._after(_LINGER_S, self._end_lingering)
             answer = self._read() if len(self.call.value) <= LARGE_BYTES else await aside(self._read, self.threads)
@@ -157,7 +157,7 @@ class Watcher:
                 self._settle(await asyncio.shield(self.call.ended))
                 await self._ask_what_became_of_the_box()
         except asyncio.CancelledError:
-            self._stop(Stop.CANCELLED)
+            self._stop(KillReason.CANCELLED)
             await _settled(self.call.ended)
             raise
         finally:
@@ -165,12 +165,12 @@ class Watcher:
                 await _end_feeding(self._feeding)
         return self._ending(answer, is_enough=is_enough)
 
-    def ending_cut_short(self) -> Ending:
+    def ending_cut_short(self) -> CallEnd:
         """That of a call whose caller was cancelled, after its end."""
         return self._ending(None, is_enough=False)
 
-    def _ending(self, answer: Answer | None, *, is_enough: bool) -> Ending:
-        return Ending(
+    def _ending(self, answer: Answer | None, *, is_enough: bool) -> CallEnd:
+        return CallEnd(
             ended=NO_END if is_enough or self._has_lingered else self.call.ended.result(),
             value=bytes(self.call.value),
             limits=self._policy.limits,
@@ -187,9 +187,9 @@ class Watcher:
         try:
             for each in files:
                 async for piece in each.pieces(self.threads):
-                    await self._warm.conversation.feed(self.call, piece)
+                    await self._pooled.session.feed(self.call, piece)
         except BaseException:
-            self._stop(Stop.CANCELLED)
+            self._stop(KillReason.CANCELLED)
             raise
 
     def _read(self) -> Answer | None:
@@ -215,15 +215,15 @@ class Watcher:
         ended = self.call.ended.result()
         is_unexplained = self.reading.cpu_s is None and ended.signal == signal.SIGKILL and ended.killed_by is None
         if self.call.was_lost or is_unexplained:
-            last = await self._warm.box.last_reading()
+            last = await self._pooled.box.last_reading()
             self.reading = self.reading._replace(out_of_memory_kills=last.out_of_memory_kills)
 
     def _room(self, stream: Stream) -> Room:
         return self.budgets.stdout if stream is Stream.STDOUT else self.budgets.stderr
 
-    def _new_output(self, stream: Stream) -> Output:
+    def _new_output(self, stream: Stream) -> StreamCapture:
         """The first bytes of a stream are there."""
-        output = self._outputs[stream] = Output(self._room(stream), self._policy, self.keeping)
+        output = self._outputs[stream] = StreamCapture(self._room(stream), self._policy, self.keeping)
         return output
 
     def _take_files(self, data: bytes) -> int:
@@ -239,7 +239,7 @@ class Watcher:
             self.keeping,
             most_files=limits.artifacts,
             most_bytes=limits.artifact_bytes,
-            grant=lambda size: self._warm.conversation.intake.grant_files(self.call, size),
+            grant=lambda size: self._pooled.session.flow.grant_files(self.call, size),
         )
 
     def _end_lingering(self) -> None:
@@ -249,16 +249,16 @@ class Watcher:
             self._after(_COLLECTING_S, self._end_lingering)
             return
         self._has_lingered = True
-        self._warm.conversation.kill(self.call)
+        self._pooled.session.kill(self.call)
         self._after(self._linger_grace_s, self._give_up)
 
     def _settle(self, _: object) -> None:
         """The call is gone: nothing is left to watch, and its slot can be used again. Whoever learns of it first."""
         for appointment in self._appointments:
-            appointment.call_off()
+            appointment.cancel()
         if self.call.slot is not None:
             self.reading = self.call.slot.read()
-            self._warm.give_back(self.call)
+            self._pooled.release_slot(self.call)
 
     def _take_item(self, item: bytes, grant: Callable[[], None]) -> None:
         """An item that nobody is waited for with."""
@@ -271,7 +271,7 @@ class Watcher:
         output = self._outputs.get(stream) or self._new_output(stream)
         output.capture.feed(data)
         if output.capture.over_limit and self._policy.output.over is Excess.KILL:
-            self._stop(Stop.OUTPUT)
+            self._stop(KillReason.OUTPUT)
         spill = output.spill
         delay = output.pace.delay(len(data), now=time.monotonic())
         if self._on_output is not None and self._waits_for_reader:
@@ -289,19 +289,19 @@ class Watcher:
         if spill is not None and spill.is_behind:
             spill.when_written(lambda: self._grant(size, delay, None))
         elif delay:
-            self._after(delay, lambda: self._warm.conversation.intake.grant(self.call, size))
+            self._after(delay, lambda: self._pooled.session.flow.grant(self.call, size))
         else:
-            self._warm.conversation.intake.grant(self.call, size)
+            self._pooled.session.flow.grant(self.call, size)
 
-    def _stop(self, why: Stop) -> None:
+    def _stop(self, why: KillReason) -> None:
         """Kill the call; the first reason is the one that counts."""
-        if self._stopped_for is not None or self.call.has_told:
+        if self._stopped_for is not None or self.call.has_replied:
             return
         self._stopped_for = why
-        if why is Stop.CANCELLED or self.keeping is None:
+        if why is KillReason.CANCELLED or self.keeping is None:
             self._kill()
             return
-        self._warm.conversation.kill(self.call, wants_files=True)
+        self._pooled.session.kill(self.call, wants_files=True)
         self._after(_LAST_WORDS_S, self._end_last_words)
 
     def _end_last_words(self) -> None:
@@ -312,7 +312,7 @@ class Watcher:
             self._kill()
 
     def _kill(self) -> None:
-        self._warm.conversation.kill(self.call)
+        self._pooled.session.kill(self.call)
         self._after(self._grace_s, self._give_up)
 
     def _has_moved_on(self) -> bool:
@@ -323,14 +323,14 @@ class Watcher:
 
     def _give_up(self) -> None:
         """The runner does not answer: its box is lost, and everything in it is killed."""
-        self._warm.conversation.abandon("its runner did not end a call that was killed")
+        self._pooled.session.abandon("its runner did not end a call that was killed")
 
     def _check_time(self) -> None:
         """Stop a call that is out of time; look again when it could be."""
         limits = self._policy.limits
         left = self._due - asyncio.get_running_loop().time()
         if left <= 0:
-            self._stop(Stop.TIMEOUT)
+            self._stop(KillReason.TIMEOUT)
             return
         cpu_left = self._cpu_left()
         if cpu_left is None:
@@ -338,7 +338,7 @@ class Watcher:
         elif cpu_left > 0:
             self._after(min(left, max(cpu_left / limits.cpus, _LEAST_CPU_CHECK_S)), self._check_time)
         else:
-            self._stop(Stop.CPU)
+            self._stop(KillReason.CPU)
 
     def _cpu_left(self) -> float | None:
         """Processor time that the call may still use, by its slot; None where nobody counts it from outside."""
@@ -349,8 +349,8 @@ class Watcher:
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         if self._appointments:
-            self._appointments = [each for each in self._appointments if each.stands]
-        self._appointments.append(self._warm.conversation.agenda.after(seconds, action))
+            self._appointments = [each for each in self._appointments if each.is_pending]
+        self._appointments.append(self._pooled.session.timers.after(seconds, action))
 
 
 async def _end_feeding(feeding: asyncio.Task[None]) -> None:

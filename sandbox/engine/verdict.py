@@ -66,7 +66,7 @@ _LONGEST_NAME, _LONGEST_MESSAGE, _LONGEST_TRACEBACK = 200, 8192, 32768
 """Twice what a runner sends, which shortens with more care: these only meet a reply that the tool forged."""
 
 
-class Stop(StrEnum):
+class KillReason(StrEnum):
     """Why the engine ended a call."""
 
     TIMEOUT = "timeout"
@@ -76,7 +76,7 @@ class Stop(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CallEnd:
     """All that was seen of a call's end."""
 
     ended: Ended
@@ -84,7 +84,7 @@ class Ending:
     limits: Limits
     reading: Reading
     wall_s: float
-    stopped_for: Stop | None = None
+    stopped_for: KillReason | None = None
     was_lost: bool = False
     value_overflowed: bool = False
     answer: Answer | None = None
@@ -108,7 +108,7 @@ class Verdict:
     """Whether the value is a `ToolResult`."""
 
 
-def judge(ending: Ending) -> Verdict:
+def judge(ending: CallEnd) -> Verdict:
     """The verdict on one call."""
     verdict = (
         _by_the_engine(ending)
@@ -121,7 +121,7 @@ def judge(ending: Ending) -> Verdict:
     return replace(verdict, evidence={**facts, **verdict.evidence}) if facts else verdict
 
 
-def _facts(ending: Ending) -> dict[str, JsonValue]:
+def _facts(ending: CallEnd) -> dict[str, JsonValue]:
     """The counters that are not zero."""
     ended, reading = ending.ended, ending.reading
     if not (ended.signal or reading.out_of_memory_kills or reading.refused_forks):
@@ -134,21 +134,21 @@ def _facts(ending: Ending) -> dict[str, JsonValue]:
     return {name: value for name, value in seen.items() if value is not None}
 
 
-def _by_the_engine(ending: Ending) -> Verdict | None:
+def _by_the_engine(ending: CallEnd) -> Verdict | None:
     if ending.ended.killed_by != "engine" and not (ending.stopped_for and ending.was_lost):
         return None
     limits = ending.limits
     if ending.value_overflowed:
         return _limit("value", f"its value is larger than {format_bytes(limits.value)}", limits.value)
-    if ending.stopped_for is Stop.CANCELLED:
+    if ending.stopped_for is KillReason.CANCELLED:
         return Verdict(Status.CANCELLED, Failure(type="Cancelled", message="the caller cancelled the call"))
-    if ending.stopped_for is Stop.TIMEOUT:
+    if ending.stopped_for is KillReason.TIMEOUT:
         message = f"the call was killed after {format_seconds(limits.wall)}"
         evidence: dict[str, JsonValue] = {"limit": limits.wall, "measured": round(ending.wall_s, 3), "where": "box"}
         return Verdict(Status.TIMEOUT, Failure(type="Timeout", message=message), limit_name="wall", evidence=evidence)
-    if ending.stopped_for is Stop.OUTPUT:
+    if ending.stopped_for is KillReason.OUTPUT:
         return _limit("output", f"it printed more than {format_bytes(limits.output)} on one stream", limits.output)
-    if ending.stopped_for is Stop.CPU:
+    if ending.stopped_for is KillReason.CPU:
         return _cpu(ending)
     return None
 
@@ -158,7 +158,7 @@ def contradicted(reason: str) -> Verdict:
     return Verdict(Status.CRASHED, Failure(type="ProtocolError", message=reason))
 
 
-def _by_the_outside(ending: Ending) -> Verdict | None:
+def _by_the_outside(ending: CallEnd) -> Verdict | None:
     """Somebody in the box says that the call was killed for a limit which, measured from outside, it was far from. Who
     watches over limits from inside does so only where nothing outside counts, so it was not them."""
     reading, limits = ending.reading, ending.limits
@@ -171,7 +171,7 @@ def _by_the_outside(ending: Ending) -> Verdict | None:
     return replace(verdict, evidence={"limit": getattr(limits, name), "measured": seen})
 
 
-def _by_the_kernel(ending: Ending) -> Verdict | None:
+def _by_the_kernel(ending: CallEnd) -> Verdict | None:
     ended = ending.ended
     if ended.killed_by == "memory" or (ending.reading.out_of_memory_kills and not _ended_after_a_reply(ending)):
         return _memory(ending)
@@ -183,12 +183,12 @@ def _by_the_kernel(ending: Ending) -> Verdict | None:
     return None
 
 
-def _ended_after_a_reply(ending: Ending) -> bool:
+def _ended_after_a_reply(ending: CallEnd) -> bool:
     """Whether there is a reply, and nothing outside speaks against it yet."""
     return is_sent(ending.value) and ending.ended.signal is None
 
 
-def _by_its_reply(ending: Ending) -> Verdict | None:
+def _by_its_reply(ending: CallEnd) -> Verdict | None:
     if not _ended_after_a_reply(ending):
         return None
     reply = ending.answer or read_answer(ending.value)
@@ -199,7 +199,7 @@ def _by_its_reply(ending: Ending) -> Verdict | None:
     return _JUDGED[type(reply)](ending, reply)
 
 
-def _returned(_: Ending, reply: ValueReply) -> Verdict:
+def _returned(_: CallEnd, reply: ValueReply) -> Verdict:
     said = classify(reply.value, ok=reply.ok)
     failure = None
     if said.status is not Status.OK:
@@ -215,18 +215,18 @@ def _returned(_: Ending, reply: ValueReply) -> Verdict:
     )
 
 
-def _too_large(ending: Ending, reply: TooLargeReply) -> Verdict:
+def _too_large(ending: CallEnd, reply: TooLargeReply) -> Verdict:
     limit = ending.limits.value
     return _limit("value", f"its value is larger than {format_bytes(limit)}", limit, measured=reply.bytes)
 
 
-def _too_many(_: Ending, reply: TooManyParts) -> Verdict:
+def _too_many(_: CallEnd, reply: TooManyParts) -> Verdict:
     message = f"its value has {reply.parts} parts, more than the {MOST_PARTS} that are read"
     verdict = _limit("value", message, MOST_PARTS, measured=reply.parts)
     return replace(verdict, evidence={**verdict.evidence, "unit": "parts"})  # the policy's limit is one of bytes
 
 
-def _invalid(_: Ending, reply: InvalidReply) -> Verdict:
+def _invalid(_: CallEnd, reply: InvalidReply) -> Verdict:
     problems = tuple(
         Problem(path=path_of(each.path), message=each.message[:_LONGEST_WARNING])
         for each in reply.problems[:MAX_PROBLEMS]
@@ -236,7 +236,7 @@ def _invalid(_: Ending, reply: InvalidReply) -> Verdict:
     return Verdict(Status.INVALID, failure, problems=problems)
 
 
-def _denied(_: Ending, reply: DeniedReply) -> Verdict:
+def _denied(_: CallEnd, reply: DeniedReply) -> Verdict:
     message = reply.message[:_LONGEST_MESSAGE]
     return Verdict(Status.DENIED, Failure(type="PermissionNeeded", message=message), detail=message[:DETAIL])
 
@@ -245,14 +245,14 @@ def _warnings(reply: ValueReply | ExceptionReply) -> tuple[str, ...]:
     return tuple([text[:_LONGEST_WARNING] for text in reply.warnings[:_MOST_WARNINGS]])
 
 
-def _unreadable(ending: Ending, reply: Unreadable) -> Verdict | None:
+def _unreadable(ending: CallEnd, reply: Unreadable) -> Verdict | None:
     """Something was written where the reply goes: by a tool that forged it, or that was killed while writing it."""
     if ending.was_lost or ending.ended.exit_code:
         return None
     return Verdict(Status.EXCEPTION, Failure(type="UnreadableReply", message=reply.reason[:500]))
 
 
-def _raised(ending: Ending, reply: ExceptionReply) -> Verdict:
+def _raised(ending: CallEnd, reply: ExceptionReply) -> Verdict:
     told = reply.error
     failure = Failure(
         type=told.type[:_LONGEST_NAME],
@@ -272,7 +272,7 @@ def _raised(ending: Ending, reply: ExceptionReply) -> Verdict:
     return Verdict(Status.LIMIT, failure, limit_name=limit_name, evidence=evidence)
 
 
-_JUDGED: Final[dict[type, Callable[[Ending, Any], Verdict]]] = {
+_JUDGED: Final[dict[type, Callable[[CallEnd, Any], Verdict]]] = {
     ValueReply: _returned,
     ExceptionReply: _raised,
     InvalidReply: _invalid,
@@ -283,7 +283,7 @@ _JUDGED: Final[dict[type, Callable[[Ending, Any], Verdict]]] = {
 }
 
 
-def _disk_or_inodes(ending: Ending) -> str | None:
+def _disk_or_inodes(ending: CallEnd) -> str | None:
     """No space: which of the two ran out is seen from outside; neither, when it was another place that is full."""
     if ending.ended.inodes_free == 0:
         return "inodes"
@@ -291,7 +291,7 @@ def _disk_or_inodes(ending: Ending) -> str | None:
     return "disk" if is_full else None
 
 
-def _processes(ending: Ending) -> str | None:
+def _processes(ending: CallEnd) -> str | None:
     """The kernel refused a process. A control group counts that if its limit is the one that is met. Where a limit
     inside is met first, the group knows how many there were at most. Where there is no group, only the refusal tells.
     """
@@ -303,7 +303,7 @@ def _processes(ending: Ending) -> str | None:
     return "processes" if reading.processes_peak is None else None
 
 
-_LIMITS_BY_ERRNO: Final[dict[int, Callable[[Ending], str | None]]] = {
+_LIMITS_BY_ERRNO: Final[dict[int, Callable[[CallEnd], str | None]]] = {
     errno.ENOSPC: _disk_or_inodes,
     errno.EFBIG: lambda _: "file_size",
     errno.EMFILE: lambda _: "open_files",
@@ -311,7 +311,7 @@ _LIMITS_BY_ERRNO: Final[dict[int, Callable[[Ending], str | None]]] = {
 }
 
 
-def _by_its_exit(ending: Ending) -> Verdict:
+def _by_its_exit(ending: CallEnd) -> Verdict:
     ended = ending.ended
     if ended.exit_code is not None and not ending.was_lost:
         return _exited(ended.exit_code, said="its process ended without telling a value")
@@ -331,31 +331,31 @@ def _exited(code: int, *, said: str = "it asked to exit") -> Verdict:
     return Verdict(Status.EXITED, failure, evidence={"exit_code": code})
 
 
-def _memory(ending: Ending) -> Verdict:
+def _memory(ending: CallEnd) -> Verdict:
     limit, peak = ending.limits.memory, ending.reading.memory_peak_bytes or _seen(ending)
     message = f"it needed more than {format_bytes(limit)} of memory"
     evidence: dict[str, JsonValue] = {"limit": limit, "measured": peak}
     return Verdict(Status.MEMORY, Failure(type="OutOfMemory", message=message), limit_name="memory", evidence=evidence)
 
 
-def _seen(ending: Ending) -> int | None:
+def _seen(ending: CallEnd) -> int | None:
     """The memory for which the runner killed the call, where nothing outside of the box counts it."""
     is_of_memory = ending.ended.killed_by == "memory" and ending.ended.seen is not None
     return int(ending.ended.seen or 0) if is_of_memory else None
 
 
-def _cpu(ending: Ending) -> Verdict:
+def _cpu(ending: CallEnd) -> Verdict:
     spent = _cpu_s(ending)
     return _limit(
         "cpu", f"it used {format_seconds(ending.limits.cpu)} of processor time", ending.limits.cpu, measured=spent
     )
 
 
-def _used_up_cpu(ending: Ending) -> bool:
+def _used_up_cpu(ending: CallEnd) -> bool:
     return (_cpu_s(ending) or 0.0) >= ending.limits.cpu
 
 
-def _cpu_s(ending: Ending) -> float | None:
+def _cpu_s(ending: CallEnd) -> float | None:
     return ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
 
 

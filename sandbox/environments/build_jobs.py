@@ -62,7 +62,7 @@ class JobEnd:
     """The end of what it wrote to stderr."""
 
 
-class Workshop(Protocol):
+class JobRunner(Protocol):
     """Whoever can open boxes."""
 
     async def run(self, job: Job) -> JobEnd:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sandbox.environments.build_context import Means, bare, builder_digest, job_policy, means_of
-from sandbox.environments.build_jobs import Workshop
+from sandbox.environments.build_jobs import JobRunner
 from sandbox.environments.disk.locks import InUse, Owner
 from sandbox.environments.indexes.settings import IndexSettings, read_index_settings, settings_for
 from sandbox.environments.installed import environment_of, is_there
@@ -81,7 +81,7 @@ class Provider:
 
     def __init__(
         self,
-        workshop: Workshop,
+        workshop: JobRunner,
         *,
         store: Path | None = None,
         is_offline: bool = False,

@@ -1,4 +1,4 @@
-"""One open box with the conversation in it, and the loan of it to a call."""
+"""One open box with the session in it, and the lease of it to a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox.outcome import Receipt
 from sandbox.policy import Policy, ReuseMode
 from sandbox.protocol.messages import Hello
 from sandbox.protocol.running_call import RunningCall
-from sandbox.protocol.session import Conversation
+from sandbox.protocol.session import RunnerSession
 from sandbox.protocols import Slot
 
 _SPARE_SLOTS: Final = 2
@@ -26,15 +26,15 @@ _MOST_SOURCES: Final = 64
 _DYING_S: Final = 1.0
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 
-LoanPath: TypeAlias = Literal["cold", "pooled", "warm"]
+LeasePath: TypeAlias = Literal["cold", "pooled", "warm"]
 
 
 @dataclass(slots=True, eq=False)
-class WarmBox:
-    """One open box with its conversation, and what the pool must remember of it."""
+class PooledBox:
+    """One open box with its session, and what the pool must remember of it."""
 
     box: Box
-    conversation: Conversation
+    session: RunnerSession
     policy: Policy
     hello: Hello
     preloaded: bool
@@ -64,7 +64,7 @@ class WarmBox:
     @property
     def has_room(self) -> bool:
         """Whether another call may come."""
-        is_free = not self.is_retired and self.conversation.loss is None and self.lent < self.box.capacity
+        is_free = not self.is_retired and self.session.loss is None and self.lent < self.box.capacity
         return is_free and not self.is_past_its_time
 
     @property
@@ -86,11 +86,11 @@ class WarmBox:
         be forked ahead."""
         if not self.slots:
             self._add_slots(1)
-        self.conversation.supply_lines()
+        self.session.offer_pipes()
 
-    def give_back(self, call: RunningCall) -> None:
+    def release_slot(self, call: RunningCall) -> None:
         """The call's slot has been read."""
-        if not self.conversation.give_back(call) and self.conversation.loss is None:
+        if not self.session.release_slot(call) and self.session.loss is None:
             self.slots -= 1
             self._add_slots(1)
 
@@ -99,7 +99,7 @@ class WarmBox:
         new = [name for name in modules if name not in self.imported] if self.preloaded else []
         if new and not self.is_retired:
             self.imported.update(new)
-            self.conversation.preload(new)
+            self.session.preload(new)
 
     def note_run(self, source: str, *, filename: str, took_s: float) -> None:
         """A call of that tool ended well. One that comes again is worth compiling; many are written to run once."""
@@ -109,7 +109,7 @@ class WarmBox:
         if is_told is None and len(self.sources) >= _MOST_SOURCES:
             del self.sources[next(iter(self.sources))]
         elif is_told is False:
-            self.conversation.compile(source, filename=filename)
+            self.session.compile(source, filename=filename)
         self.sources[filename, source] = is_told is not None
 
     def _add_slots(self, count: int) -> None:
@@ -119,7 +119,7 @@ class WarmBox:
         try:
             slots = self.box.add_slots(count)
             if slots:
-                self.conversation.lend_slots(slots)
+                self.session.offer_slots(slots)
                 self.slots += len(slots)
         except OSError as error:
             for slot in slots:
@@ -129,13 +129,13 @@ class WarmBox:
             elif error.errno not in _SHORTAGES or not self.slots:
                 reason = f"the box has no place for calls any more: {error}"
                 self.is_retired = True
-                self.conversation.agenda.after(_DYING_S, partial(self.conversation.abandon, reason))
+                self.session.timers.after(_DYING_S, partial(self.session.abandon, reason))
 
 
 @dataclass(slots=True)
-class Loan:
+class Lease:
     """A box for one call, and how it was come by. It is over when its `call`, if there is one, has ended."""
 
-    warm: WarmBox
-    path: LoanPath
+    pooled: PooledBox
+    path: LeasePath
     call: RunningCall | None = None

@@ -22,7 +22,7 @@ class Turn:
 
     __slots__ = ("_admission", "_tenant")
 
-    def __init__(self, admission: Admission, tenant: str) -> None:
+    def __init__(self, admission: FairLimiter, tenant: str) -> None:
         self._admission = admission
         self._tenant = tenant
 
@@ -34,7 +34,7 @@ class Turn:
         self._admission.leave()
 
 
-class Admission:
+class FairLimiter:
     """The gate of one engine, used from one event loop."""
 
     def __init__(self, limit: int) -> None:
@@ -90,7 +90,7 @@ class Admission:
                 del self._lines[tenant]
 
 
-class SingleFiles:
+class KeyedLocks:
     """Lines in which one goes after the other, by what they are for; one in which nobody stands is forgotten."""
 
     def __init__(self) -> None:

@@ -13,9 +13,9 @@ from sandbox.backends.base import Backend, Box, BoxPlan
 from sandbox.backends.hints import missing_walls, refuse_weaker
 from sandbox.errors import BoxLost, CallNotStarted
 from sandbox.policy import Policy, ReuseMode
-from sandbox.pool.box import WarmBox
-from sandbox.protocol.messages import Hello, WallFault
-from sandbox.protocol.session import Conversation
+from sandbox.pool.box import PooledBox
+from sandbox.protocol.messages import Hello, LayerFailure
+from sandbox.protocol.session import RunnerSession
 
 _WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
 _OPENING_S: Final = 60.0
@@ -32,9 +32,9 @@ class BoxOpener:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._closing: set[asyncio.Task[str]] = set()
-        self.open_boxes: set[WarmBox] = set()
+        self.open_boxes: set[PooledBox] = set()
 
-    async def open(self, plan: BoxPlan, *, preloads: bool = True) -> WarmBox:
+    async def open(self, plan: BoxPlan, *, preloads: bool = True) -> PooledBox:
         """Open a box that imports what it can ahead of calls; without `preloads`, every call imports for itself.
 
         Packages that end their box while they are imported ahead, where the host cannot prevent that, do so again in a
@@ -53,19 +53,19 @@ class BoxOpener:
             return await self._open_with(plan)
         return await self._open_with(replace(plan, preload=(), imports_ahead=False), preloaded=False)
 
-    def close_soon(self, warm: WarmBox) -> None:
+    def close_soon(self, pooled: PooledBox) -> None:
         """Close it, whether or not anybody waits for that."""
-        if not warm.is_closing:
-            warm.is_closing = True
-            self.open_boxes.discard(warm)
-            self._closed(warm.box, warm.conversation)
+        if not pooled.is_closing:
+            pooled.is_closing = True
+            self.open_boxes.discard(pooled)
+            self._closed(pooled.box, pooled.session)
 
-    async def close(self, warm: WarmBox) -> None:
+    async def close(self, pooled: PooledBox) -> None:
         """Close it now: it is gone when this ends."""
-        if not warm.is_closing:
-            warm.is_closing = True
-            self.open_boxes.discard(warm)
-            await asyncio.shield(self._closed(warm.box, warm.conversation))
+        if not pooled.is_closing:
+            pooled.is_closing = True
+            self.open_boxes.discard(pooled)
+            await asyncio.shield(self._closed(pooled.box, pooled.session))
 
     async def all_closed(self) -> None:
         """Wait for the end of every box that is being closed."""
@@ -76,16 +76,16 @@ class BoxOpener:
         """Wait for the end of those that are being closed by now."""
         await asyncio.gather(*map(asyncio.shield, self._closing), return_exceptions=True)
 
-    async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> WarmBox:
+    async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> PooledBox:
         box = await self._backend.open(plan)
-        conversation = Conversation(box)
+        session = RunnerSession(box)
         reuse = plan.policy.reuse
         is_single_use = reuse.mode is ReuseMode.NEVER
         ahead = min(reuse.ahead, 1 if is_single_use else box.capacity)
         try:
             refuse_weaker(box.protection, policy=plan.policy)
             async with asyncio.timeout(_patience(plan.policy)):
-                hello = await conversation.open(
+                hello = await session.open(
                     box.walls,
                     preload=plan.preload,
                     environment=plan.environment,
@@ -97,24 +97,24 @@ class BoxOpener:
             if not plan.is_plain:
                 _refuse_without_walls(hello, policy=plan.policy)
         except BaseException as error:
-            last_words = await asyncio.shield(self._closed(box, conversation))
+            last_words = await asyncio.shield(self._closed(box, session))
             raise _explained(error, plan, last_words=last_words) from None
         is_preloaded = preloaded and not hello.unfit
-        warm = WarmBox(box, conversation, plan.policy, hello, is_preloaded, imported=set(plan.preload))
-        self.open_boxes.add(warm)
-        return warm
+        pooled = PooledBox(box, session, plan.policy, hello, is_preloaded, imported=set(plan.preload))
+        self.open_boxes.add(pooled)
+        return pooled
 
-    def _closed(self, box: Box, conversation: Conversation) -> asyncio.Task[str]:
+    def _closed(self, box: Box, session: RunnerSession) -> asyncio.Task[str]:
         """Being closed, whether or not anybody waits for it."""
-        task = asyncio.create_task(_close(box, conversation))
+        task = asyncio.create_task(_close(box, session))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
         return task
 
 
-async def _close(box: Box, conversation: Conversation) -> str:
+async def _close(box: Box, session: RunnerSession) -> str:
     last_words = await box.close()
-    conversation.close()
+    session.close()
     return last_words
 
 
@@ -132,7 +132,7 @@ def _patience(policy: Policy) -> float:
 
 def _explained(error: BaseException, plan: BoxPlan, *, last_words: str) -> BaseException:
     """Why a box did not open, in the engine's words."""
-    if isinstance(error, WallFault):
+    if isinstance(error, LayerFailure):
         return missing_walls([error.layer], policy=plan.policy, reason=error.reason)
     said = _last_lines(last_words)
     if isinstance(error, TimeoutError):

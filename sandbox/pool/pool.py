@@ -29,13 +29,13 @@ from typing import Final
 from sandbox.backends.base import Backend, BoxPlan
 from sandbox.backends.hints import told_to
 from sandbox.errors import EngineClosed, SandboxError
-from sandbox.pool.box import Loan, LoanPath, WarmBox
+from sandbox.pool.box import Lease, LeasePath, PooledBox
 from sandbox.pool.opener import BoxOpener
-from sandbox.pool.queue import BoxKey, Shelf
-from sandbox.pool.scheduler import Supply
+from sandbox.pool.queue import BoxKey, BoxQueue
+from sandbox.pool.scheduler import BoxScheduler
 from sandbox.protocol.running_call import RunningCall
 
-__all__ = ["BoxKey", "Loan", "Pool", "PoolStatistics", "WarmBox"]
+__all__ = ["BoxKey", "Lease", "Pool", "PoolStatistics", "PooledBox"]
 
 _SWEEP_S: Final = 1.0
 _SOON_S: Final = 0.02
@@ -74,231 +74,231 @@ class PoolStatistics:
         return (self.pooled_calls + self.warm_calls) / self.calls if self.calls else 0.0
 
 
-class Lending:
-    """One loan, for the time of an `async with`; as a generator it would cost every call twice as much."""
+class LeaseContext:
+    """One lease, for the time of an `async with`; as a generator it would cost every call twice as much."""
 
-    __slots__ = ("_key", "_loan", "_plan", "_pool", "_shelf")
+    __slots__ = ("_key", "_lease", "_plan", "_pool", "_queue")
 
     def __init__(self, pool: Pool, key: BoxKey, plan: BoxPlan) -> None:
         self._pool, self._key, self._plan = pool, key, plan
-        self._loan: Loan
-        self._shelf: Shelf
+        self._lease: Lease
+        self._queue: BoxQueue
 
-    async def __aenter__(self) -> Loan:
-        self._loan, self._shelf = await self._pool.lend_now(self._key, self._plan)
-        return self._loan
+    async def __aenter__(self) -> Lease:
+        self._lease, self._queue = await self._pool.acquire(self._key, self._plan)
+        return self._lease
 
     async def __aexit__(self, *_: object) -> None:
-        self._pool.take_back(self._loan, self._shelf)
+        self._pool.release(self._lease, self._queue)
 
 
 class Pool:
     """All boxes of one engine; used from one event loop."""
 
     def __init__(
-        self, backend: Backend, *, most_memory: int, most_opening: int | None = None, most_boxes: int | None = None
+        self, backend: Backend, *, max_memory: int, max_opening: int | None = None, max_boxes: int | None = None
     ) -> None:
         self._opener = BoxOpener(backend)
-        self._most_boxes = most_boxes or _affordable_boxes()
-        self._supply = Supply(
+        self._max_boxes = max_boxes or _affordable_boxes()
+        self._supply = BoxScheduler(
             backend,
             self._opener,
             has_memory=self._has_memory,
             longest_idle=self._longest_idle,
-            most_opening=most_opening or max(2, 2 * (os.cpu_count() or 1)),
-            most_boxes=self._most_boxes,
+            max_opening=max_opening or max(2, 2 * (os.cpu_count() or 1)),
+            max_boxes=self._max_boxes,
         )
-        self._most_memory = most_memory
-        self._shelves: dict[BoxKey, Shelf] = {}
-        self._calls: dict[LoanPath, int] = {"cold": 0, "pooled": 0, "warm": 0}
+        self._max_memory = max_memory
+        self._queues: dict[BoxKey, BoxQueue] = {}
+        self._calls: dict[LeasePath, int] = {"cold": 0, "pooled": 0, "warm": 0}
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @property
-    def boxes(self) -> tuple[WarmBox, ...]:
+    def boxes(self) -> tuple[PooledBox, ...]:
         """Every box that could be lent."""
-        return tuple(warm for shelf in self._shelves.values() for warm in (*shelf.boxes, *shelf.ready))
+        return tuple(pooled for queue in self._queues.values() for pooled in (*queue.boxes, *queue.ready))
 
     @property
     def statistics(self) -> PoolStatistics:
         """What there is now, and what has been."""
-        shelves = self._shelves.values()
+        queues = self._queues.values()
         return PoolStatistics(
-            warm=sum(warm.lent == 0 for shelf in shelves for warm in shelf.boxes),
-            ready=sum(len(shelf.ready) for shelf in shelves),
-            opening=sum(shelf.begun for shelf in shelves),
-            lent=sum(warm.lent > 0 for warm in self._opener.open_boxes),
+            warm=sum(pooled.lent == 0 for queue in queues for pooled in queue.boxes),
+            ready=sum(len(queue.ready) for queue in queues),
+            opening=sum(queue.begun for queue in queues),
+            lent=sum(pooled.lent > 0 for pooled in self._opener.open_boxes),
             cold_calls=self._calls["cold"],
             pooled_calls=self._calls["pooled"],
             warm_calls=self._calls["warm"],
         )
 
-    def lend(self, key: BoxKey, plan: BoxPlan) -> Lending:
+    def lease(self, key: BoxKey, plan: BoxPlan) -> LeaseContext:
         """A box with room for one call, open already if there is one; retire it if the call does not end cleanly."""
-        return Lending(self, key, plan)
+        return LeaseContext(self, key, plan)
 
-    async def lend_now(self, key: BoxKey, plan: BoxPlan) -> tuple[Loan, Shelf]:
+    async def acquire(self, key: BoxKey, plan: BoxPlan) -> tuple[Lease, BoxQueue]:
         """The same, for whoever takes it back."""
-        shelf = self._shelves.get(key) or self._new_shelf(key, plan)
-        loan = shelf.take() or await self._wait_in_line(shelf, plan)
-        self._calls[loan.path] += 1
+        queue = self._queues.get(key) or self._new_queue(key, plan)
+        lease = queue.take() or await self._wait_in_line(queue, plan)
+        self._calls[lease.path] += 1
         try:
-            if shelf.is_single_use:
-                self._note_demand(shelf, plan)
-                self._supply.fill(shelf)
-            if loan.warm.conversation.loss is None:
-                loan.warm.ensure_slots()
+            if queue.is_single_use:
+                self._note_demand(queue, plan)
+                self._supply.fill(queue)
+            if lease.pooled.session.loss is None:
+                lease.pooled.ensure_slots()
         except BaseException:
-            self.take_back(loan, shelf)
+            self.release(lease, queue)
             raise
-        return loan, shelf
+        return lease, queue
 
-    def take_back(self, loan: Loan, shelf: Shelf) -> None:
-        """The loan is over as far as its caller goes."""
-        if loan.call is None:
-            self._take_back(loan.warm, shelf)
+    def release(self, lease: Lease, queue: BoxQueue) -> None:
+        """The lease is over as far as its caller goes."""
+        if lease.call is None:
+            self._take_back(lease.pooled, queue)
         else:
-            self._take_back_when_ended(loan.call, loan.warm, shelf)
+            self._take_back_when_ended(lease.call, lease.pooled, queue)
 
     @asynccontextmanager
-    async def alone(self, plan: BoxPlan) -> AsyncIterator[Loan]:
+    async def alone(self, plan: BoxPlan) -> AsyncIterator[Lease]:
         """A box for one call, shared with nobody; it is gone, and not just going, when this ends."""
         self._refuse_when_closed()
-        warm = await self._opener.open(plan)
-        warm.is_retired = True
-        warm.lent += 1
+        pooled = await self._opener.open(plan)
+        pooled.is_retired = True
+        pooled.lent += 1
         try:
             self._refuse_when_closed()
-            warm.ensure_slots()
-            yield Loan(warm, "cold")
+            pooled.ensure_slots()
+            yield Lease(pooled, "cold")
         finally:
-            await self._opener.close(warm)
+            await self._opener.close(pooled)
 
     async def prepare(self, key: BoxKey, plan: BoxPlan) -> None:
         """Have room for calls like this before the first comes: a warm box, or as many single-use boxes as the policy
         keeps ready. Raises what a call would find out: that such a box cannot be."""
-        shelf = self._shelves.get(key) or self._new_shelf(key, plan)
-        if shelf.most_ahead:
-            self._note_demand(shelf, plan)
-            shelf.wanted = shelf.most_ahead
+        queue = self._queues.get(key) or self._new_queue(key, plan)
+        if queue.most_ahead:
+            self._note_demand(queue, plan)
+            queue.wanted = queue.most_ahead
             try:
-                await self._supply.filled(shelf)
+                await self._supply.filled(queue)
             except SandboxError as error:
                 raise told_to(plan.policy, error) from None
-        if not shelf.ready:
-            loan = shelf.take() or await self._wait_in_line(shelf, plan)
-            loan.warm.preload(plan.preload)
-            self._take_back(loan.warm, shelf)
+        if not queue.ready:
+            lease = queue.take() or await self._wait_in_line(queue, plan)
+            lease.pooled.preload(plan.preload)
+            self._take_back(lease.pooled, queue)
 
     async def close(self) -> None:
         """Close every box, busy or not."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for shelf in self._shelves.values():
-            shelf.refuse(EngineClosed("the engine was closed while a box was opening"), most=len(shelf.line))
-        self._shelves.clear()
+        for queue in self._queues.values():
+            queue.refuse(EngineClosed("the engine was closed while a box was opening"), most=len(queue.line))
+        self._queues.clear()
         await self._supply.stop()
-        for warm in list(self._opener.open_boxes):
-            warm.lent = 0
-            warm.is_retired = True
-            self._opener.close_soon(warm)
+        for pooled in list(self._opener.open_boxes):
+            pooled.lent = 0
+            pooled.is_retired = True
+            self._opener.close_soon(pooled)
         await self._opener.all_closed()
 
     def _refuse_when_closed(self) -> None:
         if self._is_closed:
             raise EngineClosed("the engine is closed", remedy="open a new one")
 
-    def _new_shelf(self, key: BoxKey, plan: BoxPlan) -> Shelf:
+    def _new_queue(self, key: BoxKey, plan: BoxPlan) -> BoxQueue:
         self._refuse_when_closed()
-        shelf = self._shelves[key] = Shelf(key, plan, used_at=_now())
+        queue = self._queues[key] = BoxQueue(key, plan, used_at=_now())
         self._start_sweeping()
-        return shelf
+        return queue
 
-    async def _wait_in_line(self, shelf: Shelf, plan: BoxPlan) -> Loan:
+    async def _wait_in_line(self, queue: BoxQueue, plan: BoxPlan) -> Lease:
         """The next room that there is. The first call of a key does not tell whether boxes are worth opening ahead;
         it is looked at again when it is over."""
-        shelf.learn(plan)
-        if shelf.has_lent:
-            shelf.want_more()
-            self._supply.fill(shelf)
-        place = shelf.enter_line()
-        self._supply.open_missing(shelf, plan)
-        if shelf.ending:  # one that does not end soon, for what another box takes to open, is not waited for
-            open_anyway = partial(self._supply.open_missing, shelf, plan, counts_ending=False)
-            soon = max(_SOON_S, min(shelf.opening_s / 2, _NOT_SOON_S))
+        queue.learn(plan)
+        if queue.has_lent:
+            queue.want_more()
+            self._supply.fill(queue)
+        place = queue.enter_line()
+        self._supply.open_missing(queue, plan)
+        if queue.ending:  # one that does not end soon, for what another box takes to open, is not waited for
+            open_anyway = partial(self._supply.open_missing, queue, plan, counts_ending=False)
+            soon = max(_SOON_S, min(queue.opening_s / 2, _NOT_SOON_S))
             asyncio.get_running_loop().call_later(soon, open_anyway)
         try:
             return await place
         except asyncio.CancelledError:
-            unused = shelf.leave_line(place)
+            unused = queue.leave_line(place)
             if unused is not None:
-                self._take_unused(unused.warm, shelf)
+                self._take_unused(unused.pooled, queue)
             raise
         except SandboxError as error:
             raise told_to(plan.policy, error) from None
 
-    def _note_demand(self, shelf: Shelf, plan: BoxPlan) -> None:
-        shelf.has_lent = True
-        shelf.used_at = _now()
-        shelf.learn(plan)
+    def _note_demand(self, queue: BoxQueue, plan: BoxPlan) -> None:
+        queue.has_lent = True
+        queue.used_at = _now()
+        queue.learn(plan)
 
-    def _take_back_when_ended(self, call: RunningCall, warm: WarmBox, shelf: Shelf) -> None:
+    def _take_back_when_ended(self, call: RunningCall, pooled: PooledBox, queue: BoxQueue) -> None:
         """A caller may have its outcome a moment before the call's last process is gone."""
-        is_coming_back = not warm.is_retired
+        is_coming_back = not pooled.is_retired
 
         def ended(_: object) -> None:
-            shelf.ending -= is_coming_back
-            self._take_back(warm, shelf)
+            queue.ending -= is_coming_back
+            self._take_back(pooled, queue)
 
-        shelf.ending += is_coming_back
+        queue.ending += is_coming_back
         call.ended.add_done_callback(ended)
 
-    def _take_back(self, warm: WarmBox, shelf: Shelf) -> None:
-        warm.lent -= 1
-        warm.idle_since = asyncio.get_running_loop().time()
-        if warm.is_retired or warm.conversation.loss is not None or warm.is_past_its_time:
-            self._supply.retire(warm, shelf)
-            self._note_end(shelf)
-            self._supply.open_missing(shelf, shelf.plan)
+    def _take_back(self, pooled: PooledBox, queue: BoxQueue) -> None:
+        pooled.lent -= 1
+        pooled.idle_since = asyncio.get_running_loop().time()
+        if pooled.is_retired or pooled.session.loss is not None or pooled.is_past_its_time:
+            self._supply.retire(pooled, queue)
+            self._note_end(queue)
+            self._supply.open_missing(queue, queue.plan)
         else:
-            warm.ensure_slots()
-            warm.conversation.supply_lines()
-            if shelf.line:
-                shelf.hand_out(warm, "warm")
+            pooled.ensure_slots()
+            pooled.session.offer_pipes()
+            if queue.line:
+                queue.hand_out(pooled, "warm")
 
-    def _note_end(self, shelf: Shelf) -> None:
+    def _note_end(self, queue: BoxQueue) -> None:
         """A single-use box has had its call: others will need theirs."""
-        if shelf.most_ahead and not self._is_closed and self._shelves.setdefault(shelf.key, shelf) is shelf:
-            shelf.used_at = _now()
-            if not shelf.wanted:
-                shelf.want_more()
-            self._supply.fill(shelf)
+        if queue.most_ahead and not self._is_closed and self._queues.setdefault(queue.key, queue) is queue:
+            queue.used_at = _now()
+            if not queue.wanted:
+                queue.want_more()
+            self._supply.fill(queue)
             self._start_sweeping()
 
-    def _take_unused(self, warm: WarmBox, shelf: Shelf) -> None:
+    def _take_unused(self, pooled: PooledBox, queue: BoxQueue) -> None:
         """The caller it was handed to had gone."""
-        if shelf.is_single_use and not warm.is_closing:
-            warm.lent = 0
-            warm.is_retired = False
-            self._supply.keep(warm, shelf)
+        if queue.is_single_use and not pooled.is_closing:
+            pooled.lent = 0
+            pooled.is_retired = False
+            self._supply.keep(pooled, queue)
         else:
-            self._take_back(warm, shelf)
+            self._take_back(pooled, queue)
 
-    def _has_memory(self, shelf: Shelf) -> bool:
+    def _has_memory(self, queue: BoxQueue) -> bool:
         """Whether one more of its boxes may be kept ready. What others keep for nobody does not count: the longest idle
         go when there is too much."""
-        in_use = sum(warm.memory for warm in self.boxes if warm.lent)
-        of_its_own = shelf.memory * (len(shelf.ready) + len(shelf.ahead) + 1)
-        return in_use + of_its_own <= self._most_memory
+        in_use = sum(pooled.memory for pooled in self.boxes if pooled.lent)
+        of_its_own = queue.memory * (len(queue.ready) + len(queue.ahead) + 1)
+        return in_use + of_its_own <= self._max_memory
 
-    def _longest_idle(self) -> list[tuple[WarmBox, Shelf]]:
+    def _longest_idle(self) -> list[tuple[PooledBox, BoxQueue]]:
         """The boxes that nobody uses, the longest idle first."""
-        idle = [(warm, shelf) for shelf in self._shelves.values() for warm in shelf.idle]
+        idle = [(pooled, queue) for queue in self._queues.values() for pooled in queue.idle]
         return sorted(idle, key=lambda each: each[0].idle_since)
 
     def _kept_memory(self) -> int:
-        return sum(warm.memory for warm in self.boxes)
+        return sum(pooled.memory for pooled in self.boxes)
 
     def _start_sweeping(self) -> None:
         if self._sweeper is None or self._sweeper.done():
@@ -306,26 +306,26 @@ class Pool:
 
     async def _sweep(self) -> None:
         """Retire what has been idle too long, and the longest idle while too much is kept warm."""
-        while self._shelves:
+        while self._queues:
             await asyncio.sleep(_SWEEP_S)
             self._weigh()
-            for warm, shelf in self._longest_idle():
-                is_old = warm.is_past_its_time or _now() - warm.idle_since > warm.policy.reuse.idle
-                is_too_much = self._kept_memory() > self._most_memory
-                if is_old or is_too_much or len(self._opener.open_boxes) > self._most_boxes:
-                    self._supply.retire(warm, shelf)
+            for pooled, queue in self._longest_idle():
+                is_old = pooled.is_past_its_time or _now() - pooled.idle_since > pooled.policy.reuse.idle
+                is_too_much = self._kept_memory() > self._max_memory
+                if is_old or is_too_much or len(self._opener.open_boxes) > self._max_boxes:
+                    self._supply.retire(pooled, queue)
             self._forget_unused()
 
     def _weigh(self) -> None:
-        for shelf in self._shelves.values():
-            for warm in (*shelf.boxes, *shelf.ready):
-                warm.memory = shelf.memory = warm.box.memory_bytes()
+        for queue in self._queues.values():
+            for pooled in (*queue.boxes, *queue.ready):
+                pooled.memory = queue.memory = pooled.box.memory_bytes()
 
     def _forget_unused(self) -> None:
         """A key that nobody uses leaves nothing."""
-        for key, shelf in list(self._shelves.items()):
-            if shelf.is_bare and _now() - shelf.used_at > shelf.plan.policy.reuse.idle:
-                del self._shelves[key]
+        for key, queue in list(self._queues.items()):
+            if queue.is_bare and _now() - queue.used_at > queue.plan.policy.reuse.idle:
+                del self._queues[key]
 
 
 def _now() -> float:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from sandbox.backends.base import BoxPlan
 from sandbox.policy import ReuseMode
-from sandbox.pool.box import Loan, LoanPath, WarmBox
+from sandbox.pool.box import Lease, LeasePath, PooledBox
 
 _FIRST_AHEAD: Final = 2
 
@@ -33,17 +33,17 @@ class BoxKey(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class BoxQueue:
     """The boxes and the callers of one key."""
 
     key: BoxKey
     plan: BoxPlan
     """What boxes are opened with that are not for one caller."""
-    boxes: list[WarmBox] = field(default_factory=list)
-    ready: list[WarmBox] = field(default_factory=list)
+    boxes: list[PooledBox] = field(default_factory=list)
+    ready: list[PooledBox] = field(default_factory=list)
     wanted: int = 0
     """So many single-use boxes should be ready."""
-    line: deque[asyncio.Future[Loan]] = field(default_factory=deque)
+    line: deque[asyncio.Future[Lease]] = field(default_factory=deque)
     queued: int = 0
     """Openings for the line that have not begun."""
     begun: int = 0
@@ -81,37 +81,37 @@ class Shelf:
         return not (self.boxes or self.ready or self.line or self.queued or self.begun or self.ahead)
 
     @property
-    def idle(self) -> Iterator[WarmBox]:
+    def idle(self) -> Iterator[PooledBox]:
         """The boxes that nobody uses."""
         yield from self.ready
-        yield from (warm for warm in self.boxes if warm.lent == 0)
+        yield from (pooled for pooled in self.boxes if pooled.lent == 0)
 
-    def take(self) -> Loan | None:
+    def take(self) -> Lease | None:
         """Room for one call, if there is some."""
-        for warm in self.boxes:
-            if warm.has_room:
-                warm.lent += 1
-                return Loan(warm, "warm")
+        for pooled in self.boxes:
+            if pooled.has_room:
+                pooled.lent += 1
+                return Lease(pooled, "warm")
         if self.ready:
             return self._lent(self.ready.pop(), "pooled")  # the latest: those that nobody needs become idle, and go
         return None
 
-    def enter_line(self) -> asyncio.Future[Loan]:
-        """A place in line: it becomes a loan, or the reason why there is none."""
+    def enter_line(self) -> asyncio.Future[Lease]:
+        """A place in line: it becomes a lease, or the reason why there is none."""
         place = asyncio.get_running_loop().create_future()
         self.line.append(place)
         return place
 
-    def leave_line(self, place: asyncio.Future[Loan]) -> Loan | None:
+    def leave_line(self, place: asyncio.Future[Lease]) -> Lease | None:
         """The caller is gone; what it was handed meanwhile."""
         if place in self.line:
             self.line.remove(place)
         return None if place.cancelled() or not place.done() or place.exception() else place.result()
 
-    def hand_out(self, warm: WarmBox, path: LoanPath) -> None:
+    def hand_out(self, pooled: PooledBox, path: LeasePath) -> None:
         """Its room goes to who is in line."""
-        while warm.has_room and (place := self._next_in_line()) is not None:
-            place.set_result(self._lent(warm, path))
+        while pooled.has_room and (place := self._next_in_line()) is not None:
+            place.set_result(self._lent(pooled, path))
 
     def refuse(self, error: Exception, *, most: int) -> None:
         """Tell so many of those in line, the first ones, why there is no box."""
@@ -119,12 +119,12 @@ class Shelf:
             place.set_exception(error)
             most -= 1
 
-    def drop(self, warm: WarmBox) -> None:
+    def drop(self, pooled: PooledBox) -> None:
         """Lend it no more. One that was ready in vain is not missed before the next call that finds none."""
-        if warm in self.boxes:
-            self.boxes.remove(warm)
-        if warm in self.ready:
-            self.ready.remove(warm)
+        if pooled in self.boxes:
+            self.boxes.remove(pooled)
+        if pooled in self.ready:
+            self.ready.remove(pooled)
             self.want_fewer()
 
     def want_more(self) -> None:
@@ -143,21 +143,21 @@ class Shelf:
             return
         new = [name for name in plan.preload if name not in self.plan.preload]
         self.plan = replace(plan, preload=(*self.plan.preload, *new))
-        for warm in self.ready:
-            warm.preload(new)
+        for pooled in self.ready:
+            pooled.preload(new)
 
     def has_newer_image(self, plan: BoxPlan) -> bool:
         """Whether boxes are made from another image since that was planned."""
         return self.plan.interpreter.image != plan.interpreter.image
 
-    def _next_in_line(self) -> asyncio.Future[Loan] | None:
+    def _next_in_line(self) -> asyncio.Future[Lease] | None:
         while self.line:
             place = self.line.popleft()
             if not place.done():
                 return place
         return None
 
-    def _lent(self, warm: WarmBox, path: LoanPath) -> Loan:
-        warm.lent += 1
-        warm.is_retired = self.is_single_use
-        return Loan(warm, path)
+    def _lent(self, pooled: PooledBox, path: LeasePath) -> Lease:
+        pooled.lent += 1
+        pooled.is_retired = self.is_single_use
+        return Lease(pooled, path)

@@ -1,1 +1,1 @@
-"""How the engine and a box talk: frames, messages, and the conversation they make up."""
+"""How the engine and a box talk: frames, messages, and the session they make up."""

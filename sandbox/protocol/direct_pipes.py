@@ -14,20 +14,20 @@ from dataclasses import dataclass
 
 from sandbox.errors import ProtocolError
 from sandbox.protocol.messages import Ready
-from sandbox.protocols import Carrier, Line, OnOutput, Slot
+from sandbox.protocols import Carrier, DirectPipes, OnOutput, Slot
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyChild:
     """A child that waits for its call."""
 
-    line: Line
+    line: DirectPipes
     slot: Slot | None
     cpu_before: float
     walls: bytes
 
 
-class Lines:
+class PreforkedChildren:
     """Those that were handed over and not called."""
 
     def __init__(self, carrier: Carrier) -> None:
@@ -36,7 +36,7 @@ class Lines:
         self._wanted = 0
         self._are_for_one_call = False
         self._keeps_children = False
-        self._waiting: dict[int, Line] = {}
+        self._waiting: dict[int, DirectPipes] = {}
         self._ready: dict[int, ReadyChild] = {}
 
     def want(self, most: int, *, are_for_one_call: bool = False) -> None:
@@ -45,12 +45,12 @@ class Lines:
         self._wanted = min(1, most)
         self._are_for_one_call = are_for_one_call
 
-    def open_missing(self) -> Sequence[Line]:
+    def open_missing(self) -> Sequence[DirectPipes]:
         """New ones, to be handed over, as far as there are too few."""
-        opened: list[Line] = []
+        opened: list[DirectPipes] = []
         has = len(self._waiting) + sum(child.line.is_open for child in self._ready.values())
         while has + len(opened) < self._wanted:
-            line = self._carrier.open_line()
+            line = self._carrier.open_pipes()
             if line is None:
                 break
             self._waiting[line.id] = line
@@ -64,7 +64,7 @@ class Lines:
             raise ProtocolError(f"a box said that a child waits on line {said.line}, which is not waiting for one")
         self._keeps_children = True
         self._ready[line.id] = ReadyChild(line, slot, said.cpu_before, said.walls.encode())
-        line.attend()
+        line.watch()
 
     @property
     def are_coming(self) -> bool:
@@ -90,7 +90,7 @@ class Lines:
     def dismiss(self, id: int, *, wanted: int) -> None:
         """There are too many, by the runner's count or by ours; one that has been called is not ours any more."""
         if id in self._ready:
-            self._ready[id].line.hang_up()
+            self._ready[id].line.close()
             self._wanted = min(wanted, max(self._wanted - 1, min(1, self._most)))
             self._keeps_children = wanted > 0
 
@@ -100,12 +100,12 @@ class Lines:
         line = self._waiting.pop(id, None) if child is None else child.line
         if line is None:
             raise ProtocolError(f"a box said that line {id} is lost, which it does not have")
-        line.hang_up()
+        line.close()
         return None if child is None else child.slot
 
     def close(self) -> None:
         """Hang all of them up."""
         for line in (*self._waiting.values(), *(child.line for child in self._ready.values())):
-            line.hang_up()
+            line.close()
         self._waiting.clear()
         self._ready.clear()

@@ -1,4 +1,4 @@
-"""The intake of what calls send: output, items, reply and files, each at the pace of whoever takes it.
+"""The flow of what calls send: output, items, reply and files, each at the pace of whoever takes it.
 
 Output is paced per call. The runner may have `CREDIT` bytes of a call's output under way; the engine grants more as it
 takes them, so a call that prints faster than its caller reads waits in its own pipe. A runner reads pipes in pieces and
@@ -22,7 +22,7 @@ from typing import Final
 
 from sandbox.errors import ProtocolError
 from sandbox.protocol.frames import Chunk, Stream
-from sandbox.protocol.message_writer import Voice
+from sandbox.protocol.message_writer import MessageWriter
 from sandbox.protocol.running_call import RunningCall
 from sandbox.protocols import OutputName
 
@@ -35,10 +35,10 @@ _MAX_WALLS: Final = 1 << 16
 _STREAMS: Final[Mapping[OutputName, Stream]] = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
 
 
-class Intake:
-    """What the calls of one conversation send; a call that sends more than it may is killed."""
+class FlowControl:
+    """What the calls of one session send; a call that sends more than it may is killed."""
 
-    def __init__(self, voice: Voice, *, kill: Callable[[RunningCall], None]) -> None:
+    def __init__(self, voice: MessageWriter, *, kill: Callable[[RunningCall], None]) -> None:
         self._voice = voice
         self._kill = kill
 
@@ -93,7 +93,7 @@ class Intake:
         if call.line is not None and not call.has_returned and call.has_whole_reply:
             if call.has_printed:
                 call.line.empty_outputs()
-            call.tell()
+            call.note_reply()
 
     def _take_output(self, call: RunningCall, stream: Stream, data: bytes) -> None:
         call.untaken += len(data)

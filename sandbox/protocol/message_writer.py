@@ -13,16 +13,16 @@ from functools import partial
 from typing import Final
 
 from sandbox.protocol.frames import pack_message
-from sandbox.protocol.timers import Agenda
+from sandbox.protocol.timers import TimerQueue
 from sandbox.protocols import Carrier
 
 _LATER_S: Final = 0.004
 
 
-class Voice:
-    """One side of a conversation: all that is said, in its order, until there is nobody to hear it."""
+class MessageWriter:
+    """One side of a session: all that is said, in its order, until there is nobody to hear it."""
 
-    def __init__(self, carrier: Carrier, agenda: Agenda) -> None:
+    def __init__(self, carrier: Carrier, agenda: TimerQueue) -> None:
         self._carrier = carrier
         self._agenda = agenda
         self._unsaid: list[Mapping[str, object]] = []

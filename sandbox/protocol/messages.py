@@ -52,7 +52,7 @@ class Hello(_Said):
     """What importing packages ahead of calls used."""
 
 
-class Fault(_Said):
+class BoxFault(_Said):
     """The box could not be built; the channel closes after this."""
 
     type: Literal["fault"]
@@ -60,7 +60,7 @@ class Fault(_Said):
     reason: _Text
 
 
-class WallFault(Exception):
+class LayerFailure(Exception):
     """The runner could not put up a wall; what that means is for the backend's caller to say."""
 
     def __init__(self, layer: str, reason: str) -> None:
@@ -149,8 +149,8 @@ class Gone(_End):
 NO_END: Final = unchecked(Ended, {"type": "ended", "id": 0, **dict.fromkeys(_End.model_fields), "seen": None})
 """Nothing is known of a call's end: it was lost, or is not over yet."""
 
-Said: TypeAlias = Hello | Fault | Started | Returned | Ended | Ready | Surplus | Unfit | Gone
-_FROM_BOX: TypeAdapter[Said] = TypeAdapter(Annotated[Said, Field(discriminator="type")])
+RunnerMessage: TypeAlias = Hello | BoxFault | Started | Returned | Ended | Ready | Surplus | Unfit | Gone
+_FROM_BOX: TypeAdapter[RunnerMessage] = TypeAdapter(Annotated[RunnerMessage, Field(discriminator="type")])
 
 
 class Failure(_Said):
@@ -228,7 +228,7 @@ Reply: TypeAlias = ValueReply | ExceptionReply | InvalidReply | DeniedReply | Ex
 _VALUE_ALONE: Final = frozenset({"kind", "value", "warnings"})
 
 
-def parse_message(text: bytes) -> Said:
+def parse_message(text: bytes) -> RunnerMessage:
     """A message from a box, or `ProtocolError`."""
     try:
         return _FROM_BOX.validate_json(text)

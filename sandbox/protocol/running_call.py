@@ -1,4 +1,4 @@
-"""One call under way, as the conversation knows it."""
+"""One call under way, as the session knows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from sandbox.protocol.frames import Stream
 from sandbox.protocol.messages import Ended
-from sandbox.protocols import Line, Slot
+from sandbox.protocols import DirectPipes, Slot
 
 _HEAD: Final = 4
 _ITEM: Final = 1 << 31
@@ -34,7 +34,7 @@ class RunningCall:
     """Gets what the call's guard sends of the files it left, and returns how much more of that may come at once."""
     value_limit: int
     ended: asyncio.Future[Ended]
-    told: asyncio.Future[None]
+    replied: asyncio.Future[None]
     """Done when the reply is whole, or the call has ended without one."""
     value: bytearray = field(default_factory=bytearray)
     walls: bytearray = field(default_factory=bytearray)
@@ -49,7 +49,7 @@ class RunningCall:
     has_returned: bool = False
     """Whether its reply is whole."""
     slot: Slot | None = None
-    line: Line | None = None
+    line: DirectPipes | None = None
     item_bytes: int = 0
     items: int = 0
     owed: int = 0
@@ -66,7 +66,7 @@ class RunningCall:
     """Of a call that somebody waits for, to feed it."""
 
     @property
-    def has_told(self) -> bool:
+    def has_replied(self) -> bool:
         """Whether all that it says of itself is there; an end without a word is that too."""
         return self.has_returned or self.ended.done()
 
@@ -82,17 +82,17 @@ class RunningCall:
             self._begun = self._begun or asyncio.Event()
             await self._begun.wait()
 
-    def tell(self) -> None:
+    def note_reply(self) -> None:
         """Its reply is whole."""
         self.has_returned = True
-        _finish(self.told, None)
+        _finish(self.replied, None)
 
     def end(self, ended: Ended) -> None:
         """It is over; nobody waits for anything of it any more."""
         if self._begun is not None:
             self._begun.set()
         _finish(self.ended, ended)
-        _finish(self.told, None)
+        _finish(self.replied, None)
 
     @property
     def has_too_much(self) -> bool:

@@ -1,4 +1,4 @@
-"""The conversation with one runner: calls go in, their bytes and their ends come out.
+"""The session with one runner: calls go in, their bytes and their ends come out.
 
 It owns the order of things on a channel: `open` is answered by `hello` or `fault`, every call by `started`, chunks, and
 then `ended` (that alone when it was killed before a child had it), and anything else is a `ProtocolError` that ends the
@@ -9,7 +9,7 @@ Under gVisor a tool can write where its runner does. So nothing is believed that
 say: a wall that could not be put up keeps the first call from starting, and one that fails later is a reason to open
 another box, and none to say that this host has no such wall.
 
-What calls send is taken by an `Intake`, at the pace of those who read it.
+What calls send is taken by an `FlowControl`, at the pace of those who read it.
 
 Slots (see `backends.base`) are lent to the runner ahead of need and come back, read and renewed, after each call.
 
@@ -31,28 +31,28 @@ from pydantic import JsonValue
 
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.protocol import frames
-from sandbox.protocol.direct_pipes import Lines
-from sandbox.protocol.flow_control import CREDIT, Intake
+from sandbox.protocol.direct_pipes import PreforkedChildren
+from sandbox.protocol.flow_control import CREDIT, FlowControl
 from sandbox.protocol.frames import Chunk, FrameReader, Stream
-from sandbox.protocol.message_writer import Voice
+from sandbox.protocol.message_writer import MessageWriter
 from sandbox.protocol.messages import (
     NO_END,
+    BoxFault,
     Ended,
-    Fault,
     Gone,
     Hello,
+    LayerFailure,
     Ready,
     Returned,
-    Said,
+    RunnerMessage,
     Started,
     Surplus,
     Unfit,
-    WallFault,
     parse_message,
 )
 from sandbox.protocol.running_call import RunningCall, TakeItem
 from sandbox.protocol.slots import Slots
-from sandbox.protocol.timers import Agenda
+from sandbox.protocol.timers import TimerQueue
 from sandbox.protocols import Carrier, Slot
 from sandbox.resources import authoring_kit
 
@@ -62,7 +62,7 @@ _ONLY_CHILD_COMING_S: Final = 2.0
 """In a box for one call, whose only child may be importing packages."""
 
 
-class Conversation:
+class RunnerSession:
     """One box's channel; made on, and used from, one event loop."""
 
     def __init__(self, carrier: Carrier) -> None:
@@ -71,10 +71,10 @@ class Conversation:
         self._hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._calls: dict[int, RunningCall] = {}
         self._slots = Slots()
-        self.agenda = Agenda()
-        self._voice = Voice(carrier, self.agenda)
-        self.intake = Intake(self._voice, kill=self.kill)
-        self._lines = Lines(carrier)
+        self.timers = TimerQueue()
+        self._voice = MessageWriter(carrier, self.timers)
+        self.flow = FlowControl(self._voice, kill=self.kill)
+        self._lines = PreforkedChildren(carrier)
         self._on_lines: dict[int, RunningCall] = {}
         self._held: dict[int, tuple[bytes, Mapping[str, float]]] = {}
         """The requests and limits of calls that wait for a child which is being forked."""
@@ -83,16 +83,16 @@ class Conversation:
         self._has_begun_a_call = False
         self._next_id = 1
         self.loss: BoxLost | None = None
-        self.fault: WallFault | None = None
+        self.fault: LayerFailure | None = None
         """The wall that could not be put up, where that is why the box is lost."""
         self.on_loss: Callable[[], None] | None = None
         self.on_unfit: Callable[[], None] | None = None
         """Called when packages that were imported ahead cannot be shared any more, so that the box is retired."""
         self.environment_fault = ""
         """What the environment's packages did that keeps calls from sharing their import."""
-        self._takers: Mapping[type[Said], Callable[[Any], None]] = {
+        self._handlers: Mapping[type[RunnerMessage], Callable[[Any], None]] = {
             Hello: self._take_hello,
-            Fault: self._take_fault,
+            BoxFault: self._take_fault,
             Started: self._take_started,
             Returned: self._take_returned,
             Ended: self._take_ended,
@@ -118,7 +118,7 @@ class Conversation:
         is_single_use: bool = False,
         is_one_at_a_time: bool = False,
     ) -> Hello:
-        """Tell the runner what it is to be; raises `WallFault` or `BoxLost` when it cannot. `outputs`: how much is
+        """Tell the runner what it is to be; raises `LayerFailure` or `BoxLost` when it cannot. `outputs`: how much is
         taken of what calls leave as files."""
         self._carrier.listen(self)
         told = {"preload": list(preload), "environment": dict(environment or {}), "kit": authoring_kit()}
@@ -144,7 +144,7 @@ class Conversation:
             raise self.loss
         loop = asyncio.get_running_loop()
         told, ended = loop.create_future(), loop.create_future()
-        call = RunningCall(self._next_id, take, take_item, take_files, value_limit, ended=ended, told=told)
+        call = RunningCall(self._next_id, take, take_item, take_files, value_limit, ended=ended, replied=told)
         self._next_id += 1
         self._calls[call.id] = call
         self._lines.note_call()
@@ -152,7 +152,7 @@ class Conversation:
             return call
         if self._is_one_at_a_time and self._lines.are_coming:
             self._held[call.id] = (request, limits)
-            self.agenda.after(self._coming_s, partial(self._hold_no_longer, call))
+            self.timers.after(self._coming_s, partial(self._hold_no_longer, call))
         else:
             self._call_by_the_runner(call, request, limits=limits)
         return call
@@ -161,7 +161,7 @@ class Conversation:
         """Send the call for the runner to hand on."""
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits)}
         self._voice.say(said, chunks=frames.pack_request(call.id, frames.pack_sized(request)))
-        asyncio.get_running_loop().call_soon(self.supply_lines)
+        asyncio.get_running_loop().call_soon(self.offer_pipes)
 
     def _hold_no_longer(self, call: RunningCall) -> None:
         """The child has not come in time, or is gone."""
@@ -181,7 +181,7 @@ class Conversation:
         """Send the call to a child that is there; False when none is."""
         assignment = frames.pack_sized(json.dumps(dict(limits)).encode()) if limits else _NO_LIMITS
         parts = assignment + frames.pack_sized(request)
-        hear_output, hear_reply = partial(self.intake.hear_output, call), partial(self.intake.hear_reply, call)
+        hear_output, hear_reply = partial(self.flow.hear_output, call), partial(self.flow.hear_reply, call)
         child = self._lines.call(parts, on_output=hear_output, on_reply=hear_reply)
         if child is None:
             return False
@@ -190,7 +190,7 @@ class Conversation:
         call.walls += child.walls
         self._begin(call, was_ahead=is_ahead)
         said = {"type": "call", "id": call.id, "credit": CREDIT, "limits": dict(limits), "line": child.line.id}
-        self._voice.say_soon(said, then=self.supply_lines)
+        self._voice.say_soon(said, then=self.offer_pipes)
         return True
 
     async def feed(self, call: RunningCall, data: bytes) -> None:
@@ -220,19 +220,19 @@ class Conversation:
         """Have the runner compile a tool when it is idle; later calls have only to run it."""
         self._voice.say({"type": "compile", "source": source, "filename": filename})
 
-    def lend_slots(self, slots: Sequence[Slot]) -> None:
+    def offer_slots(self, slots: Sequence[Slot]) -> None:
         """Give the runner places to put calls into."""
         said, doors = self._slots.lend(slots)
         self._voice.say({"type": "slots", "slots": said}, descriptors=doors)
 
-    def supply_lines(self) -> None:
+    def offer_pipes(self) -> None:
         """Hand over as many lines as the box could use children ahead."""
         lines = self._lines.open_missing() if self.loss is None else ()
         if lines:
             said = {"type": "lines", "lines": [line.id for line in lines]}
-            self._voice.say(said, descriptors=[end for line in lines for end in line.far_ends()])
+            self._voice.say(said, descriptors=[end for line in lines for end in line.take_child_fds()])
 
-    def give_back(self, call: RunningCall) -> bool:
+    def release_slot(self, call: RunningCall) -> bool:
         """The engine has read the call's slot: renew it. False when it had to be retired."""
         slot = call.slot
         if slot is None:
@@ -254,7 +254,7 @@ class Conversation:
     # What the box says
 
     def received(self, data: bytes) -> None:
-        """Bytes from the box; what cannot be understood ends the conversation, and nothing is heard after its end."""
+        """Bytes from the box; what cannot be understood ends the session, and nothing is heard after its end."""
         if self.loss is not None:
             return
         try:
@@ -267,8 +267,8 @@ class Conversation:
         """No more bytes will come."""
         self._lose(BoxLost("the box is gone: its channel closed"))
 
-    def _take_message(self, said: Said) -> None:
-        self._takers[type(said)](said)
+    def _take_message(self, said: RunnerMessage) -> None:
+        self._handlers[type(said)](said)
 
     def _take_hello(self, said: Hello) -> None:
         if self._hello.done():
@@ -283,11 +283,11 @@ class Conversation:
         call.environment_fault = self.environment_fault
         call.begin(was_ahead=was_ahead)
 
-    def _take_fault(self, said: Fault) -> None:
+    def _take_fault(self, said: BoxFault) -> None:
         if self._has_begun_a_call:
             reason = f"{said.layer}: {said.reason[:300]}"
             raise ProtocolError(f"a box in which a call had started said that a wall could not be put up: {reason}")
-        self._lose(WallFault(said.layer, said.reason))
+        self._lose(LayerFailure(said.layer, said.reason))
 
     def _take_started(self, said: Started) -> None:
         call = self._calls.get(said.id)
@@ -302,11 +302,11 @@ class Conversation:
         if call is None or not call.is_started or call.has_returned or call.line is not None:
             raise ProtocolError(f"a box said returned of call {said.id}, which is not running")
         call.cpu_before = said.cpu_before
-        call.tell()
+        call.note_reply()
 
     def _take_surplus(self, said: Surplus) -> None:
         self._lines.dismiss(said.line, wanted=said.wanted)
-        self.supply_lines()
+        self.offer_pipes()
 
     def _take_unfit(self, said: Unfit) -> None:
         self.environment_fault = said.reason
@@ -323,7 +323,7 @@ class Conversation:
         if slot is not None:
             self._slots.leave(slot)
             self._voice.say({"type": "release", "slot": slot.id, "retire": False})
-        self.supply_lines()
+        self.offer_pipes()
         for id in [*self._held]:
             self._hold_no_longer(self._calls[id])
 
@@ -344,23 +344,23 @@ class Conversation:
         call = self._calls.get(chunk.call)
         if call is None or not call.is_started or (call.line is not None and chunk.stream is not Stream.FILES):
             raise ProtocolError(f"a box sent bytes of call {chunk.call}, which is not running in its hands")
-        self.intake.take_chunk(call, chunk)
+        self.flow.take_chunk(call, chunk)
 
     def _leave_line(self, call: RunningCall) -> None:
         """The call is over: its pipes hold all there is. One that never got all of its request never started."""
         if call.line is not None:
             call.line.empty()
-            if call.line.take_back():
+            if call.line.retract():
                 call.is_started = call.was_ahead = False
-            call.line.hang_up()
+            call.line.close()
             self._on_lines.pop(call.line.id, None)
 
-    def _lose(self, reason: BoxLost | WallFault) -> None:
+    def _lose(self, reason: BoxLost | LayerFailure) -> None:
         """End everything under way; the first reason is kept."""
         if self.loss is not None:
             return
         self.loss = reason if isinstance(reason, BoxLost) else BoxLost(str(reason))
-        self.fault = reason if isinstance(reason, WallFault) else None
+        self.fault = reason if isinstance(reason, LayerFailure) else None
         if not self._hello.done():
             self._hello.set_exception(reason)
             self._hello.exception()  # it may be that nobody waits for it yet

@@ -26,7 +26,7 @@ class Slots:
         said, doors = [], list[int]()
         with ExitStack() as opened:
             for slot in slots:
-                own = slot.open_doors()
+                own = slot.open_cgroup_fds()
                 for door in own:
                     opened.callback(os.close, door)
                 said.append([slot.id, len(own)])

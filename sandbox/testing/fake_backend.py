@@ -98,7 +98,7 @@ class FakeSlot:
     def id(self) -> int:
         return self._id
 
-    def open_doors(self) -> Sequence[int]:
+    def open_cgroup_fds(self) -> Sequence[int]:
         return ()
 
     def read(self) -> Reading:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sandbox.protocol import frames
 from sandbox.protocol.frames import Chunk, FrameReader, Stream
-from sandbox.protocol.messages import Ended, Fault, Hello, Reply, Returned, Started, parse_message, parse_reply
+from sandbox.protocol.messages import BoxFault, Ended, Hello, Reply, Returned, Started, parse_message, parse_reply
 from tests.checkout import ROOT
 
 RUNNER: Final = ROOT / "runners" / "python"
@@ -106,10 +106,10 @@ class Runner:
         self._process.stdin.write(data)
         self._process.stdin.flush()
 
-    def hear(self) -> Hello | Fault:
+    def hear(self) -> Hello | BoxFault:
         """The runner's answer to being opened."""
         said = parse_message(_message(self._next()))
-        assert isinstance(said, Hello | Fault)
+        assert isinstance(said, Hello | BoxFault)
         return said
 
     def call(self, id: int, source: str, *, credit: int = CREDIT, follows: bytes = b"", **request: Any) -> None:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from sandbox.protocol import frames
-from sandbox.protocol.messages import Ended, Gone, Ready, Said, Surplus, parse_message
+from sandbox.protocol.messages import Ended, Gone, Ready, RunnerMessage, Surplus, parse_message
 from tests.runners.plain_runner import PATIENCE_SECONDS, Runner, plain_plan, start_runner_on_a_socket
 from zygote.child import Child
 from zygote.direct_pipes import Line, Lines
@@ -61,7 +61,7 @@ def _line(runner: Runner, id: int) -> Iterator[Near]:
                 os.close(end)
 
 
-def _hear(runner: Runner) -> Said:
+def _hear(runner: Runner) -> RunnerMessage:
     said = runner.next_message()
     return parse_message(said)
 

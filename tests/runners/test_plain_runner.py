@@ -13,9 +13,9 @@ import pytest
 
 from sandbox.protocol.frames import Stream
 from sandbox.protocol.messages import (
+    BoxFault,
     ExceptionReply,
     ExitedReply,
-    Fault,
     Hello,
     TooLargeReply,
     ValueReply,
@@ -323,7 +323,7 @@ def test_a_folder_that_cannot_be_made_is_a_fault(tmp_path: Path) -> None:
 def test_a_runner_of_another_protocol_says_so(tmp_path: Path) -> None:
     with start_runner(plain_plan(tmp_path, protocol=99)) as runner:
         fault = runner.hear()
-        assert isinstance(fault, Fault)
+        assert isinstance(fault, BoxFault)
         assert fault.layer == "protocol"
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from sandbox.protocol.frames import Stream
-from sandbox.protocol.messages import Fault, ValueReply, parse_message
+from sandbox.protocol.messages import BoxFault, ValueReply, parse_message
 from tests.end_to_end.calls import wait_until
 from tests.runners.plain_runner import Runner, plain_plan, start_runner
 
@@ -66,7 +66,7 @@ def test_a_call_that_cannot_be_forked_while_nothing_runs_is_told_why(tmp_path: P
         _let_have_no_more(runner)
         runner.say({"type": "call", "id": 2, "credit": 0, "limits": {}})  # it reads nothing more
         said = parse_message(runner.next_message())
-        assert isinstance(said, Fault)
+        assert isinstance(said, BoxFault)
         assert (said.layer, "Too many open files" in said.reason) == ("processes", True)
 
 

@@ -15,7 +15,7 @@ from sandbox.backends.base import Box, Protection
 from sandbox.backends.container.fast_channel import Way
 from sandbox.backends.container.meters import ContainerMeter, Facts, facts
 from sandbox.backends.docker.link import DaemonLink
-from sandbox.backends.pipes import PipeLine
+from sandbox.backends.pipes import ChildPipes
 from sandbox.egress.traffic import Ledger
 from sandbox.errors import BackendUnavailable
 from sandbox.protocols import Reading, Receiver, Slot
@@ -85,8 +85,8 @@ class ContainerBox(Box):
     async def all_sent(self) -> None:
         await self._way.all_sent()
 
-    def open_line(self) -> PipeLine | None:
-        return self._way.open_line()
+    def open_pipes(self) -> ChildPipes | None:
+        return self._way.open_pipes()
 
     def add_slots(self, count: int) -> Sequence[Slot]:
         """One for good: the container's control group counts for the one call that runs in it. What the runner took to

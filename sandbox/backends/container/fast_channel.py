@@ -31,7 +31,7 @@ from typing import Final
 
 from sandbox.backends.channel import SocketChannel
 from sandbox.backends.docker.attach import AttachStream
-from sandbox.backends.pipes import PipeLine, open_pipe_line
+from sandbox.backends.pipes import ChildPipes, open_pipe_line
 from sandbox.protocols import Receiver
 
 _OFFER: Final = struct.Struct(">IQ")
@@ -81,7 +81,7 @@ class Way:
         """Wait until nothing is queued any more, or nobody is there to take it."""
         await (self._shortcut or self._stream).all_sent()
 
-    def open_line(self) -> PipeLine | None:
+    def open_pipes(self) -> ChildPipes | None:
         """Pipes for one call, where their ends can be sent."""
         self._next_line += 1
         return open_pipe_line(self._next_line) if self.is_short else None

@@ -69,7 +69,7 @@ class ContainerMeter:
         self._is_closed = False
         self.renew()
 
-    def open_doors(self) -> Sequence[int]:
+    def open_cgroup_fds(self) -> Sequence[int]:
         """None: whoever is in the container is in the group."""
         return ()
 

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import Box
 from sandbox.backends.channel import SocketChannel
-from sandbox.backends.pipes import PipeLine, open_pipe_line
+from sandbox.backends.pipes import ChildPipes, open_pipe_line
 from sandbox.backends.subprocess.groups import Group
 from sandbox.backends.subprocess.slots import GroupSlot
 from sandbox.egress.traffic import Ledger
@@ -107,7 +107,7 @@ class SubprocessBox(Box):
         self._next_slot += 1
         return GroupSlot(self._next_slot - 1, group)
 
-    def open_line(self) -> PipeLine | None:
+    def open_pipes(self) -> ChildPipes | None:
         self._next_line += 1
         return open_pipe_line(self._next_line)
 

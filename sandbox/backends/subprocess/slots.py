@@ -32,7 +32,7 @@ class GroupSlot:
         self._before = Reading(cpu_s=0.0)
         self._now = self._before
 
-    def open_doors(self) -> list[int]:
+    def open_cgroup_fds(self) -> list[int]:
         """What a child writes "0" into to enter; whoever gets them closes them.
 
         A child has one thread. Moving that alone (`tasks`, which only version 1 has for us) spares the kernel the lock

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.environments.build_context import Means
-from sandbox.environments.build_jobs import BUILD, Job, JobEnd, Workshop, open_folder
+from sandbox.environments.build_jobs import BUILD, Job, JobEnd, JobRunner, open_folder
 from sandbox.environments.disk.build_folder import BuildingFolder
 from sandbox.environments.disk.paths import make_folder, writing
 from sandbox.environments.interpreters.skeleton import begin_skeleton, finish_skeleton, site_folder
@@ -46,7 +46,7 @@ class Bench:
     """What one build works with; used in `open_bench`."""
 
     def __init__(
-        self, means: Means, *, building: BuildingFolder, store: Store, workshop: Workshop, keep_skeleton: Keep
+        self, means: Means, *, building: BuildingFolder, store: Store, workshop: JobRunner, keep_skeleton: Keep
     ) -> None:
         self.means = means
         self.building = building
@@ -165,7 +165,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def open_bench(means: Means, *, store: Store, workshop: Workshop, keep_skeleton: Keep) -> AsyncIterator[Bench]:
+async def open_bench(means: Means, *, store: Store, workshop: JobRunner, keep_skeleton: Keep) -> AsyncIterator[Bench]:
     """A bench with nothing on it; when this ends, its box is gone, and so is its folder."""
     with store.new_building_folder() as building:
         bench = Bench(means, building=building, store=store, workshop=workshop, keep_skeleton=keep_skeleton)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from sandbox.environments.build_jobs import BUILD, Job, JobEnd, Workshop, open_folder
+from sandbox.environments.build_jobs import BUILD, Job, JobEnd, JobRunner, open_folder
 from sandbox.environments.indexes.gateway import Gateway
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.model import Environment
@@ -53,7 +53,7 @@ _HEADERS: Final = Path("/usr/include")
 
 
 async def resolve(
-    question: Question, *, store: Store, workshop: Workshop, uv: Path, policy: Policy, environment: Environment
+    question: Question, *, store: Store, workshop: JobRunner, uv: Path, policy: Policy, environment: Environment
 ) -> Resolution:
     """Ask uv, and remember what it found; raises `ResolutionFailed` or `IndexUnavailable`."""
     with store.new_building_folder() as building:
@@ -97,7 +97,7 @@ class _Asking:
     question: Question
     gateway: Gateway
     store: Store
-    workshop: Workshop
+    workshop: JobRunner
     uv: Path
     policy: Policy
 

@@ -205,9 +205,9 @@ def test_a_container_that_ends_is_heard_to_end_though_the_daemon_does_not_hang_u
 def test_a_runner_that_is_near_is_spoken_to_past_the_daemon(tmp_path: Path) -> None:
     async def speak() -> None:
         async with near_runner(tmp_path) as (daemon, way, heard):
-            line = way.open_line()
+            line = way.open_pipes()
             assert line is not None
-            line.hang_up()
+            line.close()
             assert (daemon.carried, heard.ends) == (OFFER_BYTES, 0)
 
     asyncio.run(speak())
@@ -250,7 +250,7 @@ def test_where_it_may_not_be_taken_the_stream_stays_the_channel(tmp_path: Path) 
     async def speak() -> None:
         async with attached(tmp_path, str(RUNNER), "+") as (daemon, stream):
             way, heard = await open_way(stream, init=os.getpid()), Heard()
-            assert (way.is_short, way.open_line()) == (False, None)
+            assert (way.is_short, way.open_pipes()) == (False, None)
             way.listen(heard)
             reading, writing = os.pipe()
             way.send(pack_message(plain_plan(tmp_path)), [writing])

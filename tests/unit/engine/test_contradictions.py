@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox import AsyncSandbox, Outcome, Status
-from sandbox.engine.verdict import Ending, judge
+from sandbox.engine.verdict import CallEnd, judge
 from sandbox.outcome import Isolation
 from sandbox.protocol.frames import Chunk, Stream, pack_chunk, pack_message
 from sandbox.protocols import Reading
@@ -49,7 +49,7 @@ def test_a_limit_that_was_far_away_ended_no_call(killed_by: str, reading: Readin
     ],
 )
 def test_a_limit_that_may_have_been_met_is_believed(killed_by: str, reading: Reading) -> None:
-    verdict = judge(Ending(died(killed_by=killed_by), packed(VALUE), LIMITS, reading, 1.5))
+    verdict = judge(CallEnd(died(killed_by=killed_by), packed(VALUE), LIMITS, reading, 1.5))
     assert verdict.limit_name == killed_by
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sandbox import AsyncSandbox, Policy, PolicyError
-from sandbox.engine.prepared_call import Recipe
+from sandbox.engine.prepared_call import CallTemplate
 from sandbox.environments import bare_environment
 from sandbox.policy import load
 from sandbox.testing.fake_backend import FakeBackend
@@ -86,7 +86,7 @@ async def test_each_tenant_has_a_box_of_its_own(sandbox: AsyncSandbox) -> None:
 
 def test_a_recipe_is_worked_out_once_for_an_environment_and_anew_for_another() -> None:
     policy, bare = load("default"), bare_environment()
-    recipe = Recipe(read_tool(SOURCE, entry="first"), policy, policy, policy, bare, tenant="")
+    recipe = CallTemplate(read_tool(SOURCE, entry="first"), policy, policy, policy, bare, tenant="")
     one, other = replace(bare, key="one"), replace(bare, key="other")
     assert recipe.within(one) is recipe.within(one)
     assert [recipe.within(each).box(is_plain=False)[0].environment for each in (one, other, one)] == [
@@ -108,10 +108,10 @@ async def test_what_equals_a_limit_that_was_fine_is_refused_all_the_same(sandbox
 
 @with_fake
 async def test_what_limits_come_to_is_worked_out_once(sandbox: AsyncSandbox) -> None:
-    made: list[Recipe] = []
+    made: list[CallTemplate] = []
 
-    def counted(*parts: Any) -> Recipe:
-        made.append(Recipe(*parts))
+    def counted(*parts: Any) -> CallTemplate:
+        made.append(CallTemplate(*parts))
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:

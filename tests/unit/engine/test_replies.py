@@ -21,7 +21,7 @@ from sandbox.engine.replies import (
     count_parts,
     read_answer,
 )
-from sandbox.engine.verdict import Ending, judge
+from sandbox.engine.verdict import CallEnd, judge
 from sandbox.outcome import Status
 from sandbox.policy import Limits
 from sandbox.protocol.messages import Ended, ValueReply
@@ -88,7 +88,7 @@ def test_a_text_full_of_commas_and_brackets_is_one_part(text: str) -> None:
 
 
 def test_too_many_parts_are_a_limit_of_the_value_with_both_numbers_and_what_they_count() -> None:
-    verdict = judge(Ending(ENDED, replied(f"[{'1,' * MOST_PARTS}1]"), Limits(), Reading(), 1.0))
+    verdict = judge(CallEnd(ENDED, replied(f"[{'1,' * MOST_PARTS}1]"), Limits(), Reading(), 1.0))
     assert (verdict.status, verdict.limit_name) == (Status.LIMIT, "value")
     assert verdict.evidence == {"limit": MOST_PARTS, "measured": MOST_PARTS + 5, "unit": "parts"}
     assert verdict.error is not None
@@ -97,7 +97,7 @@ def test_too_many_parts_are_a_limit_of_the_value_with_both_numbers_and_what_they
 
 def test_a_reply_that_was_read_already_is_not_read_again() -> None:
     answer = read_answer(replied("1"))
-    verdict = judge(Ending(ENDED, replied("2"), Limits(), Reading(), 1.0, answer=answer))
+    verdict = judge(CallEnd(ENDED, replied("2"), Limits(), Reading(), 1.0, answer=answer))
     assert (verdict.status, verdict.value) == (Status.OK, 1)
 
 

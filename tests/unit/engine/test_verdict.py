@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.engine.verdict import Ending, Stop, Verdict, judge
+from sandbox.engine.verdict import CallEnd, KillReason, Verdict, judge
 from sandbox.outcome import Status
 from sandbox.policy import Limits
 from sandbox.protocol.messages import Ended
@@ -60,7 +60,7 @@ def judged(
     ended: Ended | None = None, reply: dict[str, Any] | bytes = b"", *, reading: Reading = METERED, **fields: Any
 ) -> Verdict:
     value = reply if isinstance(reply, bytes) else packed(reply)
-    return judge(Ending(ended or end(), value, LIMITS, reading, 1.5, **fields))
+    return judge(CallEnd(ended or end(), value, LIMITS, reading, 1.5, **fields))
 
 
 def packed(reply: dict[str, Any]) -> bytes:
@@ -328,14 +328,14 @@ def test_processor_time_is_taken_from_the_end_where_nothing_counted_it() -> None
 @pytest.mark.parametrize(
     ("stop", "status", "limit_name"),
     [
-        (Stop.TIMEOUT, Status.TIMEOUT, "wall"),
-        (Stop.CANCELLED, Status.CANCELLED, None),
-        (Stop.OUTPUT, Status.LIMIT, "output"),
-        (Stop.CPU, Status.LIMIT, "cpu"),
+        (KillReason.TIMEOUT, Status.TIMEOUT, "wall"),
+        (KillReason.CANCELLED, Status.CANCELLED, None),
+        (KillReason.OUTPUT, Status.LIMIT, "output"),
+        (KillReason.CPU, Status.LIMIT, "cpu"),
     ],
 )
 def test_a_call_that_the_engine_ended_says_why_whatever_else_is_there(
-    stop: Stop, status: Status, limit_name: str | None
+    stop: KillReason, status: Status, limit_name: str | None
 ) -> None:
     everything = Reading(cpu_s=99, memory_peak_bytes=1, processes_peak=1, out_of_memory_kills=1, refused_forks=1)
     for verdict in (
@@ -346,14 +346,14 @@ def test_a_call_that_the_engine_ended_says_why_whatever_else_is_there(
         assert (verdict.status, verdict.limit_name, verdict.value) == (status, limit_name, None)
 
 
-@pytest.mark.parametrize("stop", Stop)
-def test_a_call_that_ended_before_the_kill_reached_it_ended_by_itself(stop: Stop) -> None:
+@pytest.mark.parametrize("stop", KillReason)
+def test_a_call_that_ended_before_the_kill_reached_it_ended_by_itself(stop: KillReason) -> None:
     assert judged(end(), VALUE, stopped_for=stop).status is Status.OK
     assert judged(died(signal.SIGSEGV), stopped_for=stop).status is Status.CRASHED
 
 
 def test_a_timeout_tells_how_long_it_really_took() -> None:
-    verdict = judged(KILLED, stopped_for=Stop.TIMEOUT)
+    verdict = judged(KILLED, stopped_for=KillReason.TIMEOUT)
     assert verdict.evidence == {"signal": "SIGKILL", "limit": LIMITS.wall, "measured": 1.5, "where": "box"}
 
 
@@ -393,11 +393,11 @@ replies = st.binary(max_size=40) | st.sampled_from([VALUE, EXITED, TOO_LARGE, ra
 
 
 @pytest.mark.slow
-@given(endings, replies, readings, st.none() | st.sampled_from(Stop), st.booleans(), st.booleans())
+@given(endings, replies, readings, st.none() | st.sampled_from(KillReason), st.booleans(), st.booleans())
 def test_every_ending_has_a_verdict_and_only_a_clean_one_is_ok(
-    ended: Ended, value: bytes, reading: Reading, stop: Stop | None, was_lost: bool, overflowed: bool
+    ended: Ended, value: bytes, reading: Reading, stop: KillReason | None, was_lost: bool, overflowed: bool
 ) -> None:
-    verdict = judge(Ending(ended, value, LIMITS, reading, 1.0, stop, was_lost, overflowed))
+    verdict = judge(CallEnd(ended, value, LIMITS, reading, 1.0, stop, was_lost, overflowed))
     assert (verdict.status is Status.OK) == (verdict.error is None)
     assert (verdict.limit_name is not None) == (verdict.status in (Status.LIMIT, Status.MEMORY, Status.TIMEOUT))
     if verdict.status is Status.OK:

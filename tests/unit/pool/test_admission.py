@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.pool.limiter import Admission, SingleFiles
+from sandbox.pool.limiter import FairLimiter, KeyedLocks
 from tests import virtual_time
 
 
 class Caller:
     """One who wants in, and stays until told to go."""
 
-    def __init__(self, gate: Admission, tenant: str, *, arrivals: list[Caller]) -> None:
+    def __init__(self, gate: FairLimiter, tenant: str, *, arrivals: list[Caller]) -> None:
         self.tenant = tenant
         self.is_in = False
         self._may_go = asyncio.Event()
         self._arrivals = arrivals
         self.task = asyncio.create_task(self._stay(gate))
 
-    async def _stay(self, gate: Admission) -> None:
+    async def _stay(self, gate: FairLimiter) -> None:
         async with gate.turn(self.tenant):
             self.is_in = True
             self._arrivals.append(self)
@@ -45,7 +45,7 @@ async def settle() -> None:
 
 async def order_of(tenants: Sequence[str], *, limit: int) -> list[str]:
     """In which order callers of these tenants get in when they came in this one, and one leaves at a time."""
-    gate = Admission(limit)
+    gate = FairLimiter(limit)
     arrivals: list[Caller] = []
     callers = [Caller(gate, tenant, arrivals=arrivals) for tenant in tenants]
     await settle()
@@ -57,7 +57,7 @@ async def order_of(tenants: Sequence[str], *, limit: int) -> list[str]:
 
 def test_as_many_as_the_limit_get_in_at_once() -> None:
     async def come() -> tuple[int, int]:
-        gate = Admission(3)
+        gate = FairLimiter(3)
         arrivals: list[Caller] = []
         callers = [Caller(gate, "", arrivals=arrivals) for _ in range(5)]
         await settle()
@@ -82,7 +82,7 @@ def test_tenants_take_turns_however_many_calls_each_has() -> None:
 
 def test_calls_of_one_tenant_keep_their_order() -> None:
     async def come() -> list[int]:
-        gate = Admission(1)
+        gate = FairLimiter(1)
         arrivals: list[Caller] = []
         callers = [Caller(gate, "", arrivals=arrivals) for _ in range(6)]
         for caller in callers:
@@ -95,7 +95,7 @@ def test_calls_of_one_tenant_keep_their_order() -> None:
 
 def test_who_gives_up_while_waiting_leaves_the_line() -> None:
     async def come() -> tuple[int, list[str]]:
-        gate = Admission(1)
+        gate = FairLimiter(1)
         arrivals: list[Caller] = []
         first, second, third = (Caller(gate, tenant, arrivals=arrivals) for tenant in "abc")
         await settle()
@@ -111,7 +111,7 @@ def test_who_gives_up_while_waiting_leaves_the_line() -> None:
 
 def test_a_turn_granted_at_the_instant_its_caller_gives_up_goes_to_the_next() -> None:
     async def come() -> list[str]:
-        gate = Admission(1)
+        gate = FairLimiter(1)
         arrivals: list[Caller] = []
         first, second, third = (Caller(gate, tenant, arrivals=arrivals) for tenant in "abc")
         await settle()
@@ -139,7 +139,7 @@ steps = st.lists(
 @given(st.integers(1, 4), steps)
 def test_whatever_callers_do_the_limit_holds_and_no_turn_is_lost(limit: int, schedule: list[tuple[str, int]]) -> None:
     async def live() -> None:
-        gate = Admission(limit)
+        gate = FairLimiter(limit)
         arrivals: list[Caller] = []
         callers: list[Caller] = []
         for action, number in schedule:
@@ -175,7 +175,7 @@ def test_whatever_callers_do_the_limit_holds_and_no_turn_is_lost(limit: int, sch
 
 def test_in_a_single_file_one_goes_after_the_other_and_an_empty_one_is_forgotten() -> None:
     async def live() -> tuple[list[str], int]:
-        files = SingleFiles()
+        files = KeyedLocks()
         told: list[str] = []
 
         async def pass_through(key: str, name: str) -> None:

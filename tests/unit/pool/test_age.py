@@ -26,12 +26,12 @@ async def test_a_box_that_is_always_in_use_is_replaced_when_its_time_is_over(wor
 
 @pooled()
 async def test_a_call_that_is_in_it_then_ends_there(world: World) -> None:
-    async with world.lend(policy=LASTING) as loan:
+    async with world.lend(policy=LASTING) as lease:
         world.box().good_for_s = GOOD_FOR_S
         await asyncio.sleep(2 * GOOD_FOR_S)
         assert (await world.lend_once(policy=LASTING)).path == "cold"
         assert world.box().is_open
-    assert loan.warm.is_closing
+    assert lease.pooled.is_closing
     assert (await world.lend_once(policy=LASTING)).path == "warm"
 
 

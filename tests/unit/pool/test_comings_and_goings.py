@@ -13,7 +13,7 @@ import pytest
 from sandbox.backends.base import BoxPlan
 from sandbox.errors import BackendUnavailable, SandboxError
 from sandbox.policy import ReuseMode
-from sandbox.pool.pool import WarmBox
+from sandbox.pool.pool import PooledBox
 from tests.unit.pool.worlds import World, policy_with, pooled
 
 CALLERS: Final = 40
@@ -28,7 +28,7 @@ class Story:
 
     random: Random
     world: World
-    used: set[WarmBox] = field(default_factory=set)
+    used: set[PooledBox] = field(default_factory=set)
 
     async def tell(self) -> None:
         self.world.backend._opening = self._opening
@@ -54,12 +54,12 @@ class Story:
             if self.random.random() < 0.1:
                 await self.world.prepare(tenant, policy=policy)
                 return
-            async with self.world.lend(tenant, policy=policy) as loan:
-                self._look_at(loan.warm)
+            async with self.world.lend(tenant, policy=policy) as lease:
+                self._look_at(lease.pooled)
                 await self._pause()
-                loan.warm.is_retired = loan.warm.is_retired or self.random.random() < 0.1
+                lease.pooled.is_retired = lease.pooled.is_retired or self.random.random() < 0.1
 
-    def _look_at(self, warm: WarmBox) -> None:
+    def _look_at(self, warm: PooledBox) -> None:
         is_single_use = warm.policy.reuse.mode is ReuseMode.NEVER
         assert 1 <= warm.lent <= (1 if is_single_use else warm.box.capacity)
         assert not (is_single_use and warm in self.used)

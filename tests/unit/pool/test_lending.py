@@ -11,7 +11,7 @@ import pytest
 from sandbox.backends.base import BoxPlan
 from sandbox.errors import BackendUnavailable, BoxLost, CallNotStarted, EngineClosed, IsolationUnavailable
 from sandbox.policy import Layer, ReuseMode
-from sandbox.pool.pool import WarmBox
+from sandbox.pool.pool import PooledBox
 from sandbox.protocol.frames import pack_message
 from sandbox.testing import FakeBox, hangs
 from tests.unit.pool.worlds import POLICY, SINGLE_USE, World, policy_with, pooled, settle, until
@@ -24,29 +24,29 @@ REQUEST = b'{"entry":"tool","arguments":{},"source":"","environment":{},"value_l
 
 @pooled()
 async def test_a_box_is_lent_again(world: World) -> None:
-    loans = [await world.lend_once() for _ in range(3)]
-    assert [loan.path for loan in loans] == ["cold", "warm", "warm"]
-    assert len({id(loan.warm) for loan in loans}) == len(world.backend.boxes) == 1
+    leases = [await world.lend_once() for _ in range(3)]
+    assert [lease.path for lease in leases] == ["cold", "warm", "warm"]
+    assert len({id(lease.pooled) for lease in leases}) == len(world.backend.boxes) == 1
 
 
 @pooled()
 async def test_boxes_are_kept_apart_by_tenant_and_by_policy(world: World) -> None:
     other = policy_with(ahead=0)
-    loans = [
+    leases = [
         await world.lend_once("a"),
         await world.lend_once("b"),
         await world.lend_once("a", policy=other),
         await world.lend_once("a"),
     ]
-    assert [loan.path for loan in loans] == ["cold", "cold", "cold", "warm"]
+    assert [lease.path for lease in leases] == ["cold", "cold", "cold", "warm"]
 
 
 @pooled()
 async def test_calls_share_a_box_as_long_as_it_has_room(world: World) -> None:
     world.backend.capacity = 2
     async with world.lend() as first, world.lend() as second, world.lend() as third:
-        assert first.warm is second.warm
-        assert third.warm is not first.warm
+        assert first.pooled is second.pooled
+        assert third.pooled is not first.pooled
         assert len(world.backend.boxes) == 2
 
 
@@ -57,9 +57,9 @@ async def test_no_more_children_wait_than_may_have_calls_at_once(world: World) -
     for capacity in (1, 8):
         world.backend.capacity = capacity
         for name, policy in policies.items():
-            async with world.lend(str(capacity), policy=policy) as loan:
-                assert isinstance(loan.warm.box, FakeBox)
-                found[name, capacity] = loan.warm.box.ahead
+            async with world.lend(str(capacity), policy=policy) as lease:
+                assert isinstance(lease.pooled.box, FakeBox)
+                found[name, capacity] = lease.pooled.box.ahead
     assert found == {("kept", 1): 1, ("kept", 8): 3, ("single use", 1): 1, ("single use", 8): 1}
 
 
@@ -69,20 +69,20 @@ async def test_callers_that_come_while_a_box_opens_wait_for_that_one(world: Worl
     waiting = [asyncio.create_task(world.lend_once()) for _ in range(3)]
     await settle()
     world.opening.held_up.set()
-    loans = await asyncio.gather(*waiting)
+    leases = await asyncio.gather(*waiting)
     assert world.opening.count == 1
-    assert len({id(loan.warm) for loan in loans}) == 1
+    assert len({id(lease.pooled) for lease in leases}) == 1
 
 
 @pooled(capacity=2)
 async def test_more_callers_than_a_box_holds_get_more_boxes(world: World) -> None:
-    inside: list[WarmBox] = []
+    inside: list[PooledBox] = []
     leave = asyncio.Event()
 
     async def stay() -> None:
-        async with world.lend() as loan:
-            inside.append(loan.warm)
-            assert loan.warm.lent <= 2
+        async with world.lend() as lease:
+            inside.append(lease.pooled)
+            assert lease.pooled.lent <= 2
             await leave.wait()
 
     callers = [asyncio.create_task(stay()) for _ in range(5)]
@@ -104,9 +104,9 @@ async def test_a_box_has_slots_for_the_calls_under_way_and_some_to_spare(world: 
 
 @pooled()
 async def test_what_tools_import_is_told_to_a_box_once(world: World) -> None:
-    async with world.lend(preload=("json",)) as loan:
-        loan.warm.preload(["json", "csv"])
-        loan.warm.preload(["csv"])
+    async with world.lend(preload=("json",)) as lease:
+        lease.pooled.preload(["json", "csv"])
+        lease.pooled.preload(["csv"])
     await settle()
     assert world.box().preloaded == ("json", "csv")
 
@@ -114,18 +114,18 @@ async def test_what_tools_import_is_told_to_a_box_once(world: World) -> None:
 @pooled()
 async def test_a_tool_that_comes_again_is_compiled_once_for_all_its_calls(world: World) -> None:
     long, other = "x = 1\n" * 200, "y = 1\n" * 200
-    async with world.lend() as loan:
+    async with world.lend() as lease:
         for source in (long, other, long, long):
-            loan.warm.note_run(source, filename="tool.py", took_s=0.01)
+            lease.pooled.note_run(source, filename="tool.py", took_s=0.01)
     await settle()
     assert world.box().compiled == (("tool.py", long),)
 
 
 @pooled()
 async def test_a_tool_that_takes_long_is_left_to_its_calls(world: World) -> None:
-    async with world.lend() as loan:
+    async with world.lend() as lease:
         for _ in range(3):
-            loan.warm.note_run("x = 1\n" * 200, filename="tool.py", took_s=2.0)
+            lease.pooled.note_run("x = 1\n" * 200, filename="tool.py", took_s=2.0)
     await settle()
     assert world.box().compiled == ()
 
@@ -133,19 +133,19 @@ async def test_a_tool_that_takes_long_is_left_to_its_calls(world: World) -> None
 @pooled()
 async def test_tools_too_long_to_keep_the_runner_busy_with_are_left_to_their_calls(world: World) -> None:
     long, short = "x = 1\n" * 50_000, "x = 1\n"
-    async with world.lend() as loan:
+    async with world.lend() as lease:
         for source in (long, short) * 3:
-            loan.warm.note_run(source, filename="tool.py", took_s=0.01)
+            lease.pooled.note_run(source, filename="tool.py", took_s=0.01)
     await settle()
     assert world.box().compiled == (("tool.py", short),)
 
 
 @pooled()
 async def test_tools_that_run_once_each_take_a_bounded_room(world: World) -> None:
-    async with world.lend() as loan:
+    async with world.lend() as lease:
         for number in range(1000):
-            loan.warm.note_run(f"x = {number}\n" * 100, filename="tool.py", took_s=0.01)
-        assert len(loan.warm.sources) == 64
+            lease.pooled.note_run(f"x = {number}\n" * 100, filename="tool.py", took_s=0.01)
+        assert len(lease.pooled.sources) == 64
     await settle()
     assert world.box().compiled == ()
 
@@ -157,11 +157,11 @@ async def test_tools_that_run_once_each_take_a_bounded_room(world: World) -> Non
 async def test_a_box_that_is_retired_is_closed_when_its_last_call_has_ended(world: World) -> None:
     async with world.lend() as first:
         async with world.lend():
-            first.warm.is_retired = True
+            first.pooled.is_retired = True
         await settle()
         assert world.box().is_open
         async with world.lend() as other:
-            assert other.warm is not first.warm
+            assert other.pooled is not first.pooled
     await settle()
     assert [box.is_open for box in world.backend.boxes] == [False, True]
 
@@ -169,7 +169,7 @@ async def test_a_box_that_is_retired_is_closed_when_its_last_call_has_ended(worl
 @pooled()
 async def test_a_single_use_box_is_never_lent_again(world: World) -> None:
     async with world.lend(policy=SINGLE_USE) as first, world.lend(policy=SINGLE_USE) as second:
-        assert first.warm is not second.warm
+        assert first.pooled is not second.pooled
         assert (first.path, second.path) == ("cold", "cold")
     await settle()
     assert (len(world.pool.boxes), world.open_boxes) == (0, 0)
@@ -177,10 +177,10 @@ async def test_a_single_use_box_is_never_lent_again(world: World) -> None:
 
 @pooled()
 async def test_a_box_that_is_lost_leaves_at_once(world: World) -> None:
-    async with world.lend() as loan:
+    async with world.lend() as lease:
         world.box().lose()
         await settle()
-        assert loan.warm.conversation.loss is not None
+        assert lease.pooled.session.loss is not None
         assert world.pool.boxes == ()
     assert (await world.lend_once()).path == "cold"
 
@@ -235,9 +235,9 @@ async def test_a_box_in_use_stays_however_much_memory_is_kept(world: World) -> N
 @pooled(answers={"tool": hangs()})
 async def test_closing_takes_a_box_whose_call_is_not_settled_yet(world: World) -> None:
     for policy in (POLICY, SINGLE_USE):
-        async with world.lend(policy=policy) as loan:
-            loan.call = loan.warm.conversation.start(REQUEST, limits={}, value_limit=1, take=lambda *_: 0)
-        loan.warm.is_retired = True
+        async with world.lend(policy=policy) as lease:
+            lease.call = lease.pooled.session.start(REQUEST, limits={}, value_limit=1, take=lambda *_: 0)
+        lease.pooled.is_retired = True
     await world.pool.close()
     assert world.open_boxes == 0
 
@@ -249,10 +249,10 @@ async def test_a_box_without_a_place_for_the_call_is_lost_not_an_error(world: Wo
 
     await world.lend_once()
     world.box().add_slots = no_place  # type: ignore[method-assign]
-    async with world.lend() as loan:
+    async with world.lend() as lease:
         assert (await world.lend_once()).path == "cold"
         await asyncio.sleep(2)
-        assert "no place for calls" in str(loan.warm.conversation.loss)
+        assert "no place for calls" in str(lease.pooled.session.loss)
     await asyncio.sleep(2)
     assert world.open_boxes == 1
 
@@ -375,9 +375,9 @@ async def test_a_box_that_dies_right_after_its_hello_is_told_not_tried_forever(w
 
 @pooled(unfit="its packages leave threads")
 async def test_a_box_that_cannot_import_ahead_serves_calls_and_its_followers_do_not_try(world: World) -> None:
-    async with world.lend(preload=("json",)) as loan:
-        loan.warm.preload(["csv"])
-        assert not loan.warm.preloaded
+    async with world.lend(preload=("json",)) as lease:
+        lease.pooled.preload(["csv"])
+        assert not lease.pooled.preloaded
     await settle()
     assert [box.is_open for box in world.backend.boxes] == [True]
     world.box(0).lose()
@@ -412,9 +412,9 @@ async def _preloads_of_boxes(world: World, kind: type[FakeBox]) -> list[tuple[st
         return world.backend.boxes[-1]
 
     world.backend.open = open_such  # type: ignore[method-assign]
-    loans = [await world.lend_once(preload=("deadly",)) for _ in range(2)]
-    assert not loans[0].warm.preloaded
-    assert loans[0].warm is loans[1].warm
+    leases = [await world.lend_once(preload=("deadly",)) for _ in range(2)]
+    assert not leases[0].pooled.preloaded
+    assert leases[0].pooled is leases[1].pooled
     assert world.open_boxes == 1
     return [box.plan.preload for box in world.backend.boxes]
 
@@ -432,17 +432,17 @@ async def test_a_runner_that_never_ends_preloading_is_replaced_by_one_that_prelo
 @pooled()
 async def test_a_runner_that_dies_once_while_it_preloads_is_not_held_against_what_it_preloads(world: World) -> None:
     world.opening.failures = [CallNotStarted("killed")]
-    async with world.lend(preload=("json",)) as loan:
-        assert loan.warm.preloaded
+    async with world.lend(preload=("json",)) as lease:
+        assert lease.pooled.preloaded
 
 
 @pooled()
 async def test_a_box_that_a_later_tool_leaves_with_threads_is_lent_no_more_and_its_followers_preload_nothing(
     world: World,
 ) -> None:
-    async with world.lend(preload=("json",)) as loan:
-        loan.warm.conversation.received(pack_message({"type": "unfit", "reason": "its packages leave threads"}))
-        assert not loan.warm.has_room
+    async with world.lend(preload=("json",)) as lease:
+        lease.pooled.session.received(pack_message({"type": "unfit", "reason": "its packages leave threads"}))
+        assert not lease.pooled.has_room
         assert world.box().is_open
         await world.lend_once(preload=("json", "sad"))
     await settle()

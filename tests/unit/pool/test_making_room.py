@@ -16,7 +16,7 @@ SHORTAGE = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 def _tenants(world: World) -> list[str]:
     """Who has a box."""
-    return [key.tenant for key, shelf in world.pool._shelves.items() if shelf.boxes]
+    return [key.tenant for key, shelf in world.pool._queues.items() if shelf.boxes]
 
 
 @pooled(boxes=2)

@@ -23,7 +23,7 @@ async def test_as_many_boxes_open_at_once_as_callers_wait(world: World) -> None:
     world.opening.held_up.set()
     await settle()
     assert [caller.path for caller in callers] == ["cold"] * 5
-    assert len({id(caller.loan and caller.loan.warm) for caller in callers}) == 5
+    assert len({id(caller.lease and caller.lease.pooled) for caller in callers}) == 5
     for caller in callers:
         await caller.leave()
 
@@ -145,7 +145,7 @@ async def test_a_box_handed_to_a_caller_in_the_moment_it_gives_up_goes_to_the_ne
         await settle()
     gone.task.cancel()  # it was handed the box just now, and does not know yet
     await settle()
-    assert (gone.task.cancelled(), gone.loan) == (True, None)
+    assert (gone.task.cancelled(), gone.lease) == (True, None)
     assert patient.path == "warm"
     await patient.leave()
     assert [warm.lent for warm in world.pool.boxes] == [0]
@@ -158,7 +158,7 @@ async def test_a_caller_that_gives_up_in_the_moment_its_box_does_not_open_is_jus
     gone = world.hold()
     await settle()
     world.opening.held_up.set()
-    await until(lambda: not world.pool._shelves[world.key()].line)
+    await until(lambda: not world.pool._queues[world.key()].line)
     gone.task.cancel()
     await settle()
     assert gone.task.cancelled()
@@ -178,7 +178,7 @@ class Untold(Backend):
 
 @pooled(capacity=1)
 async def test_how_much_room_a_box_has_is_learned_from_the_first(world: World) -> None:
-    world.pool = Pool(Untold(world.backend), most_memory=1 << 40, most_opening=8)
+    world.pool = Pool(Untold(world.backend), max_memory=1 << 40, max_opening=8)
     callers = [world.hold() for _ in range(4)]
     await settle()
     assert [caller.path for caller in callers] == ["cold"] * 4
@@ -189,7 +189,7 @@ async def test_how_much_room_a_box_has_is_learned_from_the_first(world: World) -
 
 @pooled(capacity=1)
 async def test_those_who_relied_on_a_box_with_room_for_all_are_not_forgotten(world: World) -> None:
-    world.pool = Pool(Untold(world.backend), most_memory=1 << 40, most_opening=8)
+    world.pool = Pool(Untold(world.backend), max_memory=1 << 40, max_opening=8)
     world.opening.held_up = asyncio.Event()
     callers = [world.hold() for _ in range(3)]
     await settle()
@@ -246,7 +246,7 @@ async def test_a_box_lost_under_a_caller_does_not_hold_up_those_who_wait(world: 
 def _call_under_way() -> RunningCall:
     """Its caller has the outcome, and its last process is not gone yet."""
     loop = asyncio.get_running_loop()
-    return RunningCall(1, lambda *_: 0, None, len, 1, ended=loop.create_future(), told=loop.create_future())
+    return RunningCall(1, lambda *_: 0, None, len, 1, ended=loop.create_future(), replied=loop.create_future())
 
 
 @pooled(capacity=1)
@@ -254,8 +254,8 @@ async def test_a_room_that_is_about_to_come_back_is_waited_for_longer_where_boxe
     world.opening.held_up = asyncio.Event()
     asyncio.get_running_loop().call_later(1.0, world.opening.held_up.set)
     call = _call_under_way()
-    async with world.lend() as loan:
-        loan.call = call
+    async with world.lend() as lease:
+        lease.call = call
     second = world.hold()
     await asyncio.sleep(0.2)
     assert world.opening.count == 1
@@ -270,8 +270,8 @@ async def test_a_room_that_does_not_come_back_is_not_waited_for_however_slowly_b
     world.opening.held_up = asyncio.Event()
     asyncio.get_running_loop().call_later(10.0, world.opening.held_up.set)
     call = _call_under_way()
-    async with world.lend() as loan:
-        loan.call = call
+    async with world.lend() as lease:
+        lease.call = call
     second = world.hold()
     await asyncio.sleep(0.3)
     assert second.path == "cold"

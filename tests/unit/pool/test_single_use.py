@@ -46,14 +46,14 @@ async def test_nothing_opens_ahead_while_the_first_call_runs(world: World) -> No
 @pooled()
 async def test_a_ready_box_runs_one_call_and_is_closed(world: World) -> None:
     await world.prepare(policy=SINGLE_USE)
-    loans = []
+    leases = []
     for _ in range(6):
-        async with world.lend(policy=SINGLE_USE) as loan:
-            loans.append(loan)
+        async with world.lend(policy=SINGLE_USE) as lease:
+            leases.append(lease)
         await refilled()
-        assert loan.warm.is_closing
-    assert [loan.path for loan in loans] == ["pooled"] * 6
-    assert len({id(loan.warm) for loan in loans}) == 6
+        assert lease.pooled.is_closing
+    assert [lease.path for lease in leases] == ["pooled"] * 6
+    assert len({id(lease.pooled) for lease in leases}) == 6
     assert world.open_boxes == ready(world) == 2
 
 
@@ -153,8 +153,8 @@ async def test_one_that_dies_while_it_waits_is_never_lent(world: World) -> None:
         box.lose()
     await settle()
     assert (ready(world), world.open_boxes) == (0, 0)
-    async with world.lend(policy=SINGLE_USE) as loan:
-        assert (loan.path, loan.warm.conversation.loss) == ("cold", None)
+    async with world.lend(policy=SINGLE_USE) as lease:
+        assert (lease.path, lease.pooled.session.loss) == ("cold", None)
 
 
 @pooled()
@@ -249,10 +249,10 @@ async def test_a_call_longer_than_boxes_may_be_idle_still_counts_as_the_first(wo
 @pooled()
 async def test_a_ready_box_has_what_its_tool_imports_and_has_run_nothing(world: World) -> None:
     await world.prepare(policy=SINGLE_USE, preload=("json",))
-    async with world.lend(policy=SINGLE_USE, preload=("csv",)) as loan:
+    async with world.lend(policy=SINGLE_USE, preload=("csv",)) as lease:
         await settle()
-        assert isinstance(loan.warm.box, FakeBox)
-        assert loan.warm.box.preloaded[0] == "json"
+        assert isinstance(lease.pooled.box, FakeBox)
+        assert lease.pooled.box.preloaded[0] == "json"
     await refilled()
     assert [sorted(box.preloaded) for box in world.backend.open_boxes] == [["csv", "json"]] * 2
     assert world.backend.calls == []
@@ -270,7 +270,7 @@ async def test_a_box_handed_to_a_caller_in_the_moment_it_gives_up_is_ready_for_t
     gone = await just_handed(world)
     gone.task.cancel()
     await settle()
-    assert (gone.task.cancelled(), gone.loan) == (True, None)
+    assert (gone.task.cancelled(), gone.lease) == (True, None)
     assert ready(world) == world.open_boxes == 2
     assert (await world.lend_once(policy=SINGLE_USE)).path == "pooled"
 
@@ -290,11 +290,11 @@ async def test_or_goes_to_who_is_next_in_line(world: World) -> None:
     gone, patient = world.hold(policy=COLD_ONLY), world.hold(policy=COLD_ONLY)
     await settle()
     world.opening.held_up.set()
-    await until(lambda: len(world.pool._shelves[world.key(policy=COLD_ONLY)].line) == 1)
+    await until(lambda: len(world.pool._queues[world.key(policy=COLD_ONLY)].line) == 1)
     gone.task.cancel()
     await settle()
-    assert patient.loan is not None
-    assert patient.loan.warm.box is world.box(0)
+    assert patient.lease is not None
+    assert patient.lease.pooled.box is world.box(0)
     await patient.leave()
 
 
@@ -306,8 +306,8 @@ async def just_handed(world: World) -> Caller:
     caller = world.hold(policy=SINGLE_USE)
     await settle()
     world.opening.held_up.set()
-    await until(lambda: not world.pool._shelves[world.key(policy=SINGLE_USE)].line)
-    assert caller.loan is None
+    await until(lambda: not world.pool._queues[world.key(policy=SINGLE_USE)].line)
+    assert caller.lease is None
     return caller
 
 
@@ -347,6 +347,6 @@ async def test_whoever_gives_up_preparing_leaves_the_boxes_to_the_calls(world: W
 async def test_keys_that_are_not_used_any_more_are_forgotten(world: World) -> None:
     for number in range(20):
         await world.lend_once(f"tenant-{number}", policy=SINGLE_USE)
-    assert len(world.pool._shelves) == 20
+    assert len(world.pool._queues) == 20
     await asyncio.sleep(3 * SINGLE_USE.reuse.idle)
-    assert (len(world.pool._shelves), world.open_boxes) == (0, 0)
+    assert (len(world.pool._queues), world.open_boxes) == (0, 0)

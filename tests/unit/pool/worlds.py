@@ -11,7 +11,7 @@ from typing import Any
 from sandbox.backends.base import BoxPlan, ImageGone
 from sandbox.environments import bare_environment
 from sandbox.policy import Policy, ReuseMode, load
-from sandbox.pool.pool import BoxKey, Loan, Pool
+from sandbox.pool.pool import BoxKey, Lease, Pool
 from sandbox.protocols import BoxImage
 from sandbox.testing import FakeBackend, FakeBox
 from tests import virtual_time
@@ -53,9 +53,9 @@ class World:
     pool: Pool
     opening: Opening
 
-    async def lend_once(self, tenant: str = "", **plan: Any) -> Loan:
-        async with self.lend(tenant, **plan) as loan:
-            return loan
+    async def lend_once(self, tenant: str = "", **plan: Any) -> Lease:
+        async with self.lend(tenant, **plan) as lease:
+            return lease
 
     def lend(
         self,
@@ -64,8 +64,8 @@ class World:
         policy: Policy = POLICY,
         preload: tuple[str, ...] = (),
         image: BoxImage | None = None,
-    ) -> AbstractAsyncContextManager[Loan]:
-        return self.pool.lend(*_asked_for(tenant, policy, preload, image))
+    ) -> AbstractAsyncContextManager[Lease]:
+        return self.pool.lease(*_asked_for(tenant, policy, preload, image))
 
     async def prepare(self, tenant: str = "", *, policy: Policy = POLICY, preload: tuple[str, ...] = ()) -> None:
         await self.pool.prepare(*_asked_for(tenant, policy, preload))
@@ -90,17 +90,17 @@ class Caller:
 
     def __init__(self, world: World, tenant: str, plan: dict[str, Any]) -> None:
         self._leave = asyncio.Event()
-        self.loan: Loan | None = None
+        self.lease: Lease | None = None
         self.task = asyncio.create_task(self._stay(world, tenant, plan))
 
     async def _stay(self, world: World, tenant: str, plan: dict[str, Any]) -> None:
-        async with world.lend(tenant, **plan) as self.loan:
+        async with world.lend(tenant, **plan) as self.lease:
             await self._leave.wait()
 
     @property
     def path(self) -> str | None:
         """How it came by its box, if it has one."""
-        return None if self.loan is None else self.loan.path
+        return None if self.lease is None else self.lease.path
 
     async def leave(self) -> None:
         self._leave.set()
@@ -125,7 +125,7 @@ def pooled(
             asyncio.get_running_loop().set_exception_handler(lambda _, said: unheard.append(said))
             opening = Opening()
             fake = FakeBackend(opening=opening, **backend)
-            world = World(fake, Pool(fake, most_memory=memory, most_opening=at_once, most_boxes=boxes), opening)
+            world = World(fake, Pool(fake, max_memory=memory, max_opening=at_once, max_boxes=boxes), opening)
             await test(world)
             await world.pool.close()
             assert fake.open_boxes == ()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.protocol.timers import _FEW, Agenda
+from sandbox.protocol.timers import _FEW, TimerQueue
 from tests import virtual_time
 
 
@@ -24,7 +24,7 @@ def _fail() -> None:
 
 def test_each_is_done_at_its_time_whatever_the_order_they_were_made_in() -> None:
     async def keep() -> list[tuple[str, float]]:
-        agenda, done = Agenda(), list[tuple[str, float]]()
+        agenda, done = TimerQueue(), list[tuple[str, float]]()
         for name, seconds in [("late", 30.0), ("first", 0.004), ("same", 0.004), ("middle", 2.5), ("now", 0.0)]:
             agenda.after(seconds, _noting(done, name))
         await asyncio.sleep(60)
@@ -36,23 +36,23 @@ def test_each_is_done_at_its_time_whatever_the_order_they_were_made_in() -> None
 
 def test_what_is_called_off_is_not_done_and_calling_off_what_is_over_does_no_harm() -> None:
     async def keep() -> tuple[list[tuple[str, float]], list[bool]]:
-        agenda, done = Agenda(), list[tuple[str, float]]()
+        agenda, done = TimerQueue(), list[tuple[str, float]]()
         kept, dropped = agenda.after(1, _noting(done, "kept")), agenda.after(0.5, _noting(done, "dropped"))
-        dropped.call_off()
-        stood = [kept.stands, dropped.stands]
+        dropped.cancel()
+        stood = [kept.is_pending, dropped.is_pending]
         await asyncio.sleep(2)
-        kept.call_off()
-        return done, [*stood, kept.stands]
+        kept.cancel()
+        return done, [*stood, kept.is_pending]
 
     assert virtual_time.run(keep()) == ([("kept", 1.0)], [True, False, False])
 
 
 def test_one_may_call_off_another_that_is_due_with_it_and_make_new_ones() -> None:
     async def keep() -> list[tuple[str, float]]:
-        agenda, done = Agenda(), list[tuple[str, float]]()
+        agenda, done = TimerQueue(), list[tuple[str, float]]()
 
         def first() -> None:
-            other.call_off()
+            other.cancel()
             agenda.after(1, _noting(done, "new"))
 
         agenda.after(1, first)
@@ -65,7 +65,7 @@ def test_one_may_call_off_another_that_is_due_with_it_and_make_new_ones() -> Non
 
 def test_one_that_fails_keeps_no_other_from_being_done() -> None:
     async def keep() -> tuple[list[tuple[str, float]], list[Any]]:
-        agenda, done, told = Agenda(), list[tuple[str, float]](), list[Any]()
+        agenda, done, told = TimerQueue(), list[tuple[str, float]](), list[Any]()
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context.get("exception")))
         agenda.after(1, _fail)
         agenda.after(1, _noting(done, "with it"))
@@ -81,7 +81,7 @@ def test_one_that_fails_keeps_no_other_from_being_done() -> None:
 def test_a_loop_whose_clock_is_a_little_behind_is_not_kept_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def keep() -> int:
         loop, turns = asyncio.get_running_loop(), 0
-        agenda, done = Agenda(), asyncio.Event()
+        agenda, done = TimerQueue(), asyncio.Event()
         agenda.after(1, done.set)
         call_at = loop.call_at
 
@@ -104,7 +104,7 @@ def test_many_calls_that_end_before_their_limit_leave_little_and_set_few_timers(
 ) -> None:
     async def keep() -> tuple[int, int]:
         loop, timers = asyncio.get_running_loop(), 0
-        agenda, most = Agenda(), 0
+        agenda, most = TimerQueue(), 0
         call_at = loop.call_at
 
         def counted(*arguments: Any, **more: Any) -> asyncio.TimerHandle:
@@ -114,7 +114,7 @@ def test_many_calls_that_end_before_their_limit_leave_little_and_set_few_timers(
 
         monkeypatch.setattr(loop, "call_at", counted)
         for _ in range(10_000):
-            agenda.after(30, lambda: None).call_off()
+            agenda.after(30, lambda: None).cancel()
             most = max(most, len(agenda._heap))
         return most, timers
 
@@ -125,13 +125,13 @@ def test_many_calls_that_end_before_their_limit_leave_little_and_set_few_timers(
 
 def test_any_number_of_them_made_and_called_off_in_any_order_are_done_in_order() -> None:
     async def keep(seed: int) -> None:
-        chance, agenda, done = random.Random(seed), Agenda(), list[tuple[str, float]]()
+        chance, agenda, done = random.Random(seed), TimerQueue(), list[tuple[str, float]]()
         expected = []
         for number in range(500):
             seconds = chance.randrange(1, 100) / 10
             appointment = agenda.after(seconds, _noting(done, str(number)))
             if chance.random() < 0.4:
-                appointment.call_off()
+                appointment.cancel()
             else:
                 expected.append((seconds, number))
         await asyncio.sleep(20)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sandbox.errors import BoxLost, ProtocolError
 from sandbox.protocol.flow_control import CREDIT
 from sandbox.protocol.frames import Chunk, FrameReader, Stream, pack_chunk, pack_message
-from sandbox.protocol.messages import WallFault
+from sandbox.protocol.messages import LayerFailure
 from sandbox.protocol.running_call import RunningCall
-from sandbox.protocol.session import Conversation
-from sandbox.protocols import Line, Receiver
+from sandbox.protocol.session import RunnerSession
+from sandbox.protocols import DirectPipes, Receiver
 from sandbox.resources import authoring_kit
 from sandbox.testing.fake_backend import FakeSlot
 from tests import virtual_time
@@ -84,7 +84,7 @@ class Wire:
     async def all_sent(self) -> None:
         return
 
-    def open_line(self) -> Line | None:
+    def open_pipes(self) -> DirectPipes | None:
         return None
 
     def of(self, kind: str) -> list[dict[str, Any]]:
@@ -92,25 +92,25 @@ class Wire:
 
 
 class Talk:
-    """A conversation that said hello, and one call in it."""
+    """A session that said hello, and one call in it."""
 
     def __init__(self) -> None:
         self.wire = Wire()
-        self.conversation = Conversation(self.wire)
+        self.session = RunnerSession(self.wire)
         self.output: list[tuple[Stream, bytes]] = []
         self.taken_at_once = True
 
     async def open(self) -> None:
-        opening = asyncio.create_task(self.conversation.open({}, preload=(), ahead=0))
+        opening = asyncio.create_task(self.session.open({}, preload=(), ahead=0))
         await asyncio.sleep(0)
         self.hear(hello())
         await opening
 
     def start(self, *, value_limit: int = 100) -> RunningCall:
-        return self.conversation.start(b"{}", limits={}, value_limit=value_limit, take=self._take)
+        return self.session.start(b"{}", limits={}, value_limit=value_limit, take=self._take)
 
     def hear(self, data: bytes) -> None:
-        self.conversation.received(data)
+        self.session.received(data)
 
     def _take(self, stream: Stream, data: bytes) -> int:
         self.output.append((stream, data))
@@ -118,13 +118,13 @@ class Talk:
 
 
 def talking(test: Callable[[Talk], Awaitable[None]]) -> Callable[[], None]:
-    """Run the test in a conversation that is open, and let go of it."""
+    """Run the test in a session that is open, and let go of it."""
 
     async def talk() -> None:
         open_talk = Talk()
         await open_talk.open()
         await test(open_talk)
-        open_talk.conversation.close()
+        open_talk.session.close()
 
     def run() -> None:
         virtual_time.run(talk())
@@ -137,11 +137,9 @@ def talking(test: Callable[[Talk], Awaitable[None]]) -> Callable[[], None]:
 def opened_with(data: bytes) -> Coroutine[Any, Any, object]:
     async def opening() -> object:
         wire = Wire()
-        conversation = Conversation(wire)
+        session = RunnerSession(wire)
         outputs = {"files": 1, "bytes": 2}
-        opening_box = conversation.open(
-            {"box": {}}, preload=("json",), environment={"LANG": "C"}, ahead=3, outputs=outputs
-        )
+        opening_box = session.open({"box": {}}, preload=("json",), environment={"LANG": "C"}, ahead=3, outputs=outputs)
         answer = asyncio.create_task(opening_box)
         await asyncio.sleep(0)
         assert wire.said == [
@@ -157,7 +155,7 @@ def opened_with(data: bytes) -> Coroutine[Any, Any, object]:
                 "box": {},
             }
         ]
-        conversation.received(data)
+        session.received(data)
         return await answer
 
     return opening()
@@ -168,7 +166,7 @@ def test_a_box_that_says_hello_is_open() -> None:
 
 
 def test_a_fault_names_the_wall() -> None:
-    with pytest.raises(WallFault) as fault:
+    with pytest.raises(LayerFailure) as fault:
         virtual_time.run(opened_with(pack_message({"type": "fault", "layer": "seccomp", "reason": "EPERM"})))
     assert (fault.value.layer, fault.value.reason) == ("seccomp", "EPERM")
 
@@ -195,14 +193,14 @@ def test_a_box_that_says_anything_else_first_is_lost(data: bytes) -> None:
 async def test_a_wall_that_fails_later_ends_the_box_and_is_told(talk: Talk) -> None:
     call = talk.start()
     talk.hear(pack_message({"type": "fault", "layer": "user_namespace", "reason": "no space left"}))
-    assert talk.conversation.fault is not None
-    assert talk.conversation.fault.layer == "user_namespace"
+    assert talk.session.fault is not None
+    assert talk.session.fault.layer == "user_namespace"
     assert (await call.ended, call.was_lost)[1]
 
 
 @talking
 async def test_a_call_is_sent_whole_with_its_size_ahead(talk: Talk) -> None:
-    call = talk.conversation.start(b"r" * 600_000, limits={"cpu": 2}, value_limit=1, take=lambda *_: 0)
+    call = talk.session.start(b"r" * 600_000, limits={"cpu": 2}, value_limit=1, take=lambda *_: 0)
     assert talk.wire.of("call") == [{"type": "call", "id": call.id, "credit": CREDIT, "limits": {"cpu": 2}}]
     assert talk.wire.requests == (600_000).to_bytes(8, "big") + b"r" * 600_000
 
@@ -210,13 +208,13 @@ async def test_a_call_is_sent_whole_with_its_size_ahead(talk: Talk) -> None:
 @talking
 async def test_a_call_goes_from_started_over_its_bytes_to_ended(talk: Talk) -> None:
     call = talk.start()
-    assert talk.conversation.running == 1
+    assert talk.session.running == 1
     talk.hear(started() + chunk(b"{}", Stream.WALLS) + chunk(b"out") + chunk(b"err", Stream.STDERR))
     talk.hear(chunk(b"val", Stream.VALUE) + chunk(b"ue", Stream.VALUE) + ended(exit_code=3))
     assert (await call.ended).exit_code == 3
     assert (bytes(call.walls), bytes(call.value)) == (b"{}", b"value")
     assert talk.output == [(Stream.STDOUT, b"out"), (Stream.STDERR, b"err")]
-    assert (talk.conversation.running, call.was_lost, talk.conversation.loss) == (0, False, None)
+    assert (talk.session.running, call.was_lost, talk.session.loss) == (0, False, None)
 
 
 @pytest.mark.parametrize(
@@ -267,14 +265,14 @@ async def test_a_call_goes_from_started_over_its_bytes_to_ended(talk: Talk) -> N
 def test_what_is_out_of_order_ends_the_box_and_every_call_in_it(said: bytes) -> None:
     @talking
     async def out_of_order(talk: Talk) -> None:
-        calls = [talk.start(), talk.conversation.start(b"", limits={}, value_limit=1, take=lambda *_: 0)]
+        calls = [talk.start(), talk.session.start(b"", limits={}, value_limit=1, take=lambda *_: 0)]
         told: list[bool] = []
-        talk.conversation.on_loss = lambda: told.append(True)
+        talk.session.on_loss = lambda: told.append(True)
         talk.hear(said)
-        assert isinstance(talk.conversation.loss, ProtocolError)
+        assert isinstance(talk.session.loss, ProtocolError)
         assert told == [True]
         await asyncio.gather(*(call.ended for call in calls))
-        assert talk.conversation.running == 0
+        assert talk.session.running == 0
         assert calls[1].was_lost
 
     out_of_order()
@@ -284,9 +282,9 @@ def test_what_is_out_of_order_ends_the_box_and_every_call_in_it(said: bytes) -> 
 async def test_who_waits_for_a_reply_is_told_when_it_is_whole_and_by_the_end_at_the_latest(talk: Talk) -> None:
     calls = [talk.start(), talk.start(), talk.start()]
     talk.hear(started(1) + started(2) + returned(1) + ended(2))
-    talk.conversation.closed()
+    talk.session.closed()
     for call in calls:
-        await call.told
+        await call.replied
     assert [call.has_returned for call in calls] == [True, False, False]
     assert [call.was_lost for call in calls] == [True, False, True]
 
@@ -294,18 +292,18 @@ async def test_who_waits_for_a_reply_is_told_when_it_is_whole_and_by_the_end_at_
 @talking
 async def test_a_call_killed_before_a_child_had_it_ends_without_having_started(talk: Talk) -> None:
     call = talk.start()
-    talk.conversation.kill(call)
+    talk.session.kill(call)
     assert talk.wire.of("kill") == [{"type": "kill", "id": call.id}]
     talk.hear(ended(exit_code=None, killed_by="engine"))
     assert (await call.ended).killed_by == "engine"
-    assert talk.conversation.loss is None
+    assert talk.session.loss is None
 
 
 @talking
 async def test_nothing_is_heard_after_the_end(talk: Talk) -> None:
     call = talk.start()
     talk.hear(started())
-    talk.conversation.abandon("enough")
+    talk.session.abandon("enough")
     talk.hear(chunk(b"late") + chunk(b"late", Stream.VALUE) + ended())
     assert (await call.ended).exit_code is None
     assert (talk.output, bytes(call.value), call.was_lost) == ([], b"", True)
@@ -313,9 +311,9 @@ async def test_nothing_is_heard_after_the_end(talk: Talk) -> None:
 
 @talking
 async def test_the_first_loss_is_the_one_that_is_told(talk: Talk) -> None:
-    talk.conversation.abandon("first")
-    talk.conversation.closed()
-    assert str(talk.conversation.loss) == "first"
+    talk.session.abandon("first")
+    talk.session.closed()
+    assert str(talk.session.loss) == "first"
     with pytest.raises(BoxLost, match="first"):
         talk.start()
 
@@ -323,7 +321,7 @@ async def test_the_first_loss_is_the_one_that_is_told(talk: Talk) -> None:
 @talking
 async def test_a_box_that_hangs_up_loses_its_calls(talk: Talk) -> None:
     call = talk.start()
-    talk.conversation.closed()
+    talk.session.closed()
     await call.ended
     assert call.was_lost
 
@@ -357,7 +355,7 @@ async def test_what_is_not_taken_is_not_granted(talk: Talk) -> None:
     call = talk.start()
     talk.hear(started() + b"".join(chunk(b"x" * 65536) for _ in range(16)))
     assert talk.wire.of("grant") == []
-    talk.conversation.intake.grant(call, 16 * 65536)
+    talk.session.flow.grant(call, 16 * 65536)
     assert [message["bytes"] for message in talk.wire.of("grant")] == [CREDIT]
 
 
@@ -367,10 +365,10 @@ async def test_a_box_that_sends_far_more_than_was_granted_is_ended(talk: Talk) -
     call = talk.start()
     talk.hear(started())
     sent = 0
-    while talk.conversation.loss is None and sent < 16 * CREDIT:
+    while talk.session.loss is None and sent < 16 * CREDIT:
         talk.hear(chunk(b"x" * 65536))
         sent += 65536
-    assert isinstance(talk.conversation.loss, ProtocolError)
+    assert isinstance(talk.session.loss, ProtocolError)
     assert sent < 6 * CREDIT
     await call.ended
 
@@ -382,7 +380,7 @@ async def test_a_flood_that_is_taken_keeps_nothing(talk: Talk) -> None:
     for _ in range(2000):
         talk.hear(chunk(b"x" * 65536))
         talk.output.clear()
-    assert (talk.conversation.loss, call.untaken) == (None, 0)
+    assert (talk.session.loss, call.untaken) == (None, 0)
 
 
 @talking
@@ -390,7 +388,7 @@ async def test_nothing_is_granted_to_a_call_that_is_over(talk: Talk) -> None:
     talk.taken_at_once = False
     call = talk.start()
     talk.hear(started() + b"".join(chunk(b"x" * 65536) for _ in range(16)) + ended())
-    talk.conversation.intake.grant(call, CREDIT)
+    talk.session.flow.grant(call, CREDIT)
     assert talk.wire.of("grant") == []
 
 
@@ -412,7 +410,7 @@ def item(data: bytes) -> bytes:
 @talking
 async def test_items_are_handed_over_as_they_become_whole_and_the_reply_is_what_is_left(talk: Talk) -> None:
     items: list[bytes] = []
-    call = talk.conversation.start(
+    call = talk.session.start(
         b"", limits={}, value_limit=100, take=lambda *_: 0, take_item=lambda each, _: items.append(each)
     )
     talk.hear(started())
@@ -440,7 +438,7 @@ async def test_no_more_is_read_of_items_that_nobody_takes(talk: Talk) -> None:
     for id, data in enumerate((b"x" * 250_000, b""), 1):
         grants: list[Callable[[], None]] = []
         taken = partial(_append_grant, grants)
-        talk.conversation.start(b"", limits={}, value_limit=1 << 23, take=lambda *_: 0, take_item=taken)
+        talk.session.start(b"", limits={}, value_limit=1 << 23, take=lambda *_: 0, take_item=taken)
         talk.hear(started(id))
         while not talk.wire.of("hold"):
             talk.hear(chunk(item(data), Stream.VALUE, id=id))
@@ -462,7 +460,7 @@ async def test_too_many_items_or_too_much_of_them_has_their_call_killed(talk: Ta
     for id, (data, limit, most) in enumerate(cases, 1):
         items: list[bytes] = []
         take = partial(_append, items)
-        call = talk.conversation.start(b"", limits={}, value_limit=limit, take=lambda *_: 0, take_item=take)
+        call = talk.session.start(b"", limits={}, value_limit=limit, take=lambda *_: 0, take_item=take)
         talk.hear(started(id) + chunk(data, Stream.VALUE, id=id))
         assert (call.value_overflowed, len(items), len(talk.wire.of("kill"))) == (True, most, id)
         assert len(call.value) <= limit
@@ -473,7 +471,7 @@ def test_items_in_any_pieces_are_the_same(data: list[bytes], reply: bytes, sizes
     async def hear() -> tuple[list[bytes], bytes]:
         talk, items = Talk(), list[bytes]()
         await talk.open()
-        call = talk.conversation.start(
+        call = talk.session.start(
             b"", limits={}, value_limit=999, take=lambda *_: 0, take_item=lambda each, _: items.append(each)
         )
         talk.hear(started())
@@ -492,15 +490,15 @@ def test_items_in_any_pieces_are_the_same(data: list[bytes], reply: bytes, sizes
 
 @talking
 async def test_a_slot_serves_one_call_after_the_other(talk: Talk) -> None:
-    talk.conversation.lend_slots([FakeSlot(0)])
+    talk.session.offer_slots([FakeSlot(0)])
     assert talk.wire.of("slots") == [{"type": "slots", "slots": [[0, 0]]}]
     for id in (1, 2):
         call = talk.start()
         talk.hear(started(id, slot=0) + ended(id))
         assert call.slot is not None
-        assert talk.conversation.give_back(call)
+        assert talk.session.release_slot(call)
         assert talk.wire.of("release")[-1] == {"type": "release", "slot": 0, "retire": False}
-    assert talk.conversation.loss is None
+    assert talk.session.loss is None
 
 
 @pytest.mark.parametrize(
@@ -509,11 +507,11 @@ async def test_a_slot_serves_one_call_after_the_other(talk: Talk) -> None:
 def test_a_slot_that_is_not_free_ends_the_box(first: bytes) -> None:
     @talking
     async def take_twice(talk: Talk) -> None:
-        talk.conversation.lend_slots([FakeSlot(0)])
+        talk.session.offer_slots([FakeSlot(0)])
         talk.start()
         talk.start()
         talk.hear(first + started(2, slot=0))
-        assert isinstance(talk.conversation.loss, ProtocolError)
+        assert isinstance(talk.session.loss, ProtocolError)
 
     take_twice()
 
@@ -526,10 +524,10 @@ class Spent(FakeSlot):
 @talking
 async def test_a_slot_that_cannot_be_renewed_is_retired_and_closed(talk: Talk) -> None:
     slot = Spent(0)
-    talk.conversation.lend_slots([slot])
+    talk.session.offer_slots([slot])
     call = talk.start()
     talk.hear(started(slot=0) + ended())
-    assert not talk.conversation.give_back(call)
+    assert not talk.session.release_slot(call)
     assert talk.wire.of("release") == [{"type": "release", "slot": 0, "retire": True}]
     assert slot.is_closed
 
@@ -537,13 +535,13 @@ async def test_a_slot_that_cannot_be_renewed_is_retired_and_closed(talk: Talk) -
 @talking
 async def test_closing_lets_go_of_every_slot(talk: Talk) -> None:
     slots = [FakeSlot(id) for id in range(3)]
-    talk.conversation.lend_slots(slots)
+    talk.session.offer_slots(slots)
     call = talk.start()
     talk.hear(started(slot=1))
-    talk.conversation.close()
+    talk.session.close()
     assert all(slot.is_closed for slot in slots)
     await call.ended
-    assert talk.conversation.give_back(call)
+    assert talk.session.release_slot(call)
 
 
 # Anything at all
@@ -568,25 +566,25 @@ messages = st.one_of(
 def test_whatever_a_box_says_nothing_is_raised_and_every_call_ends(said: list[bytes], cuts: list[int]) -> None:
     @talking
     async def hear_it(talk: Talk) -> None:
-        talk.conversation.lend_slots([FakeSlot(0), FakeSlot(1)])
+        talk.session.offer_slots([FakeSlot(0), FakeSlot(1)])
         calls = [talk.start(value_limit=50), talk.start(value_limit=50)]
-        talk.conversation.kill(calls[1])
+        talk.session.kill(calls[1])
         data = b"".join(said)
         for size in (*cuts, len(data)):
             talk.hear(data[:size])
             data = data[size:]
-        talk.conversation.closed()
+        talk.session.closed()
         for call in calls:
             await call.ended
             assert len(call.value) <= 50
-            talk.conversation.give_back(call)
-        assert talk.conversation.running == 0
+            talk.session.release_slot(call)
+        assert talk.session.running == 0
 
     hear_it()
 
 
 def _started_with_files(talk: Talk, take: Callable[[bytes], int]) -> RunningCall:
-    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0, take_files=take)
+    call = talk.session.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0, take_files=take)
     talk.hear(started(call.id))
     return call
 
@@ -602,7 +600,7 @@ async def test_files_are_granted_as_they_are_taken(talk: Talk) -> None:
     call = _started_with_files(talk, take)
     talk.hear(pack_chunk(Chunk(call.id, Stream.FILES, b"x" * 1000)))
     assert (taken, talk.wire.of("grant"), call.files_untaken) == ([b"x" * 1000], [], 1000)
-    talk.conversation.intake.grant_files(call, 600)
+    talk.session.flow.grant_files(call, 600)
     assert talk.wire.of("grant") == [{"type": "grant", "id": call.id, "bytes": 600, "of": "files"}]
     assert call.files_untaken == 400
 
@@ -612,13 +610,13 @@ async def test_files_that_nobody_asked_for_end_the_box(talk: Talk) -> None:
     call = _started_with_files(talk, lambda _: 0)
     for _ in range(21):
         talk.hear(pack_chunk(Chunk(call.id, Stream.FILES, b"x" * (1 << 18))))
-    assert "bytes of files that nobody had asked for" in str(talk.conversation.loss)
+    assert "bytes of files that nobody had asked for" in str(talk.session.loss)
 
 
 @talking
 async def test_what_a_call_reads_follows_once_a_child_has_it(talk: Talk) -> None:
-    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0)
-    feeding = asyncio.create_task(talk.conversation.feed(call, b"content"))
+    call = talk.session.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0)
+    feeding = asyncio.create_task(talk.session.feed(call, b"content"))
     await asyncio.sleep(0)
     assert b"content" not in talk.wire.requests
     talk.hear(started(call.id))
@@ -628,8 +626,8 @@ async def test_what_a_call_reads_follows_once_a_child_has_it(talk: Talk) -> None
 
 @talking
 async def test_nothing_follows_for_a_call_that_is_over(talk: Talk) -> None:
-    call = talk.conversation.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0)
-    feeding = asyncio.create_task(talk.conversation.feed(call, b"content"))
-    talk.conversation.abandon("test")
+    call = talk.session.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0)
+    feeding = asyncio.create_task(talk.session.feed(call, b"content"))
+    talk.session.abandon("test")
     await feeding
     assert b"content" not in talk.wire.requests

@@ -11,7 +11,7 @@ from box import frames as runner_frames
 from sandbox.errors import ProtocolError
 from sandbox.protocol import frames
 from sandbox.protocol.frames import Chunk, FrameReader, Stream
-from sandbox.protocol.messages import Said, parse_message
+from sandbox.protocol.messages import RunnerMessage, parse_message
 from tests.checkout import ROOT
 
 Vector = dict[str, Any]
@@ -68,7 +68,7 @@ def test_both_sides_speak_the_protocol_of_the_vectors() -> None:
 
 def test_every_message_of_a_runner_and_every_stream_is_among_them() -> None:
     said = {vector["message"]["type"] for vector in FROM_RUNNER if "message" in vector}
-    assert said == {get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(Said)}
+    assert said == {get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(RunnerMessage)}
     assert {vector["chunk"]["stream"] for vector in FRAMES if "chunk" in vector} == set(Stream)
 
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.backends.pipes import PipeLine
+from sandbox.backends.pipes import ChildPipes
 from sandbox.protocol.frames import Chunk, Stream, pack_chunk, pack_message
 from sandbox.protocol.running_call import RunningCall
-from sandbox.protocol.session import Conversation
+from sandbox.protocol.session import RunnerSession
 from sandbox.protocols import Receiver
 from sandbox.testing.fake_backend import FakeSlot
 
@@ -75,9 +75,9 @@ class Box:
     async def all_sent(self) -> None:
         return
 
-    def open_line(self) -> PipeLine:
+    def open_pipes(self) -> ChildPipes:
         self.opened += 1
-        return PipeLine(self.opened - 1)
+        return ChildPipes(self.opened - 1)
 
     def act(self, act: Act) -> None:
         """One thing that it does."""
@@ -121,32 +121,32 @@ def test_whatever_a_box_does_with_its_lines_every_call_ends_and_nothing_is_left_
 async def _converse(done: list[Act]) -> None:
     box, raised = Box(), list[Any]()
     asyncio.get_running_loop().set_exception_handler(lambda _, told: raised.append(told))
-    conversation = await _opened(box)
+    session = await _opened(box)
     calls: list[RunningCall] = []
     for act in done:
-        if act.what == "call" and conversation.loss is None:
-            calls.append(conversation.start(b"{}", limits={}, value_limit=MOST_VALUE, take=lambda _, data: len(data)))
+        if act.what == "call" and session.loss is None:
+            calls.append(session.start(b"{}", limits={}, value_limit=MOST_VALUE, take=lambda _, data: len(data)))
             box.calls = calls[-1].id
         box.act(act)
         await asyncio.sleep(0)
-    conversation.closed()
+    session.closed()
     for call in calls:
         await call.ended
         assert len(call.value) <= MOST_VALUE
-        conversation.give_back(call)
-    assert conversation.running == 0
-    conversation.close()
+        session.release_slot(call)
+    assert session.running == 0
+    session.close()
     for line in range(len(box.ends)):
         box.leave(line)
     assert raised == []
 
 
-async def _opened(box: Box) -> Conversation:
-    conversation = Conversation(box)
-    opening = asyncio.create_task(conversation.open({}, ahead=2))
+async def _opened(box: Box) -> RunnerSession:
+    session = RunnerSession(box)
+    opening = asyncio.create_task(session.open({}, ahead=2))
     await asyncio.sleep(0)
-    conversation.received(pack_message(HELLO | {"failed": {}, "refused": {}}))
+    session.received(pack_message(HELLO | {"failed": {}, "refused": {}}))
     await opening
-    conversation.lend_slots([FakeSlot(0), FakeSlot(1)])
-    conversation.supply_lines()
-    return conversation
+    session.offer_slots([FakeSlot(0), FakeSlot(1)])
+    session.offer_pipes()
+    return session

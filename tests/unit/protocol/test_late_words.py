@@ -17,8 +17,8 @@ def test_a_wall_cannot_fail_any_more_once_a_call_has_started(before: bytes) -> N
     async def late(talk: Talk) -> None:
         call, next_call = talk.start(), talk.start()
         talk.hear(before + FAULT)
-        assert isinstance(talk.conversation.loss, ProtocolError)
-        assert talk.conversation.fault is None
+        assert isinstance(talk.session.loss, ProtocolError)
+        assert talk.session.fault is None
         await call.ended
         await next_call.ended
         assert next_call.was_lost
@@ -31,7 +31,7 @@ def test_the_walls_of_a_call_are_described_once() -> None:
     async def twice(talk: Talk) -> None:
         call = talk.start()
         talk.hear(started() + chunk(b'{"walls":{}}', Stream.WALLS) + chunk(b"!", Stream.WALLS))
-        assert isinstance(talk.conversation.loss, ProtocolError)
+        assert isinstance(talk.session.loss, ProtocolError)
         assert bytes(call.walls) == b'{"walls":{}}'
 
     twice()

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.backends.pipes import PipeLine
+from sandbox.backends.pipes import ChildPipes
 from sandbox.errors import ProtocolError
 from sandbox.protocol.flow_control import CREDIT
 from sandbox.protocol.frames import Chunk, FrameReader, Stream, pack_message
 from sandbox.protocol.running_call import RunningCall
-from sandbox.protocol.session import Conversation
+from sandbox.protocol.session import RunnerSession
 from sandbox.protocols import Receiver
 from sandbox.testing.fake_backend import FakeSlot
 
@@ -61,8 +61,8 @@ class Wire:
     async def all_sent(self) -> None:
         return
 
-    def open_line(self) -> PipeLine | None:
-        return PipeLine(len(self.ends)) if self.has_descriptors else None
+    def open_pipes(self) -> ChildPipes | None:
+        return ChildPipes(len(self.ends)) if self.has_descriptors else None
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [message for message in self.said if message["type"] == kind]
@@ -75,25 +75,25 @@ class Wire:
 
 
 class Talk:
-    """A conversation in a box with lines."""
+    """A session in a box with lines."""
 
     def __init__(self) -> None:
         self.wire = Wire()
-        self.conversation = Conversation(self.wire)
+        self.session = RunnerSession(self.wire)
         self.output: list[tuple[Stream, bytes]] = []
         self.taken_at_once = True
 
     async def open(self, *, ahead: int = 2, is_single_use: bool = False, is_one_at_a_time: bool = False) -> None:
         opening = asyncio.create_task(
-            self.conversation.open({}, ahead=ahead, is_single_use=is_single_use, is_one_at_a_time=is_one_at_a_time)
+            self.session.open({}, ahead=ahead, is_single_use=is_single_use, is_one_at_a_time=is_one_at_a_time)
         )
         await asyncio.sleep(0)
         self.hear(**HELLO)
         await opening
-        self.conversation.supply_lines()
+        self.session.offer_pipes()
 
     def hear(self, **message: object) -> None:
-        self.conversation.received(pack_message(message))
+        self.session.received(pack_message(message))
 
     def ready(self, line: int = 0, *, slot: int | None = None) -> None:
         self.hear(type="ready", line=line, slot=slot, cpu_before=0.25, walls=WALLS)
@@ -105,14 +105,14 @@ class Talk:
         self.hear(type="ended", id=id, **(NOTHING | fields))
 
     def start(self) -> RunningCall:
-        return self.conversation.start(b"request", limits={"cpu": 5}, value_limit=1000, take=self._take)
+        return self.session.start(b"request", limits={"cpu": 5}, value_limit=1000, take=self._take)
 
     def _take(self, stream: Stream, data: bytes) -> int:
         self.output.append((stream, data))
         return len(data) if self.taken_at_once else 0
 
     def close(self) -> None:
-        self.conversation.close()
+        self.session.close()
         for line in range(len(self.wire.ends)):
             self.wire.leave(line)
 
@@ -177,7 +177,7 @@ async def test_the_runner_hears_of_a_call_before_anything_else_about_it(talk: Ta
     talk.ready()
     call = talk.start()
     assert talk.wire.of("call") == []
-    talk.conversation.kill(call)
+    talk.session.kill(call)
     assert [message["type"] for message in talk.wire.said][-2:] == ["call", "kill"]
 
 
@@ -189,10 +189,10 @@ async def test_what_was_printed_before_the_reply_comes_before_the_call_has_told(
     os.write(value, REPLY[:5])
     os.write(stdout, b"out")
     await until(lambda: talk.output)
-    assert not call.has_told
+    assert not call.has_replied
     os.write(stderr, b"err")
     os.write(value, REPLY[5:])
-    await call.told
+    await call.replied
     assert (bytes(call.value), talk.output) == (REPLY, [(Stream.STDOUT, b"out"), (Stream.STDERR, b"err")])
     assert (call.has_returned, call.cpu_before) == (True, 0.25)
     assert not call.ended.done()
@@ -210,11 +210,11 @@ async def test_what_was_printed_at_once_with_the_reply_comes_before_whoever_wait
         os.write(stdout, b"o" * size)
         os.write(stderr, b"e")
         os.write(value, REPLY)
-        await call.told
+        await call.replied
         printed = {stream: b"".join(data for of, data in talk.output if of is stream) for stream, _ in talk.output}
         assert printed == {Stream.STDOUT: b"o" * size, Stream.STDERR: b"e"}
         talk.ended(id=call.id, exit_code=0)
-        talk.conversation.supply_lines()
+        talk.session.offer_pipes()
         talk.ready(line + 1)
 
 
@@ -234,7 +234,7 @@ async def test_what_was_printed_is_not_lost_with_the_box(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
     os.write(talk.wire.ends[0][STDOUT], b"last words")
-    talk.conversation.closed()
+    talk.session.closed()
     assert (call.was_lost, talk.output) == (True, [(Stream.STDOUT, b"last words")])
     assert os.read(talk.wire.ends[0][REQUEST], 999) == b""
 
@@ -256,7 +256,7 @@ async def test_a_call_that_prints_faster_than_it_is_read_waits_in_its_pipe(talk:
     await until(is_stopped)
     taken = sum(len(data) for _, data in talk.output)
     assert CREDIT <= taken < CREDIT + (1 << 17)
-    talk.conversation.intake.grant(call, taken)
+    talk.session.flow.grant(call, taken)
     await until(lambda: sum(len(data) for _, data in talk.output) > taken)
     assert talk.wire.of("grant") == []
 
@@ -268,7 +268,7 @@ async def test_a_value_that_is_too_large_has_its_call_killed(talk: Talk) -> None
     os.write(talk.wire.ends[0][VALUE], b"\xff" * 4 + bytes(2000))
     await until(lambda: call.value_overflowed)
     assert talk.wire.of("kill") == [{"type": "kill", "id": 1}]
-    assert (len(call.value), call.has_told) == (1000, False)
+    assert (len(call.value), call.has_replied) == (1000, False)
 
 
 @talking
@@ -306,7 +306,7 @@ async def test_a_call_that_was_read_before_its_child_died_has_started(talk: Talk
 
 @talking
 async def test_a_slot_is_held_by_the_child_that_waits_and_is_free_when_it_is_gone(talk: Talk) -> None:
-    talk.conversation.lend_slots([FakeSlot(7)])
+    talk.session.offer_slots([FakeSlot(7)])
     talk.ready(slot=7)
     talk.gone()
     assert talk.wire.of("release") == [{"type": "release", "slot": 7, "retire": False}]
@@ -319,14 +319,14 @@ async def test_a_slot_is_held_by_the_child_that_waits_and_is_free_when_it_is_gon
 
 @talking
 async def test_a_call_that_ended_before_the_runner_heard_of_it_is_told_as_it_ended(talk: Talk) -> None:
-    talk.conversation.lend_slots([FakeSlot(7)])
+    talk.session.offer_slots([FakeSlot(7)])
     talk.ready(slot=7)
     call = talk.start()
     os.read(talk.wire.ends[0][REQUEST], 999)
     talk.gone(exit_code=3)
     assert ((await call.ended).exit_code, call.was_lost) == (3, False)
     assert call.is_started
-    assert talk.conversation.give_back(call)
+    assert talk.session.release_slot(call)
     assert talk.wire.of("release") == [{"type": "release", "slot": 7, "retire": False}]
 
 
@@ -360,7 +360,7 @@ async def test_calls_that_find_no_child_have_more_lines_handed_over(talk: Talk) 
     for _ in range(5):
         talk.start()
     await until(lambda: len(talk.wire.ends) == 2)
-    talk.conversation.supply_lines()
+    talk.session.offer_pipes()
     assert [message["lines"] for message in talk.wire.of("lines")] == [[0], [1]]
 
 
@@ -373,7 +373,7 @@ def test_a_box_for_one_call_gets_no_line_after_it(is_ready: bool) -> None:
             talk.ready()
         talk.start()
         await until(lambda: talk.wire.of("call"))
-        talk.conversation.supply_lines()
+        talk.session.offer_pipes()
         assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
         talk.close()
 
@@ -386,11 +386,11 @@ def test_a_box_for_one_call_gets_no_other_line_for_a_call_that_uses_none() -> No
         await talk.open(ahead=1, is_single_use=True)
         talk.ready()
         talk.wire.leave(0)
-        await until(lambda: not any(child.line.is_open for child in talk.conversation._lines._ready.values()))
+        await until(lambda: not any(child.line.is_open for child in talk.session._lines._ready.values()))
         talk.start()
         talk.gone()
         await asyncio.sleep(0)
-        talk.conversation.supply_lines()
+        talk.session.offer_pipes()
         assert [message.get("line") for message in talk.wire.of("call")] == [None]
         assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
         talk.close()
@@ -402,7 +402,7 @@ def test_a_box_for_one_call_gets_no_other_line_for_a_call_that_uses_none() -> No
 async def test_what_a_call_reads_beside_its_request_follows_on_its_line(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
-    await talk.conversation.feed(call, b"content")
+    await talk.session.feed(call, b"content")
     assert os.read(talk.wire.ends[0][REQUEST], 999).endswith(b"requestcontent")
     assert talk.wire.requests == b""
 
@@ -462,7 +462,7 @@ async def test_a_child_that_is_gone_is_not_waited_for(talk: Talk, call: RunningC
 
 @waiting_for_a_child
 async def test_a_call_killed_while_it_waits_for_its_child_never_runs(talk: Talk, call: RunningCall) -> None:
-    talk.conversation.kill(call)
+    talk.session.kill(call)
     assert (await call.ended).killed_by == "engine"
     talk.ready(1)
     assert (call.is_started, len(talk.wire.of("call")), talk.wire.of("kill")) == (False, 1, [])
@@ -470,7 +470,7 @@ async def test_a_call_killed_while_it_waits_for_its_child_never_runs(talk: Talk,
 
 @waiting_for_a_child
 async def test_a_call_lost_while_it_waits_for_its_child_never_ran(talk: Talk, call: RunningCall) -> None:
-    talk.conversation.abandon("test")
+    talk.session.abandon("test")
     await call.ended
     assert (call.is_started, call.was_lost) == (False, True)
 
@@ -499,7 +499,7 @@ def test_a_box_that_speaks_of_what_it_does_not_have_is_ended(message: dict[str, 
     @talking
     async def lying(talk: Talk) -> None:
         talk.hear(**message)
-        assert isinstance(talk.conversation.loss, ProtocolError)
+        assert isinstance(talk.session.loss, ProtocolError)
 
     lying()
 
@@ -508,15 +508,15 @@ def test_a_box_that_speaks_of_what_it_does_not_have_is_ended(message: dict[str, 
 async def test_a_child_that_is_told_of_twice_is_the_end_of_its_box(talk: Talk) -> None:
     talk.ready()
     talk.ready()
-    assert isinstance(talk.conversation.loss, ProtocolError)
+    assert isinstance(talk.session.loss, ProtocolError)
 
 
 @talking
 async def test_a_box_cannot_send_the_bytes_of_a_call_that_is_on_a_line(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
-    talk.conversation.received(b"\0\0\0\x0b\2\0\0\0\1\3" + b"forge")
-    assert isinstance(talk.conversation.loss, ProtocolError)
+    talk.session.received(b"\0\0\0\x0b\2\0\0\0\1\3" + b"forge")
+    assert isinstance(talk.session.loss, ProtocolError)
     assert call.was_lost
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from sandbox.protocol.frames import pack_message
-from sandbox.protocol.message_writer import Voice
-from sandbox.protocol.timers import Agenda
-from sandbox.protocols import Line, Receiver
+from sandbox.protocol.message_writer import MessageWriter
+from sandbox.protocol.timers import TimerQueue
+from sandbox.protocols import DirectPipes, Receiver
 
 
 class Listener:
@@ -31,14 +31,14 @@ class Listener:
     async def all_sent(self) -> None:
         """It is taken at once."""
 
-    def open_line(self) -> Line | None:
+    def open_pipes(self) -> DirectPipes | None:
         return None
 
 
 def test_what_can_wait_is_said_before_what_cannot() -> None:
     async def spoken() -> bytes:
         listener, done = Listener(), asyncio.Event()
-        voice = Voice(listener, Agenda())
+        voice = MessageWriter(listener, TimerQueue())
         voice.say_soon({"type": "call", "id": 1}, then=done.set)
         voice.say({"type": "kill", "id": 1})
         await done.wait()
@@ -51,7 +51,7 @@ def test_what_can_wait_is_said_before_what_cannot() -> None:
 def test_descriptors_that_are_given_away_are_closed_whether_anybody_hears_or_not(is_silent: bool) -> None:
     async def heard(ends: Sequence[int]) -> bytes:
         listener = Listener()
-        voice = Voice(listener, Agenda())
+        voice = MessageWriter(listener, TimerQueue())
         if is_silent:
             voice.fall_silent()
         voice.say({"type": "slots", "slots": [[0, 2]]}, descriptors=ends)

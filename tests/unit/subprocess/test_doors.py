@@ -30,7 +30,7 @@ def test_doors_of_a_group_that_is_going_are_not_left_open(tmp_path: Path) -> Non
     watch = Watch(descriptors)
     slot = GroupSlot(0, group)
     with pytest.raises(FileNotFoundError):
-        slot.open_doors()
+        slot.open_cgroup_fds()
     slot.close()
     assert not watch.leftovers()
     assert os.path.exists(door)

@@ -10,7 +10,7 @@ from typing import Final
 import psutil
 import pytest
 
-from sandbox.backends.pipes import PipeLine
+from sandbox.backends.pipes import ChildPipes
 
 PATIENCE_S: Final = 60
 PIPE_HOLDS: Final = 1 << 16
@@ -20,11 +20,11 @@ class Talk:
     """A line, its far ends, and what came of it."""
 
     def __init__(self) -> None:
-        self.line = PipeLine(3)
-        self.request, self.stdout, self.stderr, self.value = self.line.far_ends()
+        self.line = ChildPipes(3)
+        self.request, self.stdout, self.stderr, self.value = self.line.take_child_fds()
         self.printed: list[tuple[str, bytes]] = []
         self.replied = b""
-        self.line.attend()
+        self.line.watch()
 
     def call(self, request: bytes = b"ask") -> bool:
         def on_output(name: str, data: bytes) -> None:
@@ -42,7 +42,7 @@ class Talk:
         self.request = self.stdout = self.stderr = self.value = -1
 
     def end(self) -> None:
-        self.line.hang_up()
+        self.line.close()
         for end in (self.request, self.stdout, self.stderr, self.value):
             if end >= 0:
                 os.close(end)
@@ -113,7 +113,7 @@ async def test_who_feeds_a_line_that_is_hung_up_is_not_held_up(talk: Talk) -> No
     assert talk.call(b"ask")
     feeding = asyncio.create_task(talk.line.feed(bytes(5 * PIPE_HOLDS)))
     await asyncio.sleep(0)
-    talk.line.hang_up()
+    talk.line.close()
     async with asyncio.timeout(PATIENCE_S):
         await feeding
         await talk.line.feed(b"more")
@@ -123,7 +123,7 @@ async def test_who_feeds_a_line_that_is_hung_up_is_not_held_up(talk: Talk) -> No
 async def test_a_request_that_nobody_read_is_taken_back(talk: Talk) -> None:
     os.set_blocking(talk.request, False)
     assert talk.call(b"ask")
-    assert talk.line.take_back()
+    assert talk.line.retract()
     with pytest.raises(BlockingIOError):
         os.read(talk.request, 9)
 
@@ -135,7 +135,7 @@ def test_only_a_process_that_read_all_of_its_request_can_have_started(size: int,
         assert talk.call(bytes(size))
         os.read(talk.request, read)
         talk.leave()
-        assert talk.line.take_back() is is_back
+        assert talk.line.retract() is is_back
 
     reading()
 
@@ -149,8 +149,8 @@ def test_who_read_all_of_its_request_can_have_started_whatever_follows(read: int
         await asyncio.sleep(0)
         os.read(talk.request, read)
         talk.leave()
-        assert talk.line.take_back() is is_back
-        talk.line.hang_up()
+        assert talk.line.retract() is is_back
+        talk.line.close()
         await feeding
 
     reading()
@@ -241,8 +241,8 @@ async def test_a_far_end_made_to_block_does_not_make_ours_block(talk: Talk) -> N
 
 @talking
 async def test_hanging_up_ends_a_process_that_waits(talk: Talk) -> None:
-    talk.line.hang_up()
-    talk.line.hang_up()
+    talk.line.close()
+    talk.line.close()
     assert os.read(talk.request, 1) == b""
     talk.line.resume()
     talk.line.empty()
@@ -251,9 +251,9 @@ async def test_hanging_up_ends_a_process_that_waits(talk: Talk) -> None:
 
 @talking
 async def test_a_line_that_is_never_handed_over_closes_both_its_ends(talk: Talk) -> None:
-    spare = PipeLine(4)
-    spare.hang_up()
-    assert spare.far_ends() == []
+    spare = ChildPipes(4)
+    spare.close()
+    assert spare.take_child_fds() == []
 
 
 @talking
