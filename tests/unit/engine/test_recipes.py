@@ -115,7 +115,7 @@ async def test_what_limits_come_to_is_worked_out_once(sandbox: AsyncSandbox) -> 
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sandbox.engine.engine.Recipe", counted)
+        patch.setattr("sandbox.engine.engine.CallTemplate", counted)
         for wall in ("1s", "2s", "1s", "1s"):
             assert (await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"wall": wall})).ok
     assert len(made) == 2
