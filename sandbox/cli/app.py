@@ -17,39 +17,39 @@ from sandbox.cli.terminal import show
 _COMMANDS: Final = {
     "run": "run:run",
     "check": "check:check",
-    "schema": "schema:schema",
+    "schema": "check:schema",
     "doctor": "doctor:doctor",
 }
-"""The file and the function of each."""
+"""The module and the function of each command."""
 _GROUPS: Final = {
     "policy": {
-        "list": "policy_list:list_policies",
-        "show": "policy_show:show_policy",
-        "explain": "policy_explain:explain",
+        "list": "policy:list_policies",
+        "show": "policy:show_policy",
+        "explain": "policy:explain",
     },
     "env": {
-        "lock": "env_lock:lock_environment",
+        "lock": "env_build:lock_environment",
         "build": "env_build:build_environment",
-        "list": "env_list:list_environments",
-        "show": "env_list:show_environment",
-        "verify": "env_verify:verify_environments",
-        "prune": "env_prune:prune_environments",
+        "list": "env:list_environments",
+        "show": "env:show_environment",
+        "verify": "env:verify_environments",
+        "prune": "env:prune_environments",
         "export": "env_bundle:export_environment",
         "import": "env_bundle:import_environment",
     },
     "image": {
-        "bootstrap": "image_bootstrap:bootstrap_image",
-        "build": "image_build:build_image",
-        "list": "image_list:list_all_images",
-        "prune": "image_prune:prune_images",
-        "push": "image_push:push_image",
-        "pull": "image_pull:pull_image",
+        "bootstrap": "image:bootstrap_image",
+        "build": "image:build_image",
+        "list": "image:list_all_images",
+        "prune": "image:prune_images",
+        "push": "image:push_image",
+        "pull": "image:pull_image",
     },
     "artifact": {
-        "list": "artifact_list:list_artifacts",
-        "show": "artifact_show:show_artifact",
-        "grep": "artifact_grep:grep_artifact",
-        "save": "artifact_save:save_artifact",
+        "list": "artifact:list_artifacts",
+        "show": "artifact:show_artifact",
+        "grep": "artifact:grep_artifact",
+        "save": "artifact:save_artifact",
     },
 }
 _ABOUT: Final = {

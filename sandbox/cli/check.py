@@ -5,15 +5,16 @@ Exit code 2 when one of them is an error, 0 when there are at most warnings. Not
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sandbox.cli.escape import one_line, visible
-from sandbox.cli.run import AsJson
-from sandbox.cli.terminal import glyph, is_terminal, painted, show, show_document
+from sandbox.cli.options import AsJson
+from sandbox.cli.terminal import glyph, is_terminal, painted, show, show_document, tell
+from sandbox.cli.text import one_line, visible
 
 if TYPE_CHECKING:
     from sandbox.tools.check import CheckReport
@@ -80,7 +81,7 @@ def _picture(problem: SourceProblem, lines: list[str]) -> str:
 
 
 def _summary(report: CheckReport) -> str:
-    from sandbox.cli.env_lock import counted
+    from sandbox.cli.env_build import counted
 
     errors = sum(each.severity == "error" for each in report.problems)
     warnings = len(report.problems) - errors
@@ -90,3 +91,30 @@ def _summary(report: CheckReport) -> str:
     callables = f"{counted(len(report.callables), 'callable')}: {names}" if report.callables else "nothing to call"
     verdict = painted("ok", "green", on=sys.stdout) if report.ok else painted("not ok", "red", on=sys.stdout)
     return f"{verdict}: {'; '.join([*found, callables])}\n"
+
+
+def schema(
+    file: ToolFile,
+    *,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="openai, openai-responses, anthropic, mcp or json; by default name, description and parameters.",
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Every property required, every object closed.")] = False,
+    entry: Entry = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show the schema that models are given of a tool."""
+    from sandbox.client.client import Sandbox
+
+    with Sandbox() as box:
+        found = box.schema(file, format=format, strict=strict, entry=entry)
+    is_read_by_people = is_terminal(sys.stdout) or not as_json
+    show_document(json.dumps(found.document, ensure_ascii=False, indent=2 if is_read_by_people else None))
+    for loss in found.losses:
+        tell(f"lost: {visible(str(loss))}\n")
+    return 0

@@ -9,18 +9,24 @@ does not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sandbox.cli.run import AsJson, Backend
+from sandbox.cli.options import AsJson, Backend
 from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
-    from sandbox.cli.tables import Cell, Page
-    from sandbox.doctor import Checkup
-    from sandbox.doctor.report import LimitTried, PolicyTried, WallFound
+    from collections.abc import Sequence
 
+    from sandbox.cli.tables import Cell, ConsolePage
+    from sandbox.doctor import Checkup
+    from sandbox.doctor.attacks import Attack, Finding
+    from sandbox.doctor.report import LimitTried, PolicyTried, WallFound
+    from sandbox.outcome import Receipt
+    from sandbox.policy import Policy
 
 _DEFAULT: Final = "default"
 
@@ -46,8 +52,6 @@ def doctor(
     from sandbox.cli.exit_codes import UNAVAILABLE
 
     if attack:
-        from sandbox.cli.attack_report import attack_host
-
         return attack_host(backend, policy or _DEFAULT, as_json=as_json)
     if policy is not None:
         raise typer.BadParameter("it goes with --attack; without it, every policy is tried", param_hint="--policy")
@@ -66,11 +70,11 @@ async def _checked_up(backend: str | None) -> Checkup:
         return await box.doctor()
 
 
-def _page(checkup: Checkup) -> Page:
-    from sandbox.cli.tables import Page
+def _page(checkup: Checkup) -> ConsolePage:
+    from sandbox.cli.tables import ConsolePage
     from sandbox.policy import load
 
-    host, page = checkup.host, Page()
+    host, page = checkup.host, ConsolePage()
     system = f"{host.system} {host.release} {host.machine}"
     user = "root" if host.uid == 0 else f"uid {host.uid}"
     page.line(f"{system}, Python {host.python}, {user}, backend {checkup.backend}", style="dim")
@@ -99,8 +103,8 @@ def _conclusion(checkup: Checkup) -> str:
 
 
 def _wall_row(name: str, wall: WallFound, *, matters: bool) -> list[Cell]:
-    from sandbox.cli.format import with_note
     from sandbox.cli.tables import Cell, arrow, mark
+    from sandbox.cli.text import with_note
 
     remedy = "" if wall.in_force else arrow(wall.remedy)
     found = Cell(with_note(wall.measured_by, wall.detail))
@@ -117,9 +121,8 @@ def _policy_row(name: str, tried: PolicyTried) -> list[Cell]:
 
 
 def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
-    from sandbox.cli.escape import one_line
-    from sandbox.cli.format import limit_figure, with_note
     from sandbox.cli.tables import Cell, mark
+    from sandbox.cli.text import limit_figure, one_line, with_note
 
     told = one_line(tried.message, most=100)
     return [
@@ -129,3 +132,101 @@ def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
         Cell(told if tried.bites else f"does not bite: {told}"),
         Cell(with_note(tried.enforced_by, tried.note), "dim"),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Siege:
+    """What came of all attacks, and around what they were tried."""
+
+    policy: Policy
+    receipt: Receipt
+    findings: list[Finding]
+
+    @property
+    def lost(self) -> list[str]:
+        """The attacks against which the walls did not hold."""
+        return [finding.attack.name for finding in self.findings if not finding.held]
+
+
+def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
+    """Try every attack and show what came of it; 0 when all walls held, 5 when one did not."""
+    import asyncio
+
+    from sandbox.cli.exit_codes import UNAVAILABLE
+
+    siege = asyncio.run(_besiege(backend, policy))
+    if as_json:
+        show_document(json.dumps(_document(siege), ensure_ascii=False, indent=2))
+    else:
+        _report_page(siege).show()
+    return UNAVAILABLE if siege.lost else 0
+
+
+async def _besiege(backend: str | None, name: str) -> Siege:
+    from sandbox.cli.temporary_sandbox import forgetful_sandbox
+    from sandbox.doctor.attacks import attack_all
+    from sandbox.errors import BackendUnavailable
+    from sandbox.policy import load
+
+    policy = load(name)
+    async with forgetful_sandbox(backend) as engine:
+        outcome = await engine.run("def probe():\n    return True\n", policy=policy)
+        if outcome.receipt is None:
+            raise BackendUnavailable("no box can be opened here")
+        return Siege(policy, outcome.receipt, [finding async for finding in attack_all(engine, policy)])
+
+
+def _document(siege: Siege) -> dict[str, Any]:
+    return {
+        "backend": siege.receipt.backend,
+        "runtime": siege.receipt.runtime,
+        "isolation": siege.receipt.isolation.value,
+        "policy": siege.policy.name,
+        "all_held": not siege.lost,
+        "attacks": {
+            finding.attack.name: {"tries": finding.attack.tries, "held": finding.held, "how": finding.how}
+            for finding in siege.findings
+        },
+        "not_asked": [attack.name for attack in _not_asked(siege)],
+    }
+
+
+def _report_page(siege: Siege) -> ConsolePage:
+    from sandbox.cli.tables import ConsolePage
+    from sandbox.doctor.attacks import THEMES
+
+    page, receipt = ConsolePage(), siege.receipt
+    runtime = f", runtime {receipt.runtime}" if receipt.runtime else ""
+    place = f"backend {receipt.backend}{runtime}, isolation {receipt.isolation.value}"
+    page.line(f"{place}, policy {siege.policy.name}", style="dim")
+    for theme, attacks in THEMES.items():
+        rows = [_row(finding) for finding in siege.findings if finding.attack in attacks]
+        if rows:
+            page.title(theme)
+            page.table(["", "attack", "what it tried", "what came of it"], rows, whole=2)
+    page.line("")
+    page.line(_report_conclusion(siege))
+    return page
+
+
+def _row(finding: Finding) -> list[Cell]:
+    from sandbox.cli.tables import Cell, mark
+    from sandbox.cli.text import one_line
+
+    attack = finding.attack
+    return [mark(finding.held), Cell(attack.name), Cell(attack.tries), Cell(one_line(finding.how, most=400))]
+
+
+def _report_conclusion(siege: Siege) -> str:
+    asked = len(siege.findings)
+    skipped = [attack.name for attack in _not_asked(siege)]
+    unasked = f" Not tried, because the policy permits it: {', '.join(skipped)}." if skipped else ""
+    if siege.lost:
+        return f"{len(siege.lost)} of {asked} attacks got through or told nothing: {', '.join(siege.lost)}.{unasked}"
+    return f"All {asked} attacks were held.{unasked}"
+
+
+def _not_asked(siege: Siege) -> Sequence[Attack]:
+    from sandbox.doctor.attacks import ATTACKS
+
+    return [attack for attack in ATTACKS if not attack.is_asked(siege.policy)]

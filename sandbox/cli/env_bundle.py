@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from sandbox.cli.env_list import KeyStart
-from sandbox.cli.run import AsJson, StorePlace
+from sandbox.cli.env import KeyStart
+from sandbox.cli.options import AsJson, StorePlace
 from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def export_environment(
 
     It holds the lock and its wheels: everything that the environment is made of again where it is imported.
     """
-    from sandbox.cli.named_files import read_file
+    from sandbox.cli.inputs import read_file
     from sandbox.environments.bundles.exporting import export_bundle
     from sandbox.environments.bundles.signing import read_signing_key
     from sandbox.environments.store.store import Store
@@ -84,7 +84,7 @@ def import_environment(
 
     What it was exported for, the same requirements on the same kind of interpreter, then works without a network.
     """
-    from sandbox.cli.named_files import write_file
+    from sandbox.cli.inputs import write_file
     from sandbox.environments.bundles.importing import import_bundle
     from sandbox.environments.bundles.signing import read_key
     from sandbox.environments.store.store import Store
@@ -136,7 +136,7 @@ def _told_of_signature(report: ImportReport) -> str:
 
 def _key(path: Path | None, read: Callable[..., AnyKey]) -> AnyKey | None:
     """The key in that file."""
-    from sandbox.cli.named_files import read_file
+    from sandbox.cli.inputs import read_file
 
     return None if path is None else read(read_file(path, what="the key", most=_LONGEST_KEY), name=str(path))
 
@@ -145,9 +145,9 @@ def _show(facts: dict[str, Any], told: dict[str, str], *, as_json: bool) -> None
     if as_json:
         show_document(json.dumps(facts, ensure_ascii=False, indent=2))
         return
-    from sandbox.cli.env_lock import counted
-    from sandbox.cli.format import rounded_bytes
-    from sandbox.cli.tables import Page
+    from sandbox.cli.env_build import counted
+    from sandbox.cli.tables import ConsolePage
+    from sandbox.cli.text import rounded_bytes
 
     shown = {
         "file": facts["file"],
@@ -155,6 +155,6 @@ def _show(facts: dict[str, Any], told: dict[str, str], *, as_json: bool) -> None
         "digest": facts["digest"],
         **told,
     }
-    page = Page()
+    page = ConsolePage()
     page.facts(shown)
     page.show()

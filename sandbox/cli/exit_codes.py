@@ -9,16 +9,17 @@ Nobody who uses the command line ever sees a Python traceback of ours. What we d
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import traceback
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.cli.error_report import Told, report_error
-from sandbox.cli.escape import one_line
-from sandbox.cli.terminal import ReaderGone, Unwritable, prepare_streams, tell
+from sandbox.cli.terminal import ReaderGone, Unwritable, glyph, painted, prepare_streams, show_document, tell
+from sandbox.cli.text import one_line, visible
 from sandbox.errors import SandboxError
 
 if TYPE_CHECKING:
@@ -140,3 +141,29 @@ def _usage_complaint(error: BaseException, words: list[str]) -> Told | None:
     path = getattr(getattr(error, "ctx", None), "command_path", None) or named_command(words)
     message = str(format_message()).rstrip(".")
     return Told("UsageError", message[:1].lower() + message[1:], f"{path} --help")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told of an error."""
+
+    type: str
+    message: str
+    remedy: str | None = None
+
+
+def report_error(told: Told, *, as_json: bool) -> None:
+    """Tell it."""
+    if as_json:
+        show_document(json.dumps({"error": asdict(told)}, ensure_ascii=False))
+    else:
+        tell(error_text(told))
+
+
+def error_text(told: Told) -> str:
+    """The lines for people; a source error's message already shows the faulty line, with a caret below it."""
+    text = painted("error:", "red", on=sys.stderr) + f" {visible(told.message)}\n"
+    if told.remedy:
+        arrow = glyph("→", plain="->", on=sys.stderr)
+        text += painted(f"  {arrow} {visible(told.remedy)}", "dim", on=sys.stderr) + "\n"
+    return text

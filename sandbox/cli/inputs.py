@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from sandbox.errors import SpecError
+
+if TYPE_CHECKING:
+    from sandbox.outputs.tokens import Tokenizer
 
 LARGEST_ARGUMENTS: Final = 128 << 20
 """Above what any shipped policy takes, so that the policy is what says no."""
@@ -171,3 +175,49 @@ def _decoded(file: BinaryIO, *, origin: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"{origin} is not UTF-8 text, from byte {error.start} on") from None
+
+
+def write_file(path: Path, content: bytes, *, replace: bool = True) -> None:
+    """Write it; one that is there is replaced, unless it must not be."""
+    try:
+        with path.open("wb" if replace else "xb") as file:
+            file.write(content)
+    except FileExistsError:
+        raise SpecError(f"{path} is there already", remedy="name another file, or remove that one") from None
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read_file(path: Path, *, what: str, most: int) -> bytes:
+    """Read a file that was named; `what` says what it is to be."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(f"{what}, {path}, cannot be read: {reason}") from None
+    if len(content) > most:
+        raise SpecError(f"{what}, {path}, holds more than {most} bytes")
+    return content
+
+
+def load_tokenizer(named: str | None) -> Tokenizer | None:
+    """What is named, if anything is; raises `SpecError` where that cannot be called."""
+    if named is None:
+        return None
+    module, colon, path = named.partition(":")
+    if not (module and colon and path):
+        raise SpecError(
+            f"--tokenizer {named[:80]!r} is not MODULE:NAME", remedy="write it like --tokenizer mytokens:count"
+        )
+    found: object
+    try:
+        found = import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except Exception as error:  # whatever the module does when it is imported
+        raise SpecError(f"--tokenizer {named[:80]}: {type(error).__name__}: {str(error)[:200]}") from None
+    if not callable(found):
+        raise SpecError(f"--tokenizer {named[:80]}: that cannot be called")
+    tokenizer: Tokenizer = found
+    return tokenizer

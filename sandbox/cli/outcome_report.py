@@ -12,10 +12,9 @@ import json
 import sys
 from typing import Any, Final
 
-from sandbox.cli.artifact_options import SHOWN_OF_AN_ID, about
-from sandbox.cli.escape import one_line, visible
-from sandbox.cli.format import limit_figure, rounded_bytes, rounded_seconds
+from sandbox.cli.artifact import SHOWN_ID_LENGTH, about
 from sandbox.cli.terminal import glyph, has_colours, is_terminal, painted, show, tell
+from sandbox.cli.text import limit_figure, one_line, rounded_bytes, rounded_seconds, visible
 from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
 _WIDEST_LINE: Final = 80
@@ -39,7 +38,7 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
         tell(painted(headline(outcome), "red", on=sys.stderr) + "\n")
         tell("".join(f"{_INDENT}{line}\n" for line in details(outcome)))
     for artifact in outcome.artifacts:
-        tell(painted(f"artifact {artifact.id[:SHOWN_OF_AN_ID]}: {about(artifact)}", "bold", on=sys.stderr) + "\n")
+        tell(painted(f"artifact {artifact.id[:SHOWN_ID_LENGTH]}: {about(artifact)}", "bold", on=sys.stderr) + "\n")
     for refused in outcome.refused:
         told = f"not taken: {one_line(refused.name) or 'outputs'}: {one_line(refused.reason)}"
         tell(painted(told, "yellow", on=sys.stderr) + "\n")
@@ -58,8 +57,7 @@ def _show_fitted(outcome: Outcome) -> None:
     """The value's text; a table is drawn where somebody looks, if nothing is left out of it."""
     fitted = outcome.shaped_value
     if fitted.type == "table" and not fitted.truncated and is_terminal(sys.stdout):
-        from sandbox.cli.drawn_table import drawn_table
-        from sandbox.cli.tables import screen_width
+        from sandbox.cli.tables import drawn_table, screen_width
 
         page = drawn_table(outcome.value, width=screen_width())
         if page is not None:

@@ -18,196 +18,94 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sandbox.cli.artifact_options import ArtifactPlace
-from sandbox.cli.escape import SeenPieces, one_line
 from sandbox.cli.exit_codes import CutShort, cut_short
-from sandbox.cli.inputs import read_store
+from sandbox.cli.options import CallOptions, ResultOptions, takes_options
 from sandbox.cli.terminal import is_drawn_on, is_terminal, show, show_document, tell
+from sandbox.cli.text import SeenPieces, one_line
 
 if TYPE_CHECKING:
     from sandbox.client.client import Sandbox
     from sandbox.outcome import Json, Outcome
 
-Backend = Annotated[
-    str | None,
-    typer.Option(
-        "--backend", metavar="NAME", envvar="SANDBOX_BACKEND", help="What opens the box: subprocess or container."
-    ),
-]
-PolicyName = Annotated[
-    str,
-    typer.Option("--policy", metavar="NAME|FILE", envvar="SANDBOX_POLICY", help="The policy to run under."),
-]
-StorePlace = Annotated[
-    Path | None,
-    typer.Option(
-        "--store",
-        metavar="DIR",
-        envvar="SANDBOX_STORE",
-        parser=read_store,
-        help="Where environments are kept; by default, your cache.",
-    ),
-]
-Offline = Annotated[bool, typer.Option("--offline", help="Ask no package index: only the store and folders of wheels.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
 
-
-def run(  # noqa: PLR0913  (each option is a parameter)
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The tool: a Python file with a public function.")],
+@takes_options
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Python file of the tool, with a public function.")],
     *,
-    entry: Annotated[
-        str | None, typer.Option("--entry", metavar="NAME", help="The function to call, where the file has several.")
-    ] = None,
-    args: Annotated[
-        str | None,
-        typer.Option("--args", metavar="JSON|@FILE|-", help="The arguments, as a JSON object; - is standard input."),
-    ] = None,
-    pairs: Annotated[
-        list[str] | None,
-        typer.Option("-a", metavar="NAME=VALUE", help="One argument; the tool's types say what its text means."),
-    ] = None,
-    requirements: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="REQ", help="A package to install for it, such as requests==2.32.3."),
-    ] = None,
-    policy: PolicyName = "default",
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="TIME", help="The longest it may take: 5, 5s, 500ms, 2m.")
-    ] = None,
-    limits: Annotated[
-        list[str] | None,
-        typer.Option("--limit", metavar="NAME=VALUE", help="A limit below the policy's own, such as memory=64MiB."),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env",
-            metavar="NAME=VALUE",
-            help="A variable for the tool's environment. Packages read it when they are imported only where the policy "
-            "says environment.preload = false.",
-        ),
-    ] = None,
-    state: Annotated[
-        str | None,
-        typer.Option("--state", metavar="JSON|@FILE|-", help="What a tool that takes agent_state gets a copy of."),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="ID", help="What a tool that takes agent_id gets.")
-    ] = None,
-    ctx: Annotated[
-        str | None, typer.Option("--ctx", metavar="JSON|@FILE|-", help="What a tool that takes ctx gets.")
-    ] = None,
-    files: Annotated[
-        list[str] | None,
-        typer.Option("--file", metavar="NAME=PATH", help="A file of this host that it finds at inputs/NAME."),
-    ] = None,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output",
-            metavar="NAME.WHAT=VALUE",
-            help="Of value, stdout or stderr: its type, or how much is shown at most in characters or tokens, such as "
-            "stdout.type=json_data or value.characters=500.",
-        ),
-    ] = None,
-    tokens: Annotated[
-        int | None, typer.Option("--tokens", metavar="N", min=0, help="As many tokens are shown of each output.")
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option("--tokenizer", metavar="MODULE:NAME", help="What gives the tokens of a text, or their number."),
-    ] = None,
-    permit: Annotated[bool, typer.Option("--permit", help="Permit what the tool asks permission for.")] = False,
-    tenant: Annotated[
-        str, typer.Option("--tenant", metavar="NAME", help="For whom; boxes are never shared between tenants.")
-    ] = "",
-    backend: Backend = None,
-    store: StorePlace = None,
-    artifacts: ArtifactPlace = None,
-    save_artifacts: Annotated[
-        Path | None,
-        typer.Option("--save-artifacts", metavar="DIR", help="Save what it leaves in outputs/ in this folder."),
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="With --save-artifacts: replace the files that are there.")
-    ] = False,
-    offline: Offline = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print the outcome as one JSON document on stdout, and nothing else; with --stream, one document per "
-            "line, and the outcome last.",
-        ),
-    ] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Show what the tool prints as it comes.")] = False,
+    call: CallOptions,
+    result: ResultOptions,
 ) -> int:
-    """Run a tool in a box, and show what came of it."""
+    """Run a tool in a box and show its outcome."""
     from sandbox.cli.build_progress import build_progress
-    from sandbox.cli.inputs import (
-        read_arguments,
-        read_limits,
-        read_object,
-        read_outputs,
-        read_pairs,
-        refuse_second_reader,
-    )
-    from sandbox.cli.tokenizers import load_tokenizer
+    from sandbox.cli.inputs import load_tokenizer, read_arguments, refuse_second_reader
     from sandbox.client.client import Sandbox
 
-    if save_artifacts is not None:
-        from sandbox.cli.artifact_files import refuse_unusable
+    if result.save_artifacts is not None:
+        from sandbox.cli.artifact import refuse_unusable
 
-        refuse_unusable(save_artifacts)
-    elif replace:
+        refuse_unusable(result.save_artifacts)
+    elif result.replace:
         raise typer.BadParameter("it goes with --save-artifacts", param_hint="--replace")
-    refuse_second_reader({"--args": args, "--state": state, "--ctx": ctx})
-    arguments = read_arguments(args, pairs or [])
-    fields: dict[str, Any] = {
-        "entry": entry,
-        "requirements": tuple(requirements or ()),
-        "policy": policy,
-        "limits": read_limits(timeout, limits or []),
-        "env": read_pairs(env or [], option="--env"),
-        "state": read_object(state, option="--state"),
-        "agent_id": agent,
-        "ctx": read_object(ctx, option="--ctx"),
-        "outputs": read_outputs(outputs or []),
-        "tokens": tokens,
-        "permitted": permit,
-        "files": {name: Path(path) for name, path in read_pairs(files or [], option="--file").items()},
-        "tenant": tenant,
-        "filename": file.name.encode(errors="replace").decode() or "tool.py",
-    }
+    refuse_second_reader({"--args": call.args, "--state": call.state, "--ctx": call.ctx})
+    arguments = read_arguments(call.args, call.pairs or [])
+    fields = _spec_fields(file, call, result)
     with (
-        build_progress(is_shown=not as_json) as on_progress,
+        build_progress(is_shown=not result.as_json) as on_progress,
         Sandbox(
-            backend=backend,
-            store=store,
-            artifact_store=artifacts,
-            tokenizer=load_tokenizer(tokenizer),
-            offline=offline,
+            backend=result.backend,
+            store=result.store,
+            artifact_store=result.artifacts,
+            tokenizer=load_tokenizer(result.tokenizer),
+            offline=result.offline,
             on_progress=on_progress,
         ) as box,
     ):
-        try:
-            if stream:
-                outcome = _streamed(box, file, arguments, fields, as_json=as_json)
-            else:
-                outcome = box.run(file, arguments, **fields)
-        except KeyboardInterrupt as interrupt:
-            if (found := cut_short(interrupt)) is None:
-                raise
-            _report(found, as_json=as_json, is_output_shown=stream, is_value_fitted=False)
-            raise CutShort from interrupt
+        outcome = _outcome(box, file, arguments, fields, result)
         code = outcome.exit_code
-        if save_artifacts is not None:
-            from sandbox.cli.artifact_files import save_all
+        if result.save_artifacts is not None:
+            from sandbox.cli.artifact import save_all
 
-            outcome, code = save_all(outcome, box.artifacts, save_artifacts, tenant=tenant, replace=replace)
-        is_fitted = tokens is not None or "value" in fields["outputs"]
-        _report(outcome, as_json=as_json, is_output_shown=stream, is_value_fitted=is_fitted)
+            folder = result.save_artifacts
+            outcome, code = save_all(outcome, box.artifacts, folder, tenant=call.tenant, replace=result.replace)
+        is_fitted = result.tokens is not None or "value" in fields["outputs"]
+        _report(outcome, as_json=result.as_json, is_output_shown=result.stream, is_value_fitted=is_fitted)
         return code
+
+
+def _spec_fields(file: Path, call: CallOptions, result: ResultOptions) -> dict[str, Any]:
+    from sandbox.cli.inputs import read_limits, read_object, read_outputs, read_pairs
+
+    return {
+        "entry": call.entry,
+        "requirements": tuple(call.requirements or ()),
+        "policy": call.policy,
+        "limits": read_limits(call.timeout, call.limits or []),
+        "env": read_pairs(call.env or [], option="--env"),
+        "state": read_object(call.state, option="--state"),
+        "agent_id": call.agent,
+        "ctx": read_object(call.ctx, option="--ctx"),
+        "outputs": read_outputs(result.outputs or []),
+        "tokens": result.tokens,
+        "permitted": call.permit,
+        "files": {name: Path(path) for name, path in read_pairs(call.files or [], option="--file").items()},
+        "tenant": call.tenant,
+        "filename": file.name.encode(errors="replace").decode() or "tool.py",
+    }
+
+
+def _outcome(
+    box: Sandbox, file: Path, arguments: Mapping[str, Any], fields: Mapping[str, Any], result: ResultOptions
+) -> Outcome:
+    """Run the call; an interrupted call is reported before `CutShort` ends the command."""
+    try:
+        if result.stream:
+            return _streamed(box, file, arguments, fields, as_json=result.as_json)
+        return box.run(file, arguments, **fields)
+    except KeyboardInterrupt as interrupt:
+        if (found := cut_short(interrupt)) is None:
+            raise
+        _report(found, as_json=result.as_json, is_output_shown=result.stream, is_value_fitted=False)
+        raise CutShort from interrupt
 
 
 def _report(outcome: Outcome, *, as_json: bool, is_output_shown: bool, is_value_fitted: bool) -> None:

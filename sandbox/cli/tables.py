@@ -8,15 +8,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from rich import box
+from rich import table as rich_table
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from sandbox.cli.escape import visible
 from sandbox.cli.terminal import glyph, show
+from sandbox.cli.text import one_line, visible
+from sandbox.outcome import Json
+from sandbox.outputs.shapes.table import Table, cell, read_table, size_of
 
 _NARROWEST, _WIDEST = 60, 120
 """Below that names would be cut, and nothing be left of them at last; a terminal breaks lines, too."""
@@ -55,7 +59,7 @@ def screen_width() -> int:
     return min(max(_NARROWEST, Console(file=sys.stdout).width), _WIDEST)
 
 
-class Page:
+class ConsolePage:
     """Tables and lines, one below the other, shown at once."""
 
     def __init__(self) -> None:
@@ -80,7 +84,9 @@ class Page:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, whole: int = 1) -> None:
         """A table; the `whole` first columns stay as they are, and the others give way on a narrow terminal."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 2, 0, 0))
+        table = rich_table.Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 2, 0, 0)
+        )
         table.show_header = any(columns)
         for number, column in enumerate(columns):
             table.add_column(column, no_wrap=number < whole, overflow="fold")
@@ -98,3 +104,39 @@ class Page:
                 is_in_one_piece = isinstance(part, Text) and bool(part.no_wrap)
                 console.print(part, width=None if is_in_one_piece else width, soft_wrap=is_in_one_piece)
         show("".join(f"{line.rstrip(' ')}\n" for line in captured.get().splitlines()))
+
+
+_MOST_CELLS: Final = 2000
+_AROUND_A_CELL: Final = 3
+
+
+def drawn_table(value: Json, *, width: int) -> ConsolePage | None:
+    """The value, if it is such a table."""
+    table = read_table(value)
+    if table is None or not _is_regular(table) or not isinstance(value, dict):
+        return None
+    told: Any = value["columns"]
+    columns = [_column(each, [row[number] for row in table.rows]) for number, each in enumerate(told)]
+    if sum(cell_len(column[0]) + _AROUND_A_CELL for column in columns) > width:
+        return None
+    page = ConsolePage()
+    page.line(size_of(table), style="dim")
+    names, dtypes, *rows = zip(*columns, strict=True)
+    heads = [f"{name}\n{dtype}" for name, dtype in zip(names, dtypes, strict=True)]
+    page.table(heads, [[Cell(each) for each in row] for row in rows], whole=len(heads))
+    return page
+
+
+def _is_regular(table: Table) -> bool:
+    """Whether every row is there, and has as many cells as there are columns."""
+    is_whole = not table.missing and all(len(row) == len(table.columns) for row in table.rows)
+    return is_whole and 0 < len(table.columns) * (len(table.rows) + 1) <= _MOST_CELLS
+
+
+def _column(told: dict[str, Any], values: list[Json]) -> list[str]:
+    """Its name, its type and its cells, all of one width."""
+    texts = [one_line(told["name"]), one_line(told["dtype"]), *(visible(cell(value)) for value in values)]
+    width = max(map(cell_len, texts))
+    are_numbers = all(value is None or type(value) in (int, float) for value in values)
+    blanks = [" " * (width - cell_len(text)) for text in texts]
+    return [blank + text if are_numbers else text + blank for text, blank in zip(texts, blanks, strict=True)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.cli.drawn_table import drawn_table
+from sandbox.cli.tables import drawn_table
 
 
 def table(*rows: list[Any], names: str = "id name", count: int | None = None) -> dict[str, Any]:

@@ -8,12 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.cli.env_build import build_environment
+from sandbox.cli.env import list_environments, prune_environments, show_environment, verify_environments
+from sandbox.cli.env_build import build_environment, counted, lock_environment, requirements_left_out
 from sandbox.cli.env_bundle import export_environment, import_environment
-from sandbox.cli.env_list import list_environments, show_environment
-from sandbox.cli.env_lock import counted, lock_environment, requirements_left_out
-from sandbox.cli.env_prune import prune_environments
-from sandbox.cli.env_verify import verify_environments
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock
 from sandbox.environments.store.store import Store

@@ -1,23 +1,20 @@
-"""`sandbox policy explain`: what each line of a policy means, and what enforces it on this host.
-
-What enforces a limit, and which walls are up, is read from the receipt of a real call under this policy. A policy that
-this host has to refuse is explained all the same: the call then runs under one that demands nothing, which shows what
-is there and what is missing.
-"""
+"""`sandbox policy list`: the shipped policies, each with who should choose it."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from sandbox.cli.policy_show import PolicyFile
-from sandbox.cli.run import AsJson, Backend
+import typer
+
+from sandbox.cli.options import AsJson, Backend
 from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
-    from sandbox.cli.tables import Cell, Page
+    from sandbox.cli.tables import Cell, ConsolePage
     from sandbox.doctor.probe import Trial
     from sandbox.outcome import EnforcedBy, LayerState, Receipt
     from sandbox.policy import Policy
@@ -25,6 +22,57 @@ if TYPE_CHECKING:
 
     Keeper = tuple[EnforcedBy, str]
     """The word of what enforces a line, and a note."""
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s")
+
+
+def list_policies(as_json: AsJson = False) -> int:
+    """List the policies that come with the engine."""
+    from sandbox.policy import load, shipped
+
+    purposes = {name: _first_sentence(load(name).description) for name in shipped()}
+    if as_json:
+        show_document(json.dumps([{"name": name, "purpose": purpose} for name, purpose in purposes.items()], indent=2))
+        return 0
+    from sandbox.cli.tables import Cell, ConsolePage
+
+    page = ConsolePage()
+    page.table(["policy", "for what"], [[Cell(name, "bold"), Cell(purpose)] for name, purpose in purposes.items()])
+    page.show()
+    return 0
+
+
+def _first_sentence(text: str) -> str:
+    return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+
+
+PolicyFile = Annotated[
+    str, typer.Argument(metavar="NAME|FILE", help="A shipped policy's name, or the path of a policy file.")
+]
+
+
+def show_policy(policy: PolicyFile, as_json: AsJson = False) -> int:
+    """Show all that a policy grants and demands."""
+    from sandbox.policy import load
+
+    loaded = load(policy)
+    if as_json:
+        document = {**loaded.model_dump(mode="json"), "digest": loaded.digest}
+        show_document(json.dumps(document, ensure_ascii=False, indent=2))
+        return 0
+    from sandbox.cli.tables import Cell, ConsolePage
+
+    page = ConsolePage()
+    page.title(loaded.name)
+    page.line(loaded.description)
+    for name, section in loaded.sections().items():
+        page.title(f"[{name}]")
+        page.table(["", ""], [[Cell(key, "dim"), Cell(section.spelled(key))] for key in type(section).model_fields])
+    page.line("")
+    page.line(f"digest {loaded.digest}", style="dim")
+    page.show()
+    return 0
+
 
 _PROXY: Final = "the engine's proxy"
 
@@ -198,10 +246,10 @@ def _document(trial: Trial, receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def _page(trial: Trial, receipt: Receipt) -> Page:
-    from sandbox.cli.tables import Page, arrow
+def _page(trial: Trial, receipt: Receipt) -> ConsolePage:
+    from sandbox.cli.tables import ConsolePage, arrow
 
-    page = Page()
+    page = ConsolePage()
     page.title(trial.policy.name)
     page.line(trial.policy.description)
     if trial.refusal is not None:
@@ -218,8 +266,8 @@ def _page(trial: Trial, receipt: Receipt) -> Page:
 
 
 def _row(line: Line) -> list[Cell]:
-    from sandbox.cli.format import with_note
     from sandbox.cli.tables import Cell
+    from sandbox.cli.text import with_note
 
     value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the walls
     keeper = with_note(line.enforced_by, line.note)
@@ -227,8 +275,8 @@ def _row(line: Line) -> list[Cell]:
 
 
 def _wall_row(wall: Wall) -> list[Cell]:
-    from sandbox.cli.format import with_note
     from sandbox.cli.tables import Cell, mark
+    from sandbox.cli.text import with_note
 
     return [
         mark(wall.state.counts, matters=wall.is_required),
