@@ -37,8 +37,10 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
     assert [dead for page in all_pages() for dead in _dead_links(page)] == []
 
 
-def test_the_readme_stays_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_README_LINES
+def test_the_readme_is_short_and_says_how_to_run_the_tests() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= MAX_README_LINES
+    assert "python3 -m tests" in lines
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(ROOT)))
