@@ -1,4 +1,4 @@
-"""The guards of the tests themselves catch what they are there for."""
+"""The guards around the tests find leaks, slow tests and orphans."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ def test_the_engines_temporary_files_go_where_the_run_looks() -> None:
     assert os.environ["TMPDIR"] == tempfile.gettempdir()
 
 
-def test_all_tests_are_shared_out_and_those_that_are_named_are_not() -> None:
+def test_workers_share_all_tests_but_not_a_named_test() -> None:
     assert [word for word in pytest_options(["-m", "not slow"]) if word.startswith("--numprocesses=")] != []
     assert not [word for word in pytest_options([f"{__file__}::test_it"]) if word.startswith("--numprocesses=")]
 
 
-def test_a_test_that_shares_nothing_is_watched_by_itself(request: pytest.FixtureRequest) -> None:
-    """What holds for every test must not make each of them one that shares something."""
+def test_a_test_without_shared_fixtures_is_watched_alone(request: pytest.FixtureRequest) -> None:
+    # A fixture that every test uses must not widen the scope that the guard watches.
     assert shared_scope(request.node) == "function"
 
 
 LEAKS: Final = {
-    # It ends with the pipe, so it does not outlive the run that this test watches.
+    # The process ends with its pipe, so that the run that this test watches outlives it.
     "process": "import subprocess; globals()['kept'] = subprocess.Popen('cat', stdin=subprocess.PIPE)",
     "descriptor": "import os; os.open('/dev/null', os.O_RDONLY)",
     "temporary": "import tempfile; tempfile.mkdtemp(prefix='sandbox-')",
@@ -79,9 +79,7 @@ SHARED: Final = ("-p", "xdist", "-p", "tests.workers", "--numprocesses=2", "--di
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "options"), [*((kind, ALONE) for kind in LEAKS), ("temporary", SHARED)])
-def test_a_run_that_leaves_something_behind_fails_and_names_it(
-    kind: str, options: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_run_with_leftovers_fails_and_names_them(kind: str, options: tuple[str, ...], tmp_path: Path) -> None:
     answer = _run_tests(tmp_path, f"def test_that_leaks():\n    {LEAKS[kind]}\n", *options)
     assert answer.returncode == 1
     assert f"left behind:\n  {kind} " in answer.stdout
@@ -100,7 +98,7 @@ def test_a_control_group_of_an_engine_that_died_fails_the_run(options: tuple[str
 
 @contextmanager
 def _control_group() -> Iterator[Path]:
-    """One that no engine looks into, and what is in it gone with it."""
+    """Yield a control group that no engine looks into; remove it and all groups in it."""
     hierarchy = next(path for path in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")) if path.is_dir())
     folder = Path(tempfile.mkdtemp(prefix="tests-", dir=hierarchy))
     try:
@@ -117,7 +115,7 @@ def _dead() -> int:
 
 @pytest.mark.slow
 @pytest.mark.root
-def test_what_a_process_of_a_shared_run_mounts_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_mount_of_a_worker_is_named_and_stays_private(tmp_path: Path) -> None:
     mount = f"import subprocess; subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', {str(tmp_path)!r}], check=True)"
     answer = _run_tests(tmp_path, f"def test_that_mounts():\n    {mount}\n", *SHARED)
     assert answer.returncode == 1
@@ -126,7 +124,7 @@ def test_what_a_process_of_a_shared_run_mounts_is_in_nobodys_way(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_test_that_is_slow_and_does_not_say_so_fails(tmp_path: Path) -> None:
+def test_a_slow_test_without_its_mark_fails(tmp_path: Path) -> None:
     strict = "import tests.pace as pace; pace.TOO_SLOW_SECONDS = pace.SLOW_SECONDS = 0.1\n"
     answer = _run_tests(tmp_path, f"{strict}def test_that_dawdles():\n    import time; time.sleep(0.2)\n")
     assert answer.returncode == 1
@@ -134,7 +132,7 @@ def test_a_test_that_is_slow_and_does_not_say_so_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_tests_orphan_is_named_and_ended(tmp_path: Path) -> None:
+def test_orphans_of_the_tests_are_named_and_ended(tmp_path: Path) -> None:
     orphan = f"import subprocess; subprocess.Popen({ENDLESS!r}, start_new_session=True)"
     script = (
         "from tests.provision import offspring\n"
@@ -160,7 +158,7 @@ def test_it(folder_of_the_run):
 
 
 @pytest.mark.slow
-def test_what_the_processes_of_a_run_share_is_made_by_one_of_them_and_gone_with_the_run(tmp_path: Path) -> None:
+def test_one_worker_makes_what_all_share_and_the_run_removes_it(tmp_path: Path) -> None:
     (tmp_path / "test_again.py").write_text(SHARING)
     answer = _run_tests(tmp_path, SHARING, *SHARED)
     assert answer.returncode == 0, answer.stdout
@@ -184,7 +182,7 @@ def test_that_interrupts_the_run():
 
 
 @pytest.mark.slow
-def test_a_run_that_is_interrupted_leaves_no_temporary_directory(tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_no_temporary_directory(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     answer = _run_tests(tmp_path, INTERRUPTING, *SHARED, TMPDIR=str(temporary))

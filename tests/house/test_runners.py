@@ -1,4 +1,4 @@
-"""What enters a box runs under any Python since 3.8 and needs nothing but its standard library."""
+"""Code that enters a box runs under any Python since 3.8 and needs nothing but its standard library."""
 
 from __future__ import annotations
 
@@ -17,35 +17,45 @@ AUTHORING: Final = ROOT / "sandbox" / "authoring.py"
 ENTERS_A_BOX: Final = [*python_files("runners"), *([AUTHORING] if AUTHORING.exists() else [])]
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
+def _imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the top module of every import that is not relative."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield (node.module or "").partition(".")[0]
+            yield node.lineno, (node.module or "").partition(".")[0]
 
 
 def _siblings(file: Path) -> set[str]:
-    """The runner's own modules, which are at the top level while it runs."""
+    """Return the runner's own modules, which are at the top level while the runner runs."""
     if file == AUTHORING:
         return set()
     runner = ROOT / "runners" / file.relative_to(ROOT / "runners").parts[0]
     return {path.stem for path in runner.iterdir()}
 
 
-def _name(file: Path) -> str:
-    return str(file.relative_to(ROOT))
+def test_runners_are_written_in_the_oldest_grammar() -> None:
+    broken = [str(error) for file in ENTERS_A_BOX if (error := _syntax_error(file))]
+    assert not broken, "\n".join(broken)
 
 
-@pytest.mark.parametrize("file", ENTERS_A_BOX, ids=_name)
-def test_what_enters_a_box_has_the_oldest_grammar(file: Path) -> None:
-    ast.parse(file.read_text(), filename=str(file), feature_version=OLDEST_GRAMMAR)
+def _syntax_error(file: Path) -> str | None:
+    try:
+        ast.parse(file.read_text(), filename=str(file), feature_version=OLDEST_GRAMMAR)
+    except SyntaxError as error:
+        return f"{file.relative_to(ROOT)}:{error.lineno}: {error.msg}"
+    return None
 
 
-@pytest.mark.parametrize("file", ENTERS_A_BOX, ids=_name)
-def test_what_enters_a_box_imports_the_standard_library_only(file: Path) -> None:
-    imported = set(_imported(ast.parse(file.read_text())))
-    assert imported - sys.stdlib_module_names - _siblings(file) == set()
+@pytest.mark.slow
+def test_runners_import_the_standard_library_only() -> None:
+    broken = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in ENTERS_A_BOX
+        for line, name in _imported(ast.parse(file.read_text()))
+        if name not in sys.stdlib_module_names | _siblings(file)
+    ]
+    assert not broken, "\n".join(broken)
 
 
 def test_there_is_a_runner() -> None:

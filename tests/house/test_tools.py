@@ -1,4 +1,4 @@
-"""What the linters know: every file is formatted, checked, typed, and imports only what lies below it."""
+"""The linters are content: every file is formatted, checked and typed, and imports only lower layers."""
 
 from __future__ import annotations
 

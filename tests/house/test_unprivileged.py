@@ -1,4 +1,4 @@
-"""The interpreter that tests of an engine without root start is really one that anybody can run."""
+"""Any user can run the interpreter that tests of an engine without root start."""
 
 from __future__ import annotations
 
