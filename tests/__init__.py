@@ -1,1 +1,1 @@
-"""Everything that is checked: `python3 -m tests`, see `tests/__main__.py`."""
+"""All checks of the project: `python3 -m tests`, see `tests/__main__.py`."""

@@ -1,4 +1,4 @@
-"""The checkout under test: where it is, and which files belong to it."""
+"""The checkout under test: its root, and the files that belong to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER_TRACKED: Final = {".git", ".venv", ".test-venv", "__pycache__", "build", 
 
 @cache
 def tracked_files() -> tuple[str, ...]:
-    """Every file that git tracks; in a tree without git's records, every file that is not made by running things."""
+    """Return every file that git tracks; without git's records, every file that no program generates."""
     if not (ROOT / ".git").exists():
         return tuple(sorted(_walked()))
     # The checkout may belong to another user than the one who tests it.
@@ -35,7 +35,7 @@ def _is_made(part: str) -> bool:
 
 
 def python_files(*folders: str) -> list[Path]:
-    """The Python files under these folders, tracked or about to be."""
+    """Return the Python files under these folders, tracked or not."""
     return sorted(
         path for folder in folders for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts
     )

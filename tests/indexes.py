@@ -1,14 +1,14 @@
 """A package index for tests: real wheels, served over real HTTP, with all the ways in which real indexes fail.
 
-    with LocalIndex(tmp_path / "index") as index:
-        index.add("parent", "1.0", requires=["child>=2"])
-        index.add("child", "2.0", {"child.py": "answer = 42"})
-        settings = index.settings()            # for the engine
-        command = ["--index-url", index.url]   # for uv and pip
+with LocalIndex(tmp_path / "index") as index:
+    index.add("parent", "1.0", requires=["child>=2"])
+    index.add("child", "2.0", {"child.py": "answer = 42"})
+    settings = index.settings()            # for the engine
+    command = ["--index-url", index.url]   # for uv and pip
 
-What goes wrong is said by setting a field, also while it serves: `index.busy = 2`, `index.form = "garbage"`,
-`index.corrupted.add(wheel.name)`. What it was asked is in `index.asked`. Wheels are made without any build tool, so a
-test can make those that no tool would: `make_wheel(folder, "evil", "1.0", extra={"../escaped": b""})`.
+Fields set the failures, also while the index serves: `index.busy = 2`, `index.form = "garbage"`,
+`index.corrupted.add(wheel.name)`. `index.asked` lists the requests. No build tool makes the wheels, so a test can make
+malformed ones: `make_wheel(folder, "evil", "1.0", extra={"../escaped": b""})`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def make_wheel(  # noqa: PLR0913  (all that may be odd about a wheel)
     extra: Files | None = None,
     programs: Collection[str] = (),
 ) -> Path:
-    """A wheel with these files, or a module of its own name, and its path; `programs` are those that may be executed.
+    """Make a wheel with these files, or with a module named like it, and return its path.
 
-    What is `extra` is put into the archive under exactly that name and left out of `RECORD`. The same arguments make
-    the same bytes.
+    `programs` are the files with execute permission. `extra` files keep their exact names in the archive and are left
+    out of `RECORD`. Equal arguments make equal bytes.
     """
     stem = f"{name.replace('-', '_')}-{version}"
     contents: dict[str, str | bytes] = dict({f"{name.replace('-', '_')}.py": ""} if files is None else files)
@@ -97,35 +97,35 @@ def sha256_of(file: Path) -> str:
 
 
 class LocalIndex:
-    """Serves the wheels of a folder at `url`, a page for each package, and at `links_url`, all on one page."""
+    """Serves the wheels of a folder at `url`, a page for each package, and at `links_url`, all on a single page."""
 
     def __init__(self, folder: Path, *, form: Form = "json", login: tuple[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.form = form
-        """How pages are answered; `silent` keeps the client waiting until the index is closed."""
+        """Form of the pages; `silent` keeps the client waiting until the index is closed."""
         self.login = login
-        """Whom it asks for; none: it is open to all."""
+        """User and password that the index requires; without them, the index is open to all."""
         self.busy = 0
-        """How many more requests it answers with 503; negative: all."""
+        """Number of further requests answered with 503; negative for all."""
         self.breaks_off = 0
-        """How many more files it stops sending in the middle."""
+        """Number of further files that break off in the middle."""
         self.drips: str | None = None
-        """What it sends a byte at a time, by how its path begins."""
+        """Prefixes of the paths that the index sends a byte at a time."""
         self.redirects: dict[str, str] = {}
-        """Where to send whoever asks for these paths."""
+        """Redirects: a path and its target."""
         self.corrupted: set[str] = set()
-        """Files that are sent with other bytes than the page's hashes promise."""
+        """Names of files sent with bytes that differ from the page's hashes."""
         self.yanked: dict[str, str] = {}
-        """Files that were taken back, and why."""
+        """Names of yanked files, and the reasons."""
         self.upload_times: dict[str, str] = {}
         self.strays: dict[str, dict[str, str]] = {}
-        """What the page of a package lists besides its wheels: names of files, and addresses of any kind."""
+        """Entries of a package's page besides its wheels: names of files, and addresses of any kind."""
         self.tells_hashes = True
         self.tells_metadata = False
-        """Whether the metadata of wheels can be had without the wheel (PEP 658)."""
+        """Whether the metadata of wheels is served without the wheel (PEP 658)."""
         self.asked: list[str] = []
-        """The method and the path of each request that was answered."""
+        """Method and path of each answered request."""
         self.authorizations: list[str | None] = []
         self.ranges: list[str | None] = []
         self.closing = threading.Event()
@@ -144,7 +144,7 @@ class LocalIndex:
         self.close()
 
     def close(self) -> None:
-        """From here on connections are refused, as by an index that is down."""
+        """Refuse connections from here on, like an index that is down."""
         if not self.closing.is_set():
             self.closing.set()
             self._server.shutdown()
@@ -168,7 +168,7 @@ class LocalIndex:
         return f"{self.root}/files/{wheel.name}"
 
     def settings(self) -> IndexSettings:
-        """Those of a machine that knows this index alone."""
+        """Return the settings of a machine that knows this index alone."""
         return IndexSettings(indexes=(Index(self.url, self.login),), timeout_s=5.0)
 
     def add(
@@ -187,11 +187,11 @@ class LocalIndex:
         )
 
     def wheels(self, name: str | None = None) -> list[Path]:
-        """The wheels of a package, or all."""
+        """Return the wheels of a package, or all wheels."""
         return sorted(wheel for wheel in self.folder.glob("*.whl") if name in (None, _package_of(wheel)))
 
     def write_as_folder(self, root: Path) -> str:
-        """The same packages as an index of plain files, and its `file:` address."""
+        """Write the same packages as an index of plain files, and return its `file:` address."""
         for wheel in self.wheels():
             page = root / _package_of(wheel) / "index.html"
             page.parent.mkdir(parents=True, exist_ok=True)
@@ -213,13 +213,13 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def hang_up(self) -> None:
-        """Also on those whose connection is kept for their next request."""
+        """Stop answering, also on connections that clients keep open for their next request."""
         for connection in list(self.connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that hang up are what some tests are about."""
+        """Ignore clients that hang up, because some tests are about them."""
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -230,7 +230,7 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         index, path = self.server.index, unquote(self.path)
         index.asked.append(f"{self.command} {path}")
-        if path.startswith("http://"):  # asked as a proxy, it answers for every host
+        if path.startswith("http://"):  # as a proxy, the index answers for every host
             path = "/" + path.removeprefix("http://").partition("/")[2]
         index.authorizations.append(self.headers.get("Authorization"))
         index.ranges.append(self.headers.get("Range"))
@@ -252,7 +252,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, format: str, *_: object) -> None:
-        """Tests look into `asked`."""
+        """Print nothing; tests look into `asked`."""
 
     def _send_page(self, name: str) -> None:
         index = self.server.index

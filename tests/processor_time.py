@@ -1,7 +1,7 @@
-"""Bounds of processor time that hold whatever machine the tests run on.
+"""Bounds of processor time that hold on every machine.
 
-They were found on one whose Python does the work below in `_USUAL_S`. Where it takes longer, because processors are
-slower or share what they are made of, a bound is wider by as much: it is about the code, not about the machine.
+The bounds come from a machine whose Python does the work below in `_USUAL_S`. Where that work takes longer, because
+processors are slower or shared, a bound is wider by the same factor: a bound is about the code, not about the machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _USUAL_S: Final = 0.008
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """See that what is done in the block takes this process no more of its processor's time."""
+    """Assert that the block takes this process at most so much processor time, scaled to this machine."""
     before, begun = slowness(), time.process_time()
     yield
     used = time.process_time() - begun
@@ -25,7 +25,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def slowness() -> float:
-    """How many times as long something takes just now that Python always takes as long for; 1 at least."""
+    """Return how many times longer a fixed piece of Python work takes now than usual; at least 1."""
     begun, found = time.process_time(), dict[int, str]()
     for number in range(100_000):
         found[number & 255] = str(number)

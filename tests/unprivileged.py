@@ -1,14 +1,14 @@
 """An interpreter with this project installed that every user of the machine can run.
 
-The checkout, the environment the tests run in, and the Python under that may all lie where only their owner can enter.
+The checkout, the environment of the tests, and the Python under that may all lie where only their owner can enter.
 A test of the engine without root therefore starts a subprocess::
 
     @pytest.mark.slow
     def test_a_box_without_root_has_all_its_namespaces(unprivileged_python: Path) -> None:
         answer = subprocess.run([unprivileged_python, "-I", "-c", SCRIPT], **AS_NOBODY, capture_output=True)
 
-The copy is the wheel, installed once per run when the first test asks for it, in whichever of its processes, and
-removed at the end. `tmp_path` is closed to other users; `tempfile` is open to them.
+The copy is the wheel. The first worker that needs the copy installs it, once per run, and the run removes it at its
+end. `tmp_path` is closed to other users; `tempfile` is open to them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IS_NEW_ENOUGH: Final = "import sys, venv; sys.exit(sys.version_info < (3, 11))"
 
 @pytest.fixture(scope="session")
 def unprivileged_python(built: Built, folder_of_the_run: Path) -> Path:
-    """The path of a Python that any user can run and that has `sandbox` installed; see the module."""
+    """Return a Python that any user can run and that has `sandbox` installed."""
 
     def make(folder: Path) -> None:
         run(_readable_python(), "-I", "-m", "venv", "--without-pip", str(folder))

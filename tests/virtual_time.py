@@ -1,8 +1,8 @@
-"""An event loop whose clock does not wait: when nothing is ready, it is at once the time of the next thing to do.
+"""An event loop whose clock does not wait: when nothing is ready, the clock jumps to the next timer.
 
 With backends that are all in memory, a test of a minute's patience takes no time and always happens in the same order.
-A loop with nothing to do at all, now or ever, fails instead of hanging. What is done in a thread takes no time on that
-clock: while something is, the clock stands still and the loop really waits.
+A loop with nothing left to do fails instead of hanging. While a thread works, the clock stands still and the loop
+really waits for that thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PATIENCE_S = 60.0
 
 
 class _ImpatientSelector(selectors.SelectSelector):
-    """Never waits; what would have been waited is added up."""
+    """A selector that never waits, and adds up the time that waiting would have taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class _ImpatientSelector(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """The loop."""
+    """An event loop on the virtual clock."""
 
     def __init__(self) -> None:
         self._impatient = _ImpatientSelector()
@@ -45,14 +45,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._impatient.waited
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        """Known to the clock."""
+        """Run in a thread that the clock knows of."""
         future = super().run_in_executor(executor, func, *args)
         self._impatient.in_threads += 1
         future.add_done_callback(self._note_done)
         return future
 
     async def shutdown_default_executor(self, *_: Any) -> None:
-        """It is a thread that waits for the threads."""
+        """Wait in a thread for the other threads."""
         self._impatient.in_threads += 1
         await super().shutdown_default_executor()
 
@@ -61,6 +61,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """As `asyncio.run`, in virtual time."""
+    """Run a coroutine as `asyncio.run` does, in virtual time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)

@@ -1,4 +1,4 @@
-"""What is set once for all engines: a file, the environment, and what is wrong with either."""
+"""Settings for all engines come from a file and the environment, and errors name their source."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from tests.unprivileged import NOBODY
 
 
 def written(folder: Path, text: str) -> dict[str, str]:
-    """The environment of a user whose file says this."""
+    """Return the environment of a user with this configuration file."""
     (folder / "sandbox").mkdir(exist_ok=True)
     (folder / "sandbox" / "config.toml").write_text(text)
     return {"XDG_CONFIG_HOME": str(folder)}
 
 
-def test_nothing_set_is_the_subprocess_backend(tmp_path: Path) -> None:
+def test_the_default_is_the_subprocess_backend(tmp_path: Path) -> None:
     found = load_configuration({"XDG_CONFIG_HOME": str(tmp_path)})
     assert found == Configuration()
     assert (found.backend, found.container.runtime, found.container.environment) == ("subprocess", None, "auto")
 
 
-def test_a_file_says_which_backend_and_how(tmp_path: Path) -> None:
+def test_a_file_selects_the_backend_and_its_options(tmp_path: Path) -> None:
     text = 'backend = "container"\n[container]\nhost = "unix:///x"\nruntime = "runsc"\nenvironment = "image"\n'
     found = load_configuration(written(tmp_path, text))
     assert found.backend == "container"
     assert found.container.model_dump() == {"host": "unix:///x", "runtime": "runsc", "environment": "image"}
 
 
-def test_the_environment_counts_before_the_file(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     variables = written(tmp_path, 'backend = "container"\n[container]\nhost = "unix:///x"\nruntime = "runsc"\n')
     found = load_configuration({**variables, "SANDBOX_BACKEND": "subprocess", "SANDBOX_RUNTIME": "crun"})
     assert (found.backend, found.container.runtime, found.container.host) == ("subprocess", "crun", "unix:///x")
 
 
-def test_what_an_engine_is_told_counts_before_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_override_file_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SANDBOX_BACKEND", "no-such-backend")
     with Sandbox(backend="subprocess") as sandbox:
         assert sandbox.run("def tool() -> int:\n    return 1\n").value == 1
@@ -61,7 +61,7 @@ def test_what_an_engine_is_told_counts_before_both(monkeypatch: pytest.MonkeyPat
         ('backend = "' + "x" * (1 << 17) + '"\n', "larger"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_an_error_in_a_file_is_reported_with_its_place(tmp_path: Path, text: str, said: str) -> None:
     variables = written(tmp_path, text)
     with pytest.raises(SpecError, match=said) as refusal:
         load_configuration({**variables, "SANDBOX_RUNTIME": "crun"})
@@ -77,7 +77,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         load_configuration(variables)
 
 
-def test_a_file_that_was_named_has_to_be_there(tmp_path: Path) -> None:
+def test_a_file_named_by_the_user_must_exist(tmp_path: Path) -> None:
     named = tmp_path / "mine.toml"
     with pytest.raises(SpecError, match="No such file"):
         load_configuration({"SANDBOX_CONFIG": str(named)})
@@ -86,27 +86,27 @@ def test_a_file_that_was_named_has_to_be_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["", "relative/folder"])
-def test_only_a_whole_path_names_the_folder_of_settings(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_an_absolute_path_names_the_settings_folder(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/nonexistent")
     assert load_configuration({"XDG_CONFIG_HOME": place}) == Configuration()
 
 
-def test_a_folder_in_its_place_is_an_error_and_no_crash(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "sandbox" / "config.toml").mkdir(parents=True)
     with pytest.raises(SandboxError, match="directory"):
         load_configuration({"XDG_CONFIG_HOME": str(tmp_path)})
 
 
-def test_a_place_where_one_may_not_look_holds_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_place_has_no_settings(tmp_path: Path) -> None:
     variables = written(tmp_path, "nonsense")
     (tmp_path / "sandbox").chmod(0)
-    with as_somebody_else():
+    with as_another_user():
         assert load_configuration(variables) == Configuration()
 
 
 @contextmanager
-def as_somebody_else() -> Iterator[None]:
-    """Root may look everywhere; it is nobody for as long as this lasts."""
+def as_another_user() -> Iterator[None]:
+    """Drop root's right to look everywhere, for the length of the block."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(NOBODY)

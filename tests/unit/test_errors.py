@@ -1,4 +1,4 @@
-"""Errors cross threads and processes whole."""
+"""Errors keep all their fields between threads and processes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def _through_a_pickle(error: SandboxError) -> SandboxError:
 
 @pytest.mark.parametrize("kind", [*_tree()], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("copied", [_through_a_pickle, copy.copy, copy.deepcopy], ids=lambda copied: copied.__name__)
-def test_every_error_is_copied_whole(kind: type[SandboxError], copied: Callable[[SandboxError], SandboxError]) -> None:
+def test_every_error_is_copied_completely(
+    kind: type[SandboxError], copied: Callable[[SandboxError], SandboxError]
+) -> None:
     error = _raised(kind)
     again = copied(error)
     assert type(again) is kind

@@ -1,4 +1,4 @@
-"""What only failing calls need is loaded once a call has failed, for those that fail after it."""
+"""A box loads the modules for tracebacks once a call has failed, for later calls that fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox.testing import FakeBackend, raises, script
 TOOL: Final = "def tool(fails: bool):\n    pass\n"
 
 
-def test_a_box_whose_calls_fail_has_what_writes_tracebacks_loaded_once() -> None:
+def test_a_box_with_a_failed_call_preloads_traceback_modules_once() -> None:
     backend = FakeBackend({"tool": lambda fails: script(raises(ValueError("no"))) if fails else 1})
     with Sandbox(backend=backend) as sandbox:
         assert sandbox.run(TOOL, {"fails": False}).status is Status.OK

@@ -1,4 +1,4 @@
-"""The fake that users test their programs with: what it answers, what it records, and how it is told what to do."""
+"""The fake backend that users test their programs with: its answers, its records, and its configuration."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def source(name: str, *parameters: str) -> str:
 
 
 def outcome_of(answer: Any, *, arguments: dict[str, Any] | None = None, **fields: Any) -> Outcome:
-    """What a call of a tool that answers this leads to, in virtual time."""
+    """Return the outcome of a tool with this answer, in virtual time."""
 
     async def run() -> Outcome:
         async with AsyncSandbox(backend=FakeBackend({"tool": answer})) as sandbox:
@@ -53,7 +53,7 @@ def outcome_of(answer: Any, *, arguments: dict[str, Any] | None = None, **fields
     return virtual_time.run(run())
 
 
-def test_the_example_of_its_documentation_holds() -> None:
+def test_the_example_of_the_documentation_works() -> None:
     backend = FakeBackend(
         answers={
             "word_count": {"words": 6},
@@ -70,7 +70,7 @@ def test_the_example_of_its_documentation_holds() -> None:
     assert [call.arguments for call in backend.calls] == [{}, {"number": 4}, {"query": "x"}]
 
 
-def test_one_function_may_answer_for_every_tool() -> None:
+def test_a_single_function_may_answer_for_every_tool() -> None:
     with Sandbox(backend=FakeBackend(lambda name, arguments: [name, arguments])) as sandbox:
         assert sandbox.run(source("any", "a"), {"a": 1}).value == ["any", {"a": 1}]
 
@@ -94,7 +94,7 @@ def test_a_script_without_an_ending_returns_none() -> None:
     assert (outcome.status, outcome.value, outcome.stdout.text) == (Status.OK, None, "said")
 
 
-def test_what_an_answer_raises_is_the_tool_s_exception_without_a_frame_of_the_fake() -> None:
+def test_an_exception_of_an_answer_shows_no_frame_of_the_fake() -> None:
     def answer() -> None:
         raise KeyError("missing")
 
@@ -114,7 +114,7 @@ def test_a_tool_without_an_answer_says_how_to_give_one() -> None:
     assert "FakeBackend(answers={'unknown': …})" in outcome.error.message
 
 
-def test_an_answer_that_is_no_json_is_an_exception() -> None:
+def test_an_answer_that_is_not_json_is_an_exception() -> None:
     assert outcome_of(object).status is Status.EXCEPTION
     assert outcome_of(lambda: float("nan")).status is Status.EXCEPTION
 
@@ -126,7 +126,7 @@ def test_an_answer_may_exit_as_a_tool_does(code: Any, told: int, said: str) -> N
 
 
 @pytest.mark.parametrize("silently", [False, True])
-def test_an_exit_may_be_told_or_silent(silently: bool) -> None:
+def test_an_exit_may_be_reported_or_silent(silently: bool) -> None:
     outcome = outcome_of(exits(5, silently=silently))
     assert (outcome.status, outcome.evidence) == (Status.EXITED, {"exit_code": 5})
 
@@ -143,7 +143,7 @@ def test_an_exit_may_be_told_or_silent(silently: bool) -> None:
         ("file_size", Status.LIMIT),
     ],
 )
-def test_every_limit_can_be_met(limit: Any, status: Status) -> None:
+def test_every_limit_can_be_reached(limit: Any, status: Status) -> None:
     outcome = outcome_of(exceeds(limit))
     assert (outcome.status, outcome.limit_name) == (status, limit)
 
@@ -152,12 +152,12 @@ def test_a_memory_error_is_the_memory_limit() -> None:
     assert outcome_of(raises(MemoryError())).status is Status.MEMORY
 
 
-def test_a_value_is_held_to_its_limit() -> None:
+def test_a_value_above_its_limit_is_refused() -> None:
     outcome = outcome_of(lambda: "x" * 2000, limits={"value": 1000})
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "value")
 
 
-def test_what_a_call_used_can_be_told() -> None:
+def test_an_answer_can_set_the_usage() -> None:
     outcome = outcome_of(script(uses(cpu_s=1.5, memory_peak_bytes=1 << 20, processes_peak=3), returns(1)))
     assert (outcome.usage.cpu_s, outcome.usage.memory_peak_bytes, outcome.usage.processes_peak) == (1.5, 1 << 20, 3)
 
@@ -167,7 +167,7 @@ def test_processor_time_over_the_limit_ends_the_call() -> None:
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "cpu")
 
 
-def test_nobody_waits_for_a_process_that_lingers_after_its_value() -> None:
+def test_a_process_that_lingers_after_its_value_delays_no_caller() -> None:
     async def run() -> None:
         backend = FakeBackend({"tool": returns(7, lingers=True)})
         async with AsyncSandbox(backend=backend) as sandbox:
@@ -181,7 +181,7 @@ def test_nobody_waits_for_a_process_that_lingers_after_its_value() -> None:
     virtual_time.run(run())
 
 
-def test_a_box_that_stands_for_one_call_goes_soon_where_its_runner_does_not_end_that() -> None:
+def test_a_single_use_box_whose_runner_does_not_end_is_closed_soon() -> None:
     async def run() -> None:
         backend = FakeBackend({"tool": hangs(stubbornly=True)})
         async with AsyncSandbox(backend=backend, policy=_for_one_call()) as sandbox:
@@ -199,7 +199,7 @@ def _for_one_call() -> Policy:
     return policy.model_copy(update={"reuse": reuse})
 
 
-def test_a_single_use_box_with_a_lingering_process_is_closed_with_the_engine() -> None:
+def test_closing_the_engine_closes_a_box_with_a_lingering_process() -> None:
     async def run() -> None:
         backend = FakeBackend({"tool": returns(7, lingers=True)})
         async with AsyncSandbox(backend=backend, policy=_for_one_call()) as sandbox:
@@ -209,7 +209,7 @@ def test_a_single_use_box_with_a_lingering_process_is_closed_with_the_engine() -
     virtual_time.run(run())
 
 
-def test_what_a_tool_requires_is_neither_resolved_nor_installed(tmp_path: Path) -> None:
+def test_requirements_are_neither_resolved_nor_installed(tmp_path: Path) -> None:
     report, table = ROOT / "examples" / "csv_report.py", {"table": "a,b\n1,2"}
     backend = FakeBackend({"csv_report": "| a | b |"})
     with Sandbox(backend=backend, store=tmp_path / "store") as sandbox:
@@ -221,7 +221,7 @@ def test_what_a_tool_requires_is_neither_resolved_nor_installed(tmp_path: Path) 
     assert not (tmp_path / "store").exists()
 
 
-def test_a_requirement_is_refused_as_a_real_box_s_would_be(tmp_path: Path) -> None:
+def test_a_requirement_is_refused_as_in_a_real_box(tmp_path: Path) -> None:
     with Sandbox(backend=FakeBackend({"tool": 1}), store=tmp_path) as sandbox:
         with pytest.raises(RequirementRefused):
             sandbox.run(source("tool"), requirements=["no such =="])
@@ -229,7 +229,7 @@ def test_a_requirement_is_refused_as_a_real_box_s_would_be(tmp_path: Path) -> No
             sandbox.lock(requirements=["requests"])
 
 
-def test_a_call_is_recorded_as_its_box_got_it() -> None:
+def test_a_call_is_recorded_as_the_box_received_it() -> None:
     backend = FakeBackend({"tool": 1})
     with Sandbox(backend=backend) as sandbox:
         sandbox.run(source("tool", "a"), {"a": [1]}, env={"OWN": "x"}, limits={"open_files": 15}, call_id="c1")
@@ -239,7 +239,7 @@ def test_a_call_is_recorded_as_its_box_got_it() -> None:
     assert "a fake runs nothing" in call.source
 
 
-def test_files_go_in_and_come_out_as_a_script_says(tmp_path: Path) -> None:
+def test_a_script_reads_input_files_and_writes_output_files(tmp_path: Path) -> None:
     left = leaves({"a/b.txt": "text", "c.bin": b"\0" * 300_000}, refused={"link": "it is a symbolic link"})
     backend = FakeBackend(
         {"tool": script(left, returns(1)), "slow": script(left, hangs()), "crash": script(left, crashes())}
@@ -280,7 +280,7 @@ def test_arguments_that_do_not_fit_never_reach_a_box() -> None:
     assert (backend.calls, backend.boxes) == ([], [])
 
 
-def test_a_receipt_says_that_all_of_it_is_a_fake() -> None:
+def test_a_receipt_marks_everything_as_fake() -> None:
     receipt = outcome_of(1).receipt
     assert receipt is not None
     assert receipt.backend == "fake"
@@ -290,7 +290,7 @@ def test_a_receipt_says_that_all_of_it_is_a_fake() -> None:
     assert any("nothing is isolated" in note for note in receipt.notes)
 
 
-def test_a_layer_that_is_missing_and_required_refuses_every_call() -> None:
+def test_a_missing_required_layer_refuses_every_call() -> None:
     backend = FakeBackend({"tool": 1}, missing=["seccomp"])
     with Sandbox(backend=backend) as sandbox:
         with pytest.raises(IsolationUnavailable) as refusal:
@@ -302,7 +302,7 @@ def test_a_layer_that_is_missing_and_required_refuses_every_call() -> None:
     assert len(backend.calls) == 1
 
 
-def test_a_layer_that_nobody_knows_is_refused_at_once() -> None:
+def test_an_unknown_layer_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="no layer 'moat'"):
         FakeBackend(missing=["moat"])
 

@@ -1,4 +1,4 @@
-"""The outcome document: closed, frozen, cheap, and writable whatever a tool returned or printed."""
+"""The outcome document is closed, frozen, cheap, and writable for every value and every output."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def nested(levels: int) -> Json:
 
 
 def strict_json(text: str) -> object:
-    """Parse as a reader would who takes nothing but JSON in UTF-8."""
+    """Parse strictly: JSON in UTF-8, and nothing else."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
@@ -88,7 +88,7 @@ def strict_json(text: str) -> object:
     return json.loads(text.encode("utf-8"), parse_constant=refuse)
 
 
-def test_the_document_has_the_keys_that_every_client_relies_on() -> None:
+def test_the_document_has_the_keys_that_clients_rely_on() -> None:
     document = json.loads(outcome(receipt=RECEIPT, environment=ENVIRONMENT).to_json())
     assert list(document) == [
         *("status", "value", "error", "stdout", "stderr", "shaped_value", "usage", "limit_name", "evidence"),
@@ -132,7 +132,7 @@ def test_a_layer_counts_if_it_is_in_force_and_measured(measured_by: MeasuredBy, 
     assert state.counts == (in_force and measured_by is not MeasuredBy.NONE)
 
 
-def test_what_was_not_measured_is_null() -> None:
+def test_unmeasured_usage_is_null() -> None:
     usage = json.loads(outcome().to_json())["usage"]
     assert usage == {"wall_s": 0.25} | dict.fromkeys([name for name in usage if name != "wall_s"])
 
@@ -196,7 +196,7 @@ def test_raise_for_status_returns_an_ok_outcome() -> None:
     assert good.raise_for_status() is good
 
 
-def test_raise_for_status_raises_one_line_and_hands_over_the_outcome() -> None:
+def test_raise_for_status_raises_one_line_with_the_outcome() -> None:
     bad = outcome(status="exception", error=Failure(type="ValueError", message="no such\ncity", traceback="…"))
     with pytest.raises(CallFailed) as caught:
         bad.raise_for_status()
@@ -212,7 +212,7 @@ def test_every_status_but_ok_raises_also_without_an_error(status: Status) -> Non
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
 @pytest.mark.parametrize("retryable", [False, True])
-def test_what_is_raised_exits_and_is_retried_as_its_outcome_says(status: Status, retryable: bool) -> None:
+def test_a_raised_outcome_has_its_exit_code_and_its_retryability(status: Status, retryable: bool) -> None:
     bad = outcome(status=status, retryable=retryable)
     with pytest.raises(CallFailed) as caught:
         bad.raise_for_status()
@@ -254,7 +254,7 @@ def test_any_value_and_any_text_can_be_written_and_read_back(value: Json, said: 
 
 
 @given(HOSTILE_JSON)
-def test_python_callers_get_the_value_as_it_came(value: Json) -> None:
+def test_python_callers_get_the_value_unchanged(value: Json) -> None:
     assert outcome(value=value).value is value
 
 
@@ -269,7 +269,7 @@ def test_whole_numbers_of_any_size_are_written_exactly() -> None:
     assert json.loads(outcome(value=2**200).to_json())["value"] == 2**200
 
 
-def test_lone_surrogates_and_nan_are_replaced_in_the_document_only_where_they_are() -> None:
+def test_lone_surrogates_and_nan_are_replaced_in_the_document_only() -> None:
     value: Json = {"\ud800k": ["\udfff", float("nan"), "NaN", "fine", 1, True], "deep": {"x": float("-inf")}}
     assert portable(value) == {"\ufffdk": ["\ufffd", None, "NaN", "fine", 1, True], "deep": {"x": None}}
 
@@ -284,7 +284,7 @@ def test_a_value_that_every_reader_accepts_is_not_copied() -> None:
     assert portable(value) is value
 
 
-def test_printable_text_is_left_alone_and_lone_surrogates_are_replaced_one_by_one() -> None:
+def test_printable_text_is_kept_and_lone_surrogates_are_replaced() -> None:
     assert printable("héllo \x1b[0m 😀") == "héllo \x1b[0m 😀"
     assert printable("a\ud83d\ude00b") == "a\ufffd\ufffdb"
 

@@ -1,4 +1,4 @@
-"""A call that is malformed is told what is wrong with it, field by field, in words of its own world."""
+"""A malformed call gets an error for each wrong field, in the caller's terms."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"env": {"A": "\0"}},
         "env.A: an environment variable holds no NUL and at most 128 KiB",
     ),
-    "nobody's tenant": ({"tenant": None}, "tenant: is None, and would be one with all who name none"),
-    "nobody's policy": (
+    "no tenant": ({"tenant": None}, "tenant: is None, and would be one with all who name none"),
+    "no policy": (
         {"policy": None},
         "policy: is None, and would be the default one, whatever the engine's own is",
     ),
@@ -72,21 +72,21 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_what_is_wrong_is_told_in_plain_words(kind: str) -> None:
+def test_a_wrong_field_is_explained_in_plain_words(kind: str) -> None:
     fields, told = WRONG[kind]
     with pytest.raises(SpecError) as refused:
         call_spec({"source": "def tool(): ...", **fields})
     assert refused.value.message == told
 
 
-def test_all_that_is_wrong_is_told_at_once_and_bounded() -> None:
+def test_all_wrong_fields_are_reported_at_once_up_to_a_bound() -> None:
     with pytest.raises(SpecError) as refused:
         call_spec({"source": 3, "tenant": 3, **{f"wrong{number}": number for number in range(100)}})
     assert refused.value.message.startswith("source: must be text or bytes; tenant: must be text; wrong0: ")
     assert len(refused.value.message) < 4000
 
 
-def test_who_names_no_field_that_there_is_gets_the_list() -> None:
+def test_an_unknown_field_is_answered_with_the_list_of_fields() -> None:
     with pytest.raises(SpecError) as refused:
         call_spec({"source": "x", "colour": 1})
     assert refused.value.remedy == f"there are: {', '.join(CallFields.__annotations__)}"
@@ -109,7 +109,7 @@ def test_type_checkers_know_every_field_of_a_spec(
     assert set(fields.__annotations__) | given_otherwise == set(spec.model_fields)
 
 
-def test_other_specs_are_told_alike() -> None:
+def test_other_specs_report_errors_alike() -> None:
     with pytest.raises(SpecError, match="source: must be text or bytes"):
         reading_spec({"source": 3})
     with pytest.raises(SpecError, match="requirements: must be a list such as"):

@@ -1,4 +1,4 @@
-"""What is done aside is done by the engine's own threads, whoever holds those of the event loop; or where it is."""
+"""The engine's own threads do blocking work, however busy the event loop's are; without threads, the caller does."""
 
 from __future__ import annotations
 
@@ -56,17 +56,19 @@ async def _with_the_loops_threads_held(work: Callable[[], Awaitable[object]]) ->
 
 
 @pytest.mark.parametrize("do", [Threads().do, Threads().do_in_turn, in_own_thread])
-def test_no_thread_of_the_event_loop_is_waited_for(do: Callable[[Callable[[], object]], Awaitable[object]]) -> None:
+def test_a_busy_thread_pool_of_the_event_loop_delays_nothing(
+    do: Callable[[Callable[[], object]], Awaitable[object]],
+) -> None:
     found = asyncio.run(_with_the_loops_threads_held(lambda: do(threading.get_ident)))
     assert found not in (None, threading.get_ident())
 
 
-def test_what_is_raised_there_is_raised_here() -> None:
+def test_an_exception_in_the_thread_is_raised_in_the_caller() -> None:
     with pytest.raises(ValueError, match="seven"):
         asyncio.run(Threads().do(partial(int, "seven")))
 
 
-def test_what_takes_its_time_keeps_no_disk_waiting() -> None:
+def test_slow_work_delays_no_disk_work() -> None:
     async def scene() -> None:
         threads, may_end = Threads(), threading.Event()
         slow = [asyncio.create_task(threads.do_in_turn(may_end.wait)) for _ in range(20)]
@@ -79,5 +81,5 @@ def test_what_takes_its_time_keeps_no_disk_waiting() -> None:
     asyncio.run(scene())
 
 
-def test_where_no_thread_can_be_had_the_work_is_done_once_where_it_is() -> None:
+def test_without_threads_the_work_is_done_once_in_the_caller() -> None:
     subprocess.run([sys.executable, "-c", WITHOUT_THREADS], check=True, timeout=60)

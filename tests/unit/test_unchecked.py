@@ -1,4 +1,4 @@
-"""What is made without a look is what a look would have found to be in order."""
+"""Objects built without validation equal those that validation would build."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def outcome_of_a_call() -> Outcome:
         return await sandbox.run(SOURCE, {"n": 1})
 
 
-def test_an_outcome_and_its_parts_have_every_field_and_are_read_back_as_they_were_written() -> None:
+def test_an_unvalidated_outcome_has_every_field_and_reads_back_unchanged() -> None:
     outcome = asyncio.run(outcome_of_a_call())
     assert all(map(whole, (outcome, outcome.shaped_value, outcome.usage, outcome.timing)))
     assert outcome == Outcome.from_json(outcome.to_json())
@@ -37,7 +37,7 @@ def test_an_outcome_and_its_parts_have_every_field_and_are_read_back_as_they_wer
     assert kinds == (Shaped, Usage, Timing)
 
 
-def test_a_call_for_which_nothing_else_is_said_has_the_spec_that_a_look_gives_it() -> None:
+def test_a_plain_call_has_the_spec_that_validation_builds() -> None:
     looked_at = call_spec({"source": SOURCE, "args": {"n": 1}, "policy": "strict"})
     made = plain_spec(SOURCE, {"n": 1}, "strict")
     assert whole(made)
@@ -45,13 +45,13 @@ def test_a_call_for_which_nothing_else_is_said_has_the_spec_that_a_look_gives_it
     assert CallSpec.model_validate(made.model_dump()) == made
 
 
-def test_a_reply_of_a_value_alone_is_what_a_look_makes_of_it() -> None:
+def test_a_reply_of_a_value_alone_equals_the_validated_one() -> None:
     reply = parse_reply(b'{"kind":"value","value":[1],"warnings":[]}')
     assert whole(reply)
     assert reply == ValueReply.model_validate(reply.model_dump())
 
 
-def test_a_model_that_was_not_looked_at_is_frozen_and_copied_like_any() -> None:
+def test_an_unvalidated_model_is_frozen_and_copied_like_any() -> None:
     usage = unchecked(Usage, dict.fromkeys(Usage.model_fields) | {"wall_s": 1.0})
     assert usage == Usage(wall_s=1.0)
     assert usage.model_copy(update={"cpu_s": 2.0}) == Usage(wall_s=1.0, cpu_s=2.0)

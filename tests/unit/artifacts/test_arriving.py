@@ -1,4 +1,4 @@
-"""Whatever comes out of a box as its files: what is well-formed is kept, and anything else ends it and is told."""
+"""Well-formed files that come out of a box are kept; anything else ends the transfer with a warning."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def store(tmp_path: Path) -> ArtifactStore:
 
 
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
-def test_files_are_kept_however_they_are_cut(store: ArtifactStore, step: int) -> None:
+def test_files_are_kept_however_the_bytes_are_cut(store: ArtifactStore, step: int) -> None:
     data = file("a", b"one") + file("b/c", b"") + file("d", b"x", refused="it changed") + OVER_NOW
     found = arrived(store, data, step=step)
     assert [(each.name, each.bytes) for each in found.artifacts] == [("a", 3), ("b/c", 0)]
     assert [(each.name, each.reason) for each in found.refused] == [("d", "it changed")]
 
 
-def test_nothing_is_told_of_a_call_that_left_nothing(store: ArtifactStore) -> None:
+def test_a_call_without_files_has_no_warning(store: ArtifactStore) -> None:
     assert arrived(store, b"") == Arrived()
 
 
-def test_an_end_that_did_not_come_is_told(store: ArtifactStore) -> None:
+def test_a_missing_end_is_reported(store: ArtifactStore) -> None:
     (told,) = arrived(store, b"", is_expected=True).refused
     assert "before all of its files" in told.reason
     half = arrived(store, file("a", b"one") + record(FILE, {"name": "b", "bytes": 5}))
@@ -76,16 +76,16 @@ BAD = {
     "the same name twice": file("good", b"x"),
     "bytes of no file": record(DATA, b"x"),
     "an end of no file": record(END, {"refused": None}),
-    "more bytes than told": record(FILE, {"name": "a", "bytes": 1}) + record(DATA, b"xx"),
-    "fewer bytes than told": record(FILE, {"name": "a", "bytes": 5})
+    "more bytes than announced": record(FILE, {"name": "a", "bytes": 1}) + record(DATA, b"xx"),
+    "fewer bytes than announced": record(FILE, {"name": "a", "bytes": 5})
     + record(DATA, b"x")
     + record(END, {"refused": None}),
     "a file in a file": record(FILE, {"name": "a", "bytes": 1}) * 2,
-    "more files than taken": b"".join(file(f"n{number}", b"") for number in range(11)),
-    "more bytes than taken": record(FILE, {"name": "a", "bytes": 10_001}),
-    "a size below nothing": record(FILE, {"name": "a", "bytes": -1}),
-    "a size that is none": record(FILE, {"name": "a", "bytes": "1"}),
-    "a size that is a truth": record(FILE, {"name": "a", "bytes": True}),
+    "more files than accepted": b"".join(file(f"n{number}", b"") for number in range(11)),
+    "more bytes than accepted": record(FILE, {"name": "a", "bytes": 10_001}),
+    "a negative size": record(FILE, {"name": "a", "bytes": -1}),
+    "a size that is text": record(FILE, {"name": "a", "bytes": "1"}),
+    "a size that is a boolean": record(FILE, {"name": "a", "bytes": True}),
     "no JSON": record(FILE, b"{"),
     "deep JSON": record(FILE, b"[" * 100_000),
     "a list": record(FILE, b"[]"),
@@ -97,7 +97,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_what_is_no_record_ends_it_and_is_told(store: ArtifactStore, bad: str, tmp_path: Path) -> None:
+def test_an_invalid_record_ends_the_transfer_and_is_reported(store: ArtifactStore, bad: str, tmp_path: Path) -> None:
     found = arrived(store, file("good", b"x") + BAD[bad] + file("late", b"x") + OVER_NOW)
     names = [each.name for each in found.artifacts]
     assert names[0] == "good"
@@ -106,7 +106,7 @@ def test_what_is_no_record_ends_it_and_is_told(store: ArtifactStore, bad: str, t
     assert list(tmp_path.glob("*/*/coming/*")) == []
 
 
-def test_of_very_many_refusals_a_bounded_number_is_told(store: ArtifactStore) -> None:
+def test_of_very_many_refusals_a_bounded_number_is_reported(store: ArtifactStore) -> None:
     many = b"".join(record(REFUSED, {"name": str(number), "reason": "x" * 1000}) for number in range(500))
     found = arrived(store, many + record(OVER, {"more": 70}))
     assert len(found.refused) == 61
@@ -121,7 +121,7 @@ def test_a_quota_refuses_by_name(tmp_path: Path) -> None:
     assert [each.name for each in found.refused] == ["large"]
 
 
-def test_a_store_that_takes_nothing_is_told(tmp_path: Path) -> None:
+def test_a_store_that_refuses_every_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     changed = file("b", b"x", refused="it changed")
     found = arrived(ArtifactStore(tmp_path / "file"), file("a", b"x") + changed + file("c", b"y") + OVER_NOW)
@@ -130,14 +130,14 @@ def test_a_store_that_takes_nothing_is_told(tmp_path: Path) -> None:
     assert "the store takes nothing" in found.refused[0].reason
 
 
-def test_that_a_file_is_lost_is_told_also_where_it_is_one_of_very_many_refusals(tmp_path: Path) -> None:
+def test_a_lost_file_is_reported_also_among_very_many_refusals(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     links = b"".join(record(REFUSED, {"name": str(number), "reason": "a link"}) for number in range(60))
     refused = arrived(ArtifactStore(tmp_path / "file"), links + file("a", b"x") + OVER_NOW).refused
     assert [(each.name, each.is_lost) for each in refused[-2:]] == [("59", False), ("", True)]
 
 
-def test_a_file_that_the_store_cannot_keep_and_that_breaks_off_is_told_once(tmp_path: Path) -> None:
+def test_a_lost_file_that_also_breaks_off_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     cut = record(FILE, {"name": "a", "bytes": 5}) + record(99, {})
     (refused,) = arrived(ArtifactStore(tmp_path / "file"), cut).refused

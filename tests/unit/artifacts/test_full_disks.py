@@ -1,4 +1,4 @@
-"""A disk that is full of something else: what is lost is told with where that is, and what to do."""
+"""On a full disk, a lost file is reported with its place and a remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGE = os.urandom(2 << 20)
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[ArtifactStore]:
-    """On a file system of one MiB."""
+    """Return a store on a file system of one MiB."""
     (place := tmp_path / "small").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
     try:
@@ -32,7 +32,7 @@ def small(tmp_path: Path) -> Iterator[ArtifactStore]:
         subprocess.run(["umount", place], check=True)
 
 
-def test_a_file_that_a_call_left(small: ArtifactStore) -> None:
+def test_a_full_disk_loses_the_file_of_a_call(small: ArtifactStore) -> None:
     pieces = [record(DATA, LARGE[start : start + (1 << 16)]) for start in range(0, len(LARGE), 1 << 16)]
     large = record(FILE, {"name": "large", "bytes": len(LARGE)}) + b"".join(pieces)
     others = record(END, {"refused": None}) + file("small", b"x") + OVER_NOW
@@ -48,7 +48,7 @@ def test_a_file_that_a_call_left(small: ArtifactStore) -> None:
     assert "SANDBOX_ARTIFACTS" in reason
 
 
-def test_what_a_call_printed(small: ArtifactStore) -> None:
+def test_a_full_disk_loses_the_output_of_a_call(small: ArtifactStore) -> None:
     async def fault() -> str | None:
         with closing(Keeping(small.shelf())) as keeping:
             spill = Spill(keeping)

@@ -1,4 +1,4 @@
-"""What bytes are is told by their content, whatever they are, and an image's size where it says one."""
+"""The kind of a file follows from its content, and the size of an image from its header."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ SEEN: Final = {
 
 
 @pytest.mark.parametrize("data", SEEN, ids=lambda data: repr(data[:16]))
-def test_a_kind_is_told_by_the_beginning(data: bytes) -> None:
+def test_a_kind_follows_from_the_beginning_of_the_content(data: bytes) -> None:
     assert kind_of(data) == SEEN[data]
 
 
-def test_what_has_no_name_of_its_own_gets_the_suffix_of_its_kind() -> None:
+def test_a_file_without_a_name_gets_the_suffix_of_its_kind() -> None:
     assert [kind_of(data).suffix for data in (PNG, JPEG, b"%PDF-1.7", b"a\0b")] == ["png", "jpg", "pdf", "bin"]
 
 
-def test_text_may_be_cut_inside_of_a_character() -> None:
+def test_text_may_be_cut_inside_a_character() -> None:
     data = ("x" + "漢" * LOOKED_AT).encode()[:LOOKED_AT]
     assert kind_of(data).mime == "text/plain"
 

@@ -1,4 +1,4 @@
-"""A page of an artifact is exactly what was asked for, and a search ends whatever the pattern."""
+"""A page of an artifact is exactly the requested part, and a search ends for every pattern."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_bounds_that_are_no_pair_of_numbers_are_refused(store: ArtifactStore, na
         Artifacts(store).show(keep(store, LINES), **{name: bounds})
 
 
-def test_where_nothing_can_be_saved_is_told_with_what_to_do(store: ArtifactStore, tmp_path: Path) -> None:
+def test_an_unwritable_target_is_reported_with_a_remedy(store: ArtifactStore, tmp_path: Path) -> None:
     with pytest.raises(ArtifactsUnavailable, match="No such file or directory") as refused:
         Artifacts(store).save(keep(store, LINES), tmp_path / "none" / "x")
     assert refused.value.remedy == "name a file in a folder that is there, and that you may write to"
 
 
 @pytest.mark.parametrize("odd", [None, 5, b"0123456789"])
-def test_what_is_no_text_names_no_artifact_and_no_tenant(kept: Artifacts, odd: Any) -> None:
+def test_a_value_that_is_not_text_names_no_artifact_and_no_tenant(kept: Artifacts, odd: Any) -> None:
     for asked in (kept.find, kept.show, lambda id: kept.grep(id, "x"), lambda id: kept.save(id, "x")):
         with pytest.raises(SpecError, match="the id of an artifact is text, not "):
             asked(odd)
@@ -74,13 +74,13 @@ def test_a_store_is_named_by_a_path_or_by_its_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":", "5", "-1:2", "a:b", "1:2:3", "1:" + "9" * 30, " 1:2"])
-def test_what_is_no_span_is_refused(text: str) -> None:
+def test_an_invalid_span_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="--lines"):
         Span.read(text, option="--lines")
 
 
 @given(st.lists(st.binary(max_size=10)), st.integers(0, 12), st.integers(0, 12))
-def test_lines_are_those_that_were_asked_for(parts: list[bytes], first: int, last: int) -> None:
+def test_the_requested_lines_are_read(parts: list[bytes], first: int, last: int) -> None:
     data = b"\n".join(parts)
     lines = data.splitlines(keepends=True) if not {b"\r", b"\x0b"} & set(parts) else data.split(b"\n")
     lines = [each + b"\n" for each in data.split(b"\n")[:-1]] + [data.split(b"\n")[-1]]
@@ -89,7 +89,7 @@ def test_lines_are_those_that_were_asked_for(parts: list[bytes], first: int, las
 
 
 @given(st.binary(max_size=50), st.integers(0, 60), st.integers(0, 60))
-def test_bytes_are_those_that_were_asked_for(data: bytes, first: int, last: int) -> None:
+def test_the_requested_bytes_are_read(data: bytes, first: int, last: int) -> None:
     page = page_of_bytes(io.BytesIO(data), Span(first, last), total=len(data))
     assert page.data == data[first : max(first, last)]
     assert page.total == len(data)
@@ -119,12 +119,12 @@ def test_one_long_line_is_given_in_pages(store: ArtifactStore, kept: Artifacts) 
 
 
 @pytest.mark.parametrize("bounds", [{"lines": (1, 2), "bytes": (1, 2)}, {"lines": (-1, 2)}, {"bytes": (0, -1)}])
-def test_what_is_no_page_is_refused(store: ArtifactStore, kept: Artifacts, bounds: dict[str, Any]) -> None:
+def test_an_invalid_page_is_refused(store: ArtifactStore, kept: Artifacts, bounds: dict[str, Any]) -> None:
     with pytest.raises(SpecError):
         kept.show(keep(store, LINES), **bounds)
 
 
-def test_a_missing_artifact_is_said_to_be_missing(kept: Artifacts) -> None:
+def test_a_missing_artifact_is_reported(kept: Artifacts) -> None:
     for ask in (kept.find, kept.show, lambda id: kept.grep(id, "x"), lambda id: kept.save(id, "/nowhere")):
         with pytest.raises(ArtifactMissing):
             ask("0" * 32)
@@ -138,12 +138,12 @@ def test_matches_are_lines_with_their_numbers(store: ArtifactStore, kept: Artifa
     assert len(kept.grep(keep(store, LINES), "LINE 7$", ignore_case=True).found) == 1
 
 
-def test_more_matches_than_were_asked_for_are_told(store: ArtifactStore, kept: Artifacts) -> None:
+def test_more_matches_than_requested_are_counted(store: ArtifactStore, kept: Artifacts) -> None:
     matches = kept.grep(keep(store, LINES), "line", most=3)
     assert ([each.line for each in matches.found], matches.is_whole) == ([1, 2, 3], False)
 
 
-def test_a_match_far_behind_is_shown_where_it_is(store: ArtifactStore, kept: Artifacts) -> None:
+def test_a_match_far_behind_is_shown_in_its_place(store: ArtifactStore, kept: Artifacts) -> None:
     data = b"x" * 300_000 + b"needle" + b"y" * 300_000 + b"\nneedle\n"
     first, second = kept.grep(keep(store, data), "needle").found
     assert "needle" in first.text
@@ -158,7 +158,7 @@ def test_bytes_that_are_no_text_are_searched_as_text(store: ArtifactStore, kept:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|aa)+$b", "(.*a){20}c"])
-def test_a_pattern_that_never_ends_is_ended(store: ArtifactStore, kept: Artifacts, pattern: str) -> None:
+def test_an_endless_pattern_is_ended(store: ArtifactStore, kept: Artifacts, pattern: str) -> None:
     id = keep(store, b"a" * 5000 + b"\n")
     begun = time.process_time()
     matches = kept.grep(id, pattern, seconds=1.0)
@@ -167,7 +167,7 @@ def test_a_pattern_that_never_ends_is_ended(store: ArtifactStore, kept: Artifact
 
 
 @pytest.mark.parametrize("pattern", ["(", "a" * 1001, "\0", "(?P<a", "x{99999999999}"])
-def test_what_is_no_pattern_is_refused(store: ArtifactStore, kept: Artifacts, pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(store: ArtifactStore, kept: Artifacts, pattern: str) -> None:
     with pytest.raises(SpecError):
         kept.grep(keep(store, LINES), pattern)
 

@@ -1,4 +1,4 @@
-"""A stream on its way into the store: short ones are never written, long ones never grow in memory."""
+"""A stream on its way into the store: short streams are never written, long ones never grow in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox.outputs.artifacts.store import ArtifactStore, Retention
 from sandbox.outputs.artifacts.writer import Keeping
 
 
-def test_what_is_kept_is_all_of_it(tmp_path: Path) -> None:
+def test_a_kept_stream_is_complete(tmp_path: Path) -> None:
     async def spilled(sizes: list[int]) -> None:
         with closing(Keeping(store.shelf())) as keeping:
             spill, fed = Spill(keeping), b""
@@ -33,7 +33,7 @@ def test_what_is_kept_is_all_of_it(tmp_path: Path) -> None:
         asyncio.run(spilled(sizes))
 
 
-def test_what_is_short_and_dropped_is_never_written(tmp_path: Path) -> None:
+def test_a_short_dropped_stream_is_never_written(tmp_path: Path) -> None:
     async def dropped() -> None:
         with closing(Keeping(ArtifactStore(tmp_path / "store").shelf())) as keeping:
             spill = Spill(keeping)
@@ -44,7 +44,7 @@ def test_what_is_short_and_dropped_is_never_written(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
-def test_what_comes_after_its_call_has_been_told_is_never_written(tmp_path: Path) -> None:
+def test_bytes_after_the_end_of_the_call_are_never_written(tmp_path: Path) -> None:
     async def fed() -> None:
         with closing(Keeping(ArtifactStore(tmp_path / "store").shelf())) as keeping:
             spill = Spill(keeping)
@@ -55,7 +55,7 @@ def test_what_comes_after_its_call_has_been_told_is_never_written(tmp_path: Path
     assert not (tmp_path / "store").exists()
 
 
-def test_what_a_thread_keeps_of_a_call_that_was_cancelled_meanwhile_is_held_by_nobody(tmp_path: Path) -> None:
+def test_a_file_kept_for_a_cancelled_call_is_held_by_no_call(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     with closing(Keeping(store.shelf())) as keeping:
         coming = keeping.begin()
@@ -65,7 +65,7 @@ def test_what_a_thread_keeps_of_a_call_that_was_cancelled_meanwhile_is_held_by_n
     assert [path for path in store.root.rglob("*") if path.parent.name in ("coming", "held", "content")] == []
 
 
-def test_who_feeds_faster_than_is_written_is_told_to_wait(tmp_path: Path) -> None:
+def test_a_writer_faster_than_the_disk_is_slowed_down(tmp_path: Path) -> None:
     async def fed() -> None:
         with closing(Keeping(ArtifactStore(tmp_path).shelf())) as keeping:
             spill, written = Spill(keeping), asyncio.Event()
@@ -80,7 +80,7 @@ def test_who_feeds_faster_than_is_written_is_told_to_wait(tmp_path: Path) -> Non
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_what_cannot_be_kept_says_why(tmp_path: Path) -> None:
+def test_a_failure_to_keep_names_its_reason(tmp_path: Path) -> None:
     async def fault(store: ArtifactStore) -> str | None:
         with closing(Keeping(store.shelf())) as keeping:
             spill = Spill(keeping)

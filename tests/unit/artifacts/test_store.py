@@ -1,4 +1,4 @@
-"""What is kept is whole, found by its content, and removed oldest first; nothing that is needed is ever removed."""
+"""Kept content is whole, found by its digest, and removed oldest first, but never while in use."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ids(shelf: Shelf) -> list[str]:
 
 
 def age(store: Path, artifact: Artifact, *, hours: float) -> None:
-    """Make it that old."""
+    """Set the age of an artifact."""
     (path,) = store.glob(f"*/*/content/{artifact.digest}")
     then = time.time() - hours * HOUR
     os.utime(path, (then, then))
@@ -52,7 +52,7 @@ def shelf(tmp_path: Path) -> Shelf:
     return ArtifactStore(tmp_path).shelf()
 
 
-def test_what_is_kept_is_found_by_its_content(shelf: Shelf) -> None:
+def test_kept_content_is_found_by_its_digest(shelf: Shelf) -> None:
     artifact = keep(shelf, b"content", "ä/b.txt")
     assert artifact.digest == hashlib.sha256(b"content").hexdigest()
     assert artifact.id == artifact.digest[:32]
@@ -62,7 +62,7 @@ def test_what_is_kept_is_found_by_its_content(shelf: Shelf) -> None:
         assert read(shelf, id) == b"content"
 
 
-def test_few_digits_do_while_only_one_begins_with_them(shelf: Shelf) -> None:
+def test_few_digits_do_while_only_one_artifact_begins_with_them(shelf: Shelf) -> None:
     kept = [keep(shelf, str(number).encode()) for number in range(17)]
     firsts = [artifact.id[0] for artifact in kept]
     for artifact in kept:
@@ -81,21 +81,21 @@ def test_the_same_content_is_kept_once(shelf: Shelf, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("id", ["", "abc", "../../../etc/passwd", "0" * 32, "A" * 32, "0" * 65, "ü" * 10, "\0" * 8])
-def test_what_is_not_kept_is_said_to_be_missing(shelf: Shelf, id: str) -> None:
+def test_missing_content_is_reported(shelf: Shelf, id: str) -> None:
     keep(shelf, b"content")
     for ask in (shelf.find, shelf.open):
         with pytest.raises(ArtifactMissing, match="no artifact"):
             ask(id)
 
 
-def test_nothing_is_made_before_something_is_kept(tmp_path: Path) -> None:
+def test_no_folder_is_created_before_the_first_artifact(tmp_path: Path) -> None:
     shelf = ArtifactStore(tmp_path / "store").shelf()
     with closing(Keeping(shelf)):
         assert ids(shelf) == []
     assert not (tmp_path / "store").exists()
 
 
-def test_what_is_dropped_leaves_nothing(shelf: Shelf, tmp_path: Path) -> None:
+def test_dropped_content_leaves_nothing(shelf: Shelf, tmp_path: Path) -> None:
     with closing(Keeping(shelf)) as keeping:
         keeping.begin().write(b"half")
         dropped = keeping.begin()
@@ -114,7 +114,7 @@ def test_tenants_share_nothing(tmp_path: Path) -> None:
     assert two.find(artifact.id).name == "other name"
 
 
-def test_a_lost_name_is_told_anew(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_lost_name_is_recorded_again(shelf: Shelf, tmp_path: Path) -> None:
     artifact = keep(shelf, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\0\x06", "plot.png")
     assert (artifact.width, artifact.height) == (5, 6)
     (about,) = tmp_path.glob("*/*/about/*")
@@ -124,7 +124,7 @@ def test_a_lost_name_is_told_anew(shelf: Shelf, tmp_path: Path) -> None:
         assert (found.mime, found.width, found.height) == ("image/png", 5, 6)
 
 
-def test_what_is_too_old_goes(tmp_path: Path) -> None:
+def test_content_above_the_age_limit_is_removed(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(age_s=2 * HOUR))
     old, young = keep(store.shelf(), b"old"), keep(store.shelf(), b"young")
     age(tmp_path, old, hours=3)
@@ -132,7 +132,7 @@ def test_what_is_too_old_goes(tmp_path: Path) -> None:
     assert ids(store.shelf()) == [young.id]
 
 
-def test_what_comes_again_is_young_again(tmp_path: Path) -> None:
+def test_content_kept_again_is_young_again(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(age_s=2 * HOUR))
     artifact = keep(store.shelf(), b"again")
     age(tmp_path, artifact, hours=3)
@@ -152,14 +152,14 @@ def test_over_the_tenants_quota_its_oldest_go(tmp_path: Path) -> None:
     assert ids(store.shelf("other")) == [others.id]
 
 
-def test_what_alone_is_over_the_quota_is_refused(tmp_path: Path) -> None:
+def test_content_above_the_quota_alone_is_refused(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(tenant_bytes=100))
     keep(store.shelf(), b"x" * 50)
     with pytest.raises(QuotaReached):
         keep(store.shelf(), b"y" * 101)
 
 
-def test_over_the_total_the_oldest_go_whoever_has_them(tmp_path: Path) -> None:
+def test_above_the_total_the_oldest_go_across_tenants(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(total_bytes=100))
     kept = {tenant: keep(store.shelf(tenant), tenant.encode() * 20) for tenant in ("aa", "bb", "cc")}
     for hours, tenant in ((1, "aa"), (3, "bb"), (2, "cc")):
@@ -168,7 +168,7 @@ def test_over_the_total_the_oldest_go_whoever_has_them(tmp_path: Path) -> None:
     assert [ids(store.shelf(tenant)) for tenant in kept] == [[kept["aa"].id], [], [kept["cc"].id]]
 
 
-def test_an_engine_prunes_by_itself(tmp_path: Path) -> None:
+def test_an_engine_prunes_without_being_asked(tmp_path: Path) -> None:
     old = keep(ArtifactStore(tmp_path).shelf("one"), b"old")
     age(tmp_path, old, hours=24 * 30)
     store = ArtifactStore(tmp_path)
@@ -176,7 +176,7 @@ def test_an_engine_prunes_by_itself(tmp_path: Path) -> None:
     assert ids(store.shelf("one")) == []
 
 
-def test_what_a_call_under_way_holds_stays(tmp_path: Path) -> None:
+def test_content_held_by_a_running_call_stays(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(age_s=HOUR, tenant_bytes=100))
     with closing(Keeping(store.shelf())) as keeping:
         coming = keeping.begin()
@@ -190,7 +190,7 @@ def test_what_a_call_under_way_holds_stays(tmp_path: Path) -> None:
     assert store.prune() == 60
 
 
-def test_a_reader_reads_to_the_end_whatever_is_removed(tmp_path: Path) -> None:
+def test_a_reader_reads_to_the_end_during_removal(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(age_s=HOUR))
     artifact = keep(store.shelf(), b"x" * 1000)
     with store.shelf().open(artifact.id) as file:
@@ -217,7 +217,7 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_a_killed_writer_leaves_only_what_is_whole(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_only_whole_content(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(age_s=HOUR))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -230,14 +230,14 @@ def test_a_killed_writer_leaves_only_what_is_whole(tmp_path: Path) -> None:
         writer.send_signal(signal.SIGKILL)
     left = [*tmp_path.glob("*/*/coming/*"), *tmp_path.glob("*/*/held/*")]
     assert len(left) == 2
-    for path in left:  # as if some time had passed: what is younger may not have been locked yet
+    for path in left:  # as if some time had passed: a younger file may not be locked yet
         os.utime(path, (0, 0))
     assert store.prune() == 5
     assert [path for path in tmp_path.glob("*/*/*/*") if path.is_file()] == []
 
 
 @pytest.mark.slow
-def test_many_at_once_keep_what_they_keep(tmp_path: Path) -> None:
+def test_many_concurrent_writers_keep_all_their_content(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     contents = [bytes([each % 50]) * 1000 for each in range(200)]
     with ThreadPoolExecutor(16) as pool:
@@ -246,12 +246,12 @@ def test_many_at_once_keep_what_they_keep(tmp_path: Path) -> None:
     assert len(ids(store.shelf())) == 50
 
 
-def test_a_store_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ArtifactsUnavailable, match="cannot be kept"):
         keep(ArtifactStore(tmp_path / "file").shelf(), b"x")
 
 
-def test_a_store_is_closed_to_others(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_store_is_closed_to_other_users(shelf: Shelf, tmp_path: Path) -> None:
     keep(shelf, b"private")
     assert {path.stat().st_mode & 0o077 for path in tmp_path.glob("*/*/*")} == {0}

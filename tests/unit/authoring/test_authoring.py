@@ -1,4 +1,4 @@
-"""What authors import stands alone: it works on every Python since 3.8, marks without changing, and costs little."""
+"""The authoring module stands alone: it works on every Python since 3.8, marks without changing, and costs little."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ assert len(names) == 8 and str(OutputType.JSON_DATA) == "json_data"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", interpreters())
-def test_the_kit_works_alone_on_every_python(version: str) -> None:
+def test_the_module_works_alone_on_every_python(version: str) -> None:
     loading = f"kit = sys.modules['authoring'] = types.ModuleType('authoring'); exec({authoring_kit()!r}, kit.__dict__)"
     script = f"import sys, types\n{loading}\n{USE}"
     answer = subprocess.run(
@@ -54,13 +54,13 @@ def test_the_kit_works_alone_on_every_python(version: str) -> None:
     assert (answer.returncode, answer.stderr.decode()) == (0, "")
 
 
-def test_the_kit_imports_nothing_that_takes_long() -> None:
+def test_the_module_imports_nothing_slow() -> None:
     script = f"exec({authoring_kit()!r}); import sys; print(*sorted(sys.modules))"
     answer = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, check=True, text=True)
     assert {"typing", "dataclasses", "inspect", "re", "json"}.isdisjoint(answer.stdout.split())
 
 
-def test_the_engine_gives_the_kit_under_its_own_name() -> None:
+def test_the_engine_exports_the_names_of_the_module() -> None:
     assert {getattr(sandbox, name) for name in authoring.__all__} == {
         vars(authoring)[name] for name in authoring.__all__
     }
@@ -73,7 +73,7 @@ def test_a_result_shows_lengths_and_no_text() -> None:
     assert repr(ToolResult(0, "a")) == "ToolResult(✗, stdout_len=1, stderr_len=0)"  # type: ignore[arg-type]
 
 
-def test_a_result_is_what_it_says() -> None:
+def test_a_result_reports_success_and_its_parts() -> None:
     assert ToolResult(True, "a", meta={"n": 1}) == ToolResult(True, stdout="a", meta={"n": 1})
     assert ToolResult(True, "a") != ToolResult(True, "b")
     assert ToolResult(True) != "ok"
@@ -87,7 +87,7 @@ def test_responses_take_text_and_anything_json_has() -> None:
     assert Tool().fail_response("no") == ToolResult(False, stderr="no")
 
 
-def test_what_a_base_class_was_told_stays_the_bases() -> None:
+def test_options_of_a_base_class_stay_with_the_base() -> None:
     @sandbox.tool_metadata(icon="disk")
     class Base(Tool):
         pass

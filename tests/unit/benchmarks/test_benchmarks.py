@@ -1,4 +1,4 @@
-"""What the benchmarks say of what they measured, on made-up numbers; and that they run to the end."""
+"""Benchmarks run to the end, and their reports are right on made-up numbers."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ OF_CALLS: Final = ("warm_call", "cold_call", "throughput")
         ([float(each) for each in range(101)], 50.0, 95.0),
     ],
 )
-def test_a_spread_tells_the_middle_and_the_slow_end(values: Sequence[float], p50: float, p95: float) -> None:
+def test_a_spread_has_the_median_and_the_slow_end(values: Sequence[float], p50: float, p95: float) -> None:
     found = spread(values)
     assert (found.p50, found.p95, found.n) == (p50, p95, len(values))
 
 
-def test_a_spread_of_nothing_knows_nothing() -> None:
+def test_a_spread_of_no_samples_is_empty() -> None:
     found = spread([])
     assert (found.p50, found.p95, found.n) == (None, None, 0)
 
 
-def test_a_ratio_is_how_many_times_the_floor_a_case_takes() -> None:
+def test_a_ratio_compares_a_case_with_its_floor() -> None:
     assert ratio(spread([1.0, 6.0, 100.0]), spread([2.0])) == 3.0
 
 
@@ -81,7 +81,7 @@ def _report(*, measured: float | None = 0.5) -> Report:
     )
 
 
-def test_a_report_sets_every_case_against_the_floors_of_its_unit() -> None:
+def test_a_report_compares_every_case_with_the_floors_of_its_unit() -> None:
     assert _report().ratios == {"to the shop / as the crow flies": 1.5, "own": 0.25}
 
 
@@ -94,7 +94,7 @@ def test_a_report_without_goals_has_met_nothing() -> None:
     assert not build_report("idle", cases={}, floors={}, goals=[]).met
 
 
-def test_parts_are_merged_without_being_set_against_each_other() -> None:
+def test_parts_are_merged_without_being_compared() -> None:
     other = build_report("resting", cases={"nap": spread([5.0])}, floors={}, goals=[at_most("naps", 3, 2.0)])
     merged = merge("a day", [_report(), other])
     assert [*merged.cases] == ["to the shop", "load", "nap"]
@@ -103,7 +103,7 @@ def test_parts_are_merged_without_being_set_against_each_other() -> None:
     assert not merged.met
 
 
-def test_a_report_is_the_same_after_its_way_through_json() -> None:
+def test_a_report_survives_json_unchanged() -> None:
     assert Report.model_validate_json(_report(measured=None).model_dump_json()) == _report(measured=None)
 
 
@@ -144,13 +144,13 @@ def test_cases_take_turns_and_the_first_rounds_are_thrown_away() -> None:
     assert min(min(values) for values in found.values()) == len(order) - 80 + 1
 
 
-def test_rounds_that_are_slow_need_not_be_thrown_away() -> None:
+def test_slow_rounds_are_all_counted() -> None:
     order: list[str] = []
     found = asyncio.run(take_turns({"build": _counting_case("build", order)}, rounds=3, warm_up_rounds=0))
     assert found == {"build": [1.0, 2.0, 3.0]}
 
 
-def test_what_does_not_count_is_left_out() -> None:
+def test_uncounted_samples_are_left_out() -> None:
     order: list[str] = []
     found = asyncio.run(take_turns({"late": _counting_case("late", order, counts=False)}, rounds=3))
     assert found == {"late": []}
@@ -194,7 +194,7 @@ def _quickly_run(names: Sequence[str], **environment: str) -> list[Report]:
 
 
 @pytest.mark.slow
-def test_an_unknown_benchmark_is_answered_with_those_there_are() -> None:
+def test_an_unknown_benchmark_is_answered_with_the_known_ones() -> None:
     command = [sys.executable, "-m", "benchmarks", "warm_cal"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2

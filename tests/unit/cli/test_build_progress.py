@@ -1,4 +1,4 @@
-"""How a build goes is seen while it goes on, and nothing of it is left when it is over."""
+"""The progress of a build is visible while it runs, and gone when it is over."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUILD: Final = (
 )
 
 
-def _told(*events: Progress) -> Step:
+def _printed(*events: Progress) -> Step:
     step = Step(events[0].stage, began=0.0)
     for event in events:
         step.note(event)
@@ -47,7 +47,7 @@ def _picture(*steps: Step, width: int = 100) -> list[str]:
     return captured.get().splitlines()
 
 
-# Where nobody looks.
+# Into a file
 
 
 def test_a_file_gets_one_line_for_each_stage(capfd: pytest.CaptureFixture[str]) -> None:
@@ -65,13 +65,13 @@ def test_a_file_gets_one_line_for_each_stage(capfd: pytest.CaptureFixture[str]) 
     )
 
 
-def test_nothing_is_told_where_it_is_not_wanted(capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_output_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     with build_progress(is_shown=False) as tell:
         assert tell is nobody
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_warning_is_one_line_that_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_is_one_line_that_is_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
     with build_progress(is_shown=True) as tell:
         for event in (Progress("warn", "gadget is yanked"), *BUILD[:2], Progress("warn", "gadget is yanked")):
             tell(event)
@@ -83,7 +83,7 @@ def test_a_warning_is_one_line_that_is_told_once(capfd: pytest.CaptureFixture[st
     assert said.count("\n") == 1
 
 
-def test_what_is_told_of_a_stage_is_one_short_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_prints_one_short_line(capfd: pytest.CaptureFixture[str]) -> None:
     with build_progress(is_shown=True) as tell:
         tell(Progress("resolve", "evil\x1b[2J\n" * 100))
     said = capfd.readouterr().err
@@ -92,11 +92,11 @@ def test_what_is_told_of_a_stage_is_one_short_line(capfd: pytest.CaptureFixture[
     assert len(said) < 120
 
 
-# What is drawn.
+# Drawing
 
 
-def test_a_download_is_the_sum_of_its_wheels() -> None:
-    step = _told(*BUILD[2:6])
+def test_a_download_adds_up_its_wheels() -> None:
+    step = _printed(*BUILD[2:6])
     assert (step.done, step.total) == (3000, 6000)
     assert step.detail == "widget"
     assert step.figure == "2.9 KiB of 5.9 KiB"
@@ -105,20 +105,20 @@ def test_a_download_is_the_sum_of_its_wheels() -> None:
 
 
 def test_a_download_of_unknown_length_has_no_end() -> None:
-    step = _told(Progress("download", "gadget", 1024, None))
+    step = _printed(Progress("download", "gadget", 1024, None))
     assert (step.total, step.figure) == (None, "1 KiB")
     assert "━" not in "".join(_picture(step))
 
 
 def test_unpacking_counts_packages() -> None:
-    step = _told(Progress("unpack", "2 packages", 0, 2), Progress("unpack", "gadget", 1, 2))
+    step = _printed(Progress("unpack", "2 packages", 0, 2), Progress("unpack", "gadget", 1, 2))
     assert (step.detail, step.figure) == ("2 packages", "1 of 2")
 
 
 def test_each_stage_has_one_line_and_each_column_its_place() -> None:
-    over = _told(Progress("resolve", "gadget"))
+    over = _printed(Progress("resolve", "gadget"))
     over.ended = 1.5
-    lines = _picture(over, _told(*BUILD[2:6]))
+    lines = _picture(over, _printed(*BUILD[2:6]))
     assert len(lines) == 2
     assert lines[0].split() == ["✓", "resolved", "gadget", "1.50", "s"]
     assert lines[1].index("downloading") == lines[0].index("resolved")
@@ -128,16 +128,16 @@ def test_each_stage_has_one_line_and_each_column_its_place() -> None:
 
 @pytest.mark.parametrize("width", [1, 20, 40, 79, 80, 100])
 def test_no_terminal_is_too_narrow(width: int) -> None:
-    lines = _picture(_told(*BUILD[2:6]), _told(Progress("unpack", "x" * 200, 1, 2)), width=width)
+    lines = _picture(_printed(*BUILD[2:6]), _printed(Progress("unpack", "x" * 200, 1, 2)), width=width)
     assert len(lines) == 2
     assert all(len(line) <= width for line in lines)
 
 
-# On a terminal.
+# On a terminal
 
 
 def _on_a_terminal(script: str, *, after: str = "", **variables: str) -> str:
-    """What a terminal is sent by a script that draws there, whose input ends when it has drawn what it comes after."""
+    """Return what a script sends to a terminal, whose input ends after the script has drawn a given text."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, 100))
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
@@ -160,7 +160,7 @@ def _on_a_terminal(script: str, *, after: str = "", **variables: str) -> str:
 def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 65536)
-    except OSError:  # how a terminal says that nobody writes to it any more
+    except OSError:  # a terminal reports that no process writes to it any more
         return b""
 
 
@@ -182,7 +182,7 @@ print("after", file=sys.stderr)
 @pytest.mark.parametrize(
     "then", ["tell(Progress('ready', ''))", "pass", "tell(Progress('ready', '')); tell(Progress('wait', 'x'))"]
 )
-def test_a_terminal_is_as_it_was_when_all_is_over(then: str) -> None:
+def test_a_terminal_is_restored_at_the_end(then: str) -> None:
     said = _on_a_terminal(SCRIPT.format(then=then), after="downloading")
     assert "resolved" in said
     assert "gadget" in said
@@ -195,7 +195,7 @@ def test_a_terminal_is_as_it_was_when_all_is_over(then: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("then", ["tell(Progress('ready', ''))", "pass"])
-def test_a_warning_stays_on_a_terminal_when_all_is_over(then: str) -> None:
+def test_a_warning_stays_on_a_terminal_at_the_end(then: str) -> None:
     script = SCRIPT.replace("    sys.stdin", "    tell(Progress('warn', 'gadget is yanked'))\n    sys.stdin")
     said = _on_a_terminal(script.format(then=then), after="downloading")
     assert said.count("warning") == 1

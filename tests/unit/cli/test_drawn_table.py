@@ -1,4 +1,4 @@
-"""A table on a terminal: columns that stand below each other, or the text as it is where they cannot."""
+"""A table on a terminal has aligned columns, or plain text where columns do not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def table(*rows: list[Any], names: str = "id name", count: int | None = None) ->
     return {"$type": "table", "columns": columns, "rows": [*rows], "row_count": len(rows) if count is None else count}
 
 
-def test_cells_stand_below_their_column_and_numbers_to_the_right(capfd: pytest.CaptureFixture[str]) -> None:
+def test_cells_are_aligned_and_numbers_to_the_right(capfd: pytest.CaptureFixture[str]) -> None:
     page = drawn_table(table([7, "Oslo"], [-1.25, "漢字\n\x1b[2J"], [None, True]), width=80)
     assert page is not None
     page.show()
@@ -42,5 +42,5 @@ def test_cells_stand_below_their_column_and_numbers_to_the_right(capfd: pytest.C
         ([1, 2], 80),
     ],
 )
-def test_what_does_not_fit_or_is_not_whole_is_not_drawn(value: Any, width: int) -> None:
+def test_tables_that_do_not_fit_or_are_incomplete_are_not_drawn(value: Any, width: int) -> None:
     assert drawn_table(value, width=width) is None

@@ -1,4 +1,4 @@
-"""What the store holds is listed, shown, verified, pruned and bundled, for people and for programs."""
+"""Commands list, show, verify, prune and bundle the contents of the store, for people and for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGED: Final = "pyvenv.cfg"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with one environment of one package, whose wheel is there too."""
+    """Return a store with an environment of one package, whose wheel is there too."""
     store = Store(tmp_path / "store")
     made = make_wheel(tmp_path)
     publish_environment(store, KEY, packages=(made.locked,))
@@ -44,7 +44,7 @@ def _document(printed: pytest.CaptureFixture[str]) -> Any:
     return json.loads(said.out)
 
 
-# What is there.
+# Listing
 
 
 def test_an_environment_is_listed(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
@@ -59,14 +59,14 @@ def test_an_environment_is_listed(store: Store, capfd: pytest.CaptureFixture[str
     assert Path(listed["folder"]).is_dir()
 
 
-def test_a_store_with_nothing_in_it_says_so(empty: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_store_is_reported(empty: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert list_environments(store=empty) == 0
     assert capfd.readouterr().out == f"no environment in {empty}\n"
     assert list_environments(store=empty, as_json=True) == 0
     assert _document(capfd) == []
 
 
-def test_an_environment_is_shown_by_the_beginning_of_its_key(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_environment_is_shown_by_the_prefix_of_its_key(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert show_environment(KEY[:7], store=store.root, as_json=True) == 0
     shown = _document(capfd)
     found = store.show(KEY)
@@ -76,7 +76,7 @@ def test_an_environment_is_shown_by_the_beginning_of_its_key(store: Store, capfd
     assert shown["folder"] == str(found.folder)
 
 
-def test_all_that_went_into_a_key_is_shown_in_one_piece(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_input_of_a_key_is_shown_in_one_piece(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert show_environment(KEY, store=store.root) == 0
     lines = capfd.readouterr().out.splitlines()
     manifest = store.show(KEY).manifest
@@ -92,12 +92,12 @@ def test_all_that_went_into_a_key_is_shown_in_one_piece(store: Store, capfd: pyt
 
 
 @pytest.mark.parametrize("key", ["", "ff00ff", "../../etc", "[bold]"])
-def test_a_key_that_is_not_there_is_refused(key: str, store: Store) -> None:
+def test_an_unknown_key_is_refused(key: str, store: Store) -> None:
     with pytest.raises(SpecError, match="no environment has a key like"):
         show_environment(key, store=Store(store.root.with_name("other")).root)
 
 
-# Whether it is what it was.
+# Verifying
 
 
 def _change(store: Store) -> None:
@@ -106,7 +106,7 @@ def _change(store: Store) -> None:
     file.write_text("home = /tmp/evil\n")
 
 
-def test_what_is_as_it_was_built_is_verified(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unchanged_environment_is_verified(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert verify_environments(store=store.root) == 0
     assert "as built" in capfd.readouterr().out
     assert verify_environments([KEY[:5]], store=store.root, as_json=True) == 0
@@ -114,7 +114,7 @@ def test_what_is_as_it_was_built_is_verified(store: Store, capfd: pytest.Capture
     assert report["is_intact"] is True
 
 
-def test_what_was_changed_is_named_and_ends_with_4(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_file_is_named_and_the_command_exits_with_4(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     _change(store)
     assert verify_environments(store=store.root) == 4
     shown = capfd.readouterr().out
@@ -139,12 +139,12 @@ def test_a_thousand_changed_files_do_not_fill_the_screen(store: Store, capfd: py
     assert "\x1b[2J" not in shown
 
 
-def test_nothing_to_verify_is_fine(empty: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_store_verifies(empty: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert verify_environments(store=empty) == 0
     assert capfd.readouterr().out == "no environment to verify\n"
 
 
-# What goes.
+# Pruning
 
 
 def test_a_dry_run_removes_nothing(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +155,7 @@ def test_a_dry_run_removes_nothing(store: Store, capfd: pytest.CaptureFixture[st
     assert store.find(KEY)
 
 
-def test_what_was_not_used_for_long_is_removed(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_environments_unused_for_long_are_removed(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert prune_environments(older_than="30d", store=store.root, as_json=True) == 0
     assert _document(capfd)["environments"] == []
     assert prune_environments(older_than="0s", store=store.root, as_json=True) == 0
@@ -166,27 +166,27 @@ def test_what_was_not_used_for_long_is_removed(store: Store, capfd: pytest.Captu
     assert capfd.readouterr().out.startswith("nothing to remove\n")
 
 
-def test_one_is_removed_by_the_beginning_of_its_key(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_environment_is_removed_by_the_prefix_of_its_key(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     publish_environment(store, key_of(2))
     assert prune_environments([KEY[:8]], store=store.root, as_json=True) == 0
     assert _document(capfd)["environments"] == [KEY]
     assert [each.key for each in store.list()] == [key_of(2)]
 
 
-def test_a_key_that_is_not_there_removes_nothing(store: Store) -> None:
+def test_an_unknown_key_removes_nothing(store: Store) -> None:
     with pytest.raises(SpecError, match="no environment has a key like 'beef'"):
         prune_environments([KEY, "beef"], store=store.root)
     assert store.find(KEY)
 
 
-def test_what_is_named_is_not_chosen_by_age_or_size_too(store: Store) -> None:
+def test_a_named_environment_excludes_bounds_of_age_and_size(store: Store) -> None:
     for older_than, max_size in (("0s", None), (None, "1GiB")):
         with pytest.raises(SpecError, match="--older-than or --max-size"):
             prune_environments([KEY], older_than=older_than, max_size=max_size, store=store.root)
     assert store.find(KEY)
 
 
-def test_what_is_in_use_stays_and_is_named(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_environment_in_use_stays_and_is_named(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     hold = store.use(KEY)
     assert hold is not None
     with hold:
@@ -210,7 +210,7 @@ def test_an_odd_time_is_refused(text: str, store: Store) -> None:
         prune_environments(older_than=text, store=store.root)
 
 
-# In one file.
+# Bundling
 
 
 def test_an_environment_goes_from_store_to_store(
@@ -231,7 +231,7 @@ def test_an_environment_goes_from_store_to_store(
         import_environment(file, tool=copy, store=empty)
 
 
-def test_people_are_told_what_protects_a_bundle(
+def test_the_protection_of_a_bundle_is_shown(
     store: Store, empty: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "a.bundle"
@@ -244,7 +244,7 @@ def test_people_are_told_what_protects_a_bundle(
     assert "no; compare the digest" in imported
 
 
-def test_who_gives_a_key_takes_no_unsigned_bundle(store: Store, empty: Path, tmp_path: Path) -> None:
+def test_a_given_key_refuses_unsigned_bundles(store: Store, empty: Path, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sixteen bytes or more")
     export_environment(KEY, tmp_path / "a.bundle", store=store.root)
     with pytest.raises(EnvironmentTampered, match="not signed"):
@@ -260,23 +260,23 @@ def test_who_gives_a_key_takes_no_unsigned_bundle(store: Store, empty: Path, tmp
         (b"x" * 5000, "more"),
     ],
 )
-def test_a_key_that_is_none_is_refused(content: bytes, why: str, store: Store, tmp_path: Path) -> None:
+def test_an_invalid_key_is_refused(content: bytes, why: str, store: Store, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(content)
     with pytest.raises(SpecError, match=why):
         export_environment(KEY, tmp_path / "a.bundle", signing_key=tmp_path / "key", store=store.root)
     assert not (tmp_path / "a.bundle").exists()
 
 
-def test_a_tool_that_did_not_come_along_cannot_be_written(store: Store, empty: Path, tmp_path: Path) -> None:
+def test_a_missing_tool_cannot_be_written(store: Store, empty: Path, tmp_path: Path) -> None:
     export_environment(KEY, tmp_path / "a.bundle", store=store.root)
     with pytest.raises(SpecError, match="no tool came along"):
         import_environment(tmp_path / "a.bundle", tool=tmp_path / "tool.py", store=empty)
 
 
-# What is asked for.
+# Requirements
 
 
-def test_what_markers_leave_out_is_told() -> None:
+def test_requirements_excluded_by_markers_are_reported() -> None:
     asked = ('gadget; sys_platform == "win32"', "other")
     assert requirements_left_out(_lock(asked, own_interpreter().tag)) == asked[:1]
     assert requirements_left_out(_lock(("other",), own_interpreter().tag)) == ()
@@ -286,13 +286,13 @@ def _lock(requirements: tuple[str, ...], interpreter: str) -> Lock:
     return Lock(requirements=requirements, interpreter=interpreter, packages=())
 
 
-def test_something_has_to_be_required(empty: Path) -> None:
+def test_requirements_are_required(empty: Path) -> None:
     for command in (lock_environment, build_environment):
         with pytest.raises(SpecError, match="nothing is required"):
             command([], store=empty)
 
 
-def test_a_lock_and_requirements_are_not_both_taken(empty: Path, tmp_path: Path) -> None:
+def test_a_lock_and_requirements_exclude_each_other(empty: Path, tmp_path: Path) -> None:
     file = tmp_path / "lock.json"
     file.write_text(Lock(requirements=("x",), interpreter="cp311", packages=()).model_dump_json())
     with pytest.raises(SpecError, match="a lock says already"):
@@ -302,18 +302,18 @@ def test_a_lock_and_requirements_are_not_both_taken(empty: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"format": 2}', '{"requirements": [], "interpreter": "../x"}', "\xff"]
 )
-def test_what_is_no_lock_is_refused(text: str, empty: Path, tmp_path: Path) -> None:
+def test_an_invalid_lock_is_refused(text: str, empty: Path, tmp_path: Path) -> None:
     file = tmp_path / "lock.json"
     file.write_text(text, encoding="latin-1")
     with pytest.raises(SpecError, match="is not a lock"):
         build_environment(lock=file, store=empty)
 
 
-def test_a_lock_that_cannot_be_read_is_refused(empty: Path, tmp_path: Path) -> None:
+def test_an_unreadable_lock_is_refused(empty: Path, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(SpecError, match="cannot be read"):
             build_environment(lock=path, store=empty)
 
 
-def test_things_are_counted_as_people_do() -> None:
+def test_counts_use_singular_and_plural() -> None:
     assert [counted(number, "wheel") for number in (0, 1, 2)] == ["0 wheels", "1 wheel", "2 wheels"]

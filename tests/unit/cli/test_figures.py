@@ -1,4 +1,4 @@
-"""Measured figures are rounded to what a reader takes in, limits are exact."""
+"""Measured figures are rounded for readers, limits are exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox.cli.text import limit_figure, rounded_age, rounded_bytes, rounded_s
     ("seconds", "shown"),
     [(0, "0.0 ms"), (0.0063, "6.3 ms"), (0.12, "120 ms"), (0.9999, "1.00 s"), (1.012, "1.01 s"), (125, "2 min 5 s")],
 )
-def test_seconds_come_in_the_unit_that_suits(seconds: float, shown: str) -> None:
+def test_seconds_have_a_suitable_unit(seconds: float, shown: str) -> None:
     assert rounded_seconds(seconds) == shown
 
 
@@ -21,7 +21,7 @@ def test_seconds_come_in_the_unit_that_suits(seconds: float, shown: str) -> None
     ("size", "shown"),
     [(0, "0 B"), (512, "512 B"), (1024, "1 KiB"), (4404019, "4.2 MiB"), (541065216, "516 MiB"), (2**40, "1 TiB")],
 )
-def test_sizes_come_in_the_unit_that_suits(size: int, shown: str) -> None:
+def test_sizes_have_a_suitable_unit(size: int, shown: str) -> None:
     assert rounded_bytes(size) == shown
 
 
@@ -45,7 +45,7 @@ def test_a_size_is_never_wide(size: float) -> None:
         ("memory", None, True, "None"),
     ],
 )
-def test_a_limit_is_told_in_its_unit(name: str | None, value: object, exact: bool, shown: str) -> None:
+def test_a_limit_is_shown_in_its_unit(name: str | None, value: object, exact: bool, shown: str) -> None:
     assert limit_figure(name, value, exact=exact) == shown
 
 
@@ -53,5 +53,5 @@ def test_a_limit_is_told_in_its_unit(name: str | None, value: object, exact: boo
     ("seconds", "shown"),
     [(-3, "just now"), (59, "just now"), (60, "1 min ago"), (7199, "1 h ago"), (86400, "1 d ago"), (1e8, "1157 d ago")],
 )
-def test_an_age_comes_in_the_unit_that_suits(seconds: float, shown: str) -> None:
+def test_an_age_has_a_suitable_unit(seconds: float, shown: str) -> None:
     assert rounded_age(seconds) == shown

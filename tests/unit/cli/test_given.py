@@ -1,4 +1,4 @@
-"""What the command line gives a call is read without guessing; whatever is odd is refused with a reason."""
+"""Inputs of a call are read from the command line without guessing; odd ones are refused with a reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_pairs_are_split_at_the_first_equals_sign() -> None:
 
 
 @pytest.mark.parametrize("pair", ["a", "=1", ""])
-def test_what_is_no_pair_is_refused(pair: str) -> None:
+def test_a_word_without_an_equals_sign_is_refused(pair: str) -> None:
     with pytest.raises(SpecError, match="is not NAME=VALUE"):
         read_pairs([pair], option="-a")
 
@@ -31,13 +31,13 @@ def test_what_is_no_pair_is_refused(pair: str) -> None:
         ("--output", "NAME.WHAT=VALUE", "stdout.characters=500"),
     ],
 )
-def test_what_an_option_takes_is_told_and_shown(option: str, form: str, example: str) -> None:
+def test_an_option_shows_its_form_in_help_and_errors(option: str, form: str, example: str) -> None:
     with pytest.raises(SpecError, match=f"{option} 'a' is not {form}") as refused:
         read_pairs(["a"], option=option)
     assert refused.value.remedy == f"write it like {option} {example}"
 
 
-def test_a_name_is_given_once() -> None:
+def test_a_repeated_name_is_refused() -> None:
     with pytest.raises(SpecError, match="'a' twice"):
         read_pairs(["a=1", "a=1"], option="-a")
     with pytest.raises(SpecError, match="by -a and by --args"):
@@ -46,7 +46,7 @@ def test_a_name_is_given_once() -> None:
         read_arguments('{"b": {"a": 1, "a": 1}}', [])
 
 
-def test_an_integer_of_very_many_digits_is_refused_with_what_to_do_instead() -> None:
+def test_an_integer_of_very_many_digits_is_refused_with_a_remedy() -> None:
     with pytest.raises(SpecError, match="beyond 64 bits; hand it over as a string") as refused:
         read_arguments(f'{{"a": -{"9" * 10_000}}}', [])
     assert "set_int_max_str_digits" not in str(refused.value)
@@ -61,18 +61,18 @@ def test_both_ways_to_give_arguments_combine() -> None:
 
 @settings(max_examples=25)
 @given(st.text(max_size=50))
-def test_any_text_that_is_no_object_is_refused(text: str) -> None:
+def test_text_that_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match=r"--args|the file"):
         read_arguments(f"[{text}", [])
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, f'{{"a": {"9" * 5_000}}}', "[1]", "nul", '"x"', ""])
-def test_json_that_python_chokes_on_is_refused(text: str) -> None:
+def test_json_that_python_cannot_read_is_refused(text: str) -> None:
     with pytest.raises(SpecError):
         read_arguments(text, [])
 
 
-def test_a_file_holds_arguments(tmp_path: Path) -> None:
+def test_a_file_may_hold_the_arguments(tmp_path: Path) -> None:
     file = tmp_path / "args.json"
     file.write_text('\ufeff{"a": "é"}', encoding="utf-8")
     assert read_arguments(f"@{file}", []) == {"a": "é"}

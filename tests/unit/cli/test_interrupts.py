@@ -1,4 +1,4 @@
-"""A signal that asks a command to end is heard, wherever in its program it comes."""
+"""A signal ends a command wherever in the program it arrives."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["object_", "other"])
-def test_one_that_comes_while_an_object_is_removed_is_not_lost(place: str) -> None:
+def test_a_signal_during_the_removal_of_an_object_is_not_lost(place: str) -> None:
     command = [sys.executable, "-c", PROGRAM.replace("PLACE", place)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("heard True\n", "", 0)

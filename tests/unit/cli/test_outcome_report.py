@@ -1,4 +1,4 @@
-"""An outcome told to people: nothing left out, nothing twice, whatever is in it."""
+"""The report of an outcome leaves nothing out and repeats nothing, for every content."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def outcome(status: Status, **fields: Any) -> Outcome:
         (Status.FAILED, None, "failed"),
     ],
 )
-def test_the_headline_says_what_became_of_it(status: Status, failure: Failure | None, shown: str) -> None:
+def test_the_headline_names_the_status(status: Status, failure: Failure | None, shown: str) -> None:
     assert headline(outcome(status, error=failure)) == shown
 
 
@@ -68,13 +68,13 @@ def test_a_limit_comes_with_figures_and_the_rest_of_the_evidence() -> None:
     assert details(told) == ["limit memory: 64 MiB, measured 68 MiB", "seen: out of memory kills 1, signal SIGKILL"]
 
 
-def test_a_limit_that_has_a_unit_of_its_own_is_told_in_that() -> None:
+def test_a_limit_with_a_unit_is_shown_in_that_unit() -> None:
     evidence: dict[str, Any] = {"limit": 250000, "measured": 300004, "unit": "parts"}
     told = outcome(Status.LIMIT, limit_name="value", evidence=evidence)
     assert details(told) == ["limit value: 250000 parts, measured 300004 parts"]
 
 
-def test_evidence_of_no_limit_is_told_as_it_is() -> None:
+def test_evidence_without_a_limit_is_shown_unchanged() -> None:
     assert details(outcome(Status.EXITED, evidence={"exit_code": 3, "limit": 1})) == ["seen: exit code 3, limit 1"]
 
 
@@ -94,13 +94,13 @@ def test_a_problem_is_one_line(problem: Problem, shown: str) -> None:
     assert details(outcome(Status.INVALID, problems=(problem,))) == [shown]
 
 
-def test_the_summary_leaves_out_what_was_not_measured() -> None:
+def test_the_summary_leaves_out_unmeasured_figures() -> None:
     assert summary(outcome(Status.OK)) == "ok · 12 ms · 4.2 MiB · warm"
     assert summary(outcome(Status.OK, usage=Usage(wall_s=2))) == "ok · 2.00 s · warm"
     assert summary(outcome(Status.INVALID, environment=None, usage=Usage(wall_s=0))) == "invalid · nothing ran"
 
 
-def test_a_value_is_on_one_line_where_it_fits() -> None:
+def test_a_value_that_fits_is_on_one_line() -> None:
     assert value_json([1, 2, {"é": None}]) == '[1, 2, {"é": null}]'
     assert value_json(list(range(40))).count("\n") == 41
 
@@ -112,7 +112,7 @@ def test_a_value_of_any_depth_can_be_shown() -> None:
     assert "nested deeper" in value_json(value)
 
 
-def test_what_its_box_warns_of_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_of_the_box_is_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
     receipt = Receipt(
         backend="container",
         isolation=Isolation.CONTAINER,
@@ -123,8 +123,8 @@ def test_what_its_box_warns_of_is_told_once(capfd: pytest.CaptureFixture[str]) -
         runtime="runsc",
         environment_digest="e",
         policy=PolicyUsed(name="p", digest="d"),
-        notes=("nobody limits memory", "plain"),
+        notes=("memory is not limited", "plain"),
     )
-    report_outcome(outcome(Status.OK, warnings=("old", "nobody limits memory"), receipt=receipt))
+    report_outcome(outcome(Status.OK, warnings=("old", "memory is not limited"), receipt=receipt))
     told = capfd.readouterr().err
-    assert [told.count(f"warning: {each}") for each in ("old", "nobody limits memory", "plain")] == [1, 1, 1]
+    assert [told.count(f"warning: {each}") for each in ("old", "memory is not limited", "plain")] == [1, 1, 1]

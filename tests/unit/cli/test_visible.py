@@ -1,4 +1,4 @@
-"""Foreign text can be looked at: it drives nothing, hides nothing, and otherwise stays what it is."""
+"""Foreign text on a terminal controls nothing and hides nothing, and otherwise stays unchanged."""
 
 from __future__ import annotations
 
@@ -31,56 +31,56 @@ WRITTEN_OVER = st.sampled_from(["a", "bc", "漢", "\n", "\r\n", "\u202e", *MOVES
         ("\ud800", r"\ud800"),
     ],
 )
-def test_what_acts_lies_or_hides_is_written_out(text: str, shown: str) -> None:
+def test_characters_that_act_lie_or_hide_are_escaped(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
 @pytest.mark.parametrize("text", ["é", "日本語", "שלום", "نمی‌دانم", "👩‍💻", "ไทย", "क्षि", "\u0301", "\xa0"])
-def test_every_script_stays_as_it_is(text: str) -> None:
+def test_every_script_is_unchanged(text: str) -> None:
     assert visible(text) == text
 
 
 @given(ANY_TEXT)
-def test_nothing_that_is_shown_controls_anything(text: str) -> None:
+def test_shown_text_has_no_control_characters(text: str) -> None:
     assert all(
         letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cs", "Zl", "Zp") for letter in visible(text)
     )
 
 
 @given(ANY_TEXT)
-def test_json_stays_the_same_json(text: str) -> None:
+def test_escaped_json_is_the_same_json(text: str) -> None:
     assert json.loads(visible(json.dumps(text, ensure_ascii=False))) == text
 
 
 def written(pieces: list[str], *, is_live: bool) -> str:
-    """All that is written of a text which comes in these pieces."""
+    """Return all that is written of a text that comes in these pieces."""
     seen = SeenPieces(is_live=is_live)
     return "".join([*map(seen.feed, pieces), seen.end()])
 
 
 @given(st.lists(ANY_TEXT | WRITTEN_OVER))
-def test_text_in_pieces_looks_on_a_terminal_like_the_whole(pieces: list[str]) -> None:
+def test_text_in_pieces_is_shown_like_the_whole(pieces: list[str]) -> None:
     assert as_seen(written(pieces, is_live=True)) == visible(as_seen("".join(pieces)))
 
 
 @given(st.lists(WRITTEN_OVER))
-def test_where_nothing_can_be_taken_back_every_line_is_there_as_it_is_last(pieces: list[str]) -> None:
+def test_a_file_gets_the_last_state_of_every_line(pieces: list[str]) -> None:
     lines = iter(written(pieces, is_live=False).split("\n"))
     assert all(line in lines for line in visible(as_seen("".join(pieces))).split("\n") if line)
 
 
 @given(st.lists(st.sampled_from(["a", "bc", "\n", "\r\n", "\x1b[31m", "\u200b"])))
-def test_a_text_of_which_nothing_is_written_over_is_the_same_everywhere(pieces: list[str]) -> None:
+def test_text_without_overwriting_is_the_same_everywhere(pieces: list[str]) -> None:
     assert written(pieces, is_live=False) == written(pieces, is_live=True) == visible(as_seen("".join(pieces)))
 
 
-def test_a_progress_bar_is_shown_as_it_moves_or_at_its_beginning_and_its_end() -> None:
+def test_a_progress_bar_is_shown_moving_or_as_its_two_ends() -> None:
     bar = ["\r 0%", "\r50%", "\r99%\n", "do", "ne"]
     assert written(bar, is_live=True) == " 0%\r\x1b[K50%\r\x1b[K99%\ndone"
     assert written(bar, is_live=False) == " 0%\n99%\ndone"
 
 
-def test_what_is_printed_is_shown_before_its_line_ends() -> None:
+def test_printed_text_is_shown_before_its_line_ends() -> None:
     assert [SeenPieces(is_live=each).feed("Name: ") for each in (True, False)] == ["Name: ", "Name: "]
 
 

@@ -1,4 +1,4 @@
-"""A batch takes its arguments as calls come to their turns, and tells what came of them however it ends."""
+"""A batch reads its arguments as calls come to their turns, and reports all outcomes however it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANY: Final = 500
 
 
 def _sandbox(**settings: Any) -> AsyncSandbox:
-    """Its tool returns a number; from 100 on, it prints and never ends."""
+    """A sandbox whose tool returns a number; from 100 on, the tool prints and never ends."""
 
     def answer(n: int) -> Any:
         return returns(n) if n < 100 else script(prints("here\n"), hangs())
@@ -32,7 +32,7 @@ def _counted(drawn: list[int], *, first: int = 0) -> Iterator[dict[str, int]]:
         yield {"n": number}
 
 
-def test_arguments_are_asked_for_as_calls_come_to_their_turns() -> None:
+def test_arguments_are_read_as_calls_come_to_their_turns() -> None:
     async def scene() -> None:
         drawn: list[int] = []
         async with _sandbox(concurrency=3) as sandbox:
@@ -51,7 +51,7 @@ def test_outcomes_are_in_the_order_of_the_arguments() -> None:
     assert [outcome.value for outcome in outcomes] == list(range(MANY))
 
 
-def test_an_argument_may_be_what_a_call_returned_and_is_asked_for_where_its_caller_is() -> None:
+def test_an_argument_may_use_the_result_of_an_earlier_call() -> None:
     threads = set[int]()
     with Sandbox(backend=FakeBackend({"tool": lambda n: returns(n + 1)})) as sandbox:
 
@@ -64,7 +64,7 @@ def test_an_argument_may_be_what_a_call_returned_and_is_asked_for_where_its_call
     assert threads == {threading.get_ident()}
 
 
-def test_an_engine_that_is_asked_to_wait_for_itself_says_so() -> None:
+def test_waiting_for_the_own_engine_is_an_error() -> None:
     found: list[SpecError] = []
 
     def answer(n: int) -> object:
@@ -78,7 +78,7 @@ def test_an_engine_that_is_asked_to_wait_for_itself_says_so() -> None:
     assert "asked to wait for itself" in found[0].message
 
 
-def test_what_ends_a_batch_tells_of_the_calls_until_then() -> None:
+def test_the_end_of_a_batch_reports_the_calls_until_then() -> None:
     async def scene() -> None:
         async with _sandbox(concurrency=2) as sandbox:
             task = asyncio.create_task(sandbox.map(TOOL, [{"n": 1}, {"n": 100}, {"n": 2}, {"n": 100}, {"n": 100}]))
@@ -95,14 +95,14 @@ def test_what_ends_a_batch_tells_of_the_calls_until_then() -> None:
 
 
 @pytest.mark.parametrize("bad", [7, [("n", 1)], None])
-def test_what_is_no_mapping_is_told_by_its_place(bad: Any) -> None:
+def test_an_argument_that_is_no_mapping_is_named_by_its_place(bad: Any) -> None:
     with Sandbox(backend=FakeBackend({"tool": lambda n: n})) as sandbox, pytest.raises(SpecError) as refused:
         sandbox.map(TOOL, [{"n": 1}, {"n": 2}, bad])
     assert "args[2] must be a mapping" in refused.value.message
     assert len(vars(refused.value)["outcomes"]) == 2
 
 
-def test_an_error_of_the_arguments_own_goes_on() -> None:
+def test_an_error_of_the_arguments_propagates() -> None:
     def asked() -> Iterator[dict[str, int]]:
         yield {"n": 1}
         raise LookupError("no more")

@@ -1,4 +1,4 @@
-"""A stream that is left unfinished holds nobody up, whenever and wherever it is found to be."""
+"""An unfinished stream blocks no caller, whenever and wherever the garbage collector finds it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def _sandbox() -> Sandbox:
-    """One call at a time, so that a second one is answered only after the first has ended."""
+    """Yield a sandbox that runs a single call at a time, so that the second ends only after the first."""
     return Sandbox(
         backend=FakeBackend({"tool": lambda hang: script(prints("a\n"), hangs()) if hang else 1}), concurrency=1
     )
@@ -54,7 +54,7 @@ def _begun(sandbox: Sandbox) -> Iterator[Event]:
 
 
 @contextmanager
-def _collected_only_when_told() -> Iterator[None]:
+def _collected_only_on_request() -> Iterator[None]:
     gc.collect()
     gc.disable()
     try:
@@ -64,13 +64,13 @@ def _collected_only_when_told() -> Iterator[None]:
 
 
 class _WhereCtrlCComes:
-    """In place of a lock."""
+    """A lock that does nothing."""
 
     def __enter__(self) -> None:
         raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
-        """It is never entered."""
+        """Do not enter."""
 
 
 ODD: Final[dict[str, dict[str, Any]]] = {
@@ -85,30 +85,30 @@ ODD: Final[dict[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("told", ODD)
-def test_what_no_sandbox_can_be_made_with_is_told_in_plain_words(told: str) -> None:
+def test_invalid_options_of_a_sandbox_are_explained(told: str) -> None:
     with pytest.raises(SpecError, match=told), Sandbox(**ODD[told]) as sandbox:
         sandbox.prepare(TOOL)
 
 
-def test_a_lock_that_is_none_is_told_in_plain_words() -> None:
+def test_an_invalid_lock_is_explained() -> None:
     lock: Any = {"packages": []}
     with _sandbox() as sandbox, pytest.raises(SpecError, match="the lock is a dict instead of a Lock") as told:
         sandbox.build(lock=lock)
     assert "model_validate_json" in str(told.value.remedy)
 
 
-def test_ctrl_c_while_a_call_is_handed_over_leaves_nothing_half_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_the_handover_of_a_call_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with _sandbox() as sandbox:
         with monkeypatch.context() as patched:
             patched.setattr(sandbox._background, "_lock", _WhereCtrlCComes())
             with pytest.raises(KeyboardInterrupt):
                 sandbox.run(TOOL, {"hang": False})
-        gc.collect()  # what was never awaited is a warning, and warnings are errors
+        gc.collect()  # a coroutine that was never awaited is a warning, and warnings are errors
         assert sandbox.run(TOOL, {"hang": False}).value == 1
 
 
 @pytest.mark.parametrize("unset", [{}, {"policy": None}], ids=["left out", "None"])
-def test_who_names_no_policy_gets_that_of_the_engine(unset: dict[str, Any]) -> None:
+def test_a_call_without_a_policy_gets_that_of_the_engine(unset: dict[str, Any]) -> None:
     with Sandbox(backend=FakeBackend({"tool": 1}), policy=FORBIDS_SIX) as sandbox:
         outcomes = [sandbox.run(SOURCE, **unset), *sandbox.map(SOURCE, [{}, {}], **unset)]
         *_, finished = sandbox.stream(SOURCE, **unset)
@@ -119,14 +119,14 @@ def test_who_names_no_policy_gets_that_of_the_engine(unset: dict[str, Any]) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unset", [{}, {"policy": None}], ids=["left out", "None"])
-def test_what_the_engines_policy_denies_is_installed_for_nobody_who_names_none(unset: dict[str, Any]) -> None:
+def test_packages_denied_by_the_engines_policy_are_not_installed(unset: dict[str, Any]) -> None:
     with Sandbox(policy=FORBIDS_SIX, offline=True) as sandbox:
         for asked in (sandbox.lock, sandbox.build):
             with pytest.raises(RequirementRefused, match="six"):
                 asked(requirements=["six==1.16.0"], **unset)
 
 
-def test_a_close_that_was_interrupted_is_finished_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_close_is_finished_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = _sandbox()
     sandbox.run(TOOL, {"hang": False})
     background, may_go_on = sandbox._background, threading.Event()
@@ -151,7 +151,7 @@ def test_a_close_that_was_interrupted_is_finished_by_the_next(monkeypatch: pytes
 
 
 class _InterruptedOnce:
-    """Something done on a loop, whose first waiter meets Ctrl-C."""
+    """Work on a loop whose first waiter meets Ctrl-C."""
 
     _begin = staticmethod(asyncio.run_coroutine_threadsafe)
 
@@ -168,13 +168,13 @@ class _InterruptedOnce:
 
 
 def _drop(stream: Iterator[Event]) -> None:
-    """Let go of it so that only the collector can find it."""
+    """Drop the last reference, so that only the collector can find the stream."""
     ring: list[object] = [stream]
     ring.append(ring)
 
 
 def _done_on(sandbox: Sandbox, work: Callable[[], object]) -> bool:
-    """Whether the sandbox's own thread has done the work soon."""
+    """Return whether the sandbox's own thread has done the work soon."""
     done = threading.Event()
 
     def work_and_tell() -> None:
@@ -185,14 +185,14 @@ def _done_on(sandbox: Sandbox, work: Callable[[], object]) -> bool:
     return done.wait(PATIENCE_S)
 
 
-def test_a_stream_collected_on_the_sandboxs_own_thread_ends_its_call_and_nothing_waits_for_it() -> None:
-    with _sandbox() as sandbox, _collected_only_when_told():
+def test_a_stream_collected_on_the_sandbox_thread_ends_its_call() -> None:
+    with _sandbox() as sandbox, _collected_only_on_request():
         _drop(_begun(sandbox))
         assert _done_on(sandbox, gc.collect)
         assert sandbox.run(TOOL, {"hang": False}).value == 1
 
 
-def test_a_stream_closed_on_the_sandboxs_own_thread_ends_its_call() -> None:
+def test_a_stream_closed_on_the_sandbox_thread_ends_its_call() -> None:
     with _sandbox() as sandbox:
         stream = sandbox.stream(TOOL, {"hang": True})
         next(stream)
@@ -202,7 +202,7 @@ def test_a_stream_closed_on_the_sandboxs_own_thread_ends_its_call() -> None:
 
 @pytest.mark.parametrize("is_collected", [False, True])
 def test_a_stream_that_outlives_its_sandbox_ends_in_silence(is_collected: bool) -> None:
-    with _collected_only_when_told():
+    with _collected_only_on_request():
         with _sandbox() as sandbox:
             stream = _begun(sandbox)
         if is_collected:
@@ -211,7 +211,7 @@ def test_a_stream_that_outlives_its_sandbox_ends_in_silence(is_collected: bool) 
         gc.collect()
 
 
-def test_a_stream_that_is_read_after_its_sandbox_was_closed_says_so_once() -> None:
+def test_a_stream_of_a_closed_sandbox_raises_once() -> None:
     with _sandbox() as sandbox:
         stream = _begun(sandbox)
     with pytest.raises(EngineClosed) as caught:
@@ -220,7 +220,7 @@ def test_a_stream_that_is_read_after_its_sandbox_was_closed_says_so_once() -> No
     assert list(stream) == []
 
 
-def test_whoever_waits_for_a_stream_learns_that_the_sandbox_was_closed() -> None:
+def test_waiting_for_a_stream_fails_when_the_sandbox_is_closed() -> None:
     sandbox, ends = _sandbox(), []
     stream = _begun(sandbox)
 
@@ -239,7 +239,7 @@ def test_whoever_waits_for_a_stream_learns_that_the_sandbox_was_closed() -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["", FORK])
-def test_a_program_that_ends_or_forks_in_the_middle_of_a_stream_ends(ending: str) -> None:
+def test_a_program_that_ends_or_forks_during_a_stream_ends(ending: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", LEFT + ending]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "here\n", "")

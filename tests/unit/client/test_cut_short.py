@@ -1,4 +1,4 @@
-"""A call that is cut short has no outcome to return, but what came of it until then goes on with whatever did that."""
+"""A call that is cut short returns no outcome; the exception carries its outcome until then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Work = Callable[[AsyncSandbox], Coroutine[Any, Any, Any]]
 
 
 class _Hanging(FakeBackend):
-    """A tool that prints, and never ends."""
+    """Yield a sandbox with a tool that prints and never ends."""
 
     def __init__(self) -> None:
         super().__init__({"tool": self._begin})
@@ -31,7 +31,7 @@ class _Hanging(FakeBackend):
         return script(prints("here\n"), prints(stderr="oh\n"), hangs())
 
     async def has_printed(self) -> None:
-        """Wait until it has begun, and for what it prints at once."""
+        """Wait until the call has begun and printed its first line."""
         await asyncio.to_thread(self.has_begun.wait)
         await asyncio.sleep(0.05)
 
@@ -49,7 +49,7 @@ async def _in_a_task(sandbox: AsyncSandbox) -> None:
     await asyncio.create_task(sandbox.run(TOOL))
 
 
-def _is_told(outcome: Outcome) -> bool:
+def _has_outcome(outcome: Outcome) -> bool:
     told = (outcome.status, outcome.stdout.text, outcome.stderr.text, outcome.exit_code)
     assert told == (Status.CANCELLED, "here\n", "oh\n", 130)
     assert outcome.error is not None
@@ -58,7 +58,7 @@ def _is_told(outcome: Outcome) -> bool:
 
 
 @pytest.mark.parametrize("work", [_run, _stream, _in_a_task], ids=["run", "stream", "task"])
-def test_whoever_cancels_a_call_can_ask_what_came_of_it(work: Work) -> None:
+def test_a_caller_that_cancels_can_read_the_outcome(work: Work) -> None:
     async def cancelled() -> Outcome:
         backend = _Hanging()
         async with AsyncSandbox(backend=backend) as sandbox:
@@ -70,11 +70,11 @@ def test_whoever_cancels_a_call_can_ask_what_came_of_it(work: Work) -> None:
             outcome: Outcome = vars(caught.value)["outcome"]
             return outcome
 
-    assert _is_told(asyncio.run(cancelled()))
+    assert _has_outcome(asyncio.run(cancelled()))
 
 
 async def _run_in_time(sandbox: AsyncSandbox, backend: _Hanging) -> None:
-    """A call whose caller's time is up as soon as it has printed."""
+    """Run a call whose caller's time is up as soon as it has printed."""
 
     async def expire() -> None:
         await backend.has_printed()
@@ -86,7 +86,7 @@ async def _run_in_time(sandbox: AsyncSandbox, backend: _Hanging) -> None:
         await expiring
 
 
-def test_a_timeout_of_the_callers_own_stays_one() -> None:
+def test_a_timeout_of_the_caller_stays_a_timeout() -> None:
     async def late() -> Outcome:
         backend = _Hanging()
         async with AsyncSandbox(backend=backend) as sandbox:
@@ -95,10 +95,10 @@ def test_a_timeout_of_the_callers_own_stays_one() -> None:
             outcome: Outcome = vars(caught.value.__cause__)["outcome"]
             return outcome
 
-    assert _is_told(asyncio.run(late()))
+    assert _has_outcome(asyncio.run(late()))
 
 
-def test_a_call_that_never_began_has_nothing_to_tell() -> None:
+def test_a_call_that_never_began_has_no_outcome() -> None:
     async def waiting() -> dict[str, object]:
         backend = _Hanging()
         async with AsyncSandbox(backend=backend, concurrency=1) as sandbox:
@@ -115,7 +115,7 @@ def test_a_call_that_never_began_has_nothing_to_tell() -> None:
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_an_interrupt_brings_what_came_of_the_call(is_streamed: bool) -> None:
+def test_an_interrupt_carries_the_outcome(is_streamed: bool) -> None:
     backend = _Hanging()
 
     def interrupt() -> None:
@@ -127,7 +127,7 @@ def test_an_interrupt_brings_what_came_of_the_call(is_streamed: bool) -> None:
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt) as caught:
             _ = list(sandbox.stream(TOOL)) if is_streamed else sandbox.run(TOOL)
-        assert _is_told(vars(caught.value)["outcome"])
+        assert _has_outcome(vars(caught.value)["outcome"])
 
 
 def test_an_interrupt_between_two_events_can_be_thrown_in() -> None:

@@ -1,4 +1,4 @@
-"""An engine asked from where it does not live: another process, another event loop; or closed by two at once."""
+"""An engine used from another process or another event loop, or closed by two callers at once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _hanging() -> FakeBackend:
 
 
 @pytest.mark.slow
-def test_a_forked_process_is_told_to_open_its_own_and_does_not_hang() -> None:
+def test_a_forked_process_gets_an_error_and_does_not_hang() -> None:
     command = [sys.executable, "-c", IN_A_FORK]
     told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout.splitlines()
     assert told == [
@@ -49,7 +49,7 @@ def test_a_forked_process_is_told_to_open_its_own_and_does_not_hang() -> None:
     ]
 
 
-def test_another_event_loop_is_told_to_open_its_own_and_closing_is_possible_when_the_first_is_gone() -> None:
+def test_another_event_loop_gets_an_error_and_may_close_an_orphan() -> None:
     sandbox = AsyncSandbox(backend=FakeBackend({"tool": 1}))
     assert asyncio.run(sandbox.run(TOOL)).value == 1
     with pytest.raises(EngineClosed, match="another event loop") as refused:
@@ -61,7 +61,7 @@ def test_another_event_loop_is_told_to_open_its_own_and_closing_is_possible_when
         asyncio.run(sandbox.run(TOOL))
 
 
-def test_an_engine_is_not_closed_from_beside_the_loop_that_it_serves() -> None:
+def test_closing_an_engine_needs_its_own_event_loop() -> None:
     async def serve() -> None:
         async with AsyncSandbox(backend=FakeBackend({"tool": 1})) as sandbox:
             assert (await sandbox.run(TOOL)).value == 1
@@ -73,7 +73,7 @@ def test_an_engine_is_not_closed_from_beside_the_loop_that_it_serves() -> None:
 
 
 @pytest.mark.parametrize("is_first_cancelled", [False, True])
-def test_who_is_cut_off_by_two_closings_learns_why(is_first_cancelled: bool) -> None:
+def test_a_call_cut_off_by_two_closings_names_the_reason(is_first_cancelled: bool) -> None:
     async def close_twice() -> BaseException | None:
         sandbox, begun = AsyncSandbox(backend=_hanging()), asyncio.Event()
         call = asyncio.create_task(_first_word(sandbox, begun))
@@ -95,7 +95,7 @@ async def _first_word(sandbox: AsyncSandbox, begun: asyncio.Event) -> None:
         begun.set()
 
 
-def test_a_stream_that_is_open_when_its_sandbox_closes_makes_no_noise(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_open_stream_of_a_closed_sandbox_prints_no_warning(capfd: pytest.CaptureFixture[str]) -> None:
     with Sandbox(backend=_hanging()) as sandbox:
         stream = sandbox.stream(TOOL)
         next(stream)
@@ -104,7 +104,7 @@ def test_a_stream_that_is_open_when_its_sandbox_closes_makes_no_noise(capfd: pyt
 
 
 @pytest.mark.slow
-def test_a_program_that_leaves_a_stream_open_makes_no_noise() -> None:
+def test_a_program_that_leaves_a_stream_open_prints_no_warning() -> None:
     program = """
 from sandbox import Sandbox
 with Sandbox() as sandbox:

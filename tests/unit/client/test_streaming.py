@@ -1,4 +1,4 @@
-"""A stream goes at its reader's pace, keeps little, and leaving it ends its call. In virtual time, over the fake."""
+"""A stream follows its reader's pace, keeps little, and ends its call when left; in virtual time, over the fake."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOOL = "def tool():\n    pass\n"
 
 
 def streaming(answer: Any, **settings: Any) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[[], None]]:
-    """Run the test with a sandbox whose tool answers this."""
+    """Run the test with a sandbox whose tool has this answer."""
 
     def decorate(test: Callable[[AsyncSandbox, FakeBackend], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         async def live() -> None:
@@ -55,7 +55,7 @@ def text_of(events: list[Event], stream: str) -> str:
 
 
 @streaming(script(prints("a\n", stderr="b\n"), prints("c\n"), returns(7)))
-async def test_a_stream_is_what_was_printed_and_then_the_outcome(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
+async def test_a_stream_yields_the_output_and_then_the_outcome(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
     events = [event async for event in sandbox.stream(TOOL)]
     last = events.pop()
     assert isinstance(last, Finished)
@@ -69,7 +69,7 @@ async def test_a_tool_that_prints_nothing_has_one_event(sandbox: AsyncSandbox, b
 
 
 @streaming(script(prints("é".encode()[:1]), prints("é".encode()[1:], stderr=b"\xff"), prints(b"\xe2\x82")))
-async def test_a_character_that_comes_in_parts_is_whole_and_a_broken_one_replaced(
+async def test_split_characters_are_joined_and_broken_ones_replaced(
     sandbox: AsyncSandbox, backend: FakeBackend
 ) -> None:
     events = [event async for event in sandbox.stream(TOOL)]
@@ -77,7 +77,9 @@ async def test_a_character_that_comes_in_parts_is_whole_and_a_broken_one_replace
 
 
 @streaming(script(prints("x" * (8 << 20)), returns("done")))
-async def test_nothing_is_granted_until_it_is_taken(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
+async def test_nothing_is_granted_before_the_reader_takes_something(
+    sandbox: AsyncSandbox, backend: FakeBackend
+) -> None:
     async with aclosing(sandbox.stream(TOOL)) as events:
         first = await anext(events)
         granted = _granted(backend.boxes[0])
@@ -92,7 +94,7 @@ async def test_nothing_is_granted_until_it_is_taken(sandbox: AsyncSandbox, backe
 
 
 def _granted(box: FakeBox) -> list[int]:
-    """The amounts granted from now on."""
+    """Record the amounts granted from now on."""
     amounts: list[int] = []
     send, reader = box.send, FrameReader()
 
@@ -108,9 +110,7 @@ def _granted(box: FakeBox) -> list[int]:
 
 
 @streaming(script(prints("x" * (8 << 20)), *[prints("z" * (1 << 20))] * 2, returns("done")), policy=UNPACED)
-async def test_where_the_policy_says_so_a_call_goes_on_without_its_reader(
-    sandbox: AsyncSandbox, backend: FakeBackend
-) -> None:
+async def test_a_policy_lets_a_call_go_on_without_its_reader(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
     async with aclosing(sandbox.stream(TOOL, limits={"wall": 5})) as events:
         first = await anext(events)
         assert isinstance(first, Printed)
@@ -126,9 +126,7 @@ async def test_where_the_policy_says_so_a_call_goes_on_without_its_reader(
 
 
 @streaming(script(*[prints("o", stderr="e")] * 5000, returns(None)))
-async def test_a_reader_that_comes_late_finds_what_waited_in_two_pieces(
-    sandbox: AsyncSandbox, backend: FakeBackend
-) -> None:
+async def test_a_late_reader_gets_the_backlog_in_two_pieces(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
     async with aclosing(sandbox.stream(TOOL)) as events:
         found = [await anext(events)]
         await asyncio.sleep(5)
@@ -137,7 +135,7 @@ async def test_a_reader_that_comes_late_finds_what_waited_in_two_pieces(
     assert (text_of(found, "stdout"), text_of(found, "stderr")) == ("o" * 5000, "e" * 5000)
 
 
-def test_what_waits_is_one_piece_per_stream_granted_at_the_latest_pace() -> None:
+def test_the_backlog_is_one_piece_per_stream_granted_at_the_last_pace() -> None:
     async def fill() -> tuple[int, bytes, list[tuple[int, int]]]:
         untaken = _Untaken()
         granted: list[tuple[int, int]] = []
@@ -157,7 +155,7 @@ def test_what_waits_is_one_piece_per_stream_granted_at_the_latest_pace() -> None
     assert virtual_time.run(fill()) == (2, b"o" * 1000, [(999, 1000), (999, 1000)])
 
 
-def test_an_item_is_taken_between_what_was_printed_before_and_after_it() -> None:
+def test_an_item_keeps_its_place_between_outputs() -> None:
     async def fill() -> list[bytes]:
         untaken = _Untaken()
         for text in (b"a", b"b"):
@@ -178,7 +176,7 @@ GIVEN = [{"number": number, "text": "x" * 20_000} for number in range(300)]
 async def test_items_wait_for_a_slow_reader_in_the_box(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
     async with aclosing(sandbox.stream(TOOL)) as events:
         first = await anext(events)
-        came = _bytes_said(backend.boxes[0])
+        came = _sent_bytes(backend.boxes[0])
         await asyncio.sleep(20)
         assert sum(came) < 2 * CREDIT
         rest = [event async for event in events]
@@ -188,8 +186,8 @@ async def test_items_wait_for_a_slow_reader_in_the_box(sandbox: AsyncSandbox, ba
     assert rest[-1].outcome.value == GIVEN
 
 
-def _bytes_said(box: FakeBox) -> list[int]:
-    """How much the box says from now on, piece by piece."""
+def _sent_bytes(box: FakeBox) -> list[int]:
+    """Record the sizes of what the box sends from now on."""
     sizes: list[int] = []
     say = box.say
 
@@ -202,10 +200,10 @@ def _bytes_said(box: FakeBox) -> list[int]:
 
 
 @streaming(script(prints("here\n"), hangs()), concurrency=1)
-async def test_leaving_a_stream_has_ended_its_call_already(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
+async def test_leaving_a_stream_ends_its_call_first(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
     async with aclosing(sandbox.stream(TOOL)) as events:
         await anext(events)
-    async with asyncio.timeout(0.1), aclosing(sandbox.stream(TOOL)) as events:  # there is one place, and it is free
+    async with asyncio.timeout(0.1), aclosing(sandbox.stream(TOOL)) as events:  # the only place is free
         await anext(events)
 
 
@@ -222,7 +220,7 @@ async def test_a_runner_that_does_not_end_a_call_loses_its_box(sandbox: AsyncSan
 
 
 @streaming(script(prints("here\n"), hangs()))
-async def test_closing_the_engine_tells_who_reads_a_stream(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
+async def test_closing_the_engine_ends_its_streams_with_an_error(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
     async with aclosing(sandbox.stream(TOOL)) as events:
         await anext(events)
         await sandbox.close()
@@ -238,15 +236,13 @@ async def test_the_loss_of_the_box_is_the_last_event(sandbox: AsyncSandbox, back
 
 
 @streaming(returns(1))
-async def test_what_cannot_be_called_is_raised_where_the_stream_is_read(
-    sandbox: AsyncSandbox, backend: FakeBackend
-) -> None:
+async def test_an_impossible_call_raises_where_the_stream_is_read(sandbox: AsyncSandbox, backend: FakeBackend) -> None:
     with pytest.raises(SourceError):
         await anext(sandbox.stream("not python"))
 
 
 @streaming(script(prints("y" * 1000, without_end=True)))
-async def test_a_tool_that_prints_without_end_runs_out_of_time_while_nobody_reads(
+async def test_a_tool_that_prints_endlessly_without_a_reader_times_out(
     sandbox: AsyncSandbox, backend: FakeBackend
 ) -> None:
     async with aclosing(sandbox.stream(TOOL, limits={"wall": 2.0})) as events:

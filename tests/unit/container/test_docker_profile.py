@@ -1,4 +1,4 @@
-"""The profile as JSON allows what the compiled filter allows, call by call, and kills nobody."""
+"""The JSON profile allows what the compiled filter allows, call by call, and kills no process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def compiled(name: ProfileName, machine: Machine) -> bytes:
 
 
 def verdicts(name: ProfileName, machine: Machine, call: str, arguments: Sequence[int]) -> set[str]:
-    """The answers of all entries that hold: libseccomp does not say which of them it would take."""
+    """Return the answers of all matching entries, because libseccomp does not say which entry wins."""
 
     def holds(entry: dict[str, Any]) -> bool:
         assert all(test["op"] == "SCMP_CMP_MASKED_EQ" for test in entry.get("args", ()))
@@ -60,7 +60,7 @@ def verdicts(name: ProfileName, machine: Machine, call: str, arguments: Sequence
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", PROFILE_NAMES)
-def test_every_call_is_answered_as_by_the_compiled_filter(name: ProfileName, machine: Machine) -> None:
+def test_every_call_has_the_answer_of_the_compiled_filter(name: ProfileName, machine: Machine) -> None:
     answers = {"allow": "SCMP_ACT_ALLOW", "kill": "errno 1", "EPERM": "errno 1", "ENOSYS": "errno 38"}
     wrong = {}
     for call, number in load_table()[machine].items():
@@ -83,7 +83,7 @@ def test_every_call_is_answered_as_by_the_compiled_filter(name: ProfileName, mac
 @example(name="strict", machine="x86_64", call="socket", arguments=[2, 0o2004001, 6, 0, 0, 0])
 @example(name="runner", machine="aarch64", call="clone", arguments=[1 << 28 | 17, 0, 0, 0, 0, 0])
 @example(name="strict", machine="aarch64", call="clone", arguments=[1 << 28 | 17, 0, 0, 0, 0, 0])
-def test_arguments_are_judged_as_by_the_compiled_filter(
+def test_arguments_have_the_answer_of_the_compiled_filter(
     name: ProfileName, machine: Machine, call: str, arguments: list[int]
 ) -> None:
     number = load_table()[machine][call]
@@ -93,7 +93,7 @@ def test_arguments_are_judged_as_by_the_compiled_filter(
 
 
 @pytest.mark.parametrize("name", PROFILE_NAMES)
-def test_nothing_is_killed_and_the_unknown_is_as_on_an_older_kernel(name: ProfileName) -> None:
+def test_nothing_is_killed_and_unknown_calls_look_unimplemented(name: ProfileName) -> None:
     for machine in MACHINES:
         read = document(name, machine)
         assert {entry["action"] for entry in read["syscalls"]} == {"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"}
@@ -101,7 +101,7 @@ def test_nothing_is_killed_and_the_unknown_is_as_on_an_older_kernel(name: Profil
 
 
 @pytest.mark.parametrize("name", PROFILE_NAMES)
-def test_it_is_for_the_machine_alone(name: ProfileName) -> None:
+def test_the_profile_is_for_this_machine_alone(name: ProfileName) -> None:
     assert document(name, "x86_64")["architectures"] == ["SCMP_ARCH_X86_64"]
     assert document(name, "aarch64")["architectures"] == ["SCMP_ARCH_AARCH64"]
     named = {call for entry in document(name, "aarch64")["syscalls"] for call in entry["names"]}
@@ -110,7 +110,7 @@ def test_it_is_for_the_machine_alone(name: ProfileName) -> None:
 
 @pytest.mark.parametrize("name", PROFILE_NAMES)
 def test_the_runtime_has_few_rules_to_add(name: ProfileName) -> None:
-    """libseccomp copies all that it has with each rule that is added."""
+    """The number is small because libseccomp copies all its rules with each new rule."""
     assert len(document(name, "x86_64")["syscalls"]) < 130
 
 

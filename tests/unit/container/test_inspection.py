@@ -1,4 +1,4 @@
-"""A container's half of a receipt: the daemon's configuration and the canaries, in the words of every receipt."""
+"""A container's half of a receipt comes from the daemon's configuration and the limit probes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOSE: Final = {"memory": Finding(is_enforced=False, evidence="it held four time
 
 
 def configured(policy: Policy, *, runtime: str = "runc", **changes: Any) -> dict[str, Any]:
-    """What a daemon answers that keeps to all it is asked for."""
+    """Return the answer of a daemon that honours all that it is asked for."""
     container = Container(
         image="image", command=(), user=70_000, labels={}, seccomp="seccomp={}", runtime=runtime, host_cpus=4
     )
@@ -76,7 +76,7 @@ def test_every_limit_names_what_enforces_it(
     assert found.limits["processes"].value == SINGLE_USE.limits.processes
 
 
-def test_limits_that_the_daemon_ignores_are_enforced_by_nothing() -> None:
+def test_limits_that_the_daemon_ignores_have_no_enforcer() -> None:
     found = inspected(SINGLE_USE, Memory=0, PidsLimit=None)
     for name, asked in (("memory", SINGLE_USE.limits.memory), ("processes", SINGLE_USE.limits.processes)):
         assert (found.limits[name].value, found.limits[name].enforced_by) == (asked, EnforcedBy.NONE)
@@ -84,7 +84,7 @@ def test_limits_that_the_daemon_ignores_are_enforced_by_nothing() -> None:
     assert not found.layers["cgroup"].counts
 
 
-def test_control_groups_that_a_canary_broke_are_refused_with_the_evidence() -> None:
+def test_control_groups_that_a_probe_broke_are_refused_with_evidence() -> None:
     isolation = SINGLE_USE.isolation.model_copy(update={"require": (Layer.CGROUP,)})
     relying = SINGLE_USE.model_copy(update={"isolation": isolation})
     refuse_weaker(inspected(relying, runtime="runsc"), policy=relying)

@@ -1,6 +1,6 @@
-"""A kill for memory is told though the daemon hears of it late.
+"""A kill for memory is reported though the daemon hears of it late.
 
-A real daemon is late when the machine is busy and never to order, so one that is stands here for it.
+A real daemon is late when the machine is busy and never on request, so that these tests use a fake one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIMIT: Final = 1 << 28
 
 
 class LateDaemon:
-    """Has one container, and hears so many seconds after it is asked that the kernel killed in it."""
+    """A daemon with a single container, which learns of a kernel's kill some seconds after a question."""
 
     def __init__(self, *, hears_after_s: float | None, exit_code: int | None = None) -> None:
         self.api = self
@@ -45,21 +45,15 @@ def tells(daemon: Any, *, awaits_reason: bool = False) -> bool:
 
 
 @pytest.mark.parametrize(("hears_after_s", "told"), [(-1.0, True), (0.5, True), (60.0, False), (None, False)])
-def test_why_something_in_a_container_was_killed_is_waited_for_a_moment(
-    hears_after_s: float | None, told: bool
-) -> None:
+def test_the_reason_of_a_kill_in_a_container_is_awaited_briefly(hears_after_s: float | None, told: bool) -> None:
     assert tells(LateDaemon(hears_after_s=hears_after_s), awaits_reason=True) is told
 
 
 @pytest.mark.parametrize(("hears_after_s", "told"), [(-1.0, True), (0.5, False)])
-def test_of_a_container_in_which_nothing_was_killed_only_what_was_heard_is_told(
-    hears_after_s: float, told: bool
-) -> None:
+def test_a_container_without_a_kill_reports_the_known_events_only(hears_after_s: float, told: bool) -> None:
     assert tells(LateDaemon(hears_after_s=hears_after_s)) is told
 
 
 @pytest.mark.parametrize(("exit_code", "told"), [(137, True), (1, False)])
-def test_why_a_container_was_killed_is_waited_for_a_moment_but_not_of_one_that_ended(
-    exit_code: int, told: bool
-) -> None:
+def test_the_reason_of_a_killed_container_is_awaited_briefly(exit_code: int, told: bool) -> None:
     assert tells(LateDaemon(hears_after_s=0.5, exit_code=exit_code)) is told

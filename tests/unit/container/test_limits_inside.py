@@ -1,4 +1,4 @@
-"""Where a call's own namespace holds it to its number of processes, and where its container's group does."""
+"""The limit of processes holds in a call's own namespace, and otherwise in its container's control group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sandbox.policy import load
         ("strict", "runsc", "6.1.0", False),
     ],
 )
-def test_a_call_with_a_namespace_of_its_own_is_counted_inside(
+def test_a_call_with_its_own_namespace_is_counted_inside(
     policy: str,
     runtime: str,
     kernel: str,

@@ -1,4 +1,4 @@
-"""Who owns a container, read from its labels, and what proves that it is dead."""
+"""Labels name the owner of a container, and decide whether that owner is dead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ELSEWHERE: Final = "0" * 32
 
 
 def engine(then: str = "") -> subprocess.Popen[str]:
-    """A process that tells the labels of its own engine, and then does this."""
+    """Start a process that prints the labels of its own engine and then runs this."""
     return subprocess.Popen(
         [sys.executable, "-c", f"{TELL}\n{then}"],
         cwd=ROOT,
@@ -38,14 +38,14 @@ def engine(then: str = "") -> subprocess.Popen[str]:
     )
 
 
-def told_by(process: subprocess.Popen[str]) -> Owner:
+def labels_of(process: subprocess.Popen[str]) -> Owner:
     assert process.stdout is not None
     owner = Owner.from_labels(json.loads(process.stdout.readline()))
     assert owner is not None
     return owner
 
 
-def test_the_labels_say_who_it_was() -> None:
+def test_labels_name_the_owner() -> None:
     owner = Owner.current()
     labels = owner.labels(expires_at=EXPIRES + 0.7)
     assert Owner.from_labels(labels) == owner
@@ -54,13 +54,13 @@ def test_the_labels_say_who_it_was() -> None:
     assert labels["sandbox.kind"] == "box"
 
 
-def test_labels_of_others_are_in_nobodys_way() -> None:
+def test_labels_of_others_are_ignored() -> None:
     owner = Owner.current()
     assert Owner.from_labels({**owner.labels(expires_at=EXPIRES), "maintainer": "x", "sandbox.key": "y"}) == owner
 
 
 @pytest.mark.parametrize("label", sorted(Owner.current().labels(expires_at=EXPIRES)))
-def test_where_one_label_is_missing_it_is_nobody(label: str) -> None:
+def test_a_missing_label_means_no_owner(label: str) -> None:
     labels = Owner.current().labels(expires_at=EXPIRES)
     del labels[label]
     assert Owner.from_labels(labels) is None
@@ -90,7 +90,7 @@ def test_where_one_label_is_missing_it_is_nobody(label: str) -> None:
         ("sandbox.kind", "whatever"),
     ],
 )
-def test_where_one_label_is_malformed_it_is_nobody(label: str, value: str) -> None:
+def test_a_malformed_label_means_no_owner(label: str, value: str) -> None:
     assert Owner.from_labels({**Owner.current().labels(expires_at=EXPIRES), label: value}) is None
 
 
@@ -101,7 +101,7 @@ def test_reading_labels_never_fails(forged: dict[str, str]) -> None:
     assert owner is None or owner.is_dead() in (True, False)
 
 
-def test_every_engine_is_another_and_every_name() -> None:
+def test_every_engine_and_every_name_is_different() -> None:
     owner, other = Owner.current(), Owner.current()
     names = {owner.new_name() for _ in range(1000)}
     assert len(names) == 1000
@@ -115,9 +115,9 @@ def test_this_process_is_not_dead() -> None:
 
 
 @pytest.mark.slow
-def test_another_process_is_dead_when_it_ended_and_not_before() -> None:
+def test_another_process_is_dead_once_it_ended() -> None:
     with engine("input()") as process:
-        owner = told_by(process)
+        owner = labels_of(process)
         assert not owner.is_dead()
         process.kill()
         process.wait()
@@ -125,30 +125,30 @@ def test_another_process_is_dead_when_it_ended_and_not_before() -> None:
 
 
 @pytest.mark.slow
-def test_what_nobody_has_buried_is_dead() -> None:
+def test_an_unreaped_process_is_dead() -> None:
     with engine("input()") as process:
-        owner = told_by(process)
+        owner = labels_of(process)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert owner.is_dead()
 
 
-def test_who_got_the_number_of_a_dead_process_is_somebody_else() -> None:
+def test_a_process_with_a_reused_number_is_another() -> None:
     owner = Owner.current()
     assert replace(owner, started=str(int(owner.started) - 1)).is_dead()
 
 
-def test_what_an_earlier_run_of_the_host_began_is_dead() -> None:
+def test_an_owner_from_before_a_reboot_is_dead() -> None:
     assert replace(Owner.current(), boot="4d1c1a5e-0000-4000-8000-000000000000").is_dead()
 
 
-def test_nothing_is_known_of_other_hosts() -> None:
+def test_owners_on_other_hosts_are_unknown() -> None:
     there = replace(Owner.current(), host=ELSEWHERE)
     for owner in (there, replace(there, boot="another"), replace(there, started="1")):
         assert not owner.is_of_this_host()
         assert not owner.is_dead()
 
 
-def test_when_a_process_started_is_told_by_a_clock_that_nobody_sets() -> None:
+def test_start_times_come_from_a_clock_that_cannot_be_set() -> None:
     ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     assert Owner.current().started == ticks

@@ -1,4 +1,4 @@
-"""The places that a container for one call may write to: together they have the policy's disk and inodes."""
+"""The writable places of a container for one call share the policy's disk and inodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _places(runtime: str, *, disk: int, inodes: int) -> dict[str, tuple[int, int
 
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
 @given(disk=st.integers(min_value=4 * PAGE, max_value=1 << 40), inodes=st.integers(LEAST_INODES, 1 << 20))
-def test_together_they_have_what_the_policy_gives(runtime: str, disk: int, inodes: int) -> None:
+def test_all_places_together_have_the_limits_of_the_policy(runtime: str, disk: int, inodes: int) -> None:
     places = _places(runtime, disk=disk, inodes=inodes)
     assert {"/work", "/dev/shm"} <= {*places}
     assert disk - 2 * PAGE <= sum(size for size, _ in places.values()) <= disk
@@ -39,6 +39,6 @@ def test_together_they_have_what_the_policy_gives(runtime: str, disk: int, inode
 
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
 @given(disk=st.integers(min_value=1, max_value=4 * PAGE))
-def test_none_of_them_is_without_a_limit(runtime: str, disk: int) -> None:
+def test_every_place_has_a_limit(runtime: str, disk: int) -> None:
     places = _places(runtime, disk=disk, inodes=LEAST_INODES)
     assert all(size and count for size, count in places.values())

@@ -1,6 +1,6 @@
-"""The way past the daemon: taken where a runner offers it, never by a lie, and the stream is what there is without it.
+"""The channel past the daemon: used where a runner offers it, never by a lie, with the stream as its fallback.
 
-The daemon is this test's own, and carries between one connection and a process that stands for a container's init.
+The daemon belongs to this test, and carries bytes between a connection and a process in place of a container's init.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ LIES: Final = {
 
 @dataclass
 class Heard:
-    """What came by a way."""
+    """Return the bytes that came by a channel."""
 
     data: bytes = b""
     ends: int = 0
@@ -118,7 +118,7 @@ class Attached:
 
 @asynccontextmanager
 async def attached(folder: Path, *command: str) -> AsyncIterator[tuple[Attached, AttachStream]]:
-    """A process of that command below its init, and the stream to it; both are gone afterwards."""
+    """Yield a process of that command below its init, and the stream to it; end both afterwards."""
     pipe = asyncio.subprocess.PIPE
     init = await asyncio.create_subprocess_exec(sys.executable, "-c", INIT, *command, stdin=pipe, stdout=pipe)
     daemon = Attached(init)
@@ -135,7 +135,7 @@ async def attached(folder: Path, *command: str) -> AsyncIterator[tuple[Attached,
 
 @asynccontextmanager
 async def near_runner(folder: Path) -> AsyncIterator[tuple[Attached, Way, Heard]]:
-    """A runner that is spoken to by the short way, and has said its first word by it."""
+    """Yield a runner that uses the direct channel and has said hello through it."""
     async with attached(folder, str(RUNNER), "+") as (daemon, stream):
         way, heard = await open_way(stream, init=daemon.init.pid), Heard()
         assert way.is_short
@@ -152,7 +152,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_daemon_that_answers_nothing_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_answers_nothing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandbox.backends.docker.attach._PATIENCE_S", 0.01)
 
     async def ask() -> None:
@@ -171,8 +171,8 @@ def test_a_daemon_that_answers_nothing_is_told_as_such(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("ends", ["before", "while it is waited for"])
-def test_a_container_that_ends_is_heard_to_end_though_the_daemon_does_not_hang_up(ends: str, tmp_path: Path) -> None:
-    """As daemons do not that have something left to send to it."""
+def test_the_end_of_a_container_is_noticed_while_the_daemon_holds_on(ends: str, tmp_path: Path) -> None:
+    """Some daemons do not hang up while they have something left to send to the container."""
 
     async def speak() -> None:
         before, stays = len(os.listdir("/proc/self/fd")), asyncio.Event()
@@ -202,7 +202,7 @@ def test_a_container_that_ends_is_heard_to_end_though_the_daemon_does_not_hang_u
     asyncio.run(speak())
 
 
-def test_a_runner_that_is_near_is_spoken_to_past_the_daemon(tmp_path: Path) -> None:
+def test_a_runner_on_this_host_is_reached_past_the_daemon(tmp_path: Path) -> None:
     async def speak() -> None:
         async with near_runner(tmp_path) as (daemon, way, heard):
             line = way.open_pipes()
@@ -214,7 +214,7 @@ def test_a_runner_that_is_near_is_spoken_to_past_the_daemon(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("ending", ["the stream is cut", "the engine hangs up", "the runner is killed"])
-def test_a_runner_ends_with_either_way_and_its_end_is_heard_once(ending: str, tmp_path: Path) -> None:
+def test_a_runner_ends_with_either_channel_and_its_end_comes_once(ending: str, tmp_path: Path) -> None:
     async def end() -> None:
         async with near_runner(tmp_path) as (daemon, way, heard):
             (runner,) = psutil.Process(daemon.init.pid).children()
@@ -230,7 +230,7 @@ def test_a_runner_ends_with_either_way_and_its_end_is_heard_once(ending: str, tm
     asyncio.run(end())
 
 
-def test_what_was_said_last_is_heard_though_the_stream_ends_first(tmp_path: Path) -> None:
+def test_the_last_message_arrives_though_the_stream_ends_first(tmp_path: Path) -> None:
     async def end() -> None:
         async with attached(tmp_path, "-c", LAST_WORDS, str(RUNNER)) as (daemon, stream):
             way, heard = await open_way(stream, init=daemon.init.pid), Heard()
@@ -244,8 +244,8 @@ def test_what_was_said_last_is_heard_though_the_stream_ends_first(tmp_path: Path
     asyncio.run(end())
 
 
-def test_where_it_may_not_be_taken_the_stream_stays_the_channel(tmp_path: Path) -> None:
-    """Who is not let, or does not find what it looks for, looks like who looks for it in another process."""
+def test_without_permission_the_stream_stays_the_channel(tmp_path: Path) -> None:
+    """Missing permission and missing processes look alike to an observer in another process."""
 
     async def speak() -> None:
         async with attached(tmp_path, str(RUNNER), "+") as (daemon, stream):
@@ -254,7 +254,7 @@ def test_where_it_may_not_be_taken_the_stream_stays_the_channel(tmp_path: Path) 
             way.listen(heard)
             reading, writing = os.pipe()
             way.send(pack_message(plain_plan(tmp_path)), [writing])
-            assert os.read(reading, 1) == b"", "nobody has the other end any more"
+            assert os.read(reading, 1) == b"", "the other end is closed everywhere"
             os.close(reading)
             await until(lambda: b'"hello"' in heard.data)
             assert daemon.carried == OFFER_BYTES + len(heard.data)
@@ -263,7 +263,7 @@ def test_where_it_may_not_be_taken_the_stream_stays_the_channel(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_nothing_but_the_socket_that_was_said_is_taken(lie: str, tmp_path: Path) -> None:
+def test_only_the_announced_socket_is_used(lie: str, tmp_path: Path) -> None:
     async def look() -> None:
         before = len(os.listdir("/proc/self/fd"))
         async with attached(tmp_path, "-c", LIAR.format(lie=LIES[lie])) as (daemon, stream):
@@ -276,7 +276,7 @@ def test_nothing_but_the_socket_that_was_said_is_taken(lie: str, tmp_path: Path)
     asyncio.run(look())
 
 
-def test_a_container_that_says_nothing_and_ends_is_heard_to_end(tmp_path: Path) -> None:
+def test_a_silent_container_that_ends_is_noticed(tmp_path: Path) -> None:
     async def look() -> None:
         async with attached(tmp_path, "-c", "import os; os.write(1, b'few')") as (daemon, stream):
             way, heard = await open_way(stream, init=daemon.init.pid), Heard()

@@ -1,4 +1,4 @@
-"""Daemons that are not there, not ours to use, too old, or no daemons at all: each is told for what it is."""
+"""Errors tell apart daemons that are missing, forbidden, too old, or no daemons at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow  # the SDK takes half a second to import
 
 
 class _Daemon(BaseHTTPRequestHandler):
-    """Answers everything as a daemon's `/version` would."""
+    """Answer everything like a daemon's `/version`."""
 
     answer: ClassVar[bytes] = b""
     status: ClassVar[int] = 200
@@ -37,7 +37,7 @@ class _Daemon(BaseHTTPRequestHandler):
         self.wfile.write(self.answer)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nobody reads it."""
+        """Accept connections and read nothing."""
 
 
 @contextmanager
@@ -57,31 +57,31 @@ def _no_daemon_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_one_that_is_not_there_is_told_with_a_remedy(tmp_path: Path) -> None:
+def test_a_missing_daemon_is_reported_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match=r"no Docker daemon answers at unix://.*start Docker.*container\.host"):
         connect(f"unix://{tmp_path}/none.sock")
 
 
-def test_the_one_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_daemon_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/chosen.sock")
     with pytest.raises(BackendUnavailable, match=r"chosen\.sock.*a daemon that runs in DOCKER_HOST"):
         connect()
 
 
-def test_a_port_where_nobody_listens_is_told_with_a_remedy() -> None:
+def test_a_closed_port_is_reported_with_a_remedy() -> None:
     with daemon_that_says(b"") as url:
         pass
     with pytest.raises(BackendUnavailable, match=r"no Docker daemon answers at tcp://"):
         connect(url)
 
 
-def test_a_machine_that_nobody_knows_is_told_as_such() -> None:
+def test_an_unknown_host_is_reported() -> None:
     with pytest.raises(BackendUnavailable, match=r"at tcp://nowhere\.invalid:2375: no machine has that name"):
         connect("tcp://nowhere.invalid:2375")
 
 
 @pytest.mark.root
-def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) -> None:
+def test_a_forbidden_socket_is_reported_with_a_remedy(tmp_path: Path) -> None:
     import docker.errors  # noqa: F401 - whom the tests then are may be unable to read it
 
     with socket.socket(socket.AF_UNIX) as closed:
@@ -89,7 +89,7 @@ def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) ->
         closed.listen()
         (tmp_path / "closed.sock").chmod(0o600)
         for folder in [tmp_path, *list(tmp_path.parents)[:2]]:
-            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o055)  # it may be everybody's already
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o055)  # every user may have access already
         os.seteuid(65534)
         try:
             with pytest.raises(BackendUnavailable, match=r"may not use.*group docker"):
@@ -99,7 +99,7 @@ def test_one_that_this_user_may_not_use_is_told_with_a_remedy(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("spoken", ["1.40", "1.12"])
-def test_one_that_is_too_old_is_told_with_a_remedy(spoken: str) -> None:
+def test_an_old_daemon_is_reported_with_a_remedy(spoken: str) -> None:
     with (
         daemon_that_says(json.dumps({"ApiVersion": spoken}).encode()) as url,
         pytest.raises(BackendUnavailable, match=r"1\.41 is needed.*Docker 20\.10 or later"),
@@ -108,13 +108,13 @@ def test_one_that_is_too_old_is_told_with_a_remedy(spoken: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b"{}"])
-def test_what_is_no_daemon_is_told_as_such(answer: bytes) -> None:
+def test_a_server_that_is_no_daemon_is_reported(answer: bytes) -> None:
     with daemon_that_says(answer) as url, pytest.raises(BackendUnavailable, match="tcp://") as refused:
         connect(url)
     assert refused.value.message.endswith("what answers there is no Docker daemon")
 
 
-def test_a_refusal_is_told_in_the_daemons_words_and_not_endlessly() -> None:
+def test_a_refusal_quotes_the_daemon_up_to_a_bound() -> None:
     with (
         daemon_that_says(json.dumps({"message": "no: " + "x" * 9000}).encode(), status=500) as url,
         pytest.raises(BackendUnavailable, match="refused connecting: no: xxx") as raised,
@@ -124,18 +124,18 @@ def test_a_refusal_is_told_in_the_daemons_words_and_not_endlessly() -> None:
 
 
 @pytest.mark.parametrize("url", ["bogus", "ftp://127.0.0.1", "tcp://127.0.0.1:http", "ssh://host/path"])
-def test_an_address_that_is_none_is_told(url: str) -> None:
+def test_a_malformed_address_is_reported(url: str) -> None:
     with pytest.raises(BackendUnavailable, match=f"{url} is no address of a daemon.*write it like unix://"):
         connect(url)
 
 
 @pytest.mark.parametrize("url", ["npipe://x", "npipe:////./pipe/docker_engine"])
-def test_an_address_for_another_system_is_told(url: str) -> None:
+def test_an_address_for_another_system_is_reported(url: str) -> None:
     with pytest.raises(BackendUnavailable, match=f"{url} is an address that nothing here can reach.*write it like"):
         connect(url)
 
 
-def test_a_full_disk_is_told_with_a_remedy() -> None:
+def test_a_full_disk_is_reported_with_a_remedy() -> None:
     said = json.dumps({"message": "write /var/lib/docker/x: no space left on device"}).encode()
     with (
         daemon_that_says(said, status=500) as url,
@@ -144,7 +144,7 @@ def test_a_full_disk_is_told_with_a_remedy() -> None:
         connect(url)
 
 
-def test_what_ssh_complains_of_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_ssh_are_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ssh").write_text("#!/bin/sh\necho me@elsewhere: Permission denied >&2\nexit 255\n")
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -152,20 +152,20 @@ def test_what_ssh_complains_of_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         connect("ssh://me@elsewhere")
 
 
-def test_without_ssh_it_is_told_that_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ssh_program_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendUnavailable, match="is not reached: there is no program `ssh` here"):
         connect("ssh://elsewhere")
 
 
-def test_certificates_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_certificates_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
     with pytest.raises(BackendUnavailable, match=f"{tmp_path} has no ca.pem, cert.pem, key.pem"):
         connect("tcp://127.0.0.1:1")
 
 
-def test_certificates_of_which_one_is_missing_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_incomplete_set_of_certificates_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
     for name in ("ca.pem", "key.pem"):
         (tmp_path / name).touch()
@@ -173,7 +173,7 @@ def test_certificates_of_which_one_is_missing_are_told(monkeypatch: pytest.Monke
         connect("tcp://127.0.0.1:1")
 
 
-def test_a_daemon_that_hangs_up_on_who_speaks_without_tls_is_told_with_what_to_set() -> None:
+def test_a_daemon_that_hangs_up_without_tls_is_reported_with_a_remedy() -> None:
     with (
         listener_that(lambda caller: caller.recv(1)) as url,
         pytest.raises(BackendUnavailable, match=r"connecting failed .*DOCKER_TLS_VERIFY=1"),
@@ -181,7 +181,7 @@ def test_a_daemon_that_hangs_up_on_who_speaks_without_tls_is_told_with_what_to_s
         connect(url)
 
 
-def test_a_daemon_that_says_that_it_speaks_tls_is_told_with_what_to_set() -> None:
+def test_a_daemon_that_requires_tls_is_reported_with_a_remedy() -> None:
     said = b"Client sent an HTTP request to an HTTPS server.\n"
     with (
         daemon_that_says(said, status=400) as url,
@@ -190,7 +190,7 @@ def test_a_daemon_that_says_that_it_speaks_tls_is_told_with_what_to_set() -> Non
         connect(url)
 
 
-def test_a_first_word_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_greeting_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "_FIRST_WORD_S", 1.0)
     is_told = threading.Event()
 
@@ -207,7 +207,7 @@ def test_a_first_word_that_never_ends_is_not_waited_for(monkeypatch: pytest.Monk
 
 @contextmanager
 def listener_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
-    """Somebody's port, whose callers it hangs up on after that."""
+    """Listen on a port, and hang up on every caller."""
     with socket.create_server(("127.0.0.1", 0)) as door:
 
         def serve() -> None:
@@ -224,13 +224,13 @@ def listener_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
         thread.join()
 
 
-def test_an_address_that_names_no_socket_is_the_machines_own() -> None:
+def test_an_address_without_a_socket_is_the_machines_own() -> None:
     assert address_of("unix://") == "unix:///var/run/docker.sock"
     with pytest.raises(BackendUnavailable, match=r"at unix:///var/run/docker\.sock"), translated("x", host="unix://"):
         raise FileNotFoundError
 
 
-def test_errors_of_ours_pass_as_they_are() -> None:
+def test_errors_of_the_engine_pass_unchanged() -> None:
     with pytest.raises(ValueError, match="mine"), translated("trying"):
         raise ValueError("mine")
 

@@ -1,4 +1,4 @@
-"""A broken Docker configuration file: ignored where it does not matter, otherwise an error that names the file."""
+"""A broken Docker configuration file is ignored where it does not matter, and otherwise an error that names it."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ def test_a_usable_file_is_used(content: str, url: str, file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", NOT_JSON.values(), ids=[*NOT_JSON])
-def test_what_is_not_json_is_ignored_to_connect(content: bytes, url: str, file: Path) -> None:
+def test_a_file_that_is_not_json_is_ignored_to_connect(content: bytes, url: str, file: Path) -> None:
     file.write_bytes(content)
     connect(url).close()
 
 
 @pytest.mark.parametrize("content", NOT_JSON.values(), ids=[*NOT_JSON])
-def test_what_is_not_json_is_an_error_to_log_in(content: bytes, file: Path) -> None:
+def test_a_file_that_is_not_json_is_an_error_to_log_in(content: bytes, file: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(BackendUnavailable, match=r"config\.json is broken: it is not valid JSON"):
         usable_docker_config(is_for_login=True).__enter__()
@@ -139,7 +139,7 @@ def test_an_unreadable_file_is_ignored_to_connect(url: str, file: Path) -> None:
         os.seteuid(0)
 
 
-def test_a_pipe_is_refused_and_not_waited_for(url: str, file: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(url: str, file: Path) -> None:
     os.mkfifo(file)
     _refused(url, file)
 

@@ -1,4 +1,4 @@
-"""The shipped attacks tell a hole from a wall: what arrives on the host is noticed, and one that breaks is not held."""
+"""The shipped attacks tell a hole from isolation: what arrives on the host counts, and a crash is no defence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stage() -> Iterator[Stage]:
 
 
 def _without_a_box(name: str, stage: Stage) -> Any:
-    """What the attack's program says when nothing at all walls it."""
+    """Return the output of the attack's program when nothing isolates it."""
     attack = BY_NAME[name]
     names: dict[str, Any] = {"__file__": __file__}
     exec(attack.source, names)
@@ -42,7 +42,7 @@ def _without_a_box(name: str, stage: Stage) -> Any:
 
 
 def _gained_apart(name: str, stage: Stage) -> list[str]:
-    """What it gains in a process of its own, which takes with it what it was given. It has no folder /work."""
+    """Run the attack in a process with its own copy of the inputs and without a folder /work; return its gain."""
     source = BY_NAME[name].source.replace("/work/", f"{Path(stage.facts['secrets'][0]).parent}/.")
     program = f"{source}\nimport json\nprint(json.dumps(attack()))"
     answer = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
@@ -51,27 +51,27 @@ def _gained_apart(name: str, stage: Stage) -> list[str]:
 
 
 @pytest.mark.slow
-def test_who_is_spoken_to_on_the_host_notices(stage: Stage) -> None:
+def test_the_stage_notices_messages_to_the_host(stage: Stage) -> None:
     said = _without_a_box("services of the host", stage)
-    assert len(said["gained"]) >= 3  # nobody answers datagrams, and an old host has no IPv6
+    assert len(said["gained"]) >= 3  # Nothing answers datagrams, and an old host has no IPv6.
     heard = stage.complaints("")
     assert len(heard) == len(stage.facts["addresses"])
     assert stage.complaints("") == []
 
 
 @pytest.mark.root
-def test_who_is_spoken_to_in_a_shown_folder_notices(stage: Stage) -> None:
+def test_the_stage_notices_messages_in_a_shown_folder(stage: Stage) -> None:
     said = _without_a_box("socket in a shown folder", stage)
     assert said == {"tried": 3, "gained": ["a stream", "a datagram", "a datagram from a pair"]}
     spoken_to = [f"somebody spoke to the host's shown {name} socket" for name in ("stream", "datagram")]
     assert stage.complaints("") == spoken_to
 
 
-def test_a_lease_is_noticed_where_nothing_refuses_it(stage: Stage) -> None:
+def test_a_lease_is_noticed_without_isolation(stage: Stage) -> None:
     assert any(what.startswith("notices of ") for what in _gained_apart("lease on a shown file", stage))
 
 
-def test_an_attack_without_its_folder_is_not_tried_and_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attack_without_its_folder_is_skipped_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stage, "_show", lambda *_: "")
     finding = _finding(BY_NAME["socket in a shown folder"], {"tried": 3, "gained": []})
     assert (finding.held, finding.how.partition(":")[0]) == (False, "not tried")
@@ -82,16 +82,16 @@ def test_the_policy_shows_the_folder_for_that_attack_alone() -> None:
     assert _finding(BY_NAME["socket in a shown folder"], {"tried": 3, "gained": []}).held
 
 
-def test_a_secret_of_the_host_is_found_where_nothing_hides_it(stage: Stage) -> None:
+def test_a_secret_of_the_host_is_found_without_isolation(stage: Stage) -> None:
     assert {*stage.facts["secrets"]} <= {*_without_a_box("files of the host", stage)["gained"]}
 
 
-def test_a_secret_that_comes_out_of_a_box_is_noticed(stage: Stage) -> None:
+def test_a_secret_that_leaves_a_box_is_noticed(stage: Stage) -> None:
     with open(stage.facts["secrets"][0]) as file:
         assert stage.complaints(f"it is {file.read()}") == ["a secret of the host came back"]
 
 
-def test_what_a_killed_campaign_left_is_removed_and_what_a_running_one_needs_is_not(stage: Stage) -> None:
+def test_leftovers_of_a_killed_campaign_are_removed_but_no_running_ones(stage: Stage) -> None:
     needed = [Path(path) for path in stage.facts["secrets"]]
     file, folder = (needed[0].with_name(f"sandbox-attack-{kind}-of-a-dead-one") for kind in ("file", "folder"))
     file.write_text("a secret")
@@ -104,12 +104,12 @@ def test_what_a_killed_campaign_left_is_removed_and_what_a_running_one_needs_is_
         assert all(path.exists() for path in needed)
 
 
-def test_where_processes_are_the_hosts_no_signal_is_sent(stage: Stage) -> None:
+def test_no_signal_is_sent_among_processes_of_the_host(stage: Stage) -> None:
     assert _without_a_box("signals", stage)["gained"]
     assert stage.complaints("") == []
 
 
-def test_a_process_of_the_host_that_is_killed_is_noticed(stage: Stage) -> None:
+def test_a_killed_process_of_the_host_is_noticed(stage: Stage) -> None:
     os.kill(stage.facts["bystander"], signal.SIGKILL)
     os.waitid(os.P_PID, stage.facts["bystander"], os.WEXITED | os.WNOWAIT)
     assert stage.complaints("") == ["a process of the host was killed"]
@@ -142,15 +142,15 @@ def test_an_attack_that_gained_nothing_was_held() -> None:
     ],
     ids=str,
 )
-def test_an_attack_that_got_through_or_broke_was_not(answer: Any) -> None:
+def test_an_attack_that_gained_something_or_crashed_was_not_held(answer: Any) -> None:
     assert not _finding(BY_NAME["mounts"], answer).held
 
 
-def test_a_call_that_was_to_run_into_a_limit_and_did_not_was_not_held() -> None:
+def test_a_call_that_missed_its_expected_limit_was_not_held() -> None:
     assert not _finding(BY_NAME["disk"], None).held
 
 
-def test_wheels_of_attacks_are_whole_and_always_the_same(tmp_path: Path) -> None:
+def test_wheels_of_attacks_are_valid_and_reproducible(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
@@ -167,7 +167,7 @@ def test_wheels_of_attacks_are_whole_and_always_the_same(tmp_path: Path) -> None
                 compile(archive.read(module), module, "exec")
 
 
-def test_packages_come_from_the_stage_and_from_nowhere_else(stage: Stage) -> None:
+def test_packages_come_from_the_stage_only(stage: Stage) -> None:
     policy = policy_with(load("default"), stage.wheelhouse())
     assert policy.supply.offline
     assert [Path(folder) for folder in policy.supply.wheelhouse] == [stage.wheelhouse()]
@@ -190,7 +190,7 @@ WALLED: Final = {
 }
 
 
-def test_a_receipt_that_says_what_the_kernel_shows_is_true() -> None:
+def test_a_receipt_that_matches_the_kernel_is_true() -> None:
     assert Look(WALLED).complaints(_receipt()) == []
 
 
@@ -206,7 +206,7 @@ def test_a_receipt_that_says_what_the_kernel_shows_is_true() -> None:
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
-def test_a_receipt_that_says_something_else_is_noticed(seen: Look, said: str) -> None:
+def test_a_receipt_that_differs_from_the_kernel_is_noticed(seen: Look, said: str) -> None:
     (complaint,) = seen.complaints(_receipt())
     assert said in complaint
 
@@ -226,6 +226,6 @@ def test_a_process_that_a_package_left_is_noticed(stage: Stage, monkeypatch: pyt
             process.kill()
 
 
-def test_every_attack_has_a_name_of_its_own_and_says_what_it_tries() -> None:
+def test_every_attack_has_a_unique_name_and_a_description() -> None:
     assert len(BY_NAME) == len(ATTACKS) == sum(map(len, THEMES.values()))
     assert all(attack.tries and attack.source.strip() for attack in ATTACKS)

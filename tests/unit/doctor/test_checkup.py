@@ -1,4 +1,4 @@
-"""A checkup asks the sandbox's own backend, and leaves both as they were."""
+"""A checkup examines the sandbox's own backend, and leaves both unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandbox.policy import shipped
 from sandbox.testing import FakeBackend, leaves, returns, script
 
 
-def test_everything_is_asked_of_the_backend_that_calls_run_on(tmp_path: Path) -> None:
+def test_every_check_uses_the_backend_that_calls_run_on(tmp_path: Path) -> None:
     backend = FakeBackend(lambda *_: script(leaves({"left.txt": "x"}), returns(1)), missing=["seccomp"])
     with Sandbox(backend=backend, artifact_store=tmp_path) as sandbox:
         checkup = sandbox.doctor()
@@ -39,7 +39,7 @@ def test_both_kinds_of_sandbox_give_the_same_document() -> None:
     assert inspect.signature(Sandbox.doctor) == inspect.signature(AsyncSandbox.doctor)
 
 
-def test_a_host_without_any_box_is_told_as_that() -> None:
+def test_a_host_that_cannot_open_boxes_is_reported() -> None:
     async def refuse(_: object) -> None:
         raise IsolationUnavailable("there is no kernel here")
 

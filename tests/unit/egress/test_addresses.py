@@ -1,4 +1,4 @@
-"""Which addresses are public, and that nothing else passes for one."""
+"""Public addresses are recognised, and no other address passes for public."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_a_public_address_is_public(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", NOT_PUBLIC)
-def test_no_other_address_is(text: str) -> None:
+def test_no_other_address_is_public(text: str) -> None:
     assert why_not_public(ip_address(text))
 
 
 @given(st.integers(0, 2**32 - 1).map(IPv4Address))
-def test_none_is_public_that_python_calls_anything_else(address: IPv4Address) -> None:
+def test_no_address_is_public_against_the_word_of_python(address: IPv4Address) -> None:
     if not address.is_global or address.is_multicast or address.is_reserved:
         assert why_not_public(address)
 
@@ -45,12 +45,12 @@ def test_an_address_carried_in_another_counts_as_itself(address: IPv4Address, ca
 
 
 @given(st.integers(0, 2**128 - 1).map(IPv6Address))
-def test_of_version_6_only_global_unicast_can_be_public(address: IPv6Address) -> None:
+def test_only_global_unicast_of_version_6_is_public(address: IPv6Address) -> None:
     if carried_address(address) is None and int(address) >> 125 != 1:
         assert why_not_public(address)
 
 
-def test_an_address_of_this_machine_is_not_public_however_it_is_written() -> None:
+def test_an_address_of_this_machine_is_never_public_in_any_spelling() -> None:
     ours = {ip_address("93.184.216.34")}
     for text in ("93.184.216.34", "::ffff:93.184.216.34", "2002:5db8:d822::", "64:ff9b::5db8:d822"):
         assert why_not_public(ip_address(text), ours=ours) == "this machine's own"

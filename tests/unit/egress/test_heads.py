@@ -1,4 +1,4 @@
-"""Heads of requests: one reading, or none."""
+"""Heads of requests have a single reading, or are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_an_address_in_brackets_is_a_host() -> None:
     assert read_head(b"CONNECT [2606:4700::1111]:443 HTTP/1.1\r\n\r\n").host == "2606:4700::1111"
 
 
-def test_a_plain_request_is_written_anew() -> None:
+def test_a_plain_request_is_rewritten() -> None:
     head = read_head(
         b"POST http://a.example:8080/x?y=1 HTTP/1.1\r\nHost: a.example:8080\r\nContent-Length: 3\r\nA: \xe4\r\n"
         b"Proxy-Connection: keep-alive\r\nConnection: close, A2\r\nA2: gone\r\n\r\n"
@@ -31,17 +31,17 @@ def test_a_plain_request_is_written_anew() -> None:
 
 
 @pytest.mark.parametrize(("target", "path"), [("http://a", "/"), ("http://a?q", "/?q"), ("HTTP://a/b", "/b")])
-def test_a_path_is_always_there(target: str, path: str) -> None:
+def test_a_request_always_has_a_path(target: str, path: str) -> None:
     assert read_head(f"GET {target} HTTP/1.0\r\n\r\n".encode()).onward.startswith(f"GET {path} HTTP/1.1\r\n".encode())
 
 
-def test_a_field_connection_cannot_take_the_length_away() -> None:
+def test_the_connection_field_cannot_remove_the_length() -> None:
     head = read_head(b"POST http://a/ HTTP/1.1\r\nConnection: content-length\r\nContent-Length: 3\r\n\r\n")
     assert b"\r\nContent-Length: 3\r\n" in head.onward
 
 
 @given(st.binary(max_size=200))
-def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for begun in (b"", b"GET http://a.example/ HTTP/1.1\r\n", b"CONNECT a.example:443 HTTP/1.1\r\n"):
         try:
             head = read_head(begun + data + b"\r\n\r\n")
@@ -62,7 +62,7 @@ FIELDS = st.lists(
 
 
 @given(FIELDS)
-def test_nobody_after_us_can_read_another_host_or_length(fields: list[tuple[bytes, bytes]]) -> None:
+def test_no_later_reader_finds_another_host_or_length(fields: list[tuple[bytes, bytes]]) -> None:
     lines = b"".join(name + b": " + text + b"\r\n" for name, text in fields)
     try:
         head = read_head(b"POST http://a.example/ HTTP/1.1\r\n" + lines + b"\r\n")

@@ -1,4 +1,4 @@
-"""The machine's own proxy: which, for whom, and with what login."""
+"""The machine's own proxy: which proxy serves which hosts, and with which login."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_some_hosts_are_reached_directly() -> None:
     assert HostProxies({}).way_to("a.example", 443, is_tunnel=True) is None
 
 
-def test_one_proxy_may_stand_for_all() -> None:
+def test_a_single_proxy_may_serve_all_kinds() -> None:
     assert HostProxies({"all": "proxy:1"}).way_to("a.example", 80, is_tunnel=False) == HostProxy("proxy", 1)
 
 
@@ -32,7 +32,7 @@ def test_a_login_is_sent_and_never_shown() -> None:
 
 
 @pytest.mark.parametrize("url", ["socks5://proxy:1080", "https://proxy:443", "http://proxy:port", "http://"])
-def test_a_proxy_that_we_cannot_speak_to_is_told_without_its_login(url: str) -> None:
+def test_an_unsupported_proxy_is_reported_without_its_login(url: str) -> None:
     with pytest.raises(UnknownProxy) as unknown:
         HostProxies({"all": url}).way_to("a.example", 443, is_tunnel=True)
     assert "proxy:1" not in str(unknown.value)

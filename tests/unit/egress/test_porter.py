@@ -1,4 +1,4 @@
-"""What a box hands over is looked at: only a listening socket, with the process that it ends with, is served."""
+"""A box may hand over listening sockets only, each with the process that it ends with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST: Final = b"GET http://127.0.0.1/ HTTP/1.1\r\n\r\n"
 
 @contextmanager
 def _process() -> Iterator[tuple[int, int]]:
-    """One that waits, and a descriptor of it."""
+    """Return a waiting process and a descriptor of it."""
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
         descriptor = os.pidfd_open(process.pid)
         yield process.pid, descriptor
@@ -86,7 +86,7 @@ def _is_open(address: tuple[str, int]) -> bool:
         return near.connect_ex(address) == 0
 
 
-def test_who_still_sends_when_it_is_refused_hears_so_however_small_its_pieces_are() -> None:
+def test_a_refused_sender_gets_the_answer_however_small_its_pieces() -> None:
     async def use() -> bytes:
         with _process() as (_, process), _listener() as listener:
             async with _porter() as (_, theirs):
@@ -106,7 +106,7 @@ def test_who_still_sends_when_it_is_refused_hears_so_however_small_its_pieces_ar
     assert b"x-sandbox-egress: address" in asyncio.run(use())
 
 
-def test_all_ends_with_the_porter() -> None:
+def test_everything_ends_with_the_proxy() -> None:
     async def use() -> None:
         with _process() as (_, process), _listener() as listener:
             async with _porter() as (_, theirs):
@@ -135,7 +135,7 @@ REFUSED: Final[dict[str, Callable[[], socket.socket]]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_another_socket_is_not_served_and_not_kept(kind: str) -> None:
+def test_another_kind_of_socket_is_neither_served_nor_kept(kind: str) -> None:
     async def use() -> None:
         with _process() as (_, process), REFUSED[kind]() as other:
             async with _porter() as (porter, theirs):
@@ -147,7 +147,7 @@ def test_another_socket_is_not_served_and_not_kept(kind: str) -> None:
     asyncio.run(use())
 
 
-def test_what_is_neither_socket_nor_process_is_not_kept() -> None:
+def test_descriptors_of_other_kinds_are_not_kept() -> None:
     async def use() -> None:
         with ExitStack() as opened:
             _, process = opened.enter_context(_process())
@@ -174,7 +174,7 @@ def test_what_is_neither_socket_nor_process_is_not_kept() -> None:
     asyncio.run(use())
 
 
-def test_a_label_is_good_once() -> None:
+def test_a_label_is_valid_once() -> None:
     async def use() -> None:
         with _process() as (_, process), _listener() as listener:
             async with _porter() as (porter, theirs):
@@ -187,7 +187,7 @@ def test_a_label_is_good_once() -> None:
     asyncio.run(use())
 
 
-def test_a_box_that_hands_over_without_end_is_not_served_without_end() -> None:
+def test_endless_handovers_are_bounded() -> None:
     async def use() -> None:
         with _process() as (_, process), _listener() as listener:
             async with _porter() as (porter, theirs):

@@ -1,4 +1,4 @@
-"""A call that returned has failed when its value says so, and was refused when what it says is a refusal."""
+"""A call that returned has failed if its value reports failure, and was denied if its value reports a refusal."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def status(value: Any, *, ok: bool | None = None) -> str:
 
 
 @pytest.mark.parametrize("value", [True, 1, 0, False, None, "", "no", [], {}, {"success": True}, {"success": "no"}])
-def test_what_does_not_say_that_it_failed_is_ok(value: Any) -> None:
+def test_a_value_without_a_report_of_failure_is_ok(value: Any) -> None:
     assert status(value) == "ok"
 
 
 @pytest.mark.parametrize("success", [False, 0, "false", "False"])
-def test_success_that_is_false_has_failed(success: Any) -> None:
+def test_success_false_is_a_failure(success: Any) -> None:
     said = classify({"success": success, "error": "no such city"}, ok=None)
     assert (said.status, said.message, said.detail) == (Status.FAILED, "no such city", "no such city")
 
@@ -36,7 +36,7 @@ def test_a_mapping_as_json_text_counts_as_well() -> None:
     assert status('["error"]') == "ok"
 
 
-def test_an_error_counts_where_nothing_is_said_of_success() -> None:
+def test_an_error_counts_without_a_success_field() -> None:
     assert status({"error": "no"}) == "failed"
     assert status({"error": ""}) == status({"error": None}) == status({"error": {}}) == "ok"
     assert status({"error": "no", "success": True}) == "ok"
@@ -47,7 +47,7 @@ def test_an_error_counts_where_nothing_is_said_of_success() -> None:
 
 @pytest.mark.parametrize("code", [401, 403, "403", "permission_denied", "PERMISSION-DENIED", "Forbidden"])
 @pytest.mark.parametrize("name", ["code", "error_code"])
-def test_a_code_that_means_a_refusal_is_one(name: str, code: Any) -> None:
+def test_a_code_that_means_a_refusal_is_a_refusal(name: str, code: Any) -> None:
     assert status({"success": False, name: code, "error": "because"}) == "denied"
     assert status({"error": {name: code, "message": "because"}}) == "denied"
     assert status({"success": True, name: code}) == "ok"
@@ -97,12 +97,12 @@ def test_a_refusal_is_denied(text: str) -> None:
         "",
     ],
 )
-def test_text_about_a_refusal_is_none(text: str) -> None:
+def test_text_about_a_refusal_is_no_refusal(text: str) -> None:
     assert not is_refusal_text(text)
     assert status({"success": False, "error": text}) == "failed"
 
 
-def test_the_word_of_a_result_is_its_own() -> None:
+def test_a_result_reports_its_own_status() -> None:
     assert status({"ok": True, "stderr": "access denied"}, ok=True) == "ok"
     said = classify({"ok": False, "stdout": "out", "stderr": "", "meta": {"success": True}}, ok=False)
     assert (said.status, said.message) == (Status.FAILED, "out")
@@ -110,7 +110,7 @@ def test_the_word_of_a_result_is_its_own() -> None:
     assert classify([1], ok=False).message == "the tool says that it failed, and not why"
 
 
-def test_the_detail_is_the_beginning() -> None:
+def test_the_detail_is_the_beginning_of_the_text() -> None:
     said = classify({"error": "x" * 100_000}, ok=None)
     assert (said.detail, len(said.message)) == ("x" * 200, 8192)
     assert classify({"success": True}, ok=None).detail is None
@@ -124,7 +124,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.none() | st.booleans())
-def test_any_value_has_a_word_on_itself(value: Any, ok: bool | None) -> None:
+def test_any_value_is_classified(value: Any, ok: bool | None) -> None:
     said = classify(value, ok=ok)
     assert said.status in (Status.OK, Status.FAILED, Status.DENIED)
     assert (said.detail is None) == (said.status is Status.OK)

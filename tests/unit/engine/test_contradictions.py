@@ -1,4 +1,4 @@
-"""A box that says what cannot be so is not believed: its call has crashed, and its caller gets no error of ours."""
+"""A contradictory box is not believed: its call has crashed, and its caller gets no error of the engine."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def test_a_limit_that_was_far_away_ended_no_call(killed_by: str, reading: Readin
         ("processes", Reading(processes_peak=1, refused_forks=1)),
     ],
 )
-def test_a_limit_that_may_have_been_met_is_believed(killed_by: str, reading: Reading) -> None:
+def test_a_limit_that_may_have_been_reached_is_believed(killed_by: str, reading: Reading) -> None:
     verdict = judge(CallEnd(died(killed_by=killed_by), packed(VALUE), LIMITS, reading, 1.5))
     assert verdict.limit_name == killed_by
 
 
-def test_what_the_engine_did_is_no_word_of_the_box() -> None:
+def test_a_box_cannot_report_what_only_the_engine_does() -> None:
     assert judged(died(signal.SIGKILL, killed_by="engine"), VALUE, reading=METERED).error is not None
 
 
-def outcome_when_told(*said: bytes) -> tuple[Outcome, Outcome]:
-    """What becomes of a call whose box says this while it runs; and of the next."""
+def outcomes_after_message(*said: bytes) -> tuple[Outcome, Outcome]:
+    """Return the outcomes of a call whose box sends this message while it runs, and of the next call."""
 
     async def run() -> tuple[Outcome, Outcome]:
         def forge() -> Any:
@@ -81,15 +81,15 @@ def outcome_when_told(*said: bytes) -> tuple[Outcome, Outcome]:
     ],
     ids=["a fault", *FORGED_WALLS],
 )
-def test_what_a_box_says_out_of_turn_crashes_the_call_that_runs_in_it(said: bytes) -> None:
-    outcome, following = outcome_when_told(said)
+def test_an_unexpected_message_crashes_the_running_call(said: bytes) -> None:
+    outcome, following = outcomes_after_message(said)
     assert (outcome.status, outcome.evidence.get("box")) == (Status.CRASHED, "lost")
     assert "haha" not in str(outcome)
     assert following.value == 1
 
 
 @pytest.mark.parametrize(("isolation", "cpu_s"), [(Isolation.MACHINE, 1.5), (Isolation.PROCESS, 0.0)])
-def test_where_a_tool_can_speak_for_its_runner_it_makes_no_less_of_what_was_measured(
+def test_a_forged_reply_changes_nothing_that_was_measured(
     isolation: Isolation, cpu_s: float
 ) -> None:
     async def run() -> Outcome:
@@ -110,7 +110,7 @@ def test_where_a_tool_can_speak_for_its_runner_it_makes_no_less_of_what_was_meas
 
 
 @pytest.mark.parametrize("walls", [None, {"haha": 1}], ids=["not at all", "in no known way"])
-def test_a_call_whose_walls_nobody_can_tell_has_crashed(walls: Any) -> None:
+def test_a_call_without_measured_isolation_has_crashed(walls: Any) -> None:
     async def run() -> Outcome:
         backend = FakeBackend({"tool": 1})
         async with AsyncSandbox(backend=backend) as sandbox:

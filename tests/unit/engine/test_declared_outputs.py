@@ -1,4 +1,4 @@
-"""What a source says of its outputs, whichever way it says it."""
+"""A source may declare its outputs in several ways."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ EXECUTE = "    def execute(self, args: dict):\n        return None\n"
         ),
     ],
 )
-def test_a_source_says_of_its_outputs(source: str, declared: Declared) -> None:
+def test_a_declaration_of_outputs_is_read(source: str, declared: Declared) -> None:
     assert declared_outputs(read_tool(source)) == declared

@@ -1,4 +1,4 @@
-"""What is imported ahead: modules that are there and are meant for it, whatever a source says."""
+"""Preloads are existing modules that are safe to import early, whatever a source names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOL = "\n\ndef tool():\n    pass\n"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    """One with a package of modules, compiled and not, and of packages."""
+    """Return an environment with modules, compiled and not, and packages."""
     site = tmp_path / "lib" / "site-packages"
     for file in (
         "plots/__init__.py",
@@ -59,15 +59,15 @@ def environment(tmp_path: Path) -> Environment:
         (f"import plots.{'x' * 300}, json.{'.'.join(['y'] * 300)}", ["json", "plots"]),
     ],
 )
-def test_modules_that_are_there_are_imported_ahead(imports: str, expected: list[str], environment: Environment) -> None:
+def test_existing_modules_are_preloaded(imports: str, expected: list[str], environment: Environment) -> None:
     assert preloadable(read_tool(imports + TOOL), environment=environment) == tuple(expected)
 
 
-def test_of_an_environment_that_is_not_to_be_preloaded_nothing_is() -> None:
+def test_an_environment_without_preloading_has_none() -> None:
     assert preloadable(read_tool("import json, plots.simple" + TOOL)) == ("json",)
 
 
-def test_a_source_with_very_many_names_asks_for_few(environment: Environment) -> None:
+def test_a_source_with_very_many_names_gets_few_preloads(environment: Environment) -> None:
     names = ", ".join(f"n{number}" for number in range(20_000))
     assert preloadable(
         read_tool(f"from plots import simple\nfrom plots import {names}" + TOOL), environment=environment

@@ -1,4 +1,4 @@
-"""Only a tool that is annotated with more than JSON has its arguments rebuilt; all others are called at once."""
+"""A tool has its arguments rebuilt only for annotations beyond JSON; every other tool is called at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tool(annotation: str, *, before: str = "") -> Tool:
         "Union[str, None]",
     ],
 )
-def test_what_json_has_is_handed_over_as_it_is(annotation: str) -> None:
+def test_json_values_are_passed_unchanged(annotation: str) -> None:
     assert not needs_rebuilding(tool(annotation))
 
 
@@ -63,25 +63,25 @@ def test_what_json_has_is_handed_over_as_it_is(annotation: str) -> None:
         "1 +",
     ],
 )
-def test_anything_else_is_rebuilt(annotation: str) -> None:
+def test_annotations_beyond_json_are_rebuilt(annotation: str) -> None:
     if annotation == "1 +":
         assert needs_rebuilding(tool("'1 +'"))
     else:
         assert needs_rebuilding(tool(annotation))
 
 
-def test_a_name_that_means_something_else_here_is_rebuilt() -> None:
+def test_a_shadowed_name_is_rebuilt() -> None:
     assert needs_rebuilding(tool("str", before="class str: pass"))
     assert needs_rebuilding(tool("List[int]", before="from mine import List"))
     assert not needs_rebuilding(tool("t.List[int]", before="import typing as t"))
 
 
-def test_a_tool_that_takes_all_as_one_mapping_is_looked_at_in_its_box() -> None:
+def test_a_tool_with_one_mapping_for_all_arguments_is_inspected_in_the_box() -> None:
     source = "class T(BaseTool):\n    def execute(self, args: dict): return 1\n"
     assert needs_rebuilding(read_tool(source))
 
 
-def test_a_plain_function_is_told_nothing_more() -> None:
+def test_a_plain_function_needs_no_further_request_fields() -> None:
     plain, other = (
         json.loads(build_request(CallSpec(source=each.text), each, {"a": "x"}, load("default")))
         for each in (tool("str"), tool("Path"))
@@ -90,7 +90,7 @@ def test_a_plain_function_is_told_nothing_more() -> None:
     assert (other["form"]["kind"], other["rebuilds"], other["permitted"]) == ("function", True, False)
 
 
-def test_what_rebuilding_needs_is_imported_ahead() -> None:
+def test_modules_for_rebuilding_are_preloaded() -> None:
     assert "typing" in preloadable(read_tool("def tool(a: set) -> int: pass\n"))
     assert preloadable(read_tool("def tool(a: int) -> int: pass\n")) == ()
     assert "sandbox" in preloadable(read_tool("from sandbox import tool\n@tool\ndef f(a: int): pass\n"))

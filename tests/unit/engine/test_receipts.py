@@ -1,4 +1,4 @@
-"""A receipt says what was measured; walls that are not enough, or told in no known way, give none."""
+"""A receipt reports measured isolation; insufficient or malformed reports give an error instead."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def receipt_of(walls: dict[str, Any], *, policy: Policy = POLICY, **limits: floa
     return build_receipt(silent, found, policy=policy, environment_key="key", limits=asked)
 
 
-# What is not enough
+# Insufficient isolation
 
 
 @pytest.mark.parametrize("layer", [layer for layer in MEASURED if layer is not Layer.RLIMITS])
-def test_a_required_layer_that_is_not_in_force_is_refused_by_name_with_its_remedy(layer: Layer) -> None:
+def test_a_missing_required_layer_is_refused_by_name_with_a_remedy(layer: Layer) -> None:
     with pytest.raises(IsolationUnavailable) as refusal:
         read_walls(record(measured(missing=[layer])), policy=requiring(layer))
     assert refusal.value.missing == (layer.value,)
@@ -56,18 +56,18 @@ def test_a_required_layer_that_is_not_in_force_is_refused_by_name_with_its_remed
 
 
 @pytest.mark.parametrize("layer", MEASURED)
-def test_a_layer_that_is_not_required_may_be_missing(layer: Layer) -> None:
+def test_an_optional_layer_may_be_missing(layer: Layer) -> None:
     others = [other for other in MEASURED if other is not layer]
     read_walls(record(measured(missing=[layer])), policy=requiring(*others))
 
 
-def test_every_layer_that_is_missing_is_named() -> None:
+def test_every_missing_layer_is_named() -> None:
     with pytest.raises(IsolationUnavailable) as refusal:
         read_walls(record(measured(missing=["seccomp", "user_namespace"])), policy=POLICY)
     assert refusal.value.missing == ("user_namespace", "seccomp")
 
 
-def test_a_wall_that_could_not_be_put_up_is_refused_with_the_reason() -> None:
+def test_a_failed_layer_is_refused_with_the_reason() -> None:
     told = json.dumps({"fault": {"layer": "landlock", "reason": "Operation not permitted"}}).encode()
     with pytest.raises(IsolationUnavailable, match="Operation not permitted") as refusal:
         read_walls(told, policy=POLICY)
@@ -76,13 +76,13 @@ def test_a_wall_that_could_not_be_put_up_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize("held", ["0000000000000001", "1", "", "unknown"])
 @pytest.mark.parametrize("kind", ["CapInh", "CapPrm", "CapEff", "CapAmb"])
-def test_one_capability_held_is_not_none(kind: str, held: str) -> None:
+def test_one_held_capability_is_not_none(kind: str, held: str) -> None:
     capabilities = claimed_walls(POLICY, missing=())["capabilities"] | {kind: held}
     with pytest.raises(IsolationUnavailable):
         read_walls(record(measured(capabilities=capabilities)), policy=requiring(Layer.CAPABILITIES))
 
 
-# What is in no known way
+# Malformed reports
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_one_capability_held_is_not_none(kind: str, held: str) -> None:
         record(measured(namespaces=["x" * 100])),
     ],
 )
-def test_walls_told_in_no_known_way_are_a_protocol_error(told: bytes) -> None:
+def test_a_malformed_isolation_report_is_a_protocol_error(told: bytes) -> None:
     with pytest.raises(ProtocolError) as refusal:
         read_walls(told, policy=POLICY)
     assert len(refusal.value.message) < 400
@@ -116,7 +116,7 @@ def test_walls_told_in_no_known_way_are_a_protocol_error(told: bytes) -> None:
     [b"", b'{"fault":{"layer":"cgroup","reason":"the call\'s group cannot be entered"}}'],
     ids=["nothing", "group"],
 )
-def test_a_process_that_could_not_put_up_its_walls_is_a_lost_box_with_a_remedy(told: bytes) -> None:
+def test_a_process_that_failed_to_isolate_is_a_lost_box_with_a_remedy(told: bytes) -> None:
     with pytest.raises(BoxLost) as lost:
         read_walls(told, policy=POLICY)
     assert not isinstance(lost.value, ProtocolError)
@@ -124,7 +124,7 @@ def test_a_process_that_could_not_put_up_its_walls_is_a_lost_box_with_a_remedy(t
     assert lost.value.remedy
 
 
-def test_a_process_that_could_not_be_forked_for_the_tool_is_a_shortage_that_may_pass() -> None:
+def test_a_failed_fork_for_the_tool_is_a_temporary_shortage() -> None:
     told = b'{"fault":{"layer":"processes","reason":"[Errno 11] Resource temporarily unavailable"}}'
     with pytest.raises(HostExhausted) as shortage:
         read_walls(told, policy=POLICY)
@@ -137,12 +137,12 @@ def test_a_process_that_could_not_be_forked_for_the_tool_is_a_shortage_that_may_
     st.binary(max_size=100)
     | st.dictionaries(st.text(max_size=5), st.none()).map(lambda told: json.dumps(told).encode())
 )
-def test_any_bytes_are_walls_or_an_error_of_ours(told: bytes) -> None:
+def test_any_bytes_are_a_report_or_an_error_of_the_engine(told: bytes) -> None:
     with pytest.raises((BoxLost, IsolationUnavailable)):
         read_walls(told, policy=POLICY)
 
 
-# What it says
+# Contents of a receipt
 
 
 def test_a_receipt_has_every_layer_that_was_measured() -> None:
@@ -152,7 +152,7 @@ def test_a_receipt_has_every_layer_that_was_measured() -> None:
     }
 
 
-def test_what_only_shows_from_outside_comes_from_the_backend() -> None:
+def test_facts_visible_from_outside_come_from_the_backend() -> None:
     protection = claimed_protection(POLICY, missing=("cgroup",))
     walls = read_walls(record(), policy=POLICY)
     receipt = build_receipt(protection, walls, policy=POLICY, environment_key="key", limits={})
@@ -168,14 +168,14 @@ def test_a_receipt_names_the_policy_and_the_environment() -> None:
 
 
 @pytest.mark.parametrize("layer", ["user_namespace", "mount_namespace", "pid_namespace"])
-def test_a_box_without_one_of_its_namespaces_is_plain_and_says_so(layer: str) -> None:
+def test_a_box_without_a_namespace_is_reported_as_plain(layer: str) -> None:
     receipt = receipt_of(measured(missing=[layer]))
     assert receipt.isolation is Isolation.PLAIN
     assert any("plain" in note for note in receipt.notes)
     assert not is_at_least(receipt, Strength.PROCESS)
 
 
-def test_a_walled_box_is_as_strong_as_it_is() -> None:
+def test_an_isolated_box_is_reported_with_its_strength() -> None:
     receipt = receipt_of(measured())
     assert receipt.isolation is Isolation.PROCESS
     assert is_at_least(receipt, Strength.PLAIN)
@@ -183,14 +183,14 @@ def test_a_walled_box_is_as_strong_as_it_is() -> None:
     assert not is_at_least(receipt, Strength.CONTAINER)
 
 
-def test_limits_are_those_of_the_call_where_it_asked_for_less() -> None:
+def test_limits_of_a_stricter_call_are_its_own() -> None:
     receipt = receipt_of(measured(), wall=2.0, open_files=10)
     assert receipt.limits["wall"].value == 2.0
     assert receipt.limits["open_files"].value == 10
     assert receipt.limits["memory"].value == POLICY.limits.memory
 
 
-def test_limits_are_what_was_measured_where_that_is_less() -> None:
+def test_limits_are_the_measured_ones_if_these_are_lower() -> None:
     limits = {"open_files": 7, "file_size": POLICY.limits.file_size}
     receipt = receipt_of(measured(limits=limits, workplace={"bytes": 5, "inodes": 6, "read_only_root": True}, cpus=1))
     found = {name: receipt.limits[name].value for name in ("open_files", "disk", "inodes", "cpus")}
@@ -198,7 +198,7 @@ def test_limits_are_what_was_measured_where_that_is_less() -> None:
 
 
 @pytest.mark.parametrize("found", [POLICY.limits.memory - 4096, POLICY.limits.memory * 2])
-def test_the_memory_that_was_read_back_is_told_whatever_was_asked(found: int) -> None:
+def test_the_memory_limit_is_the_one_read_back(found: int) -> None:
     limits = {"memory": LimitState(value=found, enforced_by=EnforcedBy.CGROUP)}
     boxed = replace(claimed_protection(POLICY, missing=()), limits=limits)
     walls, asked = read_walls(record(), policy=requiring()), POLICY.limits.model_dump()
@@ -206,14 +206,14 @@ def test_the_memory_that_was_read_back_is_told_whatever_was_asked(found: int) ->
     assert receipt.limits["memory"].value == found
 
 
-def test_a_limit_of_processors_is_a_hint_where_nothing_counts_the_time_on_them() -> None:
+def test_an_uncounted_processor_limit_is_a_hint() -> None:
     machine = os.cpu_count() or 1
     some, all_there_are = (receipt_of(measured(cpus=cpus)).limits["cpus"] for cpus in (0, machine))
     assert (some.enforced_by, some.note) == (EnforcedBy.ADVISORY, "affinity, which a tool can change")
     assert (all_there_are.enforced_by, all_there_are.note) == (EnforcedBy.ADVISORY, "all processors of this machine")
 
 
-def test_a_quota_that_the_box_has_is_what_limits_its_processors() -> None:
+def test_the_quota_of_the_box_limits_its_processors() -> None:
     quota = LimitState(value=2, enforced_by=EnforcedBy.CGROUP, note="quota")
     found = read_walls(record(measured(cpus=7)), policy=requiring())
     boxed = replace(claimed_protection(POLICY, missing=()), limits={"cpus": quota})
@@ -221,27 +221,27 @@ def test_a_quota_that_the_box_has_is_what_limits_its_processors() -> None:
     assert receipt.limits["cpus"] == quota.model_copy(update={"value": 1})
 
 
-def test_a_box_without_a_workplace_claims_no_limit_of_disk() -> None:
+def test_a_box_without_a_workplace_claims_no_disk_limit() -> None:
     receipt = receipt_of(measured(workplace=None))
     found = {name: receipt.limits[name].enforced_by for name in ("disk", "inodes")}
     assert found == {"disk": EnforcedBy.NONE, "inodes": EnforcedBy.NONE}
 
 
-def test_files_that_gvisor_does_not_count_have_no_keeper() -> None:
+def test_files_that_gvisor_does_not_count_have_no_enforcer() -> None:
     receipt = receipt_of(measured(workplace={"bytes": 5, "inodes": 0, "read_only_root": True}))
     disk, inodes = receipt.limits["disk"], receipt.limits["inodes"]
     assert (disk.value, disk.enforced_by) == (5, EnforcedBy.FILESYSTEM)
     assert (inodes.value, inodes.enforced_by) == (POLICY.limits.inodes, EnforcedBy.NONE)
 
 
-def test_a_limit_that_a_canary_broke_has_the_evidence_as_its_note() -> None:
+def test_a_limit_that_a_probe_broke_has_the_evidence_as_its_note() -> None:
     loose = replace(claimed_protection(POLICY, missing=()), loose={"memory": "it held four times as much"})
     walls, asked = read_walls(record(), policy=requiring()), POLICY.limits.model_dump()
     state = build_receipt(loose, walls, policy=POLICY, environment_key="key", limits=asked).limits["memory"]
     assert (state.enforced_by, state.note) == (EnforcedBy.NONE, "it held four times as much")
 
 
-# Who says so
+# Sources of a receipt
 
 
 def test_every_layer_the_runner_reports_is_read_outside_but_landlock() -> None:
@@ -250,12 +250,12 @@ def test_every_layer_the_runner_reports_is_read_outside_but_landlock() -> None:
     assert {state.measured_by for state in layers.values()} == {MeasuredBy.READ_OUTSIDE}
 
 
-def test_landlock_that_is_missing_is_measured_by_nothing() -> None:
+def test_missing_landlock_is_measured_by_nothing() -> None:
     assert receipt_of(measured(missing=["landlock"])).layers["landlock"].measured_by is MeasuredBy.NONE
 
 
 @pytest.mark.parametrize("layer", Layer)
-def test_a_required_layer_that_nothing_measured_is_refused(layer: Layer) -> None:
+def test_an_unmeasured_required_layer_is_refused(layer: Layer) -> None:
     state = LayerState(in_force=True, detail="the box says so", measured_by=MeasuredBy.NONE)
     believed = claimed_protection(POLICY, missing=())
     doubted = replace(believed, layers={**believed.layers, layer.value: state})
@@ -266,14 +266,14 @@ def test_a_required_layer_that_nothing_measured_is_refused(layer: Layer) -> None
 
 
 @pytest.mark.parametrize("layer", MEASURED)
-def test_a_call_is_refused_if_nothing_measured_a_layer_around_it(layer: Layer) -> None:
+def test_a_call_without_a_measured_required_layer_is_refused(layer: Layer) -> None:
     around = {layer.value: LayerState(in_force=True, detail="", measured_by=MeasuredBy.NONE)}
     with pytest.raises(IsolationUnavailable) as refusal:
         read_walls(record(), policy=requiring(layer), around=around)
     assert refusal.value.missing == (layer.value,)
 
 
-def test_a_box_whose_namespaces_nothing_measured_is_plain() -> None:
+def test_a_box_with_unmeasured_namespaces_is_plain() -> None:
     state = LayerState(in_force=True, detail="", measured_by=MeasuredBy.NONE)
     boxed = replace(claimed_protection(POLICY, missing=()), layers={"pid_namespace": state})
     walls = read_walls(record(), policy=requiring())

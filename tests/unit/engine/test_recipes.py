@@ -1,4 +1,4 @@
-"""What calls have in common is worked out once, and never taken for what another call asked for."""
+"""Calls share the work for a call template without sharing anything that differs between them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_the_same_source_is_called_by_each_of_its_functions(sandbox: Async
 
 
 @with_fake
-async def test_each_call_is_under_the_policy_that_it_names(sandbox: AsyncSandbox) -> None:
+async def test_each_call_is_under_its_own_policy(sandbox: AsyncSandbox) -> None:
     digests = {name: load(name).digest for name in ("default", "strict")}
     for _round in range(2):
         for name, digest in digests.items():
@@ -57,7 +57,7 @@ async def test_each_call_is_under_the_policy_that_it_names(sandbox: AsyncSandbox
 
 
 @with_fake
-async def test_a_policy_that_was_made_in_the_place_of_another_is_not_taken_for_it(sandbox: AsyncSandbox) -> None:
+async def test_a_new_policy_at_a_reused_address_is_not_mistaken(sandbox: AsyncSandbox) -> None:
     for value in range(1000, 1010):
         policy = limited(value)
         outcome = await sandbox.run(SOURCE, {"n": 1}, entry="first", policy=policy)
@@ -67,7 +67,7 @@ async def test_a_policy_that_was_made_in_the_place_of_another_is_not_taken_for_i
 
 
 @with_fake
-async def test_a_call_that_asks_for_less_leaves_the_next_with_all(sandbox: AsyncSandbox) -> None:
+async def test_a_stricter_call_leaves_the_next_call_all_its_limits(sandbox: AsyncSandbox) -> None:
     granted = (await sandbox.run(SOURCE, {"n": 1}, entry="first")).receipt
     lowered = (await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"wall": "1s"})).receipt
     again = (await sandbox.run(SOURCE, {"n": 1}, entry="first")).receipt
@@ -77,14 +77,14 @@ async def test_a_call_that_asks_for_less_leaves_the_next_with_all(sandbox: Async
 
 
 @with_fake
-async def test_each_tenant_has_a_box_of_its_own(sandbox: AsyncSandbox) -> None:
+async def test_each_tenant_has_its_own_box(sandbox: AsyncSandbox) -> None:
     paths = [
         (await sandbox.run(SOURCE, {"n": 1}, entry="first", tenant=tenant)).timing.path for tenant in ("a", "b", "a")
     ]
     assert paths == ["cold", "cold", "warm"]
 
 
-def test_a_recipe_is_worked_out_once_for_an_environment_and_anew_for_another() -> None:
+def test_a_template_is_made_once_per_environment() -> None:
     policy, bare = load("default"), bare_environment()
     recipe = CallTemplate(read_tool(SOURCE, entry="first"), policy, policy, policy, bare, tenant="")
     one, other = replace(bare, key="one"), replace(bare, key="other")
@@ -99,7 +99,7 @@ def test_a_recipe_is_worked_out_once_for_an_environment_and_anew_for_another() -
 
 
 @with_fake
-async def test_what_equals_a_limit_that_was_fine_is_refused_all_the_same(sandbox: AsyncSandbox) -> None:
+async def test_an_invalid_limit_equal_to_a_valid_one_is_refused(sandbox: AsyncSandbox) -> None:
     assert (await sandbox.run(SOURCE, {"n": 1}, entry="first", limits={"cpus": 1})).ok
     for wrong in (True, [1]):
         with pytest.raises(PolicyError, match="must be a whole number"):
@@ -107,7 +107,7 @@ async def test_what_equals_a_limit_that_was_fine_is_refused_all_the_same(sandbox
 
 
 @with_fake
-async def test_what_limits_come_to_is_worked_out_once(sandbox: AsyncSandbox) -> None:
+async def test_combined_limits_are_worked_out_once(sandbox: AsyncSandbox) -> None:
     made: list[CallTemplate] = []
 
     def counted(*parts: Any) -> CallTemplate:

@@ -1,4 +1,4 @@
-"""A reply is read once and at a bounded price, whatever it holds."""
+"""A reply is read once and at a bounded price, whatever its content."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def replied(value: str) -> bytes:
 
 
 def parts_of(value: Any) -> int:
-    """Brackets and commas, one by one."""
+    """Count brackets and commas naively."""
     if not isinstance(value, list | dict):
         return 0
     inner = value.values() if isinstance(value, dict) else value
@@ -63,7 +63,7 @@ def parts_of(value: Any) -> int:
 
 @pytest.mark.slow
 @given(value=JSON)
-def test_only_what_is_outside_of_strings_is_a_part(value: Any) -> None:
+def test_only_separators_outside_strings_count(value: Any) -> None:
     for text in (json.dumps(value), json.dumps(value, separators=(",", ":"), ensure_ascii=False)):
         assert _count_outside_of_strings(text.encode()) == parts_of(value)
 
@@ -87,7 +87,7 @@ def test_a_text_full_of_commas_and_brackets_is_one_part(text: str) -> None:
     assert count_parts(replied(f'["{text * (MOST_PARTS + 1)}"]')) < 10
 
 
-def test_too_many_parts_are_a_limit_of_the_value_with_both_numbers_and_what_they_count() -> None:
+def test_too_many_parts_are_a_value_limit_with_both_numbers() -> None:
     verdict = judge(CallEnd(ENDED, replied(f"[{'1,' * MOST_PARTS}1]"), Limits(), Reading(), 1.0))
     assert (verdict.status, verdict.limit_name) == (Status.LIMIT, "value")
     assert verdict.evidence == {"limit": MOST_PARTS, "measured": MOST_PARTS + 5, "unit": "parts"}
@@ -95,14 +95,14 @@ def test_too_many_parts_are_a_limit_of_the_value_with_both_numbers_and_what_they
     assert f"{MOST_PARTS + 5} parts" in verdict.error.message
 
 
-def test_a_reply_that_was_read_already_is_not_read_again() -> None:
+def test_a_reply_is_not_read_twice() -> None:
     answer = read_answer(replied("1"))
     verdict = judge(CallEnd(ENDED, replied("2"), Limits(), Reading(), 1.0, answer=answer))
     assert (verdict.status, verdict.value) == (Status.OK, 1)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1, 2", b'{"kind":"value","value":NaN,"warnings":[]}', b"\xff"])
-def test_what_is_no_reply_is_unreadable(text: bytes) -> None:
+def test_an_invalid_reply_is_unreadable(text: bytes) -> None:
     assert isinstance(read_answer(packed(text)), Unreadable)
 
 
@@ -110,6 +110,6 @@ async def _thread_of_work(size: int) -> int:
     return await aside_when_large(threading.get_ident, size=size, threads=Threads())
 
 
-def test_small_work_stays_and_large_work_is_done_in_a_thread() -> None:
+def test_small_work_stays_and_large_work_moves_to_a_thread() -> None:
     assert asyncio.run(_thread_of_work(LARGE_BYTES)) == threading.get_ident()
     assert asyncio.run(_thread_of_work(LARGE_BYTES + 1)) != threading.get_ident()

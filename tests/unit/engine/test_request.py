@@ -1,4 +1,4 @@
-"""What a box is told about a call."""
+"""A request gives a box everything that differs between calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def limited(**limits: Any) -> Policy:
     return POLICY.model_copy(update={"limits": POLICY.limits.model_copy(update=limits)})
 
 
-def test_a_request_holds_the_source_its_name_its_entry_and_the_arguments() -> None:
+def test_a_request_holds_source_name_entry_and_arguments() -> None:
     request = request_of(arguments={"a": 1, "é": ["😀"]}, filename="my tool.py")
     assert request["source"] == SOURCE
     assert (request["filename"], request["entry"]) == ("my_tool.py", "tool")
@@ -45,12 +45,12 @@ def test_a_request_holds_the_source_its_name_its_entry_and_the_arguments() -> No
     assert request["value_limit"] == POLICY.limits.value
 
 
-def test_a_request_is_ascii_whatever_the_source_holds() -> None:
+def test_a_request_is_ascii_for_every_source() -> None:
     spec = CallSpec(source="def tool():\n    return 'é😀'\n")
     assert build_request(spec, read_tool(spec.source), {}, POLICY).isascii()
 
 
-def test_positional_only_parameters_are_named_in_their_order() -> None:
+def test_positional_only_parameters_are_listed_in_order() -> None:
     assert request_of()["positional"] == ["a", "b"]
     assert request_of("def tool(a):\n    pass\n")["positional"] == []
 
@@ -62,7 +62,7 @@ def completed(head: RequestHead, inputs: Inputs, *, streams: bool = False, **fie
 
 
 @pytest.mark.parametrize("source", ["def tool(a, agent_state):\n    pass\n", "def tool(a: set):\n    pass\n"])
-def test_what_one_call_is_told_is_not_told_to_the_next(source: str) -> None:
+def test_data_of_a_call_does_not_reach_the_next(source: str) -> None:
     head = request_head(read_tool(source), POLICY)
     first = completed(
         head,
@@ -80,7 +80,7 @@ def test_what_one_call_is_told_is_not_told_to_the_next(source: str) -> None:
     assert first["environment"]["SANDBOX_CALL_ID"] != second["environment"]["SANDBOX_CALL_ID"]
 
 
-def test_a_variable_of_the_host_is_read_when_the_call_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_variable_is_read_when_the_call_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = POLICY.model_copy(update={"variables": Variables(passed=("OF_THE_HOST",))})
     head = request_head(read_tool(SOURCE), policy)
     seen = []
@@ -91,11 +91,11 @@ def test_a_variable_of_the_host_is_read_when_the_call_comes(monkeypatch: pytest.
 
 
 def environment_of(**fields: Any) -> dict[str, str]:
-    """What the tool has: its box's variables, and over them its call's."""
+    """Return the variables of the tool: those of its box, and over them those of its call."""
     return {**box_environment(POLICY), **request_of(**fields)["environment"]}
 
 
-def test_nothing_of_the_host_s_environment_is_in_the_tool_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_variable_of_the_host_reaches_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "secret")
     monkeypatch.setenv("PATH", "/host/bin")
     environment = environment_of()
@@ -103,36 +103,34 @@ def test_nothing_of_the_host_s_environment_is_in_the_tool_s(monkeypatch: pytest.
     assert "/host/bin" not in environment["PATH"]
 
 
-def test_the_call_s_variables_replace_the_usual_ones() -> None:
+def test_variables_of_the_call_replace_the_usual_ones() -> None:
     environment = environment_of(env={"LANG": "de_DE.UTF-8", "OWN": "1"})
     assert (environment["LANG"], environment["OWN"], environment["HOME"]) == ("de_DE.UTF-8", "1", "/work")
 
 
 @pytest.mark.parametrize("name", ["PYTHON_CPU_COUNT", "OMP_NUM_THREADS", "SANDBOX_CALL_ID", "SANDBOX_TOOL"])
-def test_the_call_s_variables_do_not_replace_what_the_engine_knows(name: str) -> None:
+def test_variables_of_the_call_do_not_replace_those_of_the_engine(name: str) -> None:
     assert environment_of(env={name: "forged"})[name] != "forged"
 
 
-def test_a_tool_knows_who_it_is_and_what_it_may_use() -> None:
+def test_a_tool_gets_its_identity_and_its_limits() -> None:
     environment = environment_of(call_id="call-1")
     assert (environment["SANDBOX_CALL_ID"], environment["SANDBOX_TOOL"]) == ("call-1", "tool")
     assert 1 <= int(environment["PYTHON_CPU_COUNT"]) <= POLICY.limits.cpus
 
 
-def test_limits_equal_to_the_box_s_are_not_told() -> None:
+def test_limits_equal_to_those_of_the_box_are_not_sent() -> None:
     assert lowered_limits(POLICY, POLICY) == {}
 
 
-def test_limits_below_the_box_s_are_told() -> None:
+def test_limits_below_those_of_the_box_are_sent() -> None:
     assert lowered_limits(limited(open_files=5, file_size=6), POLICY) == {"open_files": 5, "file_size": 6}
 
 
 @pytest.mark.parametrize(("asked", "told"), [(0.1, 1), (1.0, 2), (2.5, 3)])
-def test_processor_time_is_told_as_it_is_and_rounded_up_for_a_kernel_that_counts_seconds(
-    asked: float, told: int
-) -> None:
+def test_processor_time_is_exact_and_rounded_up_for_the_kernel(asked: float, told: int) -> None:
     assert lowered_limits(limited(cpu=asked), POLICY) == {"cpu": told, "cpu_s": asked}
 
 
-def test_limits_that_shape_the_box_are_not_the_call_s() -> None:
+def test_limits_that_shape_the_box_are_not_sent() -> None:
     assert lowered_limits(limited(memory=1 << 20, processes=1, disk=1, inodes=16, cpus=1), POLICY) == {}

@@ -1,4 +1,4 @@
-"""One status for every way a call can end, and what is outside is believed where the two contradict each other."""
+"""Every end of a call has one status, and outside facts win over contradicting reports from inside."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def packed(reply: dict[str, Any]) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-# What the tool says, where nothing speaks against it
+# The tool's reply, without contradiction
 
 
 def test_a_value_is_ok() -> None:
@@ -81,19 +81,19 @@ def test_null_is_a_value() -> None:
     assert (verdict.status, verdict.value) == (Status.OK, None)
 
 
-def test_warnings_are_told_bounded() -> None:
+def test_warnings_are_reported_up_to_a_bound() -> None:
     verdict = judged(end(), VALUE | {"warnings": ["w" * 5000] * 100})
     assert (len(verdict.warnings), {len(warning) for warning in verdict.warnings}) == (20, {1000})
 
 
-def test_an_exception_is_told() -> None:
+def test_an_exception_is_reported() -> None:
     verdict = judged(end(), raised())
     assert verdict.status is Status.EXCEPTION
     assert verdict.error is not None
     assert (verdict.error.type, verdict.error.message, verdict.error.traceback) == ("ValueError", "no", "Traceback")
 
 
-def test_an_exception_is_told_bounded_however_much_was_forged() -> None:
+def test_a_forged_exception_is_reported_up_to_a_bound() -> None:
     forged = raised("T" * 10**6, message="m" * 10**6)
     forged["error"]["traceback"] = "t" * 10**6
     for reply in (forged, forged | {"memory": True}, forged | {"errno": errno.EFBIG}):
@@ -103,7 +103,7 @@ def test_an_exception_is_told_bounded_however_much_was_forged() -> None:
         assert sum(map(len, told)) < 50_000
 
 
-def test_an_asked_for_exit_is_exited_with_its_code() -> None:
+def test_a_requested_exit_is_exited_with_its_code() -> None:
     verdict = judged(end(exit_code=1), EXITED)
     assert (verdict.status, verdict.evidence) == (Status.EXITED, {"exit_code": 3})
 
@@ -115,14 +115,14 @@ def test_a_value_that_is_too_large_is_a_limit() -> None:
 
 
 @pytest.mark.parametrize(("code", "is_shortened"), [(1 << 31, True), (-(1 << 31), True), ((1 << 31) - 1, False)])
-def test_a_code_that_was_too_large_to_be_told_is_told_as_such(code: int, is_shortened: bool) -> None:
+def test_an_exit_code_too_large_to_send_is_reported_as_such(code: int, is_shortened: bool) -> None:
     failure = judged(end(exit_code=1), EXITED | {"code": code}).error
     assert failure is not None
     assert failure.message.endswith("or one beyond it") == is_shortened
 
 
 @pytest.mark.parametrize("limit", ["memory", "processes"])
-def test_what_the_runner_saw_when_it_killed_a_call_is_told_where_nothing_else_counts(limit: str) -> None:
+def test_a_kill_by_the_runner_counts_without_other_evidence(limit: str) -> None:
     verdict = judged(died(killed_by=limit, seen=12345.0), reading=Reading(cpu_s=None))
     assert verdict.evidence["measured"] == 12345
     assert verdict.evidence["limit"] == getattr(LIMITS, limit)
@@ -158,7 +158,7 @@ def test_a_memory_error_is_the_memory_limit() -> None:
         (99999, end(), METERED, None),
     ],
 )
-def test_the_error_number_of_a_limit_is_that_limit_only_where_the_outside_agrees(
+def test_the_error_number_of_a_limit_needs_evidence_from_outside(
     number: int, ended: Ended, reading: Reading, limit_name: str | None
 ) -> None:
     verdict = judged(ended, raised("OSError", errno=number), reading=reading)
@@ -184,14 +184,14 @@ def test_a_thread_that_could_not_start_is_the_limit_of_processes(
     assert judged(end(), raised("RuntimeError", message=message), reading=reading).limit_name == limit_name
 
 
-def test_what_a_tool_survived_is_told_and_changes_nothing() -> None:
+def test_a_survived_shortage_is_reported_and_changes_nothing() -> None:
     survived = Reading(cpu_s=0.1, memory_peak_bytes=1, processes_peak=64, out_of_memory_kills=2, refused_forks=5)
     verdict = judged(end(), VALUE, reading=survived)
     assert verdict.status is Status.OK
     assert verdict.evidence == {"out_of_memory_kills": 2, "refused_forks": 5}
 
 
-# How its process ended, when it said nothing
+# The end of a process without a reply
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 255])
@@ -211,23 +211,23 @@ def test_a_signal_is_a_crash_that_names_it(number: int, name: str) -> None:
     assert verdict.error.type == name
 
 
-def test_a_forbidden_system_call_is_said_to_be_one() -> None:
+def test_a_forbidden_system_call_is_named() -> None:
     verdict = judged(died(signal.SIGSYS))
     assert verdict.error is not None
     assert "system call" in verdict.error.message
 
 
-def test_a_lost_box_is_told() -> None:
+def test_a_lost_box_is_reported() -> None:
     verdict = judged(LOST, was_lost=True)
     assert (verdict.status, verdict.evidence) == (Status.CRASHED, {"box": "lost"})
 
 
-def test_a_reply_that_was_cut_off_by_the_loss_of_the_box_is_no_reply() -> None:
+def test_a_reply_cut_off_by_the_loss_of_the_box_is_no_reply() -> None:
     verdict = judged(LOST, packed(VALUE)[:-3], was_lost=True)
     assert (verdict.status, verdict.evidence) == (Status.CRASHED, {"box": "lost"})
 
 
-# Where inside and outside contradict each other
+# Contradictions between inside and outside
 
 
 @pytest.mark.parametrize("reply", [VALUE, raised(), EXITED, TOO_LARGE], ids=lambda reply: reply["kind"])
@@ -239,7 +239,7 @@ def test_a_reply_does_not_hide_a_death_by_signal(reply: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("reply", "code"), [(VALUE, 1), (VALUE, 7), (raised(), 1), (TOO_LARGE, 2), (EXITED, 0), (EXITED, 3)]
 )
-def test_a_reply_does_not_hide_an_exit_that_does_not_go_with_it(reply: dict[str, Any], code: int) -> None:
+def test_a_reply_does_not_hide_an_exit_that_contradicts_it(reply: dict[str, Any], code: int) -> None:
     verdict = judged(end(exit_code=code), reply)
     assert (verdict.status, verdict.value, verdict.evidence["exit_code"]) == (Status.EXITED, None, code)
 
@@ -260,7 +260,7 @@ def test_a_reply_does_not_hide_an_exit_that_does_not_go_with_it(reply: dict[str,
         packed({"kind": "exited", "code": 10**400}),
     ],
 )
-def test_what_is_no_reply_is_the_tool_s_own_failure(reply: bytes) -> None:
+def test_an_invalid_reply_is_a_failure_of_the_tool(reply: bytes) -> None:
     verdict = judged(end(), reply)
     assert (verdict.status, verdict.value) == (Status.EXCEPTION, None)
     assert verdict.error is not None
@@ -269,15 +269,15 @@ def test_what_is_no_reply_is_the_tool_s_own_failure(reply: bytes) -> None:
 
 
 @pytest.mark.parametrize("reply", [b"", b"\0", b"\0\0\0\x01"])
-def test_less_than_the_head_of_a_reply_is_none(reply: bytes) -> None:
+def test_a_reply_shorter_than_its_header_is_no_reply(reply: bytes) -> None:
     assert judged(end(), reply).status is Status.EXITED
 
 
-def test_what_follows_a_reply_is_ignored() -> None:
+def test_bytes_after_a_reply_are_ignored() -> None:
     assert judged(end(), packed(VALUE) + packed(EXITED)).value == {"n": 1}
 
 
-# What the kernel did
+# Acts of the kernel
 
 
 def test_an_out_of_memory_kill_is_the_memory_limit() -> None:
@@ -299,7 +299,7 @@ def test_a_reply_does_not_hide_the_end_of_memory() -> None:
 @pytest.mark.parametrize(
     ("killed_by", "limit_name"), [("cpu", "cpu"), ("processes", "processes"), ("memory", "memory")]
 )
-def test_who_watched_and_killed_is_believed(killed_by: str, limit_name: str) -> None:
+def test_a_kill_by_the_watching_engine_is_believed(killed_by: str, limit_name: str) -> None:
     verdict = judged(died(killed_by=killed_by), VALUE, reading=Reading())
     assert (verdict.status, verdict.limit_name) == (
         Status.MEMORY if limit_name == "memory" else Status.LIMIT,
@@ -308,21 +308,21 @@ def test_who_watched_and_killed_is_believed(killed_by: str, limit_name: str) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGXCPU, signal.SIGKILL])
-def test_a_kernel_s_kill_at_the_processor_limit_is_that_limit(number: int) -> None:
+def test_a_kill_at_the_processor_limit_is_that_limit(number: int) -> None:
     verdict = judged(died(number), reading=Reading(cpu_s=LIMITS.cpu + 0.5))
     assert (verdict.status, verdict.limit_name) == (Status.LIMIT, "cpu")
     assert verdict.evidence["measured"] == LIMITS.cpu + 0.5
 
 
-def test_a_tool_that_sends_itself_the_signal_of_a_limit_only_crashed() -> None:
+def test_a_tool_that_sends_itself_a_limit_signal_crashed() -> None:
     assert judged(died(signal.SIGXCPU), reading=Reading(cpu_s=0.2)).status is Status.CRASHED
 
 
-def test_processor_time_is_taken_from_the_end_where_nothing_counted_it() -> None:
+def test_uncounted_processor_time_is_taken_from_the_end() -> None:
     assert judged(died(signal.SIGXCPU, cpu_s=LIMITS.cpu), reading=Reading()).limit_name == "cpu"
 
 
-# What the engine did
+# Acts of the engine
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_processor_time_is_taken_from_the_end_where_nothing_counted_it() -> None
         (KillReason.CPU, Status.LIMIT, "cpu"),
     ],
 )
-def test_a_call_that_the_engine_ended_says_why_whatever_else_is_there(
+def test_an_act_of_the_engine_wins_over_all_other_evidence(
     stop: KillReason, status: Status, limit_name: str | None
 ) -> None:
     everything = Reading(cpu_s=99, memory_peak_bytes=1, processes_peak=1, out_of_memory_kills=1, refused_forks=1)
@@ -347,12 +347,12 @@ def test_a_call_that_the_engine_ended_says_why_whatever_else_is_there(
 
 
 @pytest.mark.parametrize("stop", KillReason)
-def test_a_call_that_ended_before_the_kill_reached_it_ended_by_itself(stop: KillReason) -> None:
+def test_a_call_that_ended_before_the_kill_ended_regularly(stop: KillReason) -> None:
     assert judged(end(), VALUE, stopped_for=stop).status is Status.OK
     assert judged(died(signal.SIGSEGV), stopped_for=stop).status is Status.CRASHED
 
 
-def test_a_timeout_tells_how_long_it_really_took() -> None:
+def test_a_timeout_reports_the_real_duration() -> None:
     verdict = judged(KILLED, stopped_for=KillReason.TIMEOUT)
     assert verdict.evidence == {"signal": "SIGKILL", "limit": LIMITS.wall, "measured": 1.5, "where": "box"}
 
@@ -362,12 +362,12 @@ def test_a_value_that_overflowed_is_the_value_limit() -> None:
     assert (verdict.status, verdict.limit_name, verdict.value) == (Status.LIMIT, "value", None)
 
 
-def test_a_box_that_claims_a_kill_that_nobody_asked_for_gains_nothing() -> None:
+def test_a_box_that_claims_an_unrequested_kill_gains_nothing() -> None:
     assert judged(KILLED).status is Status.CRASHED
     assert judged(end(killed_by="engine"), VALUE).status is Status.OK
 
 
-# Anything at all
+# Everything
 
 endings = st.builds(
     Ended,
@@ -408,7 +408,7 @@ def test_every_ending_has_a_verdict_and_only_a_clean_one_is_ok(
         assert verdict.value is None
 
 
-def test_what_a_value_says_of_itself_is_its_status() -> None:
+def test_the_status_in_a_value_is_the_status() -> None:
     verdict = judged(reply={**VALUE, "value": {"success": False, "error": "x" * 300}})
     assert (verdict.status, verdict.detail, verdict.error and verdict.error.type) == ("failed", "x" * 200, "Failed")
     assert verdict.value == {"success": False, "error": "x" * 300}
@@ -422,7 +422,7 @@ def test_a_changed_state_comes_with_a_value_only() -> None:
     assert judged(died(), reply={**VALUE, "state": {"n": 1}}).state is None
 
 
-def test_what_the_tool_says_against_its_arguments_is_invalid() -> None:
+def test_a_complaint_about_arguments_is_invalid() -> None:
     verdict = judged(reply=INVALID)
     assert (verdict.status, [each.path for each in verdict.problems]) == (Status.INVALID, ["a[0]"])
     many = {**INVALID, "problems": [{"path": ["a" * 9999], "message": "x" * 99_999}] * 500}
@@ -431,11 +431,11 @@ def test_what_the_tool_says_against_its_arguments_is_invalid() -> None:
     assert len(verdict.error.message if verdict.error else "") <= 8192
 
 
-def test_a_permission_that_is_asked_for_is_denied() -> None:
+def test_a_requested_permission_is_denied() -> None:
     verdict = judged(reply=DENIED)
     assert (verdict.status, verdict.detail) == (Status.DENIED, "May it?")
     assert judged(died(), reply=DENIED).status is Status.CRASHED
 
 
-def test_warnings_of_an_exception_are_told() -> None:
+def test_warnings_of_an_exception_are_reported() -> None:
     assert judged(reply={**raised(), "warnings": ["hidden"]}).warnings == ("hidden",)

@@ -1,4 +1,4 @@
-"""What a job leaves in its folder is counted while it runs: no control of the kernel does that."""
+"""The files of a job are counted while it runs, because no control of the kernel does that."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ MOST_BYTES: Final = 1 << 16
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """One that may leave so many files, and so many bytes."""
+    """Return a job with bounds for files and bytes."""
     default = load("default")
     limits = default.limits.model_copy(update={"inodes": MOST_FILES})
     policy = default.model_copy(update={"limits": limits})
     return Job("unpack", "unpack", {}, policy, bare_environment(), folder=tmp_path, disk=MOST_BYTES)
 
 
-def test_what_is_within_bounds_is_no_excess(job: Job, tmp_path: Path) -> None:
+def test_files_within_bounds_are_accepted(job: Job, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 1000)
     assert _excess(job, 0) is None
 
 
-def test_too_many_bytes_are_an_excess(job: Job, tmp_path: Path) -> None:
+def test_too_many_bytes_are_refused(job: Job, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 2 * MOST_BYTES)
     assert "disk" in str(_excess(job, 0))
 
 
-def test_a_disk_that_runs_full_is_told_as_such_whatever_is_seen_in_the_folder(job: Job) -> None:
+def test_a_full_disk_is_reported_whatever_the_folder_shows(job: Job) -> None:
     with pytest.raises(StoreUnwritable, match="left on the disk"):
         _excess(job, 1 << 60)
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
-def test_too_many_files_and_folders_are_an_excess_though_they_are_empty(make: object, job: Job, tmp_path: Path) -> None:
+def test_too_many_empty_files_and_folders_are_refused(make: object, job: Job, tmp_path: Path) -> None:
     assert callable(make)
     for number in range(MOST_FILES + 1):
         make(tmp_path / str(number))
     assert "inodes" in str(_excess(job, 0))
 
 
-def test_a_disk_that_loses_much_at_once_is_looked_at_before_it_is_time(job: Job, tmp_path: Path) -> None:
+def test_a_sudden_loss_of_disk_space_is_inspected_early(job: Job, tmp_path: Path) -> None:
     calm, looks = _Looks(replace(job, disk=1 << 50)), _Looks(job)
     (tmp_path / "file").write_bytes(os.urandom(16 * MOST_BYTES))
     assert looks.is_due()

@@ -42,14 +42,14 @@ ORDINARY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A wheel and what a lock says of it."""
+    """A wheel, and its entry in a lock."""
 
     path: Path
     locked: LockedPackage
 
 
 def digest_row(path: str, data: bytes, *, algorithm: str = "sha256") -> str:
-    """Its row of a RECORD."""
+    """Return the row of a file in a RECORD."""
     digest = base64.urlsafe_b64encode(hashlib.new(algorithm, data).digest()).rstrip(b"=").decode()
     return f"{path},{algorithm}={digest},{len(data)}"
 
@@ -64,7 +64,7 @@ def make_wheel(
     programs: Collection[str] = (),
     algorithm: str = "sha256",
 ) -> Made:
-    """A wheel with these files, as any build tool would make it; `programs` are those that may be executed."""
+    """Make a wheel with these files, as any build tool would; `programs` are the executable ones."""
     dist_info = f"{name}-{version}.dist-info"
     held = dict(ORDINARY if files is None else files)
     held[f"{dist_info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
@@ -84,7 +84,7 @@ def make_wheel(
 
 
 def unpack(wheel: Path, target: Path) -> None:
-    """What the box does."""
+    """Unpack a wheel as the box does."""
     options = ["--no-config", "--offline", "--no-index", "--no-deps", "--no-cache", "--link-mode", "copy", "--quiet"]
     command = [find_uv_bin(), "pip", "install", *options, "--python", sys.executable, "--compile-bytecode"]
     answer = subprocess.run([*command, "--target", target, wheel], capture_output=True, text=True, check=False)
@@ -92,7 +92,7 @@ def unpack(wheel: Path, target: Path) -> None:
 
 
 def tree_in(store: Store, made: Made, key: str) -> TreeReport:
-    """The wheel's tree, unpacked, verified, and published under that key."""
+    """Return the wheel's tree, unpacked, verified, and published under that key."""
     with store.new_building_folder() as building:
         unpack(made.path, building.folder / "unpacked")
         report = adopt_tree(building.folder / "unpacked", wheel=made.locked, archive=made.path)
@@ -100,12 +100,12 @@ def tree_in(store: Store, made: Made, key: str) -> TreeReport:
 
 
 def key_of(number: int) -> str:
-    """Some key."""
+    """Return some key."""
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
 def manifest_of(key: str, /, **changes: object) -> Manifest:
-    """A manifest of an environment with nothing in it, but for the changes."""
+    """Return a manifest of an empty environment, with these changes."""
     plain = {
         "key": key,
         "lock": Lock(requirements=(), interpreter=INTERPRETER, packages=()),
@@ -131,7 +131,7 @@ def publish_environment(
     copy: bool = False,
     before_publishing: Callable[[], None] = lambda: None,
 ) -> StoredEnvironment:
-    """An environment with those trees in it, by their keys, as the builder makes it."""
+    """Build an environment of those trees, by their keys, as the builder does."""
     with store.new_building_folder() as building:
         content = building.folder / "environment"
         (content / "bin").mkdir(parents=True)
@@ -156,6 +156,6 @@ def publish_environment(
 
 
 def copy_of(unpacked: Path, target: Path) -> Path:
-    """What uv left, to be spoiled."""
+    """Return the folder that uv left, for a test to spoil."""
     shutil.copytree(unpacked, target)
     return target

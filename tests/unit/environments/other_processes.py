@@ -25,7 +25,7 @@ def wait():
 
 @contextmanager
 def running(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """One that runs this script, with `store` at the first argument; killed at the end, if it still runs."""
+    """Yield a process that runs this script, with `store` as its first argument; kill it at the end."""
     command = [sys.executable, "-c", _BEGINNING + script, *(str(argument) for argument in arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
@@ -37,13 +37,13 @@ def running(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def heard(process: subprocess.Popen[str]) -> str:
-    """The next line that it tells."""
+    """Return the next line of its output."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 def nudge(process: subprocess.Popen[str]) -> None:
-    """Let it go on."""
+    """Let the process go on."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()

@@ -1,4 +1,4 @@
-"""What was imported stays with its wheels, also when nothing was built from it yet, until it is old or too much."""
+"""An imported lock stays with its wheels, also without a built environment, until old or over budget."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def made(tmp_path: Path) -> Made:
 
 @pytest.fixture
 def lock(store: Store, made: Made) -> Lock:
-    """What was imported, with its wheel."""
+    """Import a lock with its wheel."""
     lock = Lock(requirements=("gadget",), interpreter=INTERPRETER, packages=(made.locked,))
     place = store.wheels / made.locked.sha256
     place.mkdir()
@@ -48,14 +48,14 @@ def _has_wheel(store: Store) -> bool:
     return any(store.wheels.glob("*/gadget-*.whl"))
 
 
-def test_it_answers_who_asks_the_same_for_the_same_interpreter(store: Store, lock: Lock) -> None:
+def test_an_imported_lock_serves_equal_requirements_and_interpreter(store: Store, lock: Lock) -> None:
     assert brought_lock(store, ("gadget",), INTERPRETER) == lock
     assert brought_lock(store, ("gadget>1",), INTERPRETER) is None
     assert brought_lock(store, ("gadget",), "cp399-sparc_32") is None
 
 
 @pytest.mark.usefixtures("lock")
-def test_without_a_wish_it_stays_with_its_wheels(store: Store) -> None:
+def test_a_plain_prune_keeps_an_imported_lock_and_its_wheels(store: Store) -> None:
     _used(store, days_ago=400)
     report = store.prune()
     assert (report.imports, report.wheels) == (0, 0)
@@ -64,7 +64,7 @@ def test_without_a_wish_it_stays_with_its_wheels(store: Store) -> None:
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_when_it_was_not_used_for_long_it_goes_with_its_wheels(dry_run: bool, store: Store, lock: Lock) -> None:
+def test_a_lock_unused_for_long_is_removed_with_its_wheels(dry_run: bool, store: Store, lock: Lock) -> None:
     _used(store, days_ago=2)
     assert store.prune(older_than_s=3 * DAY_S).imports == 0
     report = store.prune(older_than_s=DAY_S, dry_run=dry_run)
@@ -73,13 +73,13 @@ def test_when_it_was_not_used_for_long_it_goes_with_its_wheels(dry_run: bool, st
     assert bool(brought_lock(store, lock.requirements, lock.interpreter)) is dry_run
 
 
-def test_who_asks_for_it_uses_it(store: Store, lock: Lock) -> None:
+def test_a_request_counts_as_a_use(store: Store, lock: Lock) -> None:
     _used(store, days_ago=2)
     assert brought_lock(store, lock.requirements, lock.interpreter)
     assert store.prune(older_than_s=DAY_S).imports == 0
 
 
-def test_of_all_that_is_too_much_the_least_recently_used_goes_first(store: Store, lock: Lock) -> None:
+def test_over_budget_the_least_recently_used_goes_first(store: Store, lock: Lock) -> None:
     publish_environment(store, key_of(1), packages=lock.packages)
     _used(store, days_ago=2)
     report = store.prune(max_bytes=store.prune(dry_run=True).bytes_left - 1)
@@ -89,7 +89,7 @@ def test_of_all_that_is_too_much_the_least_recently_used_goes_first(store: Store
     assert store.prune(max_bytes=1 << 30).environments == ()
 
 
-def test_a_wheel_that_an_environment_needs_stays_without_it(store: Store, lock: Lock) -> None:
+def test_a_wheel_that_an_environment_needs_outlives_the_lock(store: Store, lock: Lock) -> None:
     publish_environment(store, key_of(1), packages=lock.packages)
     _used(store, days_ago=2)
     report = store.prune(older_than_s=DAY_S)
@@ -97,7 +97,7 @@ def test_a_wheel_that_an_environment_needs_stays_without_it(store: Store, lock: 
     assert _has_wheel(store)
 
 
-def test_an_environment_that_is_named_can_be_built_again_from_what_was_imported(store: Store, lock: Lock) -> None:
+def test_a_named_environment_can_be_rebuilt_from_an_import(store: Store, lock: Lock) -> None:
     publish_environment(store, key_of(1), packages=lock.packages)
     assert store.prune([key_of(1)]).environments == (key_of(1),)
     assert _has_wheel(store)

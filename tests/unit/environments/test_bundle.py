@@ -1,4 +1,4 @@
-"""A bundle brings an environment to a machine without a network, and nothing but exactly what was exported."""
+"""A bundle brings exactly the exported environment to a machine without a network."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _lock(wheels: dict[str, bytes] = WHEELS) -> Lock:
 
 
 def _stocked(root: Path, lock: Lock, wheels: dict[str, bytes] = WHEELS) -> Store:
-    """A store with an environment of these wheels, of which only the wheels matter here."""
+    """Return a store with an environment of these wheels; only the wheels matter here."""
     store = Store(root)
     for package in lock.packages:
         _place(store, package).parent.mkdir(exist_ok=True)
@@ -88,7 +88,7 @@ def _question(lock: Lock, *, offline: bool = True, supply: Supply | None = None)
     )
 
 
-def test_an_answer_that_is_given_again_counts_as_used(tmp_path: Path) -> None:
+def test_a_resolution_that_is_used_again_counts_as_used(tmp_path: Path) -> None:
     store, question = Store(tmp_path / "store"), _question(_lock(), offline=False)
     remember(store, question, Resolution(lock=_lock()))
     (file,) = store.resolutions.iterdir()
@@ -97,7 +97,7 @@ def test_an_answer_that_is_given_again_counts_as_used(tmp_path: Path) -> None:
     assert file.stat().st_mtime > 1
 
 
-def test_an_answer_is_for_one_release_of_python() -> None:
+def test_a_resolution_is_for_one_release_of_python() -> None:
     question = _question(_lock())
     assert replace(question).digest == question.digest
     other = replace(question.interpreter, version=f"{question.interpreter.version}0")
@@ -105,7 +105,7 @@ def test_an_answer_is_for_one_release_of_python() -> None:
 
 
 def _kept(store: Store) -> list[str]:
-    """All plain files of a store but its sign and its locks."""
+    """Return all plain files of a store but its marker and its locks."""
     files = [path for path in store.root.glob("*/**/*") if path.is_file() and path.parent != store.locks]
     return sorted(str(path.relative_to(store.root)) for path in files)
 
@@ -127,10 +127,10 @@ def bundle(origin: Store, tmp_path: Path) -> Path:
     return file
 
 
-# From one store to another.
+# From store to store
 
 
-def test_what_was_exported_arrives(origin: Store, target: Store, tmp_path: Path) -> None:
+def test_an_exported_environment_arrives(origin: Store, target: Store, tmp_path: Path) -> None:
     exported = export_bundle(origin, KEY[:6], tmp_path / "a.bundle", tool=TOOL)
     imported = import_bundle(target, tmp_path / "a.bundle")
     assert imported.lock == exported.lock == _lock()
@@ -142,7 +142,7 @@ def test_what_was_exported_arrives(origin: Store, target: Store, tmp_path: Path)
         assert _place(target, package).stat().st_mode & 0o777 == 0o444
 
 
-def test_its_requirements_are_known_from_then_on_without_a_network(target: Store, bundle: Path) -> None:
+def test_imported_requirements_need_no_network(target: Store, bundle: Path) -> None:
     assert remembered(target, _question(_lock())) is None
     import_bundle(target, bundle)
     found = remembered(target, _question(_lock()))
@@ -155,13 +155,13 @@ def test_with_a_network_the_indexes_are_asked_all_the_same(target: Store, bundle
     assert remembered(target, _question(_lock(), offline=False)) is None
 
 
-def test_another_interpreter_is_not_given_its_wheels(target: Store, bundle: Path) -> None:
+def test_another_interpreter_does_not_get_the_wheels(target: Store, bundle: Path) -> None:
     import_bundle(target, bundle)
     question = replace(_question(_lock()), interpreter=replace(own_interpreter(), tag="cp38-linux_x86_64-glibc2.17"))
     assert remembered(target, question) is None
 
 
-def test_the_policys_lists_hold_for_what_was_imported(target: Store, bundle: Path) -> None:
+def test_the_policys_lists_hold_for_imports(target: Store, bundle: Path) -> None:
     import_bundle(target, bundle)
     with pytest.raises(ResolutionFailed, match="does not take: third"):
         remembered(target, _question(_lock(), supply=Supply(deny=("third",))))
@@ -180,7 +180,7 @@ def test_equal_contents_make_equal_bytes(origin: Store, tmp_path: Path, monkeypa
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_any_tar_shows_what_is_in_it(bundle: Path) -> None:
+def test_any_tar_program_lists_a_bundle(bundle: Path) -> None:
     with tarfile.open(bundle) as archive:
         names = archive.getnames()
         tool = archive.extractfile("tool.py")
@@ -196,7 +196,7 @@ def test_importing_twice_changes_nothing(target: Store, bundle: Path) -> None:
     assert _kept(target) == first
 
 
-def test_a_damaged_wheel_in_the_store_is_mended_by_an_import(target: Store, bundle: Path) -> None:
+def test_an_import_replaces_a_damaged_wheel_in_the_store(target: Store, bundle: Path) -> None:
     place = _place(target, _lock().packages[0])
     place.parent.mkdir()
     place.write_bytes(b"damaged")
@@ -204,17 +204,17 @@ def test_a_damaged_wheel_in_the_store_is_mended_by_an_import(target: Store, bund
     assert place.read_bytes() == WHEELS["first"]
 
 
-def test_an_environment_of_nothing_can_be_exported(target: Store, tmp_path: Path) -> None:
+def test_an_empty_environment_can_be_exported(target: Store, tmp_path: Path) -> None:
     origin = _stocked(tmp_path / "empty", _lock({}), {})
     export_bundle(origin, KEY, tmp_path / "a.bundle")
     report = import_bundle(target, tmp_path / "a.bundle")
     assert (report.lock.packages, report.tool) == ((), None)
 
 
-# Exporting what cannot be.
+# Impossible exports
 
 
-def test_a_wheel_that_was_changed_in_the_store_is_not_exported(origin: Store, tmp_path: Path) -> None:
+def test_a_changed_wheel_is_not_exported(origin: Store, tmp_path: Path) -> None:
     file = tmp_path / "a.bundle"
     file.write_text("what was there before")
     for content in (b"the bytes of another wheel!" * 50, WHEELS["first"] + b"more", b""):
@@ -227,33 +227,33 @@ def test_a_wheel_that_was_changed_in_the_store_is_not_exported(origin: Store, tm
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["a.bundle"]
 
 
-def test_a_wheel_that_is_gone_is_named(origin: Store, tmp_path: Path) -> None:
+def test_a_missing_wheel_is_named(origin: Store, tmp_path: Path) -> None:
     _place(origin, _lock().packages[1]).unlink()
     with pytest.raises(EnvironmentUnavailable, match=r"second-1\.0-py3-none-any\.whl is not in the store any more"):
         export_bundle(origin, KEY, tmp_path / "a.bundle")
 
 
-def test_an_export_to_where_nothing_can_be_written_is_refused(origin: Store, tmp_path: Path) -> None:
+def test_an_export_to_an_unwritable_place_is_refused(origin: Store, tmp_path: Path) -> None:
     for place in (tmp_path / "none" / "a.bundle", tmp_path, Path("/dev/full/x"), Path("/")):
         with pytest.raises(SpecError, match="cannot be written"):
             export_bundle(origin, KEY, place)
 
 
-def test_an_environment_that_is_not_there_is_not_exported(origin: Store, tmp_path: Path) -> None:
+def test_a_missing_environment_is_not_exported(origin: Store, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no environment has a key like"):
         export_bundle(origin, "12", tmp_path / "a.bundle")
 
 
-# Signatures.
+# Signatures
 
 
-def test_what_is_signed_is_taken_by_who_has_the_secret_and_by_who_does_not_ask(target: Store, bundle: Path) -> None:
+def test_a_signed_bundle_is_accepted_with_the_secret_and_without_a_check(target: Store, bundle: Path) -> None:
     checked, unchecked = import_bundle(target, bundle, signed_with=SECRET), import_bundle(target, bundle)
     assert (checked.signature, checked.is_signature_checked) == ("hmac", True)
     assert (unchecked.signature, unchecked.is_signature_checked) == ("hmac", False)
 
 
-def test_who_asks_for_a_signature_takes_nothing_without_one(origin: Store, target: Store, tmp_path: Path) -> None:
+def test_a_required_signature_must_exist(origin: Store, target: Store, tmp_path: Path) -> None:
     export_bundle(origin, KEY, tmp_path / "a.bundle")
     with pytest.raises(EnvironmentTampered, match="not signed"):
         import_bundle(target, tmp_path / "a.bundle", signed_with=SECRET)
@@ -280,16 +280,14 @@ def test_a_signature_does_not_carry_over_to_other_contents(origin: Store, target
     assert import_bundle(target, forged).signature == "hmac"
 
 
-def test_what_a_private_key_signed_is_taken_by_who_has_the_public_one(
-    origin: Store, target: Store, tmp_path: Path
-) -> None:
+def test_a_private_signature_is_accepted_with_the_public_key(origin: Store, target: Store, tmp_path: Path) -> None:
     report = export_bundle(origin, KEY, tmp_path / "a.bundle", tool=TOOL, signed_with=PAIR)
     taken = import_bundle(target, tmp_path / "a.bundle", signed_with=PublicKey(PAIR.private.public_key()))
     assert (report.signature, taken.signature, taken.is_signature_checked) == ("ed25519", "ed25519", True)
 
 
 @pytest.mark.parametrize("other", [SECRET, PublicKey(Ed25519PrivateKey.generate().public_key())], ids=type)
-def test_what_a_private_key_signed_is_not_taken_by_who_has_another(
+def test_a_private_signature_is_refused_with_another_public_key(
     other: Key, origin: Store, target: Store, tmp_path: Path
 ) -> None:
     export_bundle(origin, KEY, tmp_path / "a.bundle", signed_with=PAIR)
@@ -298,14 +296,14 @@ def test_what_a_private_key_signed_is_not_taken_by_who_has_another(
     assert _kept(target) == []
 
 
-# Changed on the way.
+# Changed on the way
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [SECRET, PAIR], ids=["secret", "pair"])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_not_one_byte_of_a_signed_bundle_can_be_changed(
+def test_no_byte_of_a_signed_bundle_can_be_changed(
     key: SigningKey, data: st.DataObject, origin: Store, target: Store, tmp_path: Path
 ) -> None:
     bundle = tmp_path / "signed"
@@ -334,7 +332,7 @@ def test_half_a_bundle_is_refused(data: st.DataObject, target: Store, bundle: Pa
 
 
 @pytest.mark.parametrize("more", [b"\0", b"more", bytes(512), header("more", 4) + b"more"])
-def test_nothing_may_follow(more: bytes, target: Store, bundle: Path) -> None:
+def test_bytes_after_the_end_are_refused(more: bytes, target: Store, bundle: Path) -> None:
     bundle.write_bytes(bundle.read_bytes() + more)
     with pytest.raises(EnvironmentTampered, match="bytes instead of"):
         import_bundle(target, bundle)
@@ -356,11 +354,11 @@ def test_another_tool_in_its_place_is_named(target: Store, bundle: Path) -> None
         import_bundle(target, bundle, signed_with=SECRET)
 
 
-# Made by somebody else.
+# Made by an attacker
 
 
 def _members(wheels: dict[str, bytes]) -> dict[str, Member]:
-    """The sizes of these wheels, under the digests that the lock has for them."""
+    """Return the sizes of these wheels, under the digests that the lock has for them."""
     digests = {package.name: package.sha256 for package in _lock().packages}
     return {f"wheels/{digests[name]}": Member(sha256=digests[name], size=len(wheels[name])) for name in sorted(wheels)}
 
@@ -376,7 +374,7 @@ def _written(folder: Path, contents: Contents, wheels: dict[str, bytes]) -> Path
 
 
 def _change(about: str) -> Callable[[tarfile.TarInfo], None]:
-    """One attribute of a member, given as `name=value`."""
+    """Set one attribute of a member, given as `name=value`."""
     name, _, value = about.partition("=")
     changed: object = value.encode() if name == "type" else int(value) if value.isdigit() else value
 
@@ -400,7 +398,7 @@ HOSTILE: Final = {
     "a path from the root": "name=/etc/passwd",
     "another name": "name=wheels/evil.whl",
     "a program": "mode=2541",
-    "somebody's file": "uid=1000",
+    "a file of another user": "uid=1000",
     "a file of some time": "mtime=1",
     "a file too long": "size=100000",
 }
@@ -439,7 +437,7 @@ def test_extended_headers_are_not_even_read(form: int, target: Store, tmp_path: 
         import_bundle(target, file)
 
 
-def test_the_file_names_in_a_message_are_short_and_plain(target: Store, tmp_path: Path) -> None:
+def test_file_names_in_a_message_are_short_and_plain(target: Store, tmp_path: Path) -> None:
     contents = Contents(lock=_lock(), members=_members(WHEELS)).to_bytes()
     evil = tarfile.TarInfo("\x1b[2J" + "x" * 90)
     with (file := tmp_path / "evil.bundle").open("wb") as out:
@@ -473,7 +471,7 @@ LIES: Final[dict[str, Callable[[str], str]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_contents_that_make_no_sense_are_refused(lie: str, target: Store, tmp_path: Path) -> None:
+def test_senseless_contents_are_refused(lie: str, target: Store, tmp_path: Path) -> None:
     text = Contents(lock=_lock(), members=_members(WHEELS)).to_bytes().decode()
     told = LIES[lie](text)
     assert told != text
@@ -484,7 +482,7 @@ def test_contents_that_make_no_sense_are_refused(lie: str, target: Store, tmp_pa
     assert _kept(target) == []
 
 
-def test_a_size_that_is_a_lie_costs_nothing(target: Store, tmp_path: Path) -> None:
+def test_a_false_size_costs_nothing(target: Store, tmp_path: Path) -> None:
     members = {name: Member(sha256=member.sha256, size=8 << 29) for name, member in _members(WHEELS).items()}
     file = _written(tmp_path, Contents(lock=_lock(), members=members), WHEELS)
     with pytest.raises(EnvironmentTampered, match="a file of 1100 bytes, stands where"):
@@ -499,7 +497,7 @@ def test_one_wheel_for_two_packages_is_refused() -> None:
         Contents(lock=lock, members={f"wheels/{package.sha256}": Member(sha256=package.sha256, size=1)})
 
 
-def test_what_is_no_plain_file_is_not_read(target: Store, tmp_path: Path) -> None:
+def test_a_special_file_is_not_read(target: Store, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(SpecError, match="is not a plain file"):
@@ -510,7 +508,7 @@ def test_what_is_no_plain_file_is_not_read(target: Store, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\3\4", bytes(10240), b"x" * 2000, b"\x1f\x8b\x08" + bytes(1000)])
-def test_what_is_no_bundle_is_refused(content: bytes, target: Store, tmp_path: Path) -> None:
+def test_a_file_that_is_no_bundle_is_refused(content: bytes, target: Store, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(SpecError, match="this is not a bundle"):
         import_bundle(target, tmp_path / "file")

@@ -1,4 +1,4 @@
-"""What a file with a key holds is seen from the file: a public key, which all may know, is never taken for a secret."""
+"""The kind of a key is recognised in its file, and a public key is never used as a secret."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ h9S7wh46tLsxtl4xsFstXDShBjmEb/4vSYuPUHqu0OfDB7rclOrdg8wkajSNSetJCV93We
 7vCXs7W4Dvr0po3w==
 -----END OPENSSH PRIVATE KEY-----
 """
-"""Made for this test by `ssh-keygen -t ed25519 -N pw`."""
+"""A key that `ssh-keygen -t ed25519 -N pw` made for this test."""
 HEAD: Final = b'{"format": 1}'
 
 
@@ -53,7 +53,7 @@ PEM_PUBLIC: Final = _public(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.OpenSSH])
 @pytest.mark.parametrize("public", [OPENSSH_PUBLIC, OPENSSH_PUBLIC + b" somebody@somewhere\n", PEM_PUBLIC])
-def test_either_half_of_a_pair_checks_what_the_private_one_signed(form: PrivateFormat, public: bytes) -> None:
+def test_both_halves_of_a_pair_verify_the_private_ones_signature(form: PrivateFormat, public: bytes) -> None:
     private, known = read_key(_private(form), name="key"), read_key(public, name="key.pub")
     assert isinstance(private, PrivateKey)
     assert isinstance(known, PublicKey)
@@ -66,7 +66,7 @@ def test_either_half_of_a_pair_checks_what_the_private_one_signed(form: PrivateF
         assert not key.has_signed(HEAD, b"")
 
 
-def test_what_the_same_key_signed_for_another_purpose_signs_no_bundle() -> None:
+def test_a_signature_for_another_purpose_signs_no_bundle() -> None:
     public = read_key(PEM_PUBLIC, name="key.pub")
     assert not public.has_signed(HEAD, f"{PRIVATE.sign(HEAD).hex()}\n".encode())
 
@@ -86,7 +86,7 @@ def test_what_the_same_key_signed_for_another_purpose_signs_no_bundle() -> None:
         b"sk-ssh-ed25519@openssh.com AAAA",
     ],
 )
-def test_what_all_may_know_is_never_a_secret(content: bytes) -> None:
+def test_public_data_is_never_a_secret(content: bytes) -> None:
     try:
         key = read_key(content, name="key")
     except SpecError:
@@ -101,7 +101,7 @@ def test_a_public_key_signs_nothing() -> None:
 
 
 @pytest.mark.parametrize("content", [_private(PrivateFormat.PKCS8, LOCKED), LOCKED_BY_OPENSSH], ids=["pem", "openssh"])
-def test_a_passphrase_is_not_asked_for(content: bytes) -> None:
+def test_a_passphrase_is_not_prompted_for(content: bytes) -> None:
     with pytest.raises(SpecError, match="passphrase"):
         read_key(content, name="key")
 
@@ -113,7 +113,7 @@ def test_a_pair_of_another_kind_is_refused(generate: Callable[[], X25519PrivateK
         read_key(content, name="key")
 
 
-def test_what_reads_pairs_is_named_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_for_pairs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(SpecError, match="sandbox-engine\\[signing\\]"):
         read_key(PEM_PUBLIC, name="key")

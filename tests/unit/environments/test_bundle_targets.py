@@ -1,4 +1,4 @@
-"""Where a bundle may be written: to a new file, or in place of a plain one, and never in place of anything else."""
+"""A bundle may be written to a new file or over a plain one, and never over anything else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY: Final = key_of(1)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """With an environment of nothing."""
+    """Return a store with an empty environment."""
     store = Store(tmp_path / "store")
     publish_environment(store, KEY)
     return store
@@ -65,7 +65,7 @@ def _refused(store: Store, place: Path) -> None:
 
 
 @pytest.mark.parametrize("make", STRANGE, ids=lambda make: make.__name__)
-def test_what_is_no_plain_file_stays_what_it_is(make: Callable[[Path], None], store: Store, tmp_path: Path) -> None:
+def test_a_special_file_is_not_replaced(make: Callable[[Path], None], store: Store, tmp_path: Path) -> None:
     make(tmp_path / "target")
     names = sorted(tmp_path.iterdir())
     _refused(store, tmp_path / "target")
@@ -78,7 +78,7 @@ def test_a_device_stays_a_device(store: Store, tmp_path: Path) -> None:
     _refused(store, tmp_path / "null")
 
 
-def test_it_is_refused_before_the_environment_is_looked_for(store: Store, tmp_path: Path) -> None:
+def test_a_bad_target_is_refused_before_the_environment_is_looked_up(store: Store, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no plain file"):
         export_bundle(store, key_of(2), tmp_path)
 

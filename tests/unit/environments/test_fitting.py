@@ -1,4 +1,4 @@
-"""A lock for another release of Python is taken as far as its packages require the same on this one."""
+"""A lock for another release of Python is accepted if its packages require the same on this release."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _refusal(tree: TreeReport, *locked: LockedPackage, python: str | None = ELSE
     return ""
 
 
-def test_what_is_required_on_this_release_only_must_be_locked(tmp_path: Path) -> None:
+def test_packages_required_on_this_release_only_must_be_locked(tmp_path: Path) -> None:
     tree = _tree(tmp_path, f"child>=1; {ONLY_HERE}")
     assert "parent 1.0 requires child>=1" in _refusal(tree)
     assert f"made for Python {ELSEWHERE}" in _refusal(tree)
@@ -49,22 +49,22 @@ def test_what_is_required_on_this_release_only_must_be_locked(tmp_path: Path) ->
     assert _refusal(tree, CHILD) == ""
 
 
-def test_what_was_resolved_for_this_release_is_believed(tmp_path: Path) -> None:
+def test_a_lock_for_this_release_is_accepted(tmp_path: Path) -> None:
     assert _refusal(_tree(tmp_path, f"child; {ONLY_HERE}"), python=HERE) == ""
 
 
 @pytest.mark.parametrize("requirement", ["child", 'child; python_version >= "3"', 'child; python_full_version < "3"'])
-def test_what_does_not_depend_on_the_release_is_not_looked_at(requirement: str, tmp_path: Path) -> None:
+def test_requirements_without_markers_are_not_examined(requirement: str, tmp_path: Path) -> None:
     assert _refusal(_tree(tmp_path, requirement)) == ""
 
 
-def test_an_extra_counts_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_an_extra_counts_if_it_was_requested(tmp_path: Path) -> None:
     tree = _tree(tmp_path, f'child; {ONLY_HERE} and extra == "more"')
     assert _refusal(tree) == ""
     assert "child" in _refusal(tree, asked="parent[more]")
 
 
-def test_what_the_tool_itself_requires_counts_too(tmp_path: Path) -> None:
+def test_requirements_of_the_tool_itself_count_too(tmp_path: Path) -> None:
     assert "the tool requires child" in _refusal(_tree(tmp_path), asked=f"child; {ONLY_HERE}")
 
 
@@ -72,7 +72,7 @@ def test_a_package_that_does_not_run_on_this_release_is_refused(tmp_path: Path) 
     assert "requires Python" in _refusal(_tree(tmp_path, requires_python=f"!={HERE}"))
 
 
-def test_of_several_interpreters_of_a_kind_the_one_of_that_release_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interpreter_of_the_locked_release_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     own = own_interpreter()
     other = replace(own, version=ELSEWHERE, python=Path("/other/python"), digest="0" * 64)
     monkeypatch.setattr("sandbox.environments.interpreters.host.find_interpreters", lambda: (own, other))

@@ -1,4 +1,4 @@
-"""One builds at a time, everyone may use, and nobody's death holds anything up."""
+"""Locks admit one builder and any number of users, and die with their owner."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_a_loop(action: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_a_key_is_held_by_one(store: Store) -> None:
+def test_a_key_has_one_holder(store: Store) -> None:
     first, second = store.lock(key_of(1)), store.lock(key_of(1))
     assert first.try_acquire()
     assert not second.try_acquire()
@@ -50,14 +50,14 @@ def test_a_key_is_held_by_one(store: Store) -> None:
     second.release()
 
 
-def test_keys_do_not_hold_each_other_up(store: Store) -> None:
+def test_keys_do_not_block_each_other(store: Store) -> None:
     locks = [store.lock(key_of(number)) for number in range(2)]
     assert all(lock.try_acquire() for lock in locks)
     for lock in locks:
         lock.release()
 
 
-def test_giving_back_twice_does_no_harm(store: Store) -> None:
+def test_releasing_twice_is_harmless(store: Store) -> None:
     lock = store.lock(key_of(1))
     assert lock.try_acquire()
     lock.release()
@@ -68,7 +68,7 @@ def test_giving_back_twice_does_no_harm(store: Store) -> None:
     other.release()
 
 
-def test_taking_twice_is_a_mistake(store: Store) -> None:
+def test_acquiring_twice_is_an_error(store: Store) -> None:
     lock = store.lock(key_of(1))
     assert lock.try_acquire()
     with pytest.raises(RuntimeError, match="by this very object"):
@@ -76,7 +76,7 @@ def test_taking_twice_is_a_mistake(store: Store) -> None:
     lock.release()
 
 
-def test_another_thread_may_give_it_back(store: Store) -> None:
+def test_another_thread_may_release_a_lock(store: Store) -> None:
     lock = store.lock(key_of(1))
     assert lock.try_acquire()
     thread = Thread(target=lock.release)
@@ -107,7 +107,7 @@ def test_threads_exclude_each_other(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_who_waits_is_told_for_whom(store: Store) -> None:
+def test_a_waiting_caller_learns_whose_lock_it_is(store: Store) -> None:
     told: list[Owner | None] = []
 
     async def wait(process_id: int, let_go: Callable[[], None]) -> None:
@@ -145,7 +145,7 @@ def test_a_dead_owners_lock_is_gone_with_it(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_patience_ends_with_the_name_of_who_has_it(store: Store) -> None:
+def test_a_timeout_names_the_holder(store: Store) -> None:
     async def wait() -> None:
         with pytest.raises(EnvironmentUnavailable, match=r"built by process \d+ since .* after 0\.05 s"):
             await store.lock(key_of(1)).acquire(timeout_s=0.05)
@@ -155,7 +155,7 @@ def test_patience_ends_with_the_name_of_who_has_it(store: Store) -> None:
         in_a_loop(wait)
 
 
-def test_who_is_cancelled_while_waiting_holds_nothing(store: Store) -> None:
+def test_a_cancelled_waiter_holds_nothing(store: Store) -> None:
     holder, waiting = store.lock(key_of(1)), asyncio.Event()
 
     async def cancelled() -> None:
@@ -173,7 +173,7 @@ def test_who_is_cancelled_while_waiting_holds_nothing(store: Store) -> None:
     holder.release()
 
 
-def test_who_is_cancelled_while_building_gives_it_back(store: Store) -> None:
+def test_a_cancelled_builder_releases_its_lock(store: Store) -> None:
     async def cancelled() -> None:
         started = asyncio.Event()
 
@@ -208,15 +208,15 @@ def test_waiting_does_not_block_the_loop(store: Store) -> None:
     in_a_loop(both)
 
 
-def test_a_record_that_is_nonsense_hides_the_owner_only(tmp_path: Path) -> None:
+def test_a_malformed_record_hides_the_owner_only(tmp_path: Path) -> None:
     (path := tmp_path / "lock").write_text("nonsense")
     assert KeyLock(path, what="it").owner() is None
     path.write_text('{"pid": 1}')
     assert KeyLock(path, what="it").owner() is None
 
 
-def test_a_lock_file_that_was_removed_is_not_believed(tmp_path: Path) -> None:
-    """Whoever has the old file locked has nothing that others would respect, so nobody may be left with it."""
+def test_a_removed_lock_file_is_not_trusted(tmp_path: Path) -> None:
+    """A lock on the removed file excludes no other process, so no caller may end up with it."""
     path = tmp_path / "lock"
     with locked_file(path) as has_it:
         assert has_it
@@ -248,7 +248,7 @@ def test_many_uses_of_one_engine_take_one_descriptor(tmp_path: Path) -> None:
         assert uses.use(path) is None
 
 
-def test_engines_use_side_by_side(tmp_path: Path) -> None:
+def test_engines_share_an_environment(tmp_path: Path) -> None:
     first, second = UseCounts().use(tmp_path / "use"), UseCounts().use(tmp_path / "use")
     assert first is not None
     assert second is not None
@@ -257,7 +257,7 @@ def test_engines_use_side_by_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_an_engine_starts_inherits_no_hold(store: Store) -> None:
+def test_a_child_process_inherits_no_lock(store: Store) -> None:
     script = """
 import os, subprocess
 lock = store.lock(key_of(1))

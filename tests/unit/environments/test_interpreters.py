@@ -1,4 +1,4 @@
-"""Interpreters of this host: the real ones that are here, broken ones, and which one a tool gets."""
+"""Interpreters of this host: real and broken ones, and the choice for a tool."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FAR_FUTURE: Final = ">=3.98,<3.99"
 
 
 def like(version: str, *, flags: str = "", python: str | None = None) -> HostInterpreter:
-    """One that is not there."""
+    """Return an interpreter that does not exist."""
     short = "".join(version.split(".")[:2])
     return replace(
         own_interpreter(),
@@ -60,7 +60,7 @@ def program(path: Path, text: str) -> Path:
 
 
 def interpreter_that_starts_with(folder: Path, text: str) -> Path:
-    """The real interpreter over a standard library that is not one."""
+    """Start the real interpreter over a broken standard library."""
     python = folder / "bin" / f"python{sysconfig.get_python_version()}"
     python.parent.mkdir(parents=True)
     shutil.copy(own_interpreter().python, python)
@@ -84,7 +84,7 @@ def test_our_own_is_the_base_interpreter_of_a_virtual_environment() -> None:
     assert Path(os.path.realpath(sys.base_prefix)) in own.folders
 
 
-def test_our_own_says_from_within_what_it_says_when_asked_from_outside() -> None:
+def test_our_own_facts_agree_from_within_and_from_outside() -> None:
     assert ask(own_interpreter().python) == _own_facts()
 
 
@@ -93,11 +93,11 @@ def test_the_bare_environment_is_our_own_interpreter() -> None:
     assert (bare.python, bare.version, bare.folders, bare.hidden) == (own.python, own.version, own.folders, own.hidden)
 
 
-def test_our_own_takes_the_wheels_that_installers_take_for_it() -> None:
+def test_our_own_accepts_the_wheels_that_installers_choose_for_it() -> None:
     assert own_interpreter().wheel_tags == tuple(map(str, sys_tags()))
 
 
-def test_where_packages_are_installed_for_us_is_hidden() -> None:
+def test_folders_of_installed_packages_are_hidden() -> None:
     variables = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
     installed = Path(os.path.realpath(sysconfig.get_path("purelib", vars=variables)))
     assert not installed.is_dir() or installed in own_interpreter().hidden
@@ -107,15 +107,15 @@ def test_where_packages_are_installed_for_us_is_hidden() -> None:
     "which", find_interpreters(), ids=lambda which: f"{which.version}-{which.python.parent.parent.name}"
 )
 class TestEachFound:
-    def test_it_is_what_it_says(self, which: HostInterpreter) -> None:
+    def test_an_interpreter_describes_itself(self, which: HostInterpreter) -> None:
         answer = subprocess.run([which.python, "-I", "-V"], capture_output=True, text=True, check=True, env={})
         assert which.version in answer.stdout
 
-    def test_its_path_is_real_and_in_its_folders(self, which: HostInterpreter) -> None:
+    def test_the_path_is_real_and_in_its_folders(self, which: HostInterpreter) -> None:
         assert which.python == Path(os.path.realpath(which.python))
         assert any(which.python.is_relative_to(folder) for folder in which.folders)
 
-    def test_a_lock_can_name_it(self, which: HostInterpreter) -> None:
+    def test_a_lock_can_name_an_interpreter(self, which: HostInterpreter) -> None:
         assert Lock(requirements=(), interpreter=which.tag, packages=()).interpreter == which.tag
 
     def test_wheels_of_its_own_version_come_first_and_pure_ones_last(self, which: HostInterpreter) -> None:
@@ -127,7 +127,7 @@ class TestEachFound:
     def test_it_can_be_picked_by_its_version(self, which: HostInterpreter) -> None:
         assert pick_interpreter(f"=={which.version}").version == which.version
 
-    def test_its_markers_are_those_that_it_computes(self, which: HostInterpreter) -> None:
+    def test_the_markers_are_those_the_interpreter_computes(self, which: HostInterpreter) -> None:
         said = subprocess.run(
             [
                 which.python,
@@ -144,18 +144,18 @@ class TestEachFound:
         assert [which.markers[name] for name in names] == said
 
 
-def test_no_two_found_are_the_same() -> None:
+def test_no_two_found_interpreters_are_the_same() -> None:
     found = find_interpreters()
     assert len({each.python for each in found}) == len({each.digest for each in found}) == len(found)
     assert own_interpreter() in found
 
 
-def test_none_that_is_too_old_is_found() -> None:
+def test_no_interpreter_that_is_too_old_is_found() -> None:
     versions = [tuple(map(int, each.version.split(".")[:2])) for each in find_interpreters()]
     assert min(versions) >= OLDEST
 
 
-def test_newest_come_first() -> None:
+def test_newest_interpreters_come_first() -> None:
     ordinary = [each for each in find_interpreters() if each.tag.partition("-")[0][-1].isdigit()]
     versions = [tuple(map(int, each.version.split("."))) for each in ordinary]
     assert versions == sorted(versions, reverse=True)
@@ -192,36 +192,36 @@ def test_a_tool_that_our_own_suits_gets_our_own(requires: str | None) -> None:
         (">=3.12,<3.9", None),
     ],
 )
-def test_the_newest_that_fits_is_picked(requires: str, picked: str | None) -> None:
+def test_the_newest_fitting_interpreter_is_chosen(requires: str, picked: str | None) -> None:
     versions = ("3.9.21", "3.12.9", "3.13.1", "3.14.0rc1", "3.12.1", "3.11.2", "3.9.3")
     best = best_of(map(like, versions), SpecifierSet(requires))
     assert (best and best.version) == picked
 
 
-def test_a_special_build_is_picked_only_when_no_other_fits() -> None:
+def test_a_special_build_is_chosen_only_when_no_other_fits() -> None:
     special, ordinary = like("3.13.1", flags="t"), like("3.12.1")
     assert best_of((special, ordinary), SpecifierSet(">=3.8")) == ordinary
     assert best_of((special, ordinary), SpecifierSet(">=3.13")) == special
 
 
-def test_our_own_is_picked_among_equals() -> None:
+def test_our_own_is_chosen_among_equals() -> None:
     own = own_interpreter()
     others = [replace(own, python=Path(path)) for path in ("/a/python", "/zz/python")]
     assert best_of((others[0], own, others[1]), SpecifierSet("")) == own
 
 
-def test_a_free_threaded_build_takes_no_wheels_of_the_ordinary_one() -> None:
+def test_a_free_threaded_build_takes_no_wheels_of_the_ordinary_build() -> None:
     tags = like("3.13.1", flags="t").wheel_tags
     assert tags[0].startswith("cp313-cp313t-")
     assert not any("-cp313-" in tag or "-abi3-" in tag for tag in tags)
 
 
-def test_a_debug_build_takes_wheels_of_the_ordinary_one_after_its_own() -> None:
+def test_a_debug_build_prefers_its_own_wheels_to_ordinary_ones() -> None:
     abis = list(dict.fromkeys(tag.split("-")[1] for tag in like("3.12.1", flags="d").wheel_tags))
     assert abis[:3] == ["cp312d", "cp312", "abi3"]
 
 
-def test_when_none_fits_all_that_there_is_is_listed() -> None:
+def test_without_a_fitting_interpreter_all_are_listed() -> None:
     with pytest.raises(EnvironmentUnavailable) as refused:
         pick_interpreter(FAR_FUTURE)
     assert "3.98" in refused.value.message
@@ -233,7 +233,7 @@ def test_when_none_fits_all_that_there_is_is_listed() -> None:
 @pytest.mark.parametrize(
     "requires", ["3.11", "^3.9", "python>=3.9", ">=3.8.*", ">=", "latest", "\x1b[2J", ">=3.8 " * 100, ">=3;", "\0"]
 )
-def test_what_says_no_versions_is_refused(requires: str) -> None:
+def test_an_invalid_version_range_is_refused(requires: str) -> None:
     with pytest.raises(RequirementRefused) as refused:
         pick_interpreter(requires)
     assert "\x1b" not in str(refused.value)
@@ -251,7 +251,7 @@ def test_what_says_no_versions_is_refused(requires: str) -> None:
         ({"machine": "riscv64"}, "riscv64"),
     ],
 )
-def test_one_of_another_kind_is_not_usable(changed: dict[str, object], reason: str) -> None:
+def test_an_interpreter_of_another_kind_is_not_usable(changed: dict[str, object], reason: str) -> None:
     assert reason in str(_unusable(_own_facts().model_copy(update=changed)))
 
 
@@ -260,13 +260,13 @@ def test_flags_are_part_of_the_tag() -> None:
     assert _short_name(facts) == "cp313t"
 
 
-def test_what_runs_in_old_interpreters_keeps_to_their_grammar() -> None:
+def test_the_probe_keeps_to_the_grammar_of_old_interpreters() -> None:
     tree = ast.parse(inspect.getsource(interpreter_facts), feature_version=OLDEST)
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert imported <= sys.stdlib_module_names
 
 
-def test_one_on_the_path_is_found_by_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_on_the_path_is_found_by_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "python3").symlink_to(own_interpreter().python)
     (tmp_path / "python3-config").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -274,7 +274,7 @@ def test_one_on_the_path_is_found_by_its_real_name(tmp_path: Path, monkeypatch: 
     assert not any(path.is_relative_to(tmp_path) for path in candidates())
 
 
-def test_what_a_shim_stands_for_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_of_a_shim_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "shims" / "python3", "exit 1")
     python = tmp_path / "versions" / "3.x" / "bin" / "python3"
     python.parent.mkdir(parents=True)
@@ -284,7 +284,7 @@ def test_what_a_shim_stands_for_is_found(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("path", ["", ".", "bin", ":", "/nowhere", "/dev/null", "/etc/passwd:\udcff"])
-def test_an_odd_search_path_harms_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_odd_search_path_is_harmless(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", path)
     assert own_interpreter() in find_interpreters()
 
@@ -302,7 +302,9 @@ def test_a_script_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not (tmp_path / "was-run").exists()
 
 
-def test_a_broken_one_on_the_path_is_named_and_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_interpreter_on_the_path_is_named_and_harmless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = tmp_path / "python3.12"
     broken.write_bytes(b"\x7fELF is not enough")
     broken.chmod(0o755)
@@ -319,7 +321,7 @@ def test_a_broken_one_on_the_path_is_named_and_breaks_nothing(tmp_path: Path, mo
 
 
 @pytest.mark.slow
-def test_one_that_hangs_on_the_path_costs_a_moment_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_interpreter_on_the_path_costs_a_moment_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = interpreter_that_starts_with(tmp_path, "while True: pass")
     monkeypatch.setattr("sandbox.environments.interpreters.search.PATIENCE_SECONDS", 0.5)
     monkeypatch.setenv("PATH", str(hanging.parent))
@@ -331,13 +333,13 @@ def test_one_that_hangs_on_the_path_costs_a_moment_once(tmp_path: Path, monkeypa
     assert not is_running(str(hanging))
 
 
-def test_one_that_fails_at_its_start_is_told_apart_from_one_that_hangs(tmp_path: Path) -> None:
+def test_a_failing_start_is_distinguished_from_a_hanging_one(tmp_path: Path) -> None:
     with pytest.raises(Mute, match="fails at once"):
         run(interpreter_that_starts_with(tmp_path, "raise SystemExit"), patience_seconds=30)
 
 
 @pytest.mark.slow
-def test_what_it_leaves_behind_is_killed(tmp_path: Path) -> None:
+def test_processes_left_by_an_interpreter_are_killed(tmp_path: Path) -> None:
     leaving = program(tmp_path / "python3", "sleep 77.125 & echo '{}'; exit 0")
     with pytest.raises(Mute):
         run(leaving, patience_seconds=0.5)
@@ -346,13 +348,13 @@ def test_what_it_leaves_behind_is_killed(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
 
 
-def test_one_that_never_stops_talking_is_cut_off(tmp_path: Path) -> None:
+def test_endless_output_of_an_interpreter_is_cut_off(tmp_path: Path) -> None:
     with pytest.raises(Mute, match="more than was asked"):
         run(program(tmp_path / "python3", "exec yes"), patience_seconds=30)
 
 
 @pytest.mark.parametrize("said", ["", "{}", "[]", "nonsense", '{"implementation": 1}', "\\377"])
-def test_an_answer_that_is_none_is_refused(said: str, tmp_path: Path) -> None:
+def test_an_invalid_answer_is_refused(said: str, tmp_path: Path) -> None:
     with pytest.raises(Mute):
         run(program(tmp_path / "python3", f"printf '{said}'"), patience_seconds=30)
 
@@ -367,7 +369,7 @@ def test_an_answer_with_odd_parts_is_refused(changed: dict[str, object], tmp_pat
         run(program(tmp_path / "python3", f"cat {tmp_path}/said"), patience_seconds=30)
 
 
-def test_it_is_run_without_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_runs_without_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "json.py").write_text("raise SystemExit")
@@ -377,7 +379,7 @@ def test_it_is_run_without_our_environment(tmp_path: Path, monkeypatch: pytest.M
     assert "hunter2" not in (tmp_path / "seen").read_text()
 
 
-def test_it_is_run_once_until_its_file_changes(tmp_path: Path) -> None:
+def test_an_interpreter_runs_once_until_its_file_changes(tmp_path: Path) -> None:
     python = program(tmp_path / "python3", f"echo run >> {tmp_path}/runs; cat {tmp_path}/said")
     (tmp_path / "said").write_text(_own_facts().model_dump_json())
     assert ask(python) == ask(python) == _own_facts()
@@ -386,7 +388,7 @@ def test_it_is_run_once_until_its_file_changes(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "run\nrun\n"
 
 
-def test_what_others_can_write_is_not_run(tmp_path: Path) -> None:
+def test_a_file_that_others_can_write_is_not_run(tmp_path: Path) -> None:
     python = tmp_path / "bin" / "python3"
     python.parent.mkdir()
     shutil.copy("/bin/true", python)
@@ -402,7 +404,7 @@ def test_what_others_can_write_is_not_run(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize("place", ["bin/python3", "bin", "."])
-def test_what_belongs_to_another_user_is_not_run(place: str, tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_not_run(place: str, tmp_path: Path) -> None:
     python = tmp_path / "own" / "bin" / "python3"
     python.parent.mkdir(parents=True)
     shutil.copy("/bin/true", python)
@@ -410,7 +412,7 @@ def test_what_belongs_to_another_user_is_not_run(place: str, tmp_path: Path) -> 
     assert "by others" in str(why_not_to_run(python))
 
 
-def test_what_cannot_be_executed_is_not_run(tmp_path: Path) -> None:
+def test_a_file_without_execute_permission_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "python3").touch(mode=0o644)
     assert "executable" in str(why_not_to_run(tmp_path / "python3"))
     assert why_not_to_run(tmp_path / "none")

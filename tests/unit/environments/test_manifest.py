@@ -1,4 +1,4 @@
-"""What is written down of an environment reads back, keys tell everything apart, and nothing else is taken for one."""
+"""Manifests read back unchanged, keys tell all inputs apart, and malformed manifests are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = LockedPackage(name="gadget", version="1.0", wheel="gadget-1.0-py3-none
 LOCK = Lock(requirements=("gadget",), interpreter=INTERPRETER, packages=(PACKAGE,))
 
 
-def test_a_manifest_reads_back_as_it_was_written() -> None:
+def test_a_manifest_reads_back_unchanged() -> None:
     manifest = manifest_of(key_of(1), lock=LOCK, trees=(key_of(2),), modules=("gadget",), pth=True, bytes_total=7)
     assert Manifest.model_validate_json(manifest.model_dump_json()) == manifest
 
@@ -34,7 +34,7 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
         {"unknown": 1},
     ],
 )
-def test_what_is_no_manifest_is_refused(change: dict[str, object]) -> None:
+def test_a_malformed_manifest_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         manifest_of(key_of(1), **change)
 
@@ -44,7 +44,7 @@ def test_equal_locks_have_one_key() -> None:
     assert environment_key(LOCK, "python", builder_digest="b") == environment_key(other, "python", builder_digest="b")
 
 
-def test_a_key_depends_on_all_that_went_in() -> None:
+def test_a_key_depends_on_every_input() -> None:
     changed = PACKAGE.model_copy(update={"sha256": "b" * 64})
     other = Lock(requirements=("gadget",), interpreter=INTERPRETER, packages=(changed,))
     keys = {
@@ -66,5 +66,5 @@ def test_parts_of_a_key_do_not_run_into_each_other() -> None:
     assert first != environment_key(LOCK, "a", builder_digest="bc")
 
 
-def test_times_are_told_with_their_zone() -> None:
+def test_times_are_written_with_their_zone() -> None:
     assert manifest_of(key_of(1)).created == datetime(2026, 1, 2, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""What a store may be: a folder of its own, with its sign, and with its own modes whatever the umask."""
+"""A store is a folder of its own, with a marker, and with its own modes under every umask."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _all_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("names", [("wheels",), ("wheels", "packages", "building", "logs"), PLAIN, ("holiday.jpg",)])
-def test_a_folder_of_something_else_does_not_become_a_store(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_folder_with_other_contents_does_not_become_a_store(names: tuple[str, ...], tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name / "mine").mkdir(parents=True)
     before = _all_in(tmp_path)
@@ -46,7 +46,7 @@ def test_a_folder_of_something_else_does_not_become_a_store(names: tuple[str, ..
     assert _all_in(tmp_path) == before
 
 
-def test_an_empty_folder_becomes_one_and_stays_one(tmp_path: Path) -> None:
+def test_an_empty_folder_becomes_a_store_and_stays_one(tmp_path: Path) -> None:
     Store(tmp_path)
     (tmp_path / "beside").touch()
     Store(tmp_path).prune(older_than_s=0)
@@ -54,14 +54,14 @@ def test_an_empty_folder_becomes_one_and_stays_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["artifacts-1/7", "public-index", ".new-0123456789abcdef"])
-def test_what_we_keep_in_the_same_place_may_be_there_first(name: str, tmp_path: Path) -> None:
+def test_other_folders_of_the_engine_may_be_there_first(name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
     Store(tmp_path)
     assert (tmp_path / SIGN).exists()
 
 
-def test_a_store_from_before_there_were_signs_is_known_and_given_one(tmp_path: Path) -> None:
+def test_a_store_without_a_marker_is_recognised_and_marked(tmp_path: Path) -> None:
     Store(tmp_path / "store")
     (tmp_path / "store" / SIGN).unlink()
     Store(tmp_path / "store")
@@ -76,20 +76,20 @@ def test_a_store_without_a_name_is_refused(name: str) -> None:
         Sandbox(store=name)
 
 
-def test_a_store_whose_path_would_be_two_is_refused(tmp_path: Path) -> None:
+def test_a_store_with_an_ambiguous_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentUnavailable, match="has a ':' in its path"):
         Store(tmp_path / "a:b" / "store")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_whose_path_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_store_whose_path_is_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentUnavailable, match=r"a\\udcff.*no text in UTF-8"):
         Store(tmp_path / os.fsdecode(b"a\xff"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("umask")
-def test_a_store_has_its_modes_whatever_the_umask(tmp_path: Path) -> None:
+def test_a_store_has_its_modes_under_every_umask(tmp_path: Path) -> None:
     store = Store(tmp_path / "new" / "store")
     passable = 0o711 if os.geteuid() == 0 else 0o700
     closed = [store.skeletons, store.resolutions, store.locks, store.failed, store.logs]
@@ -99,7 +99,7 @@ def test_a_store_has_its_modes_whatever_the_umask(tmp_path: Path) -> None:
     assert _mode(tmp_path / "new") == 0o755
 
 
-def test_what_was_too_open_is_closed(tmp_path: Path) -> None:
+def test_modes_that_are_too_open_are_corrected(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.resolutions.chmod(0o755)
     Store(tmp_path)
@@ -108,7 +108,7 @@ def test_what_was_too_open_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o702])
 @pytest.mark.parametrize("name", ["skeletons", "resolutions", "wheels"])
-def test_what_others_could_write_to_is_refused(name: str, mode: int, tmp_path: Path) -> None:
+def test_a_folder_that_others_can_write_to_is_refused(name: str, mode: int, tmp_path: Path) -> None:
     Store(tmp_path)
     (tmp_path / name).chmod(mode)
     with pytest.raises(EnvironmentUnavailable, match=f"others may write to .*{name}.*chmod -R go-w"):
@@ -128,9 +128,7 @@ def _close(kept: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize("spoil", [_plant, _close])
-def test_a_skeleton_has_its_modes_and_one_that_has_others_is_made_again(
-    spoil: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_a_skeleton_with_other_modes_is_made_again(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     interpreter, kept_in = own_interpreter(), tmp_path / "skeletons"
     make_root(tmp_path / "root", closed=())
     kept_in.mkdir(mode=0o700)

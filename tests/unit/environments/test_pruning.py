@@ -1,4 +1,4 @@
-"""What nobody needs goes; what somebody uses, builds, or will be asked for stays."""
+"""Pruning removes unneeded files, and keeps those that a process uses, builds, or will ask for."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _keep_wheel(store: Store, made: Made) -> Path:
 
 
 @pytest.mark.slow
-def test_without_a_wish_only_garbage_goes(store: Store, made: Made) -> None:
+def test_without_options_only_garbage_is_removed(store: Store, made: Made) -> None:
     tree = tree_in(store, made, TREE)
     unneeded = tree_in(store, made, key_of(101))
     wheel = _keep_wheel(store, made)
@@ -60,14 +60,14 @@ def test_without_a_wish_only_garbage_goes(store: Store, made: Made) -> None:
     assert store.verify(KEY).is_intact
 
 
-def test_where_downloads_are_made_is_no_wheel(store: Store) -> None:
+def test_the_folder_of_downloads_is_no_wheel(store: Store) -> None:
     (store.wheels / ".partial").mkdir()
     report = store.prune()
     assert (report.wheels, report.bytes_freed) == (0, 0)
     assert (store.wheels / ".partial").is_dir()
 
 
-def test_what_was_not_used_for_long_goes(store: Store) -> None:
+def test_environments_unused_for_long_are_removed(store: Store) -> None:
     for number in range(3):
         publish_environment(store, key_of(number))
         _used(store, key_of(number), days_ago=number)
@@ -77,7 +77,7 @@ def test_what_was_not_used_for_long_goes(store: Store) -> None:
     assert store.find(key_of(2)) is None
 
 
-def test_what_is_named_goes_and_nothing_else(store: Store) -> None:
+def test_a_named_environment_is_removed_and_nothing_else(store: Store) -> None:
     for number in range(3):
         publish_environment(store, key_of(number))
     said = store.prune([key_of(1)], dry_run=True)
@@ -86,7 +86,7 @@ def test_what_is_named_goes_and_nothing_else(store: Store) -> None:
     assert set(store.environment_keys()) == {key_of(0), key_of(2)}
 
 
-def test_what_is_named_and_in_use_stays(store: Store) -> None:
+def test_a_named_environment_in_use_stays(store: Store) -> None:
     publish_environment(store, KEY)
     hold = store.use(KEY)
     assert hold is not None
@@ -97,7 +97,7 @@ def test_what_is_named_and_in_use_stays(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_with_the_last_environment_go_its_trees_and_wheels(store: Store, made: Made) -> None:
+def test_the_last_environment_takes_its_trees_and_wheels_with_it(store: Store, made: Made) -> None:
     tree = tree_in(store, made, TREE)
     _keep_wheel(store, made)
     for number in range(2):
@@ -111,7 +111,7 @@ def test_with_the_last_environment_go_its_trees_and_wheels(store: Store, made: M
 
 
 @pytest.mark.slow
-def test_the_least_recently_used_go_until_the_rest_fits(store: Store, tmp_path: Path) -> None:
+def test_the_least_recently_used_are_removed_until_the_rest_fits(store: Store, tmp_path: Path) -> None:
     for number, name in enumerate(("one", "two", "three")):
         (folder := tmp_path / name).mkdir()
         made = make_wheel(folder, name=name, files={f"{name}/large.bin": os.urandom(1 << 20)})
@@ -127,7 +127,7 @@ def test_the_least_recently_used_go_until_the_rest_fits(store: Store, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_dry_run_says_the_same_and_removes_nothing(store: Store, made: Made) -> None:
+def test_a_dry_run_reports_the_same_and_removes_nothing(store: Store, made: Made) -> None:
     tree = tree_in(store, made, TREE)
     _keep_wheel(store, made)
     publish_environment(store, KEY, {TREE: tree}, packages=(made.locked,))
@@ -153,7 +153,7 @@ wait()
 
 
 @pytest.mark.slow
-def test_what_another_process_uses_stays_until_it_is_done(store: Store) -> None:
+def test_an_environment_in_use_elsewhere_stays_until_released(store: Store) -> None:
     publish_environment(store, KEY)
     publish_environment(store, key_of(2))
     with running(USING, store.root) as other:
@@ -167,7 +167,7 @@ def test_what_another_process_uses_stays_until_it_is_done(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_who_used_it_and_died_does_not_keep_it(store: Store) -> None:
+def test_a_dead_user_does_not_keep_an_environment(store: Store) -> None:
     publish_environment(store, KEY)
     with running(USING, store.root) as other:
         assert heard(other) == "True"
@@ -176,7 +176,7 @@ def test_who_used_it_and_died_does_not_keep_it(store: Store) -> None:
     assert store.prune(older_than_s=EVERYTHING_S).environments == (KEY,)
 
 
-def test_what_is_in_use_is_in_no_budget(store: Store) -> None:
+def test_an_environment_in_use_does_not_count_for_the_budget(store: Store) -> None:
     publish_environment(store, KEY)
     use = store.use(KEY)
     assert use is not None
@@ -186,7 +186,7 @@ def test_what_is_in_use_is_in_no_budget(store: Store) -> None:
     assert report.bytes_left > 0
 
 
-def test_what_was_used_since_it_was_chosen_stays(store: Store) -> None:
+def test_an_environment_used_since_it_was_chosen_stays(store: Store) -> None:
     environment = publish_environment(store, KEY)
     _used(store, KEY, days_ago=3)
     chosen_at = environment.last_used
@@ -206,7 +206,7 @@ wait()
 
 
 @pytest.mark.slow
-def test_what_a_dead_builder_left_goes(store: Store) -> None:
+def test_files_of_a_dead_builder_are_removed(store: Store) -> None:
     with running(BUILDING, store.root) as other:
         assert heard(other) in os.listdir(store.building)
         other.kill()
@@ -218,7 +218,7 @@ def test_what_a_dead_builder_left_goes(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_while_somebody_builds_its_folder_and_all_trees_stay(store: Store, made: Made) -> None:
+def test_during_a_build_its_folder_and_all_trees_stay(store: Store, made: Made) -> None:
     tree_in(store, made, TREE)
     with running(BUILDING, store.root) as other:
         name = heard(other)
@@ -231,7 +231,7 @@ def test_while_somebody_builds_its_folder_and_all_trees_stay(store: Store, made:
         assert store.prune().trees == 1
 
 
-def test_what_is_not_whole_is_garbage(store: Store) -> None:
+def test_incomplete_entries_are_garbage(store: Store) -> None:
     (publish_environment(store, KEY).home / "complete").unlink()
     publish_environment(store, key_of(2))
     assert store.prune().environments == ()
@@ -243,7 +243,7 @@ def _age(path: Path, *, days: float) -> None:
     os.utime(path, (then, then))
 
 
-def test_outdated_failures_logs_locks_and_unfinished_files_go(store: Store) -> None:
+def test_outdated_failures_logs_locks_and_partial_files_are_removed(store: Store) -> None:
     store.remember_failure(key_of(1), BuildFailed("then", log="old"), ttl_s=0)
     store.remember_failure(key_of(2), BuildFailed("now", log="new"), ttl_s=60)
     _age(store.logs / f"{key_of(1)}.log", days=8)
@@ -258,7 +258,7 @@ def test_outdated_failures_logs_locks_and_unfinished_files_go(store: Store) -> N
     assert not lock.exists()
 
 
-def test_downloads_that_broke_off_go_after_an_hour_and_are_told(store: Store) -> None:
+def test_broken_downloads_are_removed_after_an_hour_and_reported(store: Store) -> None:
     (downloads := store.wheels / ".partial").mkdir()
     for name, days in (("broken off", 1.0), ("under way", 0.0)):
         (downloads / name).write_bytes(bytes(1 << 20))
@@ -270,7 +270,7 @@ def test_downloads_that_broke_off_go_after_an_hour_and_are_told(store: Store) ->
     assert os.listdir(downloads) == ["under way"]
 
 
-def test_what_nobody_has_asked_for_in_months_is_resolved_anew_when_somebody_does(store: Store) -> None:
+def test_a_resolution_unused_for_months_is_removed(store: Store) -> None:
     names = {"months": 100.0, "weeks": 30.0}
     for name, days in names.items():
         (file := store.resolutions / f"{name}.json").write_text("{}")
@@ -279,7 +279,7 @@ def test_what_nobody_has_asked_for_in_months_is_resolved_anew_when_somebody_does
     assert os.listdir(store.resolutions) == ["weeks.json"]
 
 
-def test_a_lock_that_somebody_has_stays_however_old(store: Store) -> None:
+def test_a_held_lock_stays_at_any_age(store: Store) -> None:
     lock = store.lock(KEY)
     assert lock.try_acquire()
     _age(store.locks / f"{KEY}.build", days=30)
@@ -290,7 +290,7 @@ def test_a_lock_that_somebody_has_stays_however_old(store: Store) -> None:
 
 @pytest.mark.slow
 def test_using_and_pruning_at_once_never_meet(store: Store) -> None:
-    """Whoever was told that it may use an environment has all of it."""
+    """A caller with permission to use an environment has all of it."""
     script = """
 for number in range(25):
     store.prune(older_than_s=-1)

@@ -1,4 +1,4 @@
-"""What a tool may ask for, in which words, and what it is told when it may not."""
+"""Requirements are normalised, and refusals explain the problem."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ TAKEN: Final = {
 
 
 @pytest.mark.parametrize(("text", "canonical"), TAKEN.items())
-def test_a_requirement_is_read_into_one_spelling(text: str, canonical: str) -> None:
+def test_a_requirement_is_normalised(text: str, canonical: str) -> None:
     assert read(text) == (canonical,)
 
 
 @pytest.mark.parametrize("canonical", sorted(set(TAKEN.values())))
-def test_what_was_read_reads_as_itself(canonical: str) -> None:
+def test_a_normalised_requirement_stays_unchanged(canonical: str) -> None:
     assert read(canonical) == (canonical,)
     assert Requirement(canonical).name in canonical
 
@@ -112,7 +112,7 @@ OBJECTS: Final[list[tuple[dict[str, object], str]]] = [
 
 
 @pytest.mark.parametrize(("item", "canonical"), OBJECTS)
-def test_an_object_with_a_name_is_read_as_the_text_would_be(item: dict[str, object], canonical: str) -> None:
+def test_an_object_with_a_name_is_read_like_the_text(item: dict[str, object], canonical: str) -> None:
     assert read(item) == (canonical,)
 
 
@@ -218,7 +218,7 @@ REFUSED: Final[dict[str, str]] = {
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED.items(), ids=lambda value: ascii(value)[:60])
-def test_what_is_no_requirement_is_refused_with_its_place_and_the_reason(text: str, reason: str) -> None:
+def test_an_invalid_requirement_is_refused_with_place_and_reason(text: str, reason: str) -> None:
     message = refusal("flask", text, "numpy")
     assert message.startswith("requirement 2 of 3: ")
     assert reason in message
@@ -277,7 +277,7 @@ def test_a_refusal_is_short_and_harmless_on_a_terminal(text: str) -> None:
         (Requirement("requests"), "neither text nor an object"),
     ],
 )
-def test_an_item_that_is_none_is_refused(item: object, reason: str) -> None:
+def test_an_invalid_item_is_refused(item: object, reason: str) -> None:
     message = refusal(item)
     assert message.startswith("requirement 1 of 1: ")
     assert reason in message
@@ -285,12 +285,12 @@ def test_an_item_that_is_none_is_refused(item: object, reason: str) -> None:
 
 
 @pytest.mark.parametrize("items", ["requests", b"requests", {"name": "a"}, None, 5, {"a"}, iter(["a"])])
-def test_what_is_no_list_is_refused(items: object) -> None:
+def test_a_value_that_is_no_list_is_refused(items: object) -> None:
     with pytest.raises(RequirementRefused, match="not a list"):
         read_requirements(items, supply=ANYTHING)  # type: ignore[arg-type]
 
 
-def test_no_requirements_are_fine() -> None:
+def test_an_empty_list_is_accepted() -> None:
     assert read() == ()
 
 
@@ -306,7 +306,7 @@ def test_order_and_spelling_do_not_matter() -> None:
     assert read(*items) == read(*other) == tuple(sorted(read(*items)))
 
 
-def test_what_asks_twice_for_one_package_becomes_one_line() -> None:
+def test_repeated_packages_become_one_line() -> None:
     assert read("a>=1", "A<3", "a[x]", "a[y]>=1.0") == ("a[x,y]<3,>=1.0",)
 
 
@@ -356,7 +356,7 @@ AGREEMENTS: Final = [
 
 
 @pytest.mark.parametrize("versions", CONTRADICTIONS)
-def test_what_no_version_can_be_is_refused_with_both_places(versions: tuple[str, str]) -> None:
+def test_contradicting_versions_are_refused_with_both_places(versions: tuple[str, str]) -> None:
     for first, second in (versions, versions[::-1]):
         message = refusal(f"Abc{first}", "flask", f"abc{second}")
         assert message.startswith("requirements 1, 3 of 3: ")
@@ -365,7 +365,7 @@ def test_what_no_version_can_be_is_refused_with_both_places(versions: tuple[str,
 
 
 @pytest.mark.parametrize("versions", AGREEMENTS)
-def test_what_some_version_can_be_is_taken(versions: tuple[str, str]) -> None:
+def test_satisfiable_versions_are_accepted(versions: tuple[str, str]) -> None:
     assert len(read(f"a{versions[0]}", f"a{versions[1]}")) == 1
     assert len(read(f"a{versions[1]}", f"a{versions[0]}")) == 1
 
@@ -382,12 +382,12 @@ _SPECIFIERS: Final = st.builds(
 
 @pytest.mark.slow
 @given(version=_VERSIONS, specifiers=st.lists(_SPECIFIERS, max_size=6))
-def test_what_a_version_fits_is_never_called_a_contradiction(version: str, specifiers: list[str]) -> None:
+def test_a_satisfiable_range_is_never_called_a_contradiction(version: str, specifiers: list[str]) -> None:
     fitting = [each for each in specifiers if Requirement(f"a{each}").specifier.contains(version, prereleases=True)]
     assert not contradict_each_other(fitting)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     message = refusal("-e .", "flask", "a==1", "a==2", "", "denied", supply=SupplyRules(deny=frozenset({"denied"})))
     lines = message.splitlines()
     assert lines[0] == "4 problems with requirements:"
@@ -395,14 +395,14 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     assert places == ["requirement 1 of 6", "requirements 3, 4 of 6", "requirement 5 of 6", "requirement 6 of 6"]
 
 
-def test_a_flood_of_problems_is_told_in_a_screenful() -> None:
+def test_a_flood_of_problems_is_reported_in_a_screenful() -> None:
     message = refusal(*["$" * 900] * MOST)
     assert len(message.splitlines()) < 30
     assert len(message) < 10_000
     assert "more" in message
 
 
-def test_a_refusal_is_an_environment_that_cannot_be_had() -> None:
+def test_a_refusal_is_an_environment_error() -> None:
     assert issubclass(RequirementRefused, EnvironmentUnavailable)
     assert not RequirementRefused("x").retryable
 
@@ -444,7 +444,7 @@ def test_a_password_is_never_repeated(text: str, supply: SupplyRules) -> None:
         ),
     ],
 )
-def test_an_address_with_a_hash_is_taken_where_the_policy_allows_it(text: str, canonical: str) -> None:
+def test_an_address_with_a_hash_is_accepted_if_the_policy_allows_it(text: str, canonical: str) -> None:
     assert read(text, supply=DIRECT) == read(canonical, supply=DIRECT) == (canonical,)
 
 
@@ -471,7 +471,7 @@ def test_an_address_with_a_hash_is_taken_where_the_policy_allows_it(text: str, c
         (f"@ {ADDRESS}", "not a requirement"),
     ],
 )
-def test_an_address_that_no_hash_vouches_for_is_refused_everywhere(text: str, reason: str) -> None:
+def test_an_address_without_a_hash_is_refused_everywhere(text: str, reason: str) -> None:
     with pytest.raises(RequirementRefused) as refused:
         read(text, supply=DIRECT)
     assert reason in str(refused.value)
@@ -491,18 +491,18 @@ def test_a_denied_name_is_refused_in_every_spelling() -> None:
     assert read("good-package", supply=supply)
 
 
-def test_a_name_that_the_list_of_allowed_ones_lacks_is_refused() -> None:
+def test_a_name_outside_the_allowed_ones_is_refused() -> None:
     supply = SupplyRules(allow=frozenset({"Good_Package"}))
     assert read("good.package>=1", supply=supply) == ("good-package>=1",)
     assert "'other' is not among the packages" in refusal("good-package", "other", supply=supply)
 
 
-def test_what_is_allowed_and_denied_is_denied() -> None:
+def test_a_package_both_allowed_and_denied_is_denied() -> None:
     supply = SupplyRules(allow=frozenset({"a"}), deny=frozenset({"a"}))
     assert "denied" in str(supply.refusal("A"))
 
 
-def test_markers_that_do_not_hold_are_told_and_kept() -> None:
+def test_markers_that_do_not_hold_are_reported_and_kept() -> None:
     lines = read("a; sys_platform == 'win32'", "b; sys_platform == 'linux'", "c")
     assert len(lines) == 3
     assert excluded_by_marker(lines, markers={"sys_platform": "linux"}) == ('a; sys_platform == "win32"',)
@@ -531,7 +531,7 @@ _KEYS: Final = st.sampled_from(["name", "version", "extras", "marker"]) | st.tex
 
 @pytest.mark.slow
 @given(st.lists(_VALUES | st.dictionaries(_KEYS, _VALUES | st.just("1.2"), max_size=4), max_size=3))
-def test_anything_at_all_is_read_or_refused(items: list[object]) -> None:
+def test_any_value_is_read_or_refused(items: list[object]) -> None:
     _read_or_refused(items)
 
 
@@ -573,7 +573,7 @@ def test_letter_case_never_matters(text: str) -> None:
     "unit",
     ["a", "(", "[", "'", '"', "@", ":", "//", "-", " -", "=", "==1,", ".", "a ", "a,", "; ", "1.", "!", "a@:", "<1"],
 )
-def test_a_long_text_is_judged_at_once(unit: str) -> None:
+def test_a_long_text_is_judged_quickly(unit: str) -> None:
     with within(1):
         for text in (unit * (LONGEST // len(unit)), f"a; {unit * 300}"[:LONGEST], "a" + unit * 300, unit * 1_000_000):
             _read_or_refused([text])

@@ -1,4 +1,4 @@
-"""A skeleton is its interpreter's, wherever the engine was installed and however virtualenv is set up."""
+"""A skeleton fits its interpreter for every installation of the engine and every setting of virtualenv."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SITE: Final = site_folder(own_interpreter())
 
 
 def _made(folder: Path) -> tuple[StoredFile, ...]:
-    """What a skeleton in that folder consists of; it is kept beside it."""
+    """Return the files of a skeleton, which the store keeps next to that folder."""
     folder.mkdir(parents=True, exist_ok=True)
     content = folder / f"content-{len(list(folder.iterdir()))}"
     make_skeleton(own_interpreter(), kept_in=folder / "kept", folder=content)
@@ -40,25 +40,25 @@ def _made(folder: Path) -> tuple[StoredFile, ...]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[StoredFile, ...]:
-    """What one consists of that nothing disturbed."""
+    """Return the files of an undisturbed skeleton."""
     return _made(tmp_path_factory.mktemp("plain"))
 
 
-def test_it_is_the_interpreter_and_no_installer(plain: tuple[StoredFile, ...]) -> None:
+def test_a_skeleton_has_the_interpreter_and_no_installer(plain: tuple[StoredFile, ...]) -> None:
     kinds = {file.path: file.kind for file in plain}
     assert kinds.pop("pyvenv.cfg") == "file"
     assert "bin/python" in kinds
     assert set(kinds.values()) == {"link"}
 
 
-def test_the_second_is_a_copy_of_the_first(plain: tuple[StoredFile, ...], tmp_path: Path) -> None:
+def test_the_second_skeleton_is_a_copy_of_the_first(plain: tuple[StoredFile, ...], tmp_path: Path) -> None:
     assert _made(tmp_path) == plain
     assert is_kept(own_interpreter(), kept_in=tmp_path / "kept")
     assert _made(tmp_path) == plain
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_what_installers_look_for_is_there_before_virtualenv_and_stays_as_it_was(
+def test_files_for_installers_are_added_before_virtualenv_and_stay(
     plain: tuple[StoredFile, ...], tmp_path: Path, umask: int
 ) -> None:
     content, before = tmp_path / "content", os.umask(umask)
@@ -103,7 +103,7 @@ SPOILT: Final = (_without_programs, _with_another_interpreter, _with_more, _with
 
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
-def test_a_broken_one_is_made_anew(
+def test_a_broken_skeleton_is_made_again(
     spoil: Callable[[Path], None], plain: tuple[StoredFile, ...], tmp_path: Path
 ) -> None:
     _made(tmp_path)
@@ -124,14 +124,14 @@ SETTINGS: Final = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_variable_of_virtualenvs_makes_no_difference(
+def test_a_variable_of_virtualenv_makes_no_difference(
     name: str, plain: tuple[StoredFile, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(name, SETTINGS[name])
     assert _made(tmp_path) == plain
 
 
-def test_its_configuration_file_makes_no_difference(
+def test_a_configuration_file_of_virtualenv_makes_no_difference(
     plain: tuple[StoredFile, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     written = tmp_path / "config" / "virtualenv" / "virtualenv.ini"
@@ -156,8 +156,8 @@ make_skeleton(own_interpreter(), kept_in=folder / "kept", folder=folder / "conte
 """
 
 
-def test_an_engine_that_is_found_by_a_variable_makes_one(plain: tuple[StoredFile, ...], tmp_path: Path) -> None:
-    """As an engine does that was installed for its user alone: its interpreter has none of its packages."""
+def test_an_engine_found_through_a_variable_makes_a_skeleton(plain: tuple[StoredFile, ...], tmp_path: Path) -> None:
+    """An engine that is installed for its user alone has an interpreter without the engine's packages."""
     places = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     command = [str(own_interpreter().python), "-s", "-c", _ELSEWHERE, str(tmp_path)]
     answer = subprocess.run(
@@ -177,7 +177,7 @@ main()
 """
 
 
-def test_a_uv_without_its_program_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_uv_package_without_its_program_is_reported_with_a_remedy(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _NO_PROGRAM, "env", "lock", "six", "--store", str(tmp_path)]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
     assert answer.returncode == 4, answer

@@ -1,4 +1,4 @@
-"""What is in the store is whole; whoever is killed, and whoever comes second, leaves it that way."""
+"""Entries of the store are complete, also after a kill and for a second writer."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def tree(store: Store, tmp_path: Path) -> TreeReport:
     return tree_in(store, make_wheel(tmp_path), key_of(100))
 
 
-# Being there.
+# The folder
 
 
 @pytest.mark.parametrize("part", ["", "locks", "envs", "sandbox-store"])
-def test_a_store_that_is_removed_while_it_is_used_is_made_again_as_it_was(part: str, store: Store) -> None:
+def test_a_store_removed_during_use_is_made_again(part: str, store: Store) -> None:
     def modes() -> dict[str, int]:
         return {str(path): path.stat().st_mode for path in (store.root, *store.root.rglob("*"))}
 
@@ -67,7 +67,7 @@ def test_a_store_that_is_removed_while_it_is_used_is_made_again_as_it_was(part: 
     assert publish_environment(store, KEY) == store.find(KEY)
 
 
-def test_a_store_whose_place_somebody_else_took_meanwhile_is_refused(store: Store) -> None:
+def test_a_store_whose_path_another_user_took_is_refused(store: Store) -> None:
     remove(store.root)
     store.root.mkdir()
     (store.root / "thesis.tex").touch()
@@ -76,10 +76,10 @@ def test_a_store_whose_place_somebody_else_took_meanwhile_is_refused(store: Stor
     assert os.listdir(store.root) == ["thesis.tex"]
 
 
-# Finding.
+# Finding
 
 
-def test_what_was_published_is_found(store: Store) -> None:
+def test_a_published_environment_is_found(store: Store) -> None:
     published = publish_environment(store, KEY)
     found = store.find(KEY)
     assert found == published
@@ -88,7 +88,7 @@ def test_what_was_published_is_found(store: Store) -> None:
     assert Store(store.root).find(KEY) == found
 
 
-def test_what_was_not_published_is_not_found(store: Store) -> None:
+def test_an_unpublished_environment_is_not_found(store: Store) -> None:
     publish_environment(store, KEY)
     assert store.find(key_of(2)) is None
 
@@ -131,7 +131,7 @@ BROKEN: Final = {
 
 
 @pytest.mark.parametrize("spoil", BROKEN.values(), ids=BROKEN)
-def test_what_is_not_whole_is_not_found_and_is_replaced(spoil: Callable[[Path], None], store: Store) -> None:
+def test_an_incomplete_environment_is_not_found_and_is_replaced(spoil: Callable[[Path], None], store: Store) -> None:
     spoil(publish_environment(store, KEY).home)
     assert store.find(KEY) is None
     assert store.list() == []
@@ -140,7 +140,7 @@ def test_what_is_not_whole_is_not_found_and_is_replaced(spoil: Callable[[Path], 
     assert list(store.building.iterdir()) == []
 
 
-def test_what_was_found_and_vanished_is_not_found_again(store: Store) -> None:
+def test_an_environment_that_vanished_is_not_found_again(store: Store) -> None:
     publish_environment(store, KEY)
     assert store.find(KEY)
     store.discard(store.environments / KEY)
@@ -151,7 +151,7 @@ def _reboot(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(complete_marker, "this_boot", lambda: name)
 
 
-def test_after_a_restart_what_is_all_there_is_found_and_sealed_anew(
+def test_after_a_restart_complete_environments_are_found_and_sealed(
     store: Store, tree: TreeReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = publish_environment(store, KEY, {key_of(100): tree}).home
@@ -161,7 +161,7 @@ def test_after_a_restart_what_is_all_there_is_found_and_sealed_anew(
 
 
 @pytest.mark.parametrize("path", ["pyvenv.cfg", f"{SITE}/gadget/data.bin"])
-def test_after_a_power_failure_what_lost_a_files_bytes_is_not_found(
+def test_after_a_power_failure_an_environment_with_lost_bytes_is_not_found(
     path: str, store: Store, tree: TreeReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.truncate(publish_environment(store, KEY, {key_of(100): tree}).folder / path, 0)
@@ -169,7 +169,9 @@ def test_after_a_power_failure_what_lost_a_files_bytes_is_not_found(
     assert Store(store.root).find(KEY) is None
 
 
-def test_after_a_power_failure_what_lost_a_file_is_not_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_power_failure_an_environment_without_a_file_is_not_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = publish_environment(store, KEY).folder
     folder.chmod(0o755)
     (folder / "pyvenv.cfg").unlink()
@@ -190,10 +192,10 @@ def test_finding_one_of_a_thousand_takes_no_time(store: Store) -> None:
             assert all(fresh.find(key) for key in keys)
 
 
-# Publishing.
+# Publishing
 
 
-def test_what_is_published_is_read_only(store: Store, tree: TreeReport) -> None:
+def test_a_published_environment_is_read_only(store: Store, tree: TreeReport) -> None:
     environment = publish_environment(store, KEY, {key_of(100): tree})
     assert environment.folder.stat().st_mode & 0o222 == 0
     assert (environment.folder / "pyvenv.cfg").stat().st_mode & 0o222 == 0
@@ -201,7 +203,7 @@ def test_what_is_published_is_read_only(store: Store, tree: TreeReport) -> None:
     assert (environment.folder / SITE / "gadget" / "__init__.py").stat().st_mode & 0o222 == 0
 
 
-def test_the_second_of_two_takes_the_first_and_removes_its_own(store: Store) -> None:
+def test_the_second_of_two_publishers_takes_the_first_result(store: Store) -> None:
     first = publish_environment(store, KEY)
     inode = first.folder.stat().st_ino
     assert publish_environment(store, KEY) == first
@@ -209,12 +211,12 @@ def test_the_second_of_two_takes_the_first_and_removes_its_own(store: Store) -> 
     assert list(store.building.iterdir()) == []
 
 
-def test_a_manifest_of_other_files_is_a_mistake(store: Store) -> None:
+def test_a_manifest_of_other_files_is_an_error(store: Store) -> None:
     with store.new_building_folder() as building, pytest.raises(ValueError, match="of other files"):
         store.publish(building, manifest_of(KEY, files="0" * 64), files=())
 
 
-def test_what_fails_leaves_nothing(store: Store) -> None:
+def test_a_failure_leaves_nothing(store: Store) -> None:
     def fail() -> None:
         raise RuntimeError("the disk is full")
 
@@ -226,7 +228,7 @@ def test_what_fails_leaves_nothing(store: Store) -> None:
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one MiB."""
+    """Return a store on a file system of one MiB."""
     (place := tmp_path / "small").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", place], check=True)
     try:
@@ -237,7 +239,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_a_full_disk_is_told_as_such_and_leaves_nothing_of_the_build(full_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing_of_the_build(full_disk: Path, tmp_path: Path) -> None:
     small, large = Store(full_disk / "store"), Store(tmp_path / "store")
     tree = tree_in(large, make_wheel(tmp_path, files={"large.bin": os.urandom(2 << 20)}), key_of(100))
     with pytest.raises(BuildFailed, match=r"No space left.*sandbox env prune"):
@@ -296,12 +298,12 @@ while True:
 
 
 @pytest.mark.slow
-def test_a_publisher_killed_at_any_moment_leaves_a_store_that_works(store: Store, tree: TreeReport) -> None:
+def test_a_publisher_killed_at_any_moment_leaves_a_working_store(store: Store, tree: TreeReport) -> None:
     chance = random.Random(1)
     for _ in range(12):
         with running(PUBLISHING, store.root) as publisher:
             assert heard(publisher) == "begins"
-            time.sleep(chance.uniform(0, 0.06))  # the moment is what is tried
+            time.sleep(chance.uniform(0, 0.06))  # the moment of the kill varies
             publisher.kill()
             publisher.wait()
         fresh = Store(store.root)
@@ -315,10 +317,10 @@ def test_a_publisher_killed_at_any_moment_leaves_a_store_that_works(store: Store
         assert store.verify(key_of(number)).is_intact
 
 
-# Using.
+# Using
 
 
-def test_using_marks_the_time_at_most_once_a_minute(store: Store) -> None:
+def test_a_use_marks_the_time_at_most_once_a_minute(store: Store) -> None:
     used = publish_environment(store, KEY).home / "used"
     os.utime(used, (1, 1))
     store.touch(KEY)
@@ -330,12 +332,12 @@ def test_using_marks_the_time_at_most_once_a_minute(store: Store) -> None:
     assert used.stat().st_mtime != 1
 
 
-def test_what_is_not_there_cannot_be_used(store: Store) -> None:
+def test_a_missing_environment_cannot_be_used(store: Store) -> None:
     assert store.use(KEY) is None
     store.touch(KEY)
 
 
-def test_use_is_given_back(store: Store) -> None:
+def test_a_use_is_released(store: Store) -> None:
     publish_environment(store, KEY)
     use = store.use(KEY)
     assert use is not None
@@ -344,24 +346,24 @@ def test_use_is_given_back(store: Store) -> None:
     assert store.prune(older_than_s=-1).environments == (KEY,)
 
 
-def test_a_prune_that_hangs_holds_nobody_up_forever(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_prune_blocks_no_use_endlessly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "_PRUNE_PATIENCE_S", 0.05)
     publish_environment(store, KEY)
     with locked_file(store.locks / f"{KEY}.use"), pytest.raises(EnvironmentUnavailable, match="is being pruned"):
         store.use(KEY)
 
 
-# Looking.
+# Listing
 
 
-def test_all_are_listed_the_last_used_first(store: Store) -> None:
+def test_all_environments_are_listed_the_last_used_first(store: Store) -> None:
     for number in range(3):
         os.utime(publish_environment(store, key_of(number)).home / "used", (number, number))
     assert [environment.key for environment in store.list()] == [key_of(2), key_of(1), key_of(0)]
     assert store.list()[0].last_used == 2
 
 
-def test_a_prefix_shows_the_one_that_has_it(store: Store) -> None:
+def test_a_prefix_shows_its_environment(store: Store) -> None:
     publish_environment(store, "aa" + "0" * 62)
     publish_environment(store, "ab" + "0" * 62)
     assert store.show("aa").key == "aa" + "0" * 62
@@ -375,7 +377,7 @@ def test_a_prefix_shows_the_one_that_has_it(store: Store) -> None:
             store.show(prefix)
 
 
-# Verifying.
+# Verifying
 
 
 def _change(path: str, data: bytes) -> Callable[[Path], None]:
@@ -445,7 +447,7 @@ def test_tampering_is_found_by_name(
         report.raise_if_tampered()
 
 
-def test_what_nobody_changed_is_intact(store: Store, tree: TreeReport) -> None:
+def test_an_unchanged_environment_is_intact(store: Store, tree: TreeReport) -> None:
     publish_environment(store, KEY, {key_of(100): tree})
     report = store.verify(KEY)
     report.raise_if_tampered()
@@ -461,7 +463,7 @@ def test_a_change_in_a_tree_is_found_in_every_environment(store: Store, tree: Tr
     assert [store.verify(key_of(number)).changed for number in range(2)] == [(f"{SITE}/single.py",)] * 2
 
 
-# Failures.
+# Failures
 
 
 def test_a_failure_is_remembered_for_a_while(store: Store) -> None:
@@ -474,14 +476,14 @@ def test_a_failure_is_remembered_for_a_while(store: Store) -> None:
     assert store.failure(key_of(2)) is None
 
 
-def test_a_remembered_failure_is_told_with_what_to_do_about_it(store: Store) -> None:
+def test_a_remembered_failure_has_its_remedy(store: Store) -> None:
     store.remember_failure(KEY, BuildFailed("it is too large", remedy="ask for less"), ttl_s=60)
     failure = store.failure(KEY)
     assert failure is not None
     assert re.match(r"ask for less; it failed a moment ago; try again in \d+ s", str(failure.error().remedy))
 
 
-def test_an_old_failure_is_not_believed(store: Store) -> None:
+def test_an_old_failure_is_ignored(store: Store) -> None:
     store.remember_failure(KEY, BuildFailed("then"), ttl_s=0)
     assert store.failure(KEY) is None
 
@@ -493,7 +495,7 @@ def test_a_clock_that_was_set_back_keeps_no_failure_alive(store: Store, monkeypa
     assert store.failure(KEY) is None
 
 
-def test_what_works_again_is_no_failure(store: Store) -> None:
+def test_a_success_forgets_the_failure(store: Store) -> None:
     store.remember_failure(KEY, BuildFailed("then"), ttl_s=60)
     publish_environment(store, KEY)
     assert store.failure(KEY) is None
@@ -509,15 +511,15 @@ def test_long_reasons_and_logs_are_kept_short(store: Store) -> None:
     assert failure.log.read_text().endswith("the end")
 
 
-def test_a_failure_that_is_nonsense_is_none(store: Store) -> None:
+def test_a_malformed_failure_is_ignored(store: Store) -> None:
     (store.failed / f"{KEY}.json").write_text("{")
     assert store.failure(KEY) is None
 
 
-# Whose it is.
+# Owners
 
 
-def test_boxes_pass_where_they_must_and_nobody_reaches_the_locks(store: Store) -> None:
+def test_box_users_may_pass_through_and_not_reach_the_locks(store: Store) -> None:
     passable = 0o711 if os.geteuid() == 0 else 0o700
     folders = [store.root, *(path for path in store.root.iterdir() if path.is_dir())]
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folders}
@@ -545,7 +547,7 @@ def test_a_store_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_store_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_store_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     os.chown(tmp_path / "store", 65534, 65534)
     with pytest.raises(EnvironmentUnavailable, match="belongs to user 65534"):
@@ -553,7 +555,7 @@ def test_a_store_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["file/store", "file", "folder"])
-def test_a_store_that_cannot_be_made_names_the_remedy(place: str, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_created_names_the_remedy(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "wheels").write_text("")
@@ -561,14 +563,14 @@ def test_a_store_that_cannot_be_made_names_the_remedy(place: str, tmp_path: Path
         Store(tmp_path / place)
 
 
-def test_where_a_store_is_unless_told() -> None:
+def test_the_default_place_of_a_store_follows_the_environment() -> None:
     assert default_root({"SANDBOX_STORE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
     assert default_root({"XDG_CACHE_HOME": "/b"}) == Path("/b/sandbox")
     assert default_root({"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache" / "sandbox"
     assert default_root({}) == Path.home() / ".cache" / "sandbox"
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     write_whole(tmp_path / "file", b"first")
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="directory"):
@@ -576,7 +578,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
-# Sharing.
+# Sharing
 
 
 @pytest.mark.slow
@@ -624,7 +626,7 @@ print(oct(store.root.stat().st_mode & 0o777))
 
 
 @pytest.mark.slow
-def test_all_of_it_works_for_a_user_without_rights(unprivileged_python: Path) -> None:
+def test_everything_works_for_a_user_without_rights(unprivileged_python: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="sandbox-store-") as folder:
         os.chmod(folder, 0o777)
         answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""Who is cancelled while a thread works for it waits for that: nothing is left open, or taken away half made."""
+"""A cancelled task waits for its thread, so that no file stays open or is removed half written."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sandbox.environments.threads import gone, to_its_end
 
 
 async def _cancelled(task: asyncio.Task[object]) -> None:
-    """Twice, each time with a moment for it to end."""
+    """Cancel twice, each time with a moment for the task to end."""
     for _ in range(2):
         task.cancel()
         await asyncio.wait({task}, timeout=0.05)
         assert not task.done()
 
 
-def test_what_a_thread_does_is_done_before_a_cancelled_task_ends() -> None:
+def test_the_thread_of_a_cancelled_task_ends_first() -> None:
     begun, may_end, has_ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -39,13 +39,13 @@ def test_what_a_thread_does_is_done_before_a_cancelled_task_ends() -> None:
     asyncio.run(scene())
 
 
-def test_what_it_comes_to_is_returned_or_raised() -> None:
+def test_the_result_of_a_thread_is_returned_or_raised() -> None:
     assert asyncio.run(to_its_end(partial(int, "7"))) == 7
     with pytest.raises(ValueError, match="seven"):
         asyncio.run(to_its_end(partial(int, "seven")))
 
 
-def test_who_is_cancelled_while_a_task_is_ended_waits_for_that_and_does_not_interrupt_it() -> None:
+def test_a_second_cancellation_does_not_interrupt_the_wait_for_a_task() -> None:
     async def scene() -> None:
         is_ending, may_end, ended = asyncio.Event(), asyncio.Event(), list[str]()
 
@@ -71,7 +71,7 @@ def test_who_is_cancelled_while_a_task_is_ended_waits_for_that_and_does_not_inte
     asyncio.run(scene())
 
 
-def test_nobody_is_told_what_a_task_came_to_that_had_ended_before() -> None:
+def test_the_result_of_a_task_that_ended_before_is_dropped() -> None:
     async def scene() -> None:
         for work in (asyncio.to_thread(int, "seven"), asyncio.to_thread(int, "7")):
             task = asyncio.create_task(work)

@@ -1,4 +1,4 @@
-"""Only what is exactly the wheel becomes a package tree; linking shares it."""
+"""A package tree equals its wheel exactly; environments share it through links."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def unpacked(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def left(unpacked: Path, tmp_path: Path) -> Path:
-    """What a box left, for a test to spoil."""
+    """Return the folder that a box left, for a test to spoil."""
     return copy_of(unpacked, tmp_path / "left")
 
 
@@ -66,7 +66,7 @@ def tree(store: Store, left: Path, made: Made) -> TreeReport:
     return publish_tree(store, adopt_tree(left, wheel=made.locked, archive=made.path), key_of(1))
 
 
-def test_what_uv_unpacked_is_accepted_and_known_file_by_file(left: Path, made: Made) -> None:
+def test_files_unpacked_by_uv_are_accepted_and_listed(left: Path, made: Made) -> None:
     report = adopt_tree(left, wheel=made.locked, archive=made.path)
     paths = {file.path: file.kind for file in report.files}
     assert paths["gadget/parts/wheel.py"] == "file"
@@ -79,14 +79,14 @@ def test_what_uv_unpacked_is_accepted_and_known_file_by_file(left: Path, made: M
     assert {file.path: (file.sha256, file.size) for file in report.files} == digests(left, paths)
 
 
-def test_bytecode_comes_along(left: Path, made: Made) -> None:
+def test_bytecode_is_part_of_a_tree(left: Path, made: Made) -> None:
     report = adopt_tree(left, wheel=made.locked)
     compiled = [file.path for file in report.files if file.path.endswith(".pyc")]
     assert len(compiled) == 4
     assert compiled[0].startswith("__pycache__/single.")
 
 
-def test_a_tree_is_read_only_and_the_engines_own(tree: TreeReport) -> None:
+def test_a_tree_is_read_only_and_owned_by_the_engine(tree: TreeReport) -> None:
     for parent, _, names in os.walk(tree.folder):
         assert stat.S_IMODE(os.stat(parent).st_mode) == 0o555
         for name in names:
@@ -106,7 +106,7 @@ def test_files_of_the_boxs_user_change_hands(left: Path, made: Made) -> None:
     assert owners | {left.stat().st_uid} == {0}
 
 
-def test_what_tells_only_of_the_installation_is_dropped(left: Path, made: Made) -> None:
+def test_files_about_the_installation_only_are_dropped(left: Path, made: Made) -> None:
     report = adopt_tree(left, wheel=made.locked, archive=made.path)
     names = {file.path.rpartition("/")[2] for file in report.files}
     assert names.isdisjoint({".lock", "REQUESTED", "direct_url.json", "uv_cache.json"})
@@ -126,7 +126,7 @@ def test_equal_wheels_make_equal_trees(made: Made, unpacked: Path, left: Path, t
 
 
 @pytest.mark.slow
-def test_path_files_are_told(tmp_path: Path) -> None:
+def test_path_files_are_reported(tmp_path: Path) -> None:
     made = make_wheel(tmp_path, files={"odd.pth": b"import sys\n", "deep/odd.pth": b"", "deep/x-1.0.py": b""})
     unpack(made.path, tmp_path / "left")
     report = adopt_tree(tmp_path / "left", wheel=made.locked)
@@ -135,7 +135,7 @@ def test_path_files_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_data_that_belongs_beside_lib_is_told_and_put_there(tmp_path: Path, store: Store) -> None:
+def test_data_files_are_reported_and_put_next_to_lib(tmp_path: Path, store: Store) -> None:
     files = {
         "odd.py": b"",
         "gadget-1.0.data/data/share/odd/page.1": b"read me",
@@ -164,7 +164,7 @@ def test_a_record_names_files_where_the_environment_has_them(tmp_path: Path, sto
 
 
 @pytest.mark.slow
-def test_what_its_wheel_lets_be_executed_may_be_wherever_it_is(tmp_path: Path, store: Store) -> None:
+def test_executable_files_of_a_wheel_may_be_anywhere(tmp_path: Path, store: Store) -> None:
     files = {"tools/data/bin/cmake": b"#!/bin/sh\n", "tools/__init__.py": b"", "tools/plain": b""}
     made = make_wheel(tmp_path, files=files, programs=["tools/data/bin/cmake"])
     content = publish_environment(store, key_of(2), {key_of(1): tree_in(store, made, key_of(1))}).folder
@@ -184,7 +184,7 @@ def test_a_package_called_bin_is_no_folder_of_scripts(tmp_path: Path, store: Sto
     assert {path.name for path in (content / "bin").iterdir()} == {"python", "run", "turn"}
 
 
-# What a box may have left instead.
+# Hostile results of a box
 
 
 def _plant_link(left: Path) -> None:
@@ -307,10 +307,10 @@ SPOILED: Final = {
     "a socket": _plant_socket,
     "a setuid file": _plant_setuid,
     "a setgid file": _plant_setgid,
-    "a file nobody listed": _plant_file,
+    "an unlisted file": _plant_file,
     "a hidden file": _plant_hidden_file,
     "bytecode without source": _plant_bytecode_without_source,
-    "bytecode beside no source": _plant_bytecode_in_the_open,
+    "bytecode outside its folder": _plant_bytecode_in_the_open,
     "a newline in a name": _plant_newline,
     "a name that is no text": _plant_bytes,
     "a second package": _plant_second_package,
@@ -336,7 +336,7 @@ SPOILED: Final = {
 
 
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
-def test_anything_else_is_refused(spoil: Callable[[Path], None], left: Path, made: Made) -> None:
+def test_any_other_result_is_refused(spoil: Callable[[Path], None], left: Path, made: Made) -> None:
     spoil(left)
     with pytest.raises(BuildFailed, match=r"gadget 1\.0"):
         adopt_tree(left, wheel=made.locked, archive=made.path)
@@ -365,7 +365,7 @@ def test_the_folder_itself_may_not_be_a_link(left: Path, made: Made, tmp_path: P
 
 
 @pytest.mark.parametrize("caps", [TreeCaps(files=10), TreeCaps(bytes=10_000)])
-def test_too_much_is_refused_while_it_is_counted(caps: TreeCaps, left: Path, made: Made) -> None:
+def test_excess_is_refused_while_it_is_counted(caps: TreeCaps, left: Path, made: Made) -> None:
     with pytest.raises(BuildFailed, match="is more than"):
         adopt_tree(left, wheel=made.locked, caps=caps)
 
@@ -376,7 +376,7 @@ def test_a_sparse_file_of_a_terabyte_is_refused_unread(left: Path, made: Made) -
         adopt_tree(left, wheel=made.locked)
 
 
-def test_a_record_that_agrees_with_a_changed_file_does_not_agree_with_the_wheel(left: Path, made: Made) -> None:
+def test_a_record_that_matches_a_changed_file_contradicts_the_wheel(left: Path, made: Made) -> None:
     changed = b"x = 'not what was locked'\n"
     (left / "single.py").write_bytes(changed)
     record = left / INFO / "RECORD"
@@ -386,7 +386,7 @@ def test_a_record_that_agrees_with_a_changed_file_does_not_agree_with_the_wheel(
         adopt_tree(left, wheel=made.locked, archive=made.path)
 
 
-def test_a_record_that_lists_an_added_file_does_not_agree_with_the_wheel(left: Path, made: Made) -> None:
+def test_a_record_that_lists_an_added_file_contradicts_the_wheel(left: Path, made: Made) -> None:
     (left / "evil.pth").write_bytes(b"import os\n")
     _record(digest_row("evil.pth", b"import os\n"))(left)
     with pytest.raises(BuildFailed, match="not in its wheel"):
@@ -418,7 +418,7 @@ def test_versions_may_be_spelled_differently(tmp_path: Path) -> None:
     assert adopt_tree(tmp_path / "left", wheel=locked).facts.name == "some-gadget"
 
 
-def test_a_published_tree_is_found_with_all_it_said(store: Store, tree: TreeReport) -> None:
+def test_a_published_tree_is_found_with_its_facts(store: Store, tree: TreeReport) -> None:
     found = load_tree(store, key_of(1))
     assert found is not None
     assert (found.folder, found.facts, found.files) == (tree.folder, tree.facts, tree.files)
@@ -441,7 +441,7 @@ def test_the_second_of_two_equal_trees_takes_the_first(
 
 
 @pytest.mark.parametrize("what", ["complete", "tree.json", "files"])
-def test_a_tree_that_is_not_whole_is_replaced(
+def test_an_incomplete_tree_is_replaced(
     what: str, store: Store, tree: TreeReport, unpacked: Path, made: Made, tmp_path: Path
 ) -> None:
     (store.package_folder(key_of(1)) / what).unlink()
@@ -450,7 +450,7 @@ def test_a_tree_that_is_not_whole_is_replaced(
     assert load_tree(store, key_of(1)) is not None
 
 
-# Linking.
+# Linking
 
 
 def _environment(tmp_path: Path, name: str = "environment") -> tuple[Path, Path]:
@@ -459,7 +459,7 @@ def _environment(tmp_path: Path, name: str = "environment") -> tuple[Path, Path]
     return content / SITE, content
 
 
-def test_linked_files_are_the_trees_own(tree: TreeReport, tmp_path: Path) -> None:
+def test_linked_files_are_those_of_the_tree(tree: TreeReport, tmp_path: Path) -> None:
     site, prefix = _environment(tmp_path)
     linked = link_tree(tree, site, prefix)
     assert os.path.samefile(site / "gadget/parts/wheel.py", tree.folder / "gadget/parts/wheel.py")
@@ -468,7 +468,7 @@ def test_linked_files_are_the_trees_own(tree: TreeReport, tmp_path: Path) -> Non
     assert take_stock(tmp_path / "environment").files == tuple(sorted(linked.files, key=lambda file: file.path))
 
 
-def test_copies_are_files_of_their_own(tree: TreeReport, tmp_path: Path) -> None:
+def test_copies_are_independent_files(tree: TreeReport, tmp_path: Path) -> None:
     site, prefix = _environment(tmp_path)
     linked = link_tree(tree, site, prefix, copy=True)
     assert not os.path.samefile(site / "single.py", tree.folder / "single.py")
@@ -494,7 +494,7 @@ def _tree(store: Store, tmp_path: Path, name: str, files: dict[str, bytes]) -> T
 
 
 @pytest.mark.slow
-def test_packages_that_bring_the_same_file_agree(store: Store, tmp_path: Path) -> None:
+def test_packages_with_the_same_file_agree(store: Store, tmp_path: Path) -> None:
     shared = {"space/__init__.py": b"__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n"}
     trees = [_tree(store, tmp_path, name, {**shared, f"space/{name}.py": b""}) for name in ("one", "two")]
     site, prefix = _environment(tmp_path)
@@ -505,7 +505,7 @@ def test_packages_that_bring_the_same_file_agree(store: Store, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("copy", [False, True])
-def test_packages_that_bring_different_files_of_one_name_are_refused(copy: bool, store: Store, tmp_path: Path) -> None:
+def test_packages_with_different_files_of_one_name_are_refused(copy: bool, store: Store, tmp_path: Path) -> None:
     trees = [_tree(store, tmp_path, name, {"space/same.py": name.encode()}) for name in ("one", "two")]
     site, prefix = _environment(tmp_path)
     link_tree(trees[0], site, prefix, copy=copy)
@@ -525,7 +525,7 @@ def test_a_file_where_another_package_has_a_folder_is_refused(store: Store, tmp_
 
 
 @pytest.mark.slow
-def test_a_script_that_would_replace_one_of_the_environments_own_is_refused(store: Store, tmp_path: Path) -> None:
+def test_a_script_that_would_replace_the_environments_own_is_refused(store: Store, tmp_path: Path) -> None:
     tree = _tree(store, tmp_path, "evil", {"gadget-1.0.py": b"", "evil-1.0.data/scripts/tool": b"#!/bin/sh\n"})
     site, prefix = _environment(tmp_path)
     (prefix / "bin/tool").symlink_to("/usr/bin/python3")
@@ -534,9 +534,7 @@ def test_a_script_that_would_replace_one_of_the_environments_own_is_refused(stor
 
 
 @pytest.mark.slow
-def test_a_collision_is_told_with_whose_file_is_in_the_way_and_not_with_the_package_itself(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_collision_names_the_other_package(store: Store, tmp_path: Path) -> None:
     data = {"first-1.0.data/data/pyvenv.cfg": b"home = /nowhere\n"}
     tree = _tree(store, tmp_path, "first", data)
     site, prefix = _environment(tmp_path)
@@ -584,10 +582,10 @@ def _large_tree(folder: Path, *, folders: int, files: int) -> TreeReport:
     return TreeReport(folder, facts, listed)
 
 
-# Lists.
+# Lists
 
 
-def test_a_list_reads_back_as_it_was_written() -> None:
+def test_a_list_reads_back_unchanged() -> None:
     files = (
         StoredFile("a b/c", "0" * 64, 3),
         StoredFile("bin/x", "1" * 64, 0, "program"),
@@ -597,12 +595,12 @@ def test_a_list_reads_back_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["nonsense", "0 1 q path", "0 one f path"])
-def test_what_is_no_list_is_refused(text: str) -> None:
+def test_a_malformed_list_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         read_list(text)
 
 
-def test_a_large_file_is_digested_as_a_small_one(tmp_path: Path) -> None:
+def test_a_large_file_is_digested_like_a_small_one(tmp_path: Path) -> None:
     data = os.urandom(3 << 20)
     (tmp_path / "large").write_bytes(data)
     assert digests(tmp_path, ["large"]) == {"large": (hashlib.sha256(data).hexdigest(), len(data))}

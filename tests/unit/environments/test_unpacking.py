@@ -36,7 +36,7 @@ LATE: Final = JobEnd(problem="timeout", is_late=True)
 
 
 class _Boxes:
-    """A workshop whose boxes end as they are told, the first one before any wheel may come."""
+    """A runner of build jobs whose boxes end on request, the first box before any wheel may come."""
 
     def __init__(self, *ends: JobEnd) -> None:
         self.ends = list(ends)
@@ -45,7 +45,7 @@ class _Boxes:
         self.is_over = threading.Event()
 
     def tell(self, event: Progress) -> None:
-        """Holds a download until the first box has ended."""
+        """A download that waits until the first box has ended."""
         if event.stage == "download":
             assert self.is_over.wait(PATIENCE_S)
 
@@ -64,7 +64,7 @@ def index(tmp_path: Path) -> Iterator[LocalIndex]:
 
 
 async def _nothing() -> None:
-    """One is kept already."""
+    """Return a store with one wheel already in it."""
 
 
 @asynccontextmanager
@@ -91,14 +91,14 @@ async def _unpacking(
 
 
 def _keep_skeleton(kept: Path) -> None:
-    """One with next to nothing in it."""
+    """Make a wheel with next to nothing in it."""
     (kept / "content" / site_folder(own_interpreter())).mkdir(parents=True, exist_ok=True)
     (kept / "content" / "pyvenv.cfg").touch()
     (kept / "files").write_text(write_list(take_stock(kept / "content").files))
 
 
 def _run(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
-    """The names of the wheels that were unpacked."""
+    """Return the names of the unpacked wheels."""
 
     async def unpacked() -> list[str]:
         async with _unpacking(index, boxes, folder) as unpacking:
@@ -113,9 +113,7 @@ def test_a_box_is_opened_before_the_first_wheel_is_there(index: LocalIndex, tmp_
     assert boxes.saw == [[]]
 
 
-def test_a_box_whose_time_was_up_before_the_wheels_came_is_followed_by_one_that_has_them(
-    index: LocalIndex, tmp_path: Path
-) -> None:
+def test_a_box_that_timed_out_before_the_wheels_is_replaced(index: LocalIndex, tmp_path: Path) -> None:
     boxes = _Boxes(LATE, DONE)
     _run(index, boxes, tmp_path)
     assert boxes.saw == [[], ["wanted-1.0-py3-none-any.whl"]]
@@ -123,7 +121,7 @@ def test_a_box_whose_time_was_up_before_the_wheels_came_is_followed_by_one_that_
 
 
 @pytest.mark.parametrize("ends", [[LATE, LATE], [JobEnd(problem="memory")]], ids=["late again", "something else"])
-def test_a_box_that_failed_is_not_followed_by_another(ends: list[JobEnd], index: LocalIndex, tmp_path: Path) -> None:
+def test_a_box_that_failed_is_not_replaced(ends: list[JobEnd], index: LocalIndex, tmp_path: Path) -> None:
     boxes = _Boxes(*ends)
     with pytest.raises(BuildFailed, match=ends[-1].problem):
         _run(index, boxes, tmp_path)
@@ -131,7 +129,7 @@ def test_a_box_that_failed_is_not_followed_by_another(ends: list[JobEnd], index:
 
 
 class _Waiting(_Boxes):
-    """A workshop whose box never ends, and takes a few turns of the loop to be gone."""
+    """A runner of build jobs whose box never ends, and takes a few turns of the loop to be gone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +148,7 @@ class _Waiting(_Boxes):
             self.are_gone += 1
 
 
-def test_a_wheel_that_cannot_be_had_ends_the_box(index: LocalIndex, tmp_path: Path) -> None:
+def test_a_missing_wheel_ends_the_box(index: LocalIndex, tmp_path: Path) -> None:
     boxes = _Waiting()
     index.corrupted.add("wanted-1.0-py3-none-any.whl")
     with pytest.raises(BuildFailed, match="is not the file that was locked"):
@@ -158,7 +156,7 @@ def test_a_wheel_that_cannot_be_had_ends_the_box(index: LocalIndex, tmp_path: Pa
     assert boxes.are_gone == 1
 
 
-def test_who_is_cancelled_sees_the_box_gone(index: LocalIndex, tmp_path: Path) -> None:
+def test_a_cancelled_build_waits_until_its_box_is_gone(index: LocalIndex, tmp_path: Path) -> None:
     async def cancelled() -> int:
         boxes = _Waiting()
         async with _unpacking(index, boxes, tmp_path) as unpacking:
@@ -173,7 +171,7 @@ def test_who_is_cancelled_sees_the_box_gone(index: LocalIndex, tmp_path: Path) -
 
 
 class _Ahead(_Boxes):
-    """A workshop whose first box waits for its order, as the program in it does."""
+    """A runner of build jobs whose first box waits for its order, as the program in it does."""
 
     async def run(self, job: Job) -> JobEnd:
         order = job.readable["/wheels"] / "order.json"
@@ -184,7 +182,7 @@ class _Ahead(_Boxes):
 
 
 def _run_ahead(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
-    """The same on a bench whose box was opened before."""
+    """Unpack in a workspace whose box was opened before."""
 
     async def unpacked() -> list[str]:
         async with _unpacking(index, boxes, folder) as unpacking:
@@ -195,20 +193,20 @@ def _run_ahead(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
     return asyncio.run(unpacked())
 
 
-def test_a_box_that_waits_is_told_what_to_unpack_and_no_other_is_opened(index: LocalIndex, tmp_path: Path) -> None:
+def test_a_waiting_box_gets_its_wheels_and_no_other_box_is_opened(index: LocalIndex, tmp_path: Path) -> None:
     boxes = _Ahead(DONE)
     assert _run_ahead(index, boxes, tmp_path) == ["wanted-1.0-py3-none-any.whl"]
     assert boxes.ordered == [["wanted", "wanted==1.0", "wanted-1.0-py3-none-any.whl"]]
     assert len(boxes.folders) == 1
 
 
-def test_a_box_whose_time_was_up_while_it_waited_is_followed_by_another(index: LocalIndex, tmp_path: Path) -> None:
+def test_a_box_that_timed_out_while_waiting_is_replaced(index: LocalIndex, tmp_path: Path) -> None:
     boxes = _Boxes(LATE, DONE)
     assert _run_ahead(index, boxes, tmp_path) == ["wanted-1.0-py3-none-any.whl"]
     assert boxes.saw == [[], ["wanted-1.0-py3-none-any.whl"]]
 
 
-def test_a_bench_that_nobody_uses_leaves_neither_a_box_nor_a_folder(index: LocalIndex, tmp_path: Path) -> None:
+def test_an_unused_workspace_leaves_neither_a_box_nor_a_folder(index: LocalIndex, tmp_path: Path) -> None:
     async def unused() -> tuple[int, list[Path]]:
         boxes = _Waiting()
         async with _unpacking(index, boxes, tmp_path) as unpacking:
@@ -220,7 +218,7 @@ def test_a_bench_that_nobody_uses_leaves_neither_a_box_nor_a_folder(index: Local
 
 
 class _Second(_Boxes):
-    """A workshop whose first box ends when it is given up only, and whose second does what it should."""
+    """A runner of build jobs whose first box ends only when abandoned, and whose second works."""
 
     def __init__(self) -> None:
         super().__init__(DONE)
@@ -232,7 +230,7 @@ class _Second(_Boxes):
         return await self.first.run(job)
 
 
-def test_a_bench_whose_box_was_given_up_unpacks_in_another(index: LocalIndex, tmp_path: Path) -> None:
+def test_a_workspace_with_an_abandoned_box_unpacks_in_another(index: LocalIndex, tmp_path: Path) -> None:
     async def unpacked() -> tuple[int, int]:
         boxes = _Second()
         async with _unpacking(index, boxes, tmp_path) as unpacking:
@@ -248,9 +246,7 @@ def test_a_bench_whose_box_was_given_up_unpacks_in_another(index: LocalIndex, tm
     assert asyncio.run(unpacked()) == (1, 1)
 
 
-def test_a_bench_that_could_not_be_made_ahead_is_told_who_uses_it_and_nobody_else(
-    index: LocalIndex, tmp_path: Path
-) -> None:
+def test_a_workspace_that_failed_ahead_fails_its_user_only(index: LocalIndex, tmp_path: Path) -> None:
     async def used(*, is_used: bool) -> None:
         async with _unpacking(index, _Waiting(), tmp_path, keep_skeleton=_impossible) as unpacking:
             unpacking.bench.begin()
@@ -267,7 +263,7 @@ async def _impossible() -> None:
     raise BuildFailed("no room on the bench")
 
 
-def test_what_is_unpacked_is_told_when_all_is_downloaded_and_not_before() -> None:
+def test_unpacking_is_reported_after_the_last_download_only() -> None:
     told: list[Progress] = []
     meter = Meter(2, told.append)
     meter("unpacked small")

@@ -1,4 +1,4 @@
-"""What uv is asked, and what of that is known beforehand."""
+"""The requests to uv, and the pages that uv will certainly ask for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sandbox.environments.resolution.uv_lock import sure_names
 from sandbox.policy import load
 
 
-def test_pages_are_sure_to_be_asked_for_of_what_is_required_by_name_and_always() -> None:
+def test_pages_are_certain_for_unconditional_requirements_by_name() -> None:
     question = Question(
         requirements=(
             "jinja2[i18n]>=3",

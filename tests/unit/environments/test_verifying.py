@@ -1,4 +1,4 @@
-"""What an environment or a tree has that was not published so is named: modes and folders, as files are."""
+"""Verifying names all changes since the publication, of modes and folders as of files."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ BROKEN: Final = (_remove_marker, _add_to_manifest, _remove_content, _link_elsewh
 
 
 @pytest.mark.parametrize("spoil", BROKEN, ids=lambda spoil: spoil.__name__)
-def test_what_is_not_whole_is_told_is_not_there_and_is_replaced(spoil: Callable[[Path], None], store: Store) -> None:
+def test_an_incomplete_environment_is_reported_missing_and_replaced(
+    spoil: Callable[[Path], None], store: Store
+) -> None:
     home = publish_environment(store, KEY).home
     assert store.find(KEY)
     spoil(home)
@@ -104,12 +106,12 @@ def test_what_is_not_whole_is_told_is_not_there_and_is_replaced(spoil: Callable[
     assert store.verify(KEY).is_intact
 
 
-def test_a_tree_that_is_what_it_was_stays(store: Store, tree: TreeReport) -> None:
+def test_an_unchanged_tree_stays(store: Store, tree: TreeReport) -> None:
     assert load_intact_tree(store, TREE) == tree
     assert load_tree(store, TREE) == tree
 
 
-def test_a_tree_that_is_not_what_it_was_is_dropped(store: Store, tree: TreeReport) -> None:
+def test_a_changed_tree_is_dropped(store: Store, tree: TreeReport) -> None:
     (tree.folder / "single.py").chmod(0o644)
     (tree.folder / "single.py").write_text("x = 3\n")
     assert load_tree(store, TREE) == tree
@@ -117,42 +119,40 @@ def test_a_tree_that_is_not_what_it_was_is_dropped(store: Store, tree: TreeRepor
     assert load_tree(store, TREE) is None
 
 
-def test_trees_are_dropped_with_the_environment_that_shows_that_they_changed(store: Store, tree: TreeReport) -> None:
+def test_changed_trees_are_dropped_with_the_environment_that_shows_it(store: Store, tree: TreeReport) -> None:
     publish_environment(store, KEY, {TREE: tree})
     (tree.folder / "single.py").chmod(0o666)
     assert store.verify(KEY).modes == (f"{SITE}/single.py",)
     assert load_tree(store, TREE) is None
 
 
-def test_a_tree_that_did_not_change_stays_when_a_copy_of_it_did(store: Store, tree: TreeReport) -> None:
+def test_an_unchanged_tree_stays_when_a_copy_changed(store: Store, tree: TreeReport) -> None:
     environment = publish_environment(store, KEY, {TREE: tree}, copy=True)
     (environment.folder / SITE / "single.py").chmod(0o666)
     assert not store.verify(KEY).is_intact
     assert load_tree(store, TREE) == tree
 
 
-def test_nobody_prunes_what_is_being_verified_and_it_is_not_used_by_that(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verifying_keeps_off_pruning_and_is_no_use(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     home = publish_environment(store, KEY).home
     os.utime(home / "used", (1, 1))
     in_use: list[str] = []
 
-    def verify_while_somebody_prunes(*where: Any, **what: Any) -> VerifyReport:
+    def verify_while_pruning(*where: Any, **what: Any) -> VerifyReport:
         in_use.extend(Store(store.root).prune(older_than_s=0).in_use)
         return verify(*where, **what)
 
-    monkeypatch.setattr("sandbox.environments.store.store.verify", verify_while_somebody_prunes)
+    monkeypatch.setattr("sandbox.environments.store.store.verify", verify_while_pruning)
     (report,) = store.verify_all()
     assert (report.is_intact, in_use) == (True, [KEY])
     assert (home / "used").stat().st_mtime == 1
     assert store.prune(older_than_s=0).environments == (KEY,)
 
 
-def test_what_was_pruned_before_it_is_verified_is_no_alarm(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_pruned_before_it_is_verified_is_no_alarm(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Store.list
 
-    def list_before_somebody_prunes(self: Store) -> Sequence[StoredEnvironment]:
+    def list_before_pruning(self: Store) -> Sequence[StoredEnvironment]:
         there = found(self)
         monkeypatch.setattr(Store, "list", found)
         store.prune([KEY])
@@ -160,11 +160,13 @@ def test_what_was_pruned_before_it_is_verified_is_no_alarm(store: Store, monkeyp
 
     publish_environment(store, KEY)
     publish_environment(store, key_of(2))
-    monkeypatch.setattr(Store, "list", list_before_somebody_prunes)
+    monkeypatch.setattr(Store, "list", list_before_pruning)
     assert [(report.key, report.is_intact) for report in store.verify_all()] == [(key_of(2), True)]
 
 
-def test_what_was_named_and_pruned_before_it_is_verified_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_environment_pruned_before_it_is_verified_is_reported(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = publish_environment(store, KEY)
     store.prune([KEY])
     monkeypatch.setattr(Store, "show", lambda *_: environment)

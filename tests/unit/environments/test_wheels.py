@@ -1,4 +1,4 @@
-"""Wheels arrive whole, as they were locked, once, or not at all."""
+"""Wheels arrive complete, as locked, and once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_wheel_is_found_on_its_index_and_kept(index: LocalIndex, store: Path) 
     assert _leftovers(store) == []
 
 
-def test_a_wheel_that_is_here_is_not_asked_for(index: LocalIndex, store: Path) -> None:
+def test_a_wheel_in_the_store_is_not_requested(index: LocalIndex, store: Path) -> None:
     wheel = index.wheels("child")[0]
     first = _fetch(wheel, index.settings(), store)
     asked = len(index.asked)
@@ -76,14 +76,14 @@ def test_a_wheel_that_is_here_is_not_asked_for(index: LocalIndex, store: Path) -
     assert len(index.asked) == asked
 
 
-def test_the_address_that_the_resolution_saw_is_tried_first(index: LocalIndex, store: Path) -> None:
+def test_the_address_of_the_resolution_is_tried_first(index: LocalIndex, store: Path) -> None:
     wheel = index.wheels("child")[0]
     _fetch(wheel, index.settings(), store, origins={sha256_of(wheel): index.file_url(wheel)})
     assert index.asked == [f"GET /files/{wheel.name}"]
 
 
 @pytest.mark.parametrize("hint", ["{root}/files/gone.whl", "http://127.0.0.1:9/x.whl", "file:///nowhere/x.whl"])
-def test_an_address_that_holds_no_more_is_no_loss(index: LocalIndex, store: Path, hint: str) -> None:
+def test_an_address_that_no_longer_works_is_no_loss(index: LocalIndex, store: Path, hint: str) -> None:
     wheel = index.wheels("child")[0]
     place = _fetch(wheel, index.settings(), store, origins={sha256_of(wheel): hint.replace("{root}", index.root)})
     assert sha256_of(place) == sha256_of(wheel)
@@ -100,7 +100,7 @@ def test_all_wheels_of_a_lock_are_fetched_each_once(index: LocalIndex, store: Pa
     assert len(_files(index)) == len(made)
 
 
-def test_whoever_waits_is_told_how_far_it_is(index: LocalIndex, store: Path) -> None:
+def test_a_caller_sees_the_progress(index: LocalIndex, store: Path) -> None:
     wheel = index.wheels("child")[0]
     told: list[tuple[str, int, int | None]] = []
     _fetch(wheel, index.settings(), store, on_progress=lambda *what: told.append(what))
@@ -125,7 +125,7 @@ def test_a_link_in_the_store_is_not_followed(index: LocalIndex, store: Path) -> 
     assert not found.is_symlink()
 
 
-def test_other_bytes_than_were_locked_are_refused(index: LocalIndex, store: Path) -> None:
+def test_bytes_other_than_locked_are_refused(index: LocalIndex, store: Path) -> None:
     wheel = index.wheels("child")[0]
     index.corrupted.add(wheel.name)
     with pytest.raises(BuildFailed, match="is not the file that was locked: its SHA-256 is not"):
@@ -134,7 +134,7 @@ def test_other_bytes_than_were_locked_are_refused(index: LocalIndex, store: Path
     assert len(_files(index)) == 1
 
 
-def test_a_file_that_is_longer_than_was_locked_is_not_read_to_its_end(index: LocalIndex, store: Path) -> None:
+def test_a_file_longer_than_locked_is_not_read_to_its_end(index: LocalIndex, store: Path) -> None:
     wheel = index.wheels("child")[0]
     package = _locked(wheel, size=10)
     with pytest.raises(BuildFailed, match="is not the file that was locked: it is longer than 10 bytes"):
@@ -142,7 +142,7 @@ def test_a_file_that_is_longer_than_was_locked_is_not_read_to_its_end(index: Loc
     assert _leftovers(store) == []
 
 
-def test_a_replaced_file_of_the_same_name_is_not_taken(index: LocalIndex, store: Path) -> None:
+def test_a_replaced_file_of_the_same_name_is_refused(index: LocalIndex, store: Path) -> None:
     package = _locked(index.wheels("child")[0])
     index.add("child", "2.0", {"child.py": "answer = 43"})
     with pytest.raises(BuildFailed, match=r"child-2\.0.* is not the file that was locked: its SHA-256 is") as refused:
@@ -152,7 +152,7 @@ def test_a_replaced_file_of_the_same_name_is_not_taken(index: LocalIndex, store:
     assert _files(index) == []
 
 
-def test_a_file_that_is_nowhere_any_more_is_told_as_gone(index: LocalIndex, store: Path) -> None:
+def test_a_vanished_file_is_reported(index: LocalIndex, store: Path) -> None:
     package = _locked(index.wheels("child")[0])
     index.wheels("child")[0].unlink()
     with pytest.raises(WheelGone, match=r"no index has child-2\.0"):
@@ -190,7 +190,7 @@ def test_a_download_that_always_breaks_off_is_an_index_that_is_down(index: Local
 
 
 @pytest.mark.slow
-def test_an_index_that_sends_byte_by_byte_is_not_waited_for_without_end(index: LocalIndex, store: Path) -> None:
+def test_an_index_that_sends_byte_by_byte_is_abandoned(index: LocalIndex, store: Path) -> None:
     index.drips = "/files/"
     with pytest.raises(IndexUnavailable, match="it sends too slowly"):
         _fetch(index.wheels("child")[0], index.settings(), store, within_s=0.2)
@@ -220,7 +220,7 @@ def _silent(index: LocalIndex) -> None:
     ("go_wrong", "reason"),
     [(_down, "Connection refused"), (_busy, "it answers 503"), (_silent, "no answer within 0.1 s")],
 )
-def test_an_index_that_does_not_answer_is_told_apart_from_one_that_has_nothing(
+def test_a_silent_index_differs_from_one_that_has_nothing(
     index: LocalIndex, store: Path, go_wrong: Callable[[LocalIndex], None], reason: str
 ) -> None:
     settings = replace(index.settings(), timeout_s=0.1)
@@ -254,7 +254,7 @@ def test_offline_a_folder_of_wheels_or_of_pages_is_enough(index: LocalIndex, sto
     assert index.asked == []
 
 
-def test_offline_nothing_is_asked_and_the_error_says_what_is_missing(index: LocalIndex, store: Path) -> None:
+def test_offline_nothing_is_requested_and_the_error_names_the_wheels(index: LocalIndex, store: Path) -> None:
     wheel = index.wheels("child")[0]
     with pytest.raises(BuildFailed, match=r"child-2.0.*offline"):
         _fetch(
@@ -282,7 +282,7 @@ def test_a_failed_download_ends_the_others(index: LocalIndex, store: Path) -> No
     assert (_leftovers(store), (store / sha256_of(big)).exists()) == ([], False)
 
 
-def test_what_progress_raises_ends_the_download(index: LocalIndex, store: Path) -> None:
+def test_an_exception_of_the_progress_ends_the_download(index: LocalIndex, store: Path) -> None:
     def refuse(name: str, done: int, total: int | None) -> None:
         raise KeyError(name)
 
@@ -317,7 +317,7 @@ def _start(index: LocalIndex, wheel: Path, store: Path, *, most_bytes: int = 0) 
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_is_said_and_nothing_is_left(index: LocalIndex, store: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_left(index: LocalIndex, store: Path) -> None:
     wheel = index.add("big", "1.0", {"big.bin": os.urandom(4 << 20)})
     with _start(index, wheel, store, most_bytes=1 << 20) as process:
         said, _ = process.communicate(timeout=60)
@@ -327,7 +327,7 @@ def test_a_disk_that_is_full_is_said_and_nothing_is_left(index: LocalIndex, stor
 
 @pytest.mark.slow
 @pytest.mark.root
-def test_a_file_system_that_is_full_is_said_and_nothing_is_left(index: LocalIndex, store: Path) -> None:
+def test_a_full_file_system_is_reported_and_nothing_is_left(index: LocalIndex, store: Path) -> None:
     wheel = index.add("big", "1.0", {"big.bin": os.urandom(4 << 20)})
     store.mkdir()
     script = f'mount -t tmpfs -o size=1m none "{store}" && "$@"; find "{store}" -type f'
@@ -338,7 +338,7 @@ def test_a_file_system_that_is_full_is_said_and_nothing_is_left(index: LocalInde
 
 
 @pytest.mark.slow
-def test_a_killed_download_leaves_a_store_that_works(index: LocalIndex, store: Path) -> None:
+def test_a_killed_download_leaves_a_working_store(index: LocalIndex, store: Path) -> None:
     wheel = index.add("big", "1.0", {"big.bin": os.urandom(16 << 20)})
     with _start(index, wheel, store) as process:
         assert process.stdout is not None

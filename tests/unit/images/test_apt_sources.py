@@ -1,4 +1,4 @@
-"""Where this machine's packages come from, read in both forms that apt has."""
+"""Package archives of this machine are read from both formats of apt."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_lines_are_read_with_their_options() -> None:
     ]
 
 
-def test_the_distributions_own_archives_are_told_from_strangers(etc: Path) -> None:
+def test_archives_of_the_distribution_differ_from_strangers(etc: Path) -> None:
     (etc / "apt/sources.list.d/debian.sources").write_text(PARAGRAPHS)
     found = this_distribution(etc)
     assert (str(found), found.base.uri) == ("debian bookworm", "http://mirror.invalid/debian")
@@ -82,7 +82,7 @@ def test_the_distributions_own_archives_are_told_from_strangers(etc: Path) -> No
     assert found.keyring == "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def test_a_machine_with_the_older_form_alone_will_do(etc: Path) -> None:
+def test_a_machine_with_the_older_format_alone_is_supported(etc: Path) -> None:
     (etc / "apt/sources.list").write_text(LINES)
     assert this_distribution(etc).base == Archive("http://mirror.invalid/debian", "bookworm", ("main", "contrib"))
 
@@ -90,13 +90,13 @@ def test_a_machine_with_the_older_form_alone_will_do(etc: Path) -> None:
 @pytest.mark.parametrize(
     "release", ["", "ID=debian\n", "ID=fedora\nVERSION_ID=43\n", "ID=debian\nVERSION_CODENAME=sid\n"]
 )
-def test_a_machine_that_is_not_made_of_such_packages_is_told_where_to_go(release: str, etc: Path) -> None:
+def test_a_machine_without_such_packages_gets_a_remedy(release: str, etc: Path) -> None:
     (etc / "os-release").write_text(release)
     (etc / "apt/sources.list").write_text(LINES)
     with pytest.raises(BackendUnavailable, match="DOCKER_HOST"):
         this_distribution(etc)
 
 
-def test_a_machine_without_apt_is_told_where_to_go(tmp_path: Path) -> None:
+def test_a_machine_without_apt_gets_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match="on Debian or Ubuntu"):
         this_distribution(tmp_path)

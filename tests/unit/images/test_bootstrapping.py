@@ -1,4 +1,4 @@
-"""What an image cannot be made without is told before anything is begun."""
+"""Missing prerequisites of an image are reported before any work begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandbox.images import bootstrapping
 
 
 @pytest.mark.root
-def test_without_root_it_says_who_can_make_it() -> None:
+def test_without_root_the_error_names_who_can_build() -> None:
     os.seteuid(65534)
     try:
         with pytest.raises(BackendUnavailable, match="as root once"):
@@ -22,7 +22,7 @@ def test_without_root_it_says_who_can_make_it() -> None:
 
 
 @pytest.mark.root
-def test_without_debootstrap_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_debootstrap_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendUnavailable, match="apt-get install debootstrap"):
         bootstrapping.see_that_it_can()

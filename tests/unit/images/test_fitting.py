@@ -1,4 +1,4 @@
-"""An environment is only put where a Python is that can use it."""
+"""An environment only goes into an image whose Python can use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PYTHON: Final = ImagePython("cpython", "3.11.2", "cp311", "linux_x86_64", "2.36"
 
 
 @pytest.mark.parametrize("tag", ["cp311-linux_x86_64-glibc2.36", "cp311-linux_x86_64-glibc2.17"])
-def test_another_patch_release_or_an_older_c_library_does_not_matter(tag: str) -> None:
+def test_another_patch_release_or_an_older_c_library_fits(tag: str) -> None:
     assert fits(tag, PYTHON)
 
 
@@ -32,11 +32,11 @@ def test_another_patch_release_or_an_older_c_library_does_not_matter(tag: str) -
         "nonsense",
     ],
 )
-def test_what_was_built_for_another_does_not_fit(tag: str) -> None:
+def test_an_environment_for_another_python_does_not_fit(tag: str) -> None:
     assert not fits(tag, PYTHON)
 
 
-def test_nothing_is_said_to_fit_a_python_that_nobody_asked() -> None:
+def test_an_unknown_python_does_not_fit() -> None:
     assert not fits("cp311-linux_x86_64-glibc2.36", UNKNOWN)
 
 
@@ -45,6 +45,6 @@ def test_a_c_library_of_the_other_kind_fits_its_own(tmp_path: Path) -> None:
     assert not fits("cp311-linux_x86_64-glibc2.36", replace(PYTHON, glibc=""))
 
 
-def test_a_folder_that_is_no_environment_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_environment_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentUnavailable, match="is gone from it"):
         see_that_it_fits(tmp_path / "environment", PYTHON, base="sandbox/base:1")

@@ -1,4 +1,4 @@
-"""What an image says of its Python is read if it has the form of such facts, and nothing else is."""
+"""Facts about an image's Python are read only in their exact form."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ DEBIANS = ImagePython(
 )
 
 
-def test_this_python_answers_for_itself() -> None:
+def test_this_python_describes_itself() -> None:
     answer = subprocess.run([sys.executable, "-I", "-S", "-c", QUESTION], capture_output=True, check=True).stdout
     python = read_python(answer)
     assert python.version == ".".join(map(str, sys.version_info[:3]))
     assert python.magic == importlib.util.MAGIC_NUMBER.hex()
 
 
-def test_it_is_named_as_locks_name_it() -> None:
+def test_the_platform_has_the_name_that_locks_use() -> None:
     assert DEBIANS.tag == "cp311-linux_x86_64-glibc2.36"
     assert replace(DEBIANS, glibc="").tag == "cp311-linux_x86_64-musl"
     assert (str(DEBIANS), str(UNKNOWN)) == ("cpython 3.11.2 (cp311-linux_x86_64-glibc2.36)", "unknown")
 
 
-def test_a_label_keeps_all_of_it() -> None:
+def test_a_label_keeps_every_fact() -> None:
     assert read_python(write_python(DEBIANS)) == DEBIANS
 
 
@@ -53,6 +53,6 @@ def test_a_label_keeps_all_of_it() -> None:
         json.dumps({"abi": "c" * 5000}),
     ],
 )
-def test_anything_else_is_no_answer(answer: str) -> None:
+def test_malformed_facts_are_refused(answer: str) -> None:
     with pytest.raises(ValueError, match=r"^is (no|too long an) answer"):
         read_python(answer)

@@ -1,4 +1,4 @@
-"""A layer is the environment's files and nothing of this machine: the same bytes for the same environment."""
+"""A layer holds an environment's files and nothing of this machine: the same bytes for the same environment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def layer(folder: Path) -> Iterator[bytes]:
-    """As of an environment whose manifest says what is there now."""
+    """Write a manifest of the files that are there now."""
     return iter(Layer(folder, place="environment", files=list_digest(take_stock(folder).files)))
 
 
@@ -39,7 +39,7 @@ def members(archive: bytes) -> dict[str, tarfile.TarInfo]:
         return {member.name: member for member in file.getmembers()}
 
 
-def test_it_holds_every_file_with_its_content(folder: Path) -> None:
+def test_a_layer_holds_every_file_with_its_content(folder: Path) -> None:
     archive = b"".join(layer(folder))
     with tarfile.open(fileobj=io.BytesIO(archive)) as file:
         read = {
@@ -53,7 +53,7 @@ def test_it_holds_every_file_with_its_content(folder: Path) -> None:
     }
 
 
-def test_everything_belongs_to_root_is_read_only_and_gives_no_rights(folder: Path) -> None:
+def test_every_file_belongs_to_root_and_is_read_only(folder: Path) -> None:
     found = members(b"".join(layer(folder)))
     assert {(each.uid, each.gid, each.uname, each.gname) for each in found.values()} == {(0, 0, "", "")}
     assert found["environment/bin/tool"].mode == 0o555
@@ -62,25 +62,25 @@ def test_everything_belongs_to_root_is_read_only_and_gives_no_rights(folder: Pat
     assert found["environment/bin/python"].linkname == "/usr/bin/python3"
 
 
-def test_the_time_of_a_change_stays(folder: Path) -> None:
+def test_the_modification_time_stays(folder: Path) -> None:
     found = members(b"".join(layer(folder)))
     assert found["environment/lib/module.py"].mtime == 1_000_000_000
 
 
-def test_it_comes_in_pieces_and_is_the_same_each_time(folder: Path) -> None:
+def test_a_layer_comes_in_pieces_and_is_reproducible(folder: Path) -> None:
     pieces = list(layer(folder))
     assert max(map(len, pieces)) <= 1 << 20
     assert b"".join(pieces) == b"".join(layer(folder))
 
 
-def test_what_is_no_file_is_refused(folder: Path) -> None:
+def test_a_special_file_is_refused(folder: Path) -> None:
     pieces = layer(folder)
     os.mkfifo(folder / "lib" / "pipe")
     with pytest.raises(EnvironmentUnavailable, match="pipe"):
         list(pieces)
 
 
-def test_a_file_that_is_cut_while_it_is_read_ends_the_archive(folder: Path) -> None:
+def test_a_file_truncated_during_reading_ends_the_archive(folder: Path) -> None:
     pieces = layer(folder)
     read_to(pieces, "größe.bin".encode())
     (folder / "lib" / "deep" / "größe.bin").write_bytes(b"short")
@@ -88,7 +88,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_the_archive(folder: Path) -> N
         list(pieces)
 
 
-def test_an_environment_that_goes_away_ends_the_archive(folder: Path) -> None:
+def test_an_environment_removed_during_reading_ends_the_archive(folder: Path) -> None:
     pieces = layer(folder)
     read_to(pieces, b"environment/bin/tool")
     folder.rename(folder.parent / "elsewhere")
@@ -97,7 +97,7 @@ def test_an_environment_that_goes_away_ends_the_archive(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["changed", "gone", "new", "executable"])
-def test_files_that_are_not_those_that_were_built_end_the_archive(folder: Path, change: str) -> None:
+def test_files_changed_since_the_build_end_the_archive(folder: Path, change: str) -> None:
     pieces, file = layer(folder), folder / "lib" / "module.py"
     if change == "changed":
         file.write_text("answer = 43\n")

@@ -1,4 +1,4 @@
-"""Recipes are read strictly, and their digests follow from what matters."""
+"""Recipes are read strictly, and digests change with the relevant fields only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sandbox.errors import BackendUnavailable
 from sandbox.images.recipe import Recipe, load_recipe
 
 
-def test_the_shipped_recipe_leaves_no_way_to_install_more() -> None:
+def test_the_shipped_recipe_removes_all_installers() -> None:
     recipe = load_recipe("python")
     assert {"apt", "dpkg", "perl-base"} <= set(recipe.without_packages)
     assert not set(recipe.packages) & set(recipe.without_packages)
 
 
-def test_an_unknown_image_is_answered_with_those_there_are() -> None:
+def test_an_unknown_image_is_answered_with_the_known_ones() -> None:
     with pytest.raises(BackendUnavailable, match="take one of: python"):
         load_recipe("../../etc")
 
@@ -32,18 +32,18 @@ def test_an_unknown_image_is_answered_with_those_there_are() -> None:
         {"description": ""},
     ],
 )
-def test_a_recipe_that_reaches_elsewhere_is_refused(wrong: dict[str, object]) -> None:
+def test_a_recipe_with_a_path_outside_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Recipe.model_validate({"description": "x", "packages": [], **wrong})
 
 
-def test_what_it_says_of_itself_makes_no_other_image() -> None:
+def test_a_description_does_not_change_the_digest() -> None:
     one = Recipe(description="one", packages=("python3",))
     assert one.digest == one.model_copy(update={"description": "another"}).digest
     assert one.digest != one.model_copy(update={"folders": ("x",)}).digest
 
 
-def test_other_machines_make_other_images() -> None:
+def test_another_machine_changes_the_digest() -> None:
     recipe = Recipe(description="one", packages=("python3",))
     inputs = {
         recipe.inputs(distribution=distribution, architecture=architecture)

@@ -1,4 +1,4 @@
-"""What is taken out of a tree goes, what is not stays, and nothing outside of it is touched."""
+"""Stripping removes the listed parts of a tree, keeps the rest, and touches nothing outside."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def files(tree: Path) -> set[str]:
     return {str(path.relative_to(tree)) for path in tree.rglob("*") if not path.is_dir() and "dpkg" not in str(path)}
 
 
-def test_a_package_goes_with_all_that_only_it_has(tree: Path) -> None:
+def test_a_package_is_removed_with_the_files_only_it_has(tree: Path) -> None:
     install(tree, "kept:amd64", "usr/bin/kept", "usr/share/both/common")
     install(tree, "gone", "usr/bin/gone", "usr/share/both/own", "usr/share/both/common", "usr/share/gone/data")
     remove_packages(tree, ["gone", "never-there"])
@@ -42,7 +42,7 @@ def test_a_package_goes_with_all_that_only_it_has(tree: Path) -> None:
     assert not (tree / "usr/share/gone").exists()
 
 
-def test_scanners_are_not_told_of_packages_that_went(tree: Path) -> None:
+def test_scanners_do_not_see_removed_packages(tree: Path) -> None:
     install(tree, "kept", "usr/bin/kept")
     install(tree, "gone", "usr/bin/gone")
     remove_packages(tree, ["gone"])
@@ -62,7 +62,7 @@ def test_links_out_of_the_tree_are_not_followed(tree: Path, tmp_path: Path) -> N
     assert precious.exists()
 
 
-def test_what_licences_oblige_to_keep_stays(tree: Path) -> None:
+def test_files_required_by_licences_stay(tree: Path) -> None:
     for name in ("copyright", "README", "examples/more"):
         install(tree, f"x-{name[:3].lower()}", f"usr/share/doc/x/{name}")
     strip(
@@ -74,7 +74,7 @@ def test_what_licences_oblige_to_keep_stays(tree: Path) -> None:
     assert files(tree) == {"usr/share/doc/x/copyright"}
 
 
-def test_unwanted_programs_go_wherever_they_are(tree: Path) -> None:
+def test_unwanted_programs_are_removed_everywhere(tree: Path) -> None:
     install(tree, "x", "usr/bin/curl", "usr/sbin/curl-config", "usr/local/bin/curl", "usr/bin/ls", "usr/lib/curl")
     strip(Recipe(description="x", packages=(), without_programs=("curl*",)), tree)
     assert files(tree) == {"usr/bin/ls", "usr/lib/curl"}
@@ -91,6 +91,6 @@ def test_nothing_stays_setuid_or_setgid(tree: Path) -> None:
     assert [stat.S_IMODE(os.stat(path).st_mode) for path in (program, folder)] == [0o755, 0o775]
 
 
-def test_the_folders_to_mount_over_are_there(tree: Path) -> None:
+def test_the_folders_for_mounts_exist(tree: Path) -> None:
     strip(Recipe(description="x", packages=(), folders=("workspace",)), tree)
     assert (tree / "workspace").is_dir()

@@ -1,4 +1,4 @@
-"""The same tree is the same bytes, and what is kept is used only when it is what it was."""
+"""The same tree makes the same bytes, and a kept archive is used only while unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_tree(folder: Path, names: list[str]) -> Path:
     return folder
 
 
-def test_the_order_and_hour_of_making_leave_no_trace(tmp_path: Path) -> None:
+def test_order_and_time_of_making_leave_no_trace(tmp_path: Path) -> None:
     names = ["usr/b", "usr/a", "etc/c"]
     first, second = make_tree(tmp_path / "1", names), make_tree(tmp_path / "2", names[::-1])
     began = time.time() - 60
@@ -39,7 +39,7 @@ def test_the_order_and_hour_of_making_leave_no_trace(tmp_path: Path) -> None:
     assert packed(first, began=began) == packed(second, began=began)
 
 
-def test_the_time_of_a_packages_file_stays(tmp_path: Path) -> None:
+def test_the_modification_time_of_a_file_stays(tmp_path: Path) -> None:
     tree = make_tree(tmp_path / "1", ["a"])
     os.utime(tree / "a", (1e9, 1e9))
     with tarfile.open(fileobj=io.BytesIO(packed(tree, began=time.time() - 60))) as archive:
@@ -57,20 +57,20 @@ def cache(tmp_path: Path) -> TarballCache:
     return kept
 
 
-def test_what_is_kept_is_found(cache: TarballCache) -> None:
+def test_a_kept_archive_is_found(cache: TarballCache) -> None:
     record = cache.find(INPUTS)
     assert record is not None
     assert cache.tarball(INPUTS).read_bytes() == b"files"
     assert cache.find("1" * 64) is None
 
 
-def test_nothing_of_the_making_is_left(cache: TarballCache) -> None:
+def test_no_temporary_file_is_left(cache: TarballCache) -> None:
     assert {path.suffix for path in cache.folder.iterdir()} <= {".tar", ".json", ".lock"}
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".json"])
 @pytest.mark.parametrize("change", [b"", b"other"])
-def test_what_was_changed_is_not_used(suffix: str, change: bytes, cache: TarballCache) -> None:
+def test_a_changed_archive_is_not_used(suffix: str, change: bytes, cache: TarballCache) -> None:
     cache.tarball(INPUTS).with_suffix(suffix).write_bytes(change)
     assert cache.find(INPUTS) is None
 
@@ -80,7 +80,7 @@ def test_a_tarball_without_its_record_is_not_used(cache: TarballCache) -> None:
     assert cache.find(INPUTS) is None
 
 
-def test_what_is_removed_is_counted(cache: TarballCache) -> None:
+def test_removed_archives_are_counted(cache: TarballCache) -> None:
     assert cache.remove(but=INPUTS) == 0
     assert cache.remove() == 5
     assert cache.find(INPUTS) is None

@@ -1,4 +1,4 @@
-"""What a terminal shows, read one character at a time: slow, and as it is written down. `terminal` is held to it."""
+"""A plain reference for `terminal`: the text that a terminal shows, read a single character at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOVE: Final = re.compile(r"\x1b\[([0-9]{0,4})([CDGK])")
 
 
 def read_slowly(text: str) -> str:
-    """A whole text whose lines are short, as it is seen."""
+    """Return the visible text of a whole output with short lines."""
     screen = _Screen()
     for part in _PART.findall(_UNFINISHED.sub("", text)):
         if part.startswith("\x1b"):
@@ -29,7 +29,7 @@ def read_slowly(text: str) -> str:
 
 
 class _Screen:
-    """The lines that have ended, and the cells of the one that is written."""
+    """Finished lines, and the cells of the current line."""
 
     def __init__(self) -> None:
         self._ended = ""

@@ -1,4 +1,4 @@
-"""Budgets: who says how much is shown, and that it only goes down."""
+"""Budgets bound how much is shown, and each level can only lower them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def in_words(text: str) -> int:
     return len(text.split())
 
 
-def test_without_a_word_from_anybody_it_is_the_types_own() -> None:
+def test_the_default_budget_is_that_of_the_type() -> None:
     assert DEFAULT_BUDGETS.stdout == Room("execution_result", 8_000)
     assert DEFAULT_BUDGETS.stderr == Room("error_message", 8_000)
     assert DEFAULT_BUDGETS.value({}) == Room("json_data", 8_000)
@@ -49,18 +49,18 @@ def test_without_a_word_from_anybody_it_is_the_types_own() -> None:
         (Declared(value="image", return_char_limit=50), Output(), None, Room("image", 0)),
     ],
 )
-def test_a_tool_overrides_its_type_and_a_policy_and_a_call_only_lower(
+def test_a_tool_overrides_its_type_and_others_only_lower(
     declared: Declared, policy: Output, asked: int | None, room: Room
 ) -> None:
     assert Budgets(declared, policy, Asked(return_char_limit=asked)).value({"a": 1}) == room
 
 
-def test_a_call_lowers_what_is_shown_of_the_value_and_not_of_what_is_printed() -> None:
+def test_a_call_lowers_the_budget_of_the_value_only() -> None:
     asked = Asked(return_char_limit=5)
     assert Budgets(Declared(stdout="status_message"), Output(), asked).stdout == Room("status_message", 2_000)
 
 
-def test_a_call_may_say_of_each_output_what_it_is_and_how_much_of_it_is_shown() -> None:
+def test_a_call_may_set_type_and_budget_of_each_output() -> None:
     asked = Asked(
         outputs={
             "stdout": AskedOutput(type="json_data", characters=9_000),
@@ -88,13 +88,13 @@ def test_a_call_may_say_of_each_output_what_it_is_and_how_much_of_it_is_shown() 
         (Declared(value="image", return_token_limit=50), Output(), Asked(), Room("image", 0, 50)),
     ],
 )
-def test_tokens_that_a_tool_or_a_policy_names_stand_for_the_types_characters(
+def test_tokens_of_a_tool_or_policy_replace_characters(
     declared: Declared, policy: Output, asked: Asked, room: Room
 ) -> None:
     assert Budgets(declared, policy, asked, in_words).value({"a": 1}) == room
 
 
-def test_without_a_tokenizer_tokens_are_nothing_that_a_tool_or_a_policy_could_limit() -> None:
+def test_without_a_tokenizer_token_budgets_do_not_apply() -> None:
     policy = Output(tokens=(("json_data", 100),))
     assert Budgets(Declared(return_token_limit=5), policy).value({"a": 1}) == Room("json_data", 8_000)
 
@@ -112,7 +112,7 @@ def test_a_budget_may_be_of_tokens(output_type: str) -> None:
     assert within_tokens(shaped, budget=0, tokens=in_words).shown == 0
 
 
-def test_a_tokenizer_may_give_the_tokens_themselves_and_the_reason_says_what_was_over() -> None:
+def test_a_tokenizer_may_return_tokens_and_the_reason_names_the_excess() -> None:
     fitted = shape_within(printed, characters=8_000, tokens=100, tokenizer=str.split)
     assert 90 <= in_words(strip_notices(fitted.text)) <= 100
     assert (fitted.truncated, fitted.reason) == (True, "over the budget of 100 tokens")
@@ -120,7 +120,7 @@ def test_a_tokenizer_may_give_the_tokens_themselves_and_the_reason_says_what_was
     assert shape_within(printed, characters=50, tokens=100, tokenizer=str.split).shown <= 50
 
 
-def test_a_tokenizer_that_fails_leaves_a_budget_of_as_many_characters() -> None:
+def test_a_failing_tokenizer_leaves_a_budget_of_characters() -> None:
     def choking(text: str) -> int:
         raise ValueError("disallowed special token")
 
@@ -130,7 +130,7 @@ def test_a_tokenizer_that_fails_leaves_a_budget_of_as_many_characters() -> None:
     assert "disallowed special token" in fitted.reason
 
 
-def test_a_tokenizer_whose_counts_make_no_sense_never_shows_more_than_asked_for() -> None:
+def test_a_senseless_token_count_never_shows_more_than_requested() -> None:
     def odd(text: str) -> int:
         return len(text) % 7 * 10
 

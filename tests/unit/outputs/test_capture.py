@@ -1,4 +1,4 @@
-"""Capture: what it keeps of a stream shapes exactly like the whole stream, and it stays small and fast."""
+"""A captured stream is shaped exactly like the whole stream, and stays small and fast."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PRINTED = st.lists(PIECE | BROKEN | st.sampled_from(CONTROLS), max_size=60).map(
 STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 TYPE = st.sampled_from(list(FORMS))
 EXACT_TYPE = st.sampled_from(["knowledge_content", "file_content", "file_view_result"])
-SHOWN = st.integers(0, 9)  # small beside the stream, so that most of them lose their middle
+SHOWN = st.integers(0, 9)  # small compared to the stream, so that most streams lose their middle
 
 
 def pieces(data: bytes, *, steps: list[int]) -> Iterator[bytes]:
@@ -53,7 +53,7 @@ def pieces(data: bytes, *, steps: list[int]) -> Iterator[bytes]:
 
 
 def unmended(shaped: Shaped) -> Shaped:
-    """The same without the word on what was no UTF-8, which a text cannot tell of itself any more."""
+    """Return the text without the notice about invalid UTF-8, which a plain text no longer shows."""
     parts = [part for part in (shaped.reason or "").split("; ") if part and part != MENDED]
     return shaped.model_copy(update={"reason": "; ".join(parts) or None})
 
@@ -77,7 +77,7 @@ def test_a_captured_stream_shapes_exactly_like_the_whole_text(
 
 
 @given(data=STREAM, steps=STEPS, limit=st.integers(0, 80))
-def test_everything_is_counted_also_what_is_dropped(data: bytes, steps: list[int], limit: int) -> None:
+def test_everything_is_counted_even_when_dropped(data: bytes, steps: list[int], limit: int) -> None:
     capture = captured(data, shown=5, limit=limit, steps=steps)
     assert capture.bytes_fed == len(data)
     assert capture.characters == len(data.decode(errors="replace"))
@@ -93,7 +93,7 @@ def test_no_cut_ever_breaks_a_character(
 
 
 @given(data=STREAM, steps=STEPS, shown=SHOWN, limit=st.integers(0, 80), output_type=EXACT_TYPE)
-def test_past_the_limit_nothing_is_shown_and_everything_is_accounted_for(
+def test_bytes_past_the_limit_are_counted_and_not_shown(
     data: bytes, steps: list[int], shown: int, limit: int, output_type: str
 ) -> None:
     capture = captured(data, shown=shown, limit=limit, steps=steps, output_type=output_type)
@@ -107,7 +107,7 @@ def test_past_the_limit_nothing_is_shown_and_everything_is_accounted_for(
     assert len(NOTICE.sub("", shaped.text)) == shaped.shown
 
 
-def test_a_stream_at_its_limit_is_whole_and_one_byte_more_is_dropped() -> None:
+def test_a_stream_at_its_limit_is_whole_and_one_more_byte_is_dropped() -> None:
     capture = captured(b"abc", shown=10, limit=3)
     assert (capture.over_limit, capture.text()) == (False, "abc")
     capture.feed(b"d")
@@ -121,14 +121,14 @@ def test_a_character_across_the_limit_is_dropped_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(("data", "kept"), [("ae\u0301", "a"), ("ab\r\n", "ab"), ("ab\n\u0301", "ab"), ("abc", "ab")])
-def test_what_belongs_to_the_first_dropped_character_is_dropped_with_it(data: str, kept: str) -> None:
+def test_marks_on_a_dropped_character_are_dropped_with_it(data: str, kept: str) -> None:
     limit = len(data[:-1].encode())
     capture = captured(data.encode(), shown=10, limit=limit)
     dropped = len(data) - len(kept)
     assert capture.text() == f"{kept}[… last {dropped} characters dropped: over the output limit …]"
 
 
-def test_a_line_break_that_is_dropped_with_what_follows_it_is_not_counted_as_a_line() -> None:
+def test_a_dropped_line_break_before_dropped_text_is_no_line() -> None:
     capture = captured(("a\n" * 30 + "\u0301").encode(), shown=4, limit=60)
     assert NOTICE.findall(capture.text()) == [
         "[… 55 of 61 characters omitted (lines 2–29) …]",  # noqa: RUF001
@@ -136,11 +136,11 @@ def test_a_line_break_that_is_dropped_with_what_follows_it_is_not_counted_as_a_l
     ]
 
 
-def test_a_limit_of_0_drops_all() -> None:
+def test_a_limit_of_0_drops_everything() -> None:
     assert captured(b"abc", shown=10, limit=0).text() == ("[… last 3 characters dropped: over the output limit …]")
 
 
-def test_a_sequence_still_unfinished_at_the_end_is_shown_as_one_broken_character() -> None:
+def test_an_unfinished_sequence_at_the_end_is_one_broken_character() -> None:
     capture = captured("a漢".encode()[:-1], shown=10)
     assert (capture.text(), capture.characters) == ("a\ufffd", 2)
 
@@ -151,7 +151,7 @@ def test_an_unfinished_sequence_past_the_limit_is_dropped_and_counted() -> None:
 
 
 @pytest.mark.parametrize("shown", range(1, 5))
-def test_the_ends_that_are_kept_fill_the_whole_budget(shown: int) -> None:
+def test_the_kept_ends_fill_the_whole_budget(shown: int) -> None:
     texts = [name for name, form in FORMS.items() if form.budget and name != "json_data"]
     letters = b"abcdefghijklmnopqrstuvwxyz"
     assert {
@@ -159,12 +159,12 @@ def test_the_ends_that_are_kept_fill_the_whole_budget(shown: int) -> None:
     } == dict.fromkeys(texts, shown)
 
 
-def test_a_kept_beginning_knows_what_follows_it() -> None:
+def test_a_kept_beginning_remembers_what_follows() -> None:
     capture = captured(("abe\u0301" + "x" * 20).encode(), shown=3, steps=[1], output_type="status_message")
     assert capture.text().startswith("ab[…")
 
 
-def test_reading_in_the_middle_of_a_stream_leaves_it_as_it_was() -> None:
+def test_reading_during_a_stream_does_not_change_it() -> None:
     capture = Capture(shown=10, limit=100, output_type="execution_result")
     for byte in "漢字".encode():
         capture.feed(bytes([byte]))
@@ -172,13 +172,13 @@ def test_reading_in_the_middle_of_a_stream_leaves_it_as_it_was() -> None:
     assert capture.text() == "漢字"
 
 
-def test_a_stream_that_said_nothing_is_empty() -> None:
+def test_an_empty_stream_is_empty() -> None:
     shaped = Capture(shown=10, limit=10).shape(budget=10)
     assert (shaped.text, shaped.characters, shaped.truncated) == ("", 0, False)
 
 
 @pytest.mark.parametrize("sizes", [(-1, 0), (0, -1)])
-def test_negative_sizes_are_a_mistake_of_ours(sizes: tuple[int, int]) -> None:
+def test_negative_sizes_are_an_error_of_the_engine(sizes: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="0 or more"):
         Capture(shown=sizes[0], limit=sizes[1])
 
@@ -188,7 +188,7 @@ def test_negative_sizes_are_a_mistake_of_ours(sizes: tuple[int, int]) -> None:
     "chunk", [b"x" * CHUNK, b"short line\n" * 5957, "漢".encode() * 21845], ids=["x", "lines", "漢"]
 )
 @pytest.mark.parametrize("limit", [MEBIBYTE, 10**12], ids=["over the limit", "within the limit"])
-def test_a_flood_is_read_nearly_as_fast_as_it_can_be_looked_through_once(chunk: bytes, limit: int) -> None:
+def test_a_flood_is_captured_nearly_as_fast_as_it_is_scanned_once(chunk: bytes, limit: int) -> None:
     def best(take: Callable[[bytes], object]) -> float:
         times = []
         for _ in range(9):
@@ -208,7 +208,7 @@ def test_a_flood_is_read_nearly_as_fast_as_it_can_be_looked_through_once(chunk: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", [b"x" * CHUNK, b"x" * 7, b"\xff" * CHUNK, b"x" * 16 * MEBIBYTE])
-def test_memory_stays_flat_however_much_is_fed(chunk: bytes) -> None:
+def test_memory_stays_flat_for_any_amount(chunk: bytes) -> None:
     tracemalloc.start()
     try:
         capture = Capture(shown=60_000, limit=10**12)
@@ -222,7 +222,7 @@ def test_memory_stays_flat_however_much_is_fed(chunk: bytes) -> None:
 
 
 @given(data=STREAM, steps=STEPS, limit=st.integers(0, 80), output_type=TYPE)
-def test_every_byte_up_to_the_limit_is_handed_on_as_it_was(
+def test_every_byte_up_to_the_limit_is_forwarded_unchanged(
     data: bytes, steps: list[int], limit: int, output_type: str
 ) -> None:
     spilled: list[bytes] = []
@@ -233,14 +233,14 @@ def test_every_byte_up_to_the_limit_is_handed_on_as_it_was(
 
 
 @given(data=PRINTED, steps=STEPS, shown=st.integers(0, 60), output_type=TYPE)
-def test_what_is_printed_shapes_like_the_whole_in_any_pieces(
+def test_printed_text_is_shaped_like_the_whole_in_any_pieces(
     data: bytes, steps: list[int], shown: int, output_type: str
 ) -> None:
     capture = captured(data, shown=shown, steps=steps, output_type=output_type)
     assert unmended(capture.shape()) == shape(data.decode(errors="replace"), output_type=output_type, budget=shown)
 
 
-def test_json_that_is_printed_is_pruned_as_json_and_what_is_too_long_for_that_is_shown_from_both_ends() -> None:
+def test_printed_json_is_pruned_and_longer_json_shows_both_ends() -> None:
     numbers = list(range(200_000))
     shaped = captured(json.dumps(numbers).encode(), shown=500, output_type="json_data").shape()
     assert json.loads(shaped.text)[0] == 0
@@ -254,7 +254,7 @@ def test_one_endless_line_is_shown_from_both_ends() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 100])
-def test_bytes_that_are_no_text_are_told_and_those_that_only_say_so_are_not(step: int) -> None:
+def test_broken_bytes_are_reported_and_replacement_characters_are_not(step: int) -> None:
     for data, is_mended in (
         (b"ab\xffcd", True),
         ("a\ufffdb".encode(), False),

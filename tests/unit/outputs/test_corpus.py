@@ -1,7 +1,7 @@
-"""Real outputs of real programs, and what is shown of them: reviewed by eye, and kept from then on.
+"""Outputs of real programs, and their shaped forms: reviewed by eye once, and compared from then on.
 
-`tests/corpus/outputs` holds what the programs printed, byte for byte; the folder `shown` in it what a reader gets. What
-would be too large to keep is printed by a program here.
+`tests/corpus/outputs` holds what the programs printed, byte for byte; its folder `shown` holds what a reader gets.
+A program here prints the outputs that would be too large to keep.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ except ValueError:
 
 
 def captured(data: bytes, *, output_type: str, budget: int) -> Shaped:
-    """As it would be shown of a stream that comes in pieces of a pipe's size."""
+    """Return the shaped form of a stream that comes in pieces of a pipe's size."""
     capture = Capture(shown=budget, limit=1 << 30, output_type=output_type)
     for at in range(0, len(data), 4096):
         capture.feed(data[at : at + 4096])
@@ -73,13 +73,13 @@ def captured(data: bytes, *, output_type: str, budget: int) -> Shaped:
 
 
 def printed_by(program: str) -> tuple[bytes, bytes]:
-    """What the program prints, and what it says on stderr."""
+    """Return what the program prints, and its errors."""
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, check=False, timeout=60)
     return done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(("name", "output_type", "budget"), CASES)
-def test_what_is_shown_of_a_real_output_is_as_reviewed(name: str, output_type: str, budget: int) -> None:
+def test_a_real_output_is_shaped_as_reviewed(name: str, output_type: str, budget: int) -> None:
     printed = (CORPUS / f"{name}.txt").read_bytes()
     shaped = captured(printed, output_type=output_type, budget=budget)
     assert shaped.text == (CORPUS / "shown" / f"{name}.{output_type}.{budget}.txt").read_bytes().decode()
@@ -87,7 +87,7 @@ def test_what_is_shown_of_a_real_output_is_as_reviewed(name: str, output_type: s
 
 
 @pytest.mark.slow
-def test_of_a_million_lines_the_ends_and_the_errors_between_are_shown() -> None:
+def test_a_million_lines_show_both_ends_and_the_errors_between() -> None:
     stdout, _ = printed_by(MILLION_LINES)
     lines = captured(stdout, output_type="execution_result", budget=8000).text.splitlines()
     notice = next(number for number, line in enumerate(lines) if line.startswith("[… "))
@@ -98,7 +98,7 @@ def test_of_a_million_lines_the_ends_and_the_errors_between_are_shown() -> None:
     assert f"(lines {notice + 1}–{1_000_000 - len(last)}; 2 lines of it follow)" in lines[notice]  # noqa: RUF001
 
 
-def test_of_a_deep_failure_with_a_huge_message_the_own_frames_and_the_message_are_shown() -> None:
+def test_a_deep_failure_shows_its_own_frames_and_its_message() -> None:
     _, stderr = printed_by(DEEP_FAILURE)
     shaped = captured(stderr, output_type="error_message", budget=2000)
     assert re.search(r'^\[line \d+\]   File "<string>", line 14, in read$', shaped.text, re.MULTILINE)
@@ -116,7 +116,7 @@ def test_minified_json_stays_json(budget: int) -> None:
     assert isinstance(json.loads(shaped.text), dict)
 
 
-def test_a_csv_of_100_columns_keeps_their_names_and_whole_rows() -> None:
+def test_a_csv_of_100_columns_keeps_names_and_whole_rows() -> None:
     text = io.StringIO()
     rows = csv.writer(text)
     rows.writerow(f"column{number}" for number in range(100))

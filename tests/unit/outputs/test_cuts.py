@@ -1,4 +1,4 @@
-"""Where a text may be cut."""
+"""Cuts of a text never separate what belongs together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXT = st.text(alphabet=st.sampled_from("ab \n\r\u0301\u20dd\u200d\ufe0f漢😀"
     ("text", "at"),
     [("\r\n", 1), ("e\u0301", 1), ("1\ufe0f\u20e3", 2), ("👩\u200d🔬", 1), ("👩\u200d🔬", 2), ("क\u093f", 1)],
 )
-def test_what_belongs_together_is_not_cut(text: str, at: int) -> None:
+def test_inseparable_characters_are_not_cut(text: str, at: int) -> None:
     assert not is_border(text, at=at)
 
 
@@ -34,12 +34,12 @@ def test_a_suffix_goes_on_to_the_next_border() -> None:
     assert suffix("x\r\nab", most=3) == "ab"
 
 
-def test_nothing_is_asked_and_nothing_is_given() -> None:
+def test_an_empty_text_or_no_room_gives_nothing() -> None:
     assert (prefix("abc", most=0), suffix("abc", most=0)) == ("", "")
     assert (prefix("", most=3), suffix("", most=3)) == ("", "")
 
 
-def test_line_cuts_leave_the_line_break_with_what_is_shown() -> None:
+def test_line_cuts_leave_the_line_break_with_the_shown_part() -> None:
     assert prefix_of_lines("one\ntwo\nthree", most=9) == "one\ntwo\n"
     assert suffix_of_lines("one\ntwo\r\nthree", most=9) == "\r\nthree"
 

@@ -1,4 +1,4 @@
-"""Marks: which lines of the middle are kept, the same for any pieces."""
+"""Highlighted lines of the middle are the same for any pieces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def feed(marks: Marks, pieces: list[str]) -> None:
 
 
 @given(lines=LINES, size=st.integers(1, 9))
-def test_marks_are_the_same_whatever_pieces_of_whole_lines_they_are_found_in(lines: list[str], size: int) -> None:
+def test_highlights_are_the_same_for_any_pieces_of_whole_lines(lines: list[str], size: int) -> None:
     for kind in (ErrorMarks, FrameMarks, FailureMarks):
         at_once, in_pieces = kind(), kind()
         feed(at_once, ["".join(lines)])
@@ -36,7 +36,7 @@ def test_marks_are_the_same_whatever_pieces_of_whole_lines_they_are_found_in(lin
 
 
 @given(lines=WORDS, size=st.integers(1, 9))
-def test_the_lines_marked_as_errors_are_those_that_looking_at_each_finds(lines: list[str], size: int) -> None:
+def test_highlighted_errors_equal_those_of_a_search_line_by_line(lines: list[str], size: int) -> None:
     marks = ErrorMarks()
     feed(marks, ["".join(f"{line}\n" for line in lines[at : at + size]) for at in range(0, len(lines), size)])
     found = [number for number, line in enumerate(lines, 1) if any(each in line for each in SPELLED)]
@@ -44,7 +44,7 @@ def test_the_lines_marked_as_errors_are_those_that_looking_at_each_finds(lines: 
 
 
 @given(lines=LINES)
-def test_a_mark_says_where_it_is(lines: list[str]) -> None:
+def test_a_highlight_has_its_line_number(lines: list[str]) -> None:
     text = "".join(lines) + "end\n" * 9
     for marks in (ErrorMarks(), FrameMarks(), FailureMarks()):
         feed(marks, [text])
@@ -53,7 +53,7 @@ def test_a_mark_says_where_it_is(lines: list[str]) -> None:
             assert mark.line == 1 + text[: mark.at].count("\n")
 
 
-def test_of_many_errors_the_first_and_the_last_are_kept() -> None:
+def test_the_first_and_last_of_many_errors_are_kept() -> None:
     marks = ErrorMarks()
     feed(marks, [f"error {number}\n" for number in range(1000)])
     assert [mark.line for mark in marks.found()] == [*range(1, 33), *range(969, 1001)]
@@ -76,13 +76,13 @@ def test_errors_are_found_in_their_usual_spellings() -> None:
     assert [mark.text for mark in marks.found()] == said
 
 
-def test_a_line_too_long_to_be_held_is_no_mark() -> None:
+def test_a_line_too_long_to_hold_is_no_highlight() -> None:
     marks = ErrorMarks()
     feed(marks, ["error " + "x" * LONGEST_LINE, "error\n", "error\n"])
     assert [mark.line for mark in marks.found()] == [2]
 
 
-def test_the_last_frames_of_the_tools_own_code_are_kept_with_their_code_and_the_message() -> None:
+def test_the_last_own_frames_are_kept_with_their_code_and_message() -> None:
     code = "    code()\n"
     marks = FrameMarks()
     feed(marks, [*[OWN, code] * 9, *[LIBRARY, code] * 50, "app.Wrong: message\n", "more\n" * 9])
@@ -92,7 +92,7 @@ def test_the_last_frames_of_the_tools_own_code_are_kept_with_their_code_and_the_
     assert len(found) == 4
 
 
-def test_a_frame_is_vital_and_an_error_beside_it_is_not() -> None:
+def test_a_frame_is_vital_and_a_neighbouring_error_is_not() -> None:
     marks = FailureMarks()
     feed(marks, ["error: one\n", OWN, "    code()\n", "ValueError: no\n", "more\n" * 9, "error: two\n"])
     assert [(mark.line, mark.is_vital) for mark in marks.found()] == [(1, False), (2, True), (14, False)]

@@ -1,4 +1,4 @@
-"""The shorter form for the history of a conversation: made of the first, with the counts of all there was."""
+"""The shorter form for the history of a conversation counts everything that the full output had."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES = "".join(f"line {number} is not long\n" for number in range(1, 20_001))
 
 
 @pytest.mark.parametrize("output_type", ["knowledge_content", "file_content", "file_view_result"])
-def test_the_second_form_is_shorter_and_counts_all_there_was(output_type: str) -> None:
+def test_the_shorter_form_counts_the_whole_output(output_type: str) -> None:
     first = shape(LINES, output_type=output_type, budget=60_000)
     second = for_memory(first)
     head, tail = re.split(r"\[… [^…]*…\]", second.text)
@@ -32,7 +32,7 @@ def test_the_second_form_is_shorter_and_counts_all_there_was(output_type: str) -
     assert f"{len(LINES) - second.shown} of {len(LINES)}" in second.text
 
 
-def test_marked_lines_are_kept_in_memory_too() -> None:
+def test_highlighted_lines_are_kept_for_the_history() -> None:
     lines = LINES.splitlines(keepends=True)
     lines[9_999] = "ERROR: the disk is full\n"
     first = shape("".join(lines), output_type="execution_result", budget=50_000)
@@ -63,7 +63,7 @@ def test_the_rows_of_a_table_keep_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("output_type", FORMS)
-def test_what_is_short_enough_stays_as_it_is(output_type: str) -> None:
+def test_short_text_is_unchanged(output_type: str) -> None:
     for shaped in (nothing(output_type), shape("a\nb\n" * 400, output_type=output_type, budget=1_000)):
         assert for_memory(shaped) is shaped
 
@@ -73,13 +73,13 @@ def test_what_is_short_enough_stays_as_it_is(output_type: str) -> None:
     output_type=st.sampled_from([name for name, form in FORMS.items() if form.budget and name != "json_data"]),
     factor=st.integers(1, 40),
 )
-def test_memory_is_within_its_budget_and_asked_twice_is_asked_once(text: str, output_type: str, factor: int) -> None:
+def test_the_history_form_is_within_its_budget_and_stable(text: str, output_type: str, factor: int) -> None:
     second = for_memory(shape(text * factor, output_type=output_type, budget=30_000))
     assert len(strip_notices(second.text)) <= form_of(output_type).memory
     assert for_memory(second) == second
 
 
-def test_memory_may_be_limited_in_tokens_as_well() -> None:
+def test_the_history_form_may_be_limited_in_tokens() -> None:
     shaped = shape("one two three\n" * 500, output_type="file_content", budget=60_000)
     remembered = for_memory(shaped, tokens=90, tokenizer=str.split)
     assert 60 <= len(strip_notices(remembered.text).split()) <= 90

@@ -1,4 +1,4 @@
-"""Results: each text of a `ToolResult` has the room of its own type, and the whole stays JSON."""
+"""Each text of a `ToolResult` has the budget of its own type, and the whole stays JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_short_result_is_the_json_of_its_value() -> None:
     assert shaped.shown == shaped.characters == len(shaped.text)
 
 
-def test_each_text_is_fitted_as_the_stream_of_its_name() -> None:
+def test_each_text_is_shaped_like_the_stream_of_its_name() -> None:
     shaped = shape_result(result(LOG, LOG, rows=list(range(9_000))), Budgets(OF_EXECUTE, Output()), artifact="a1")
     fitted = json.loads(shaped.text)
     assert fitted["stdout"].startswith("line 0\n")
@@ -44,7 +44,7 @@ def test_each_text_is_fitted_as_the_stream_of_its_name() -> None:
     assert shaped.characters == len(json.dumps(result(LOG, LOG, rows=list(range(9_000)))))
 
 
-def test_a_budget_of_the_value_holds_for_all_of_a_result() -> None:
+def test_a_budget_of_the_value_holds_for_the_whole_result() -> None:
     for budgets in (
         Budgets(Declared(return_char_limit=600), Output()),
         Budgets(Declared(), Output(), Asked(return_char_limit=600)),
@@ -60,14 +60,14 @@ def test_a_result_may_be_limited_in_tokens() -> None:
     assert 40 <= len(strip_notices(fitted["stdout"]).split()) <= 50
 
 
-def test_a_result_has_a_form_for_memory() -> None:
+def test_a_result_has_a_form_for_the_history() -> None:
     shaped = shape_result(result(LOG, LOG, rows=list(range(9_000))), Budgets(Declared(), Output()))
     remembered = for_memory(shaped)
     assert json.loads(remembered.text)["ok"] is True
     assert remembered.shown <= 12_000
 
 
-def test_what_only_looks_like_a_result_is_none() -> None:
+def test_a_value_that_resembles_a_result_is_no_result() -> None:
     assert is_result(result())
     others: list[Json] = [None, [], {"ok": True}, {**result(), "more": 1}, {**result(), "stdout": 5}]
     for value in others:
@@ -75,7 +75,7 @@ def test_what_only_looks_like_a_result_is_none() -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.integers(0, 50))
-def test_a_result_of_any_texts_is_json_within_the_rooms_of_its_parts(stdout: str, stderr: str, room: int) -> None:
+def test_a_result_of_any_texts_is_json_within_the_budgets_of_its_parts(stdout: str, stderr: str, room: int) -> None:
     policy = Output(budgets=(("error_message", room), ("execution_result", room), ("json_data", room)))
     shaped = shape_result(result(stdout, stderr, key=stdout), Budgets(Declared(), policy))
     fitted = json.loads(shaped.text)

@@ -1,4 +1,4 @@
-"""Shaping: every output type keeps the same promises; each shows the ends that matter to it."""
+"""Every output type keeps the same promises, and shows the ends that matter to it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONTROLS = ["\r", "\b", "\x1b[31m", "\x1b[K", "\x1b"]
 PIECES = [*PLAIN, *CONTROLS, "an error\n", '  File "/work/t.py", line 1\n', "    code()\n"]
 PRINTED = st.lists(st.sampled_from([*PIECES, "Fatal: no\n", '{"a": "', "[1, 2, "]), max_size=60).map("".join)
 TEXTS = [name for name, form in FORMS.items() if form.budget and name not in ("json_data", "table")]
-TYPE = st.sampled_from([*FORMS, "a type that nobody knows"])
-TEXT_TYPE = st.sampled_from([*TEXTS, "a type that nobody knows"])
+TYPE = st.sampled_from([*FORMS, "an unknown type"])
+TEXT_TYPE = st.sampled_from([*TEXTS, "an unknown type"])
 BUDGET = st.integers(0, 130)
 FLOAT = st.floats(allow_nan=False, allow_infinity=False)
 VALUE: st.SearchStrategy[Json] = st.recursive(
@@ -42,14 +42,14 @@ LINES = "".join(f"line {number}\n" for number in range(1, 101))
 
 
 def shown_ends(shaped: Shaped) -> tuple[str, str]:
-    """The text around the one notice."""
+    """Return the text around the single notice."""
     found = NOTICE.search(shaped.text)
     assert found
     return shaped.text[: found.start()], shaped.text[found.end() :]
 
 
 @given(text=TEXT, output_type=TYPE, budget=BUDGET)
-def test_what_fits_is_unchanged_and_what_does_not_is_marked(text: str, output_type: str, budget: int) -> None:
+def test_text_that_fits_is_unchanged_and_other_text_is_marked(text: str, output_type: str, budget: int) -> None:
     shaped = shape(text, output_type=output_type, budget=budget)
     assert (shaped.text == text) == (len(text) <= budget)
     assert shaped.truncated == (len(text) > budget)
@@ -59,7 +59,7 @@ def test_what_fits_is_unchanged_and_what_does_not_is_marked(text: str, output_ty
 
 
 @given(text=PRINTED, output_type=TYPE, budget=BUDGET)
-def test_no_more_is_shown_than_the_budget_and_a_short_notice(text: str, output_type: str, budget: int) -> None:
+def test_the_shown_text_is_within_the_budget_and_a_short_notice(text: str, output_type: str, budget: int) -> None:
     shaped = shape(text, output_type=output_type, budget=budget)
     assert shaped.shown <= budget
     assert len(strip_notices(shaped.text)) <= budget
@@ -73,9 +73,7 @@ def test_shaping_again_changes_nothing(text: str, output_type: str, budget: int)
 
 
 @given(text=TEXT, output_type=TEXT_TYPE, budget=BUDGET)
-def test_the_text_without_its_notice_is_a_beginning_and_an_end_of_the_original(
-    text: str, output_type: str, budget: int
-) -> None:
+def test_without_its_notice_the_text_is_two_ends_of_the_original(text: str, output_type: str, budget: int) -> None:
     shaped = shape(text, output_type=output_type, budget=budget)
     if not shaped.truncated:
         return
@@ -88,7 +86,7 @@ def test_the_text_without_its_notice_is_a_beginning_and_an_end_of_the_original(
 
 
 @given(text=TEXT, output_type=TEXT_TYPE, budget=BUDGET)
-def test_the_notice_counts_what_is_missing_and_names_its_lines(text: str, output_type: str, budget: int) -> None:
+def test_the_notice_counts_the_missing_part_and_names_its_lines(text: str, output_type: str, budget: int) -> None:
     shaped = shape(text, output_type=output_type, budget=budget)
     if not shaped.truncated:
         return
@@ -102,9 +100,7 @@ def test_the_notice_counts_what_is_missing_and_names_its_lines(text: str, output
 
 
 @given(number=st.integers(0, 400), every=st.integers(1, 90), budget=st.integers(0, 3000))
-def test_everything_shown_is_in_its_order_with_marked_lines_between_the_ends(
-    number: int, every: int, budget: int
-) -> None:
+def test_shown_lines_keep_their_order_with_highlights_between_the_ends(number: int, every: int, budget: int) -> None:
     lines = [f"{each}: {'an error' if each % every == 0 else 'fine'}" for each in range(1, number + 1)]
     shaped = shape("\n".join(lines), output_type="execution_result", budget=budget)
     seen = [int(each) for each in re.findall(r"^(?:\[line \d+\] )?(\d+): \w+", strip_notices(shaped.text), re.M)]
@@ -115,12 +111,12 @@ def test_everything_shown_is_in_its_order_with_marked_lines_between_the_ends(
 
 
 def numbers_in(text: str) -> list[int]:
-    """Those that were written as `numbered` writes them, without any that were cut."""
+    """Return the complete lines that `numbered` wrote, without cut ones."""
     return [int(each) for each in re.findall(r"<(\d{5})>", text)]
 
 
 def numbered(value: Any, numbers: Iterator[int]) -> Any:
-    """The same value with a number in each key and each leaf, in the order in which they are written."""
+    """Return the same value with a number in each key and leaf, in the order of writing."""
     if isinstance(value, list):
         return [numbered(each, numbers) for each in value]
     if isinstance(value, dict):
@@ -129,7 +125,7 @@ def numbered(value: Any, numbers: Iterator[int]) -> Any:
 
 
 @given(output_type=TYPE, number=st.integers(0, 300), every=st.integers(1, 90), budget=st.integers(0, 3000))
-def test_the_lines_that_are_kept_are_in_their_order(output_type: str, number: int, every: int, budget: int) -> None:
+def test_kept_lines_keep_their_order(output_type: str, number: int, every: int, budget: int) -> None:
     frame = '  File "/work/t.py", line 1\n    '
     kinds = ("an error", "fine", "fine", f"a call\n{frame}call()")
     lines = (f"<{each:05}> {kinds[each % every % len(kinds)]}" for each in range(number))
@@ -138,14 +134,14 @@ def test_the_lines_that_are_kept_are_in_their_order(output_type: str, number: in
 
 
 @given(value=VALUE, budget=st.integers(0, 2000))
-def test_the_parts_of_a_value_that_are_kept_are_in_their_order(value: Json, budget: int) -> None:
+def test_kept_parts_of_a_value_keep_their_order(value: Json, budget: int) -> None:
     whole = numbered(value, count())
     seen = numbers_in(shape_value(whole, output_type="json_data", budget=budget).text)
     assert seen == sorted(set(seen))
 
 
 @given(rows=st.integers(0, 90), columns=st.integers(1, 40), budget=st.integers(0, 2000))
-def test_the_cells_of_a_table_that_are_kept_are_in_their_order(rows: int, columns: int, budget: int) -> None:
+def test_kept_cells_of_a_table_keep_their_order(rows: int, columns: int, budget: int) -> None:
     numbers = count()
     names: list[Json] = [{"name": f"<{next(numbers):05}>", "dtype": "int64"} for _ in range(columns)]
     cells: list[Json] = [[f"<{next(numbers):05}>" for _ in range(columns)] for _ in range(rows)]
@@ -154,7 +150,7 @@ def test_the_cells_of_a_table_that_are_kept_are_in_their_order(rows: int, column
 
 
 @given(value=VALUE, budget=st.integers(0, 2000))
-def test_json_stays_json_within_its_budget_and_shaping_it_again_changes_nothing(value: Json, budget: int) -> None:
+def test_shaped_json_is_within_its_budget_and_stable(value: Json, budget: int) -> None:
     shaped = shape_value(value, output_type="json_data", budget=budget)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     assert (shaped.text == text) == (len(text) <= budget)
@@ -175,7 +171,7 @@ def test_budget_0_shows_the_notice_of_json_as_json() -> None:
     assert json.loads(shaped.text) == "[… 8 of 8 characters omitted …]"
 
 
-def test_a_negative_budget_is_a_mistake_of_ours() -> None:
+def test_a_negative_budget_is_an_error_of_the_engine() -> None:
     with pytest.raises(ValueError, match="not -1"):
         shape("a", output_type="json_data", budget=-1)
 
@@ -185,7 +181,7 @@ def test_an_execution_result_shows_whole_lines_from_both_ends() -> None:
     assert shown_ends(shaped) == ("line 1\nline 2\n", "\nline 99\nline 100\n")
 
 
-def test_the_notice_stands_on_a_line_of_its_own_between_lines() -> None:
+def test_the_notice_has_its_own_line_between_lines() -> None:
     shaped = shape("one\ntwo\nthree\nfour", output_type="execution_result", budget=10)
     assert shaped.text == "one\n[… 9 of 18 characters omitted (lines 2–3) …]\nfour"  # noqa: RUF001
 
@@ -213,14 +209,14 @@ def test_a_status_message_shows_its_beginning() -> None:
     )
 
 
-def test_printed_text_is_what_a_terminal_shows_and_the_reason_says_so() -> None:
+def test_printed_text_is_what_a_terminal_shows_with_a_reason() -> None:
     shaped = shape("\x1b[31mred\x1b[0m\x00\r\n10%\r20%\n", output_type="execution_result", budget=50)
     assert (shaped.text, shaped.characters) == ("red\x00\r\n20%\n", 10)
     assert (shaped.truncated, shaped.reason) == (False, "as a terminal shows it")
 
 
 @pytest.mark.parametrize("output_type", ["file_content", "knowledge_content", "json_data", "table"])
-def test_what_is_not_printed_keeps_its_control_characters(output_type: str) -> None:
+def test_text_that_is_not_printed_keeps_its_control_characters(output_type: str) -> None:
     assert shape("\x1b[31mred\r", output_type=output_type, budget=50).text == "\x1b[31mred\r"
 
 
@@ -228,7 +224,7 @@ def test_the_reason_names_the_budget() -> None:
     assert shape("abcdef", output_type="json_data", budget=4).reason == "over the budget of 4 characters"
 
 
-def test_text_that_was_dropped_is_said_at_the_end_even_when_the_rest_fits() -> None:
+def test_dropped_text_is_reported_at_the_end_even_when_the_rest_fits() -> None:
     shaped = shape_ends(Ends.whole("abc", dropped=7), output_type="execution_result", budget=3)
     assert shaped.text == "abc[… last 7 characters dropped: over the output limit …]"
     assert (shaped.characters, shaped.shown, shaped.truncated) == (10, 3, True)
@@ -262,7 +258,7 @@ def test_a_value_is_shaped_by_its_python_type(value: Json, output_type: str, tex
     assert value_type(value) == output_type
 
 
-def test_default_budgets_are_those_of_the_table_and_small_for_an_unknown_type() -> None:
+def test_default_budgets_are_those_of_the_table() -> None:
     assert {name: (form.budget, form.memory) for name, form in FORMS.items()} == {
         "knowledge_content": (60_000, 12_000),
         "file_content": (60_000, 12_000),
@@ -276,11 +272,11 @@ def test_default_budgets_are_those_of_the_table_and_small_for_an_unknown_type() 
         "binary": (0, 0),
         "file": (0, 0),
     }
-    unknown = form_of("a type that nobody knows")
+    unknown = form_of("an unknown type")
     assert (unknown.budget, unknown.memory) == (2_000, 4_000)
 
 
-def test_lines_that_look_like_errors_are_kept_of_the_gap_with_their_numbers() -> None:
+def test_error_lines_in_the_gap_are_kept_with_their_numbers() -> None:
     lines = [f"step {number}" for number in range(1, 1001)]
     lines[399], lines[699] = "ERROR: no such city", "OSError: the disk is full"
     shaped = shape("\n".join(lines), output_type="execution_result", budget=400)
@@ -289,7 +285,7 @@ def test_lines_that_look_like_errors_are_kept_of_the_gap_with_their_numbers() ->
     assert behind.startswith("\n[line 400] ERROR: no such city\n[line 700] OSError: the disk is full\nstep ")
 
 
-def test_a_long_line_that_looks_like_an_error_is_kept_in_part_and_marked_so() -> None:
+def test_a_long_error_line_in_the_gap_is_kept_in_part_and_marked() -> None:
     text = "a\n" * 500 + "error: " + "x" * 5000 + "\n" + "z\n" * 500
     shaped = shape(text, output_type="execution_result", budget=2000)
     assert re.search(r"\n\[line 501\] error: x{293}…\n", shaped.text)
@@ -306,19 +302,19 @@ def test_the_tools_own_frames_and_the_message_survive_a_long_message() -> None:
     assert shaped.text.endswith("<p>\n")
 
 
-def test_knowledge_is_cut_between_sentences_where_there_are_no_lines() -> None:
+def test_knowledge_without_lines_is_cut_between_sentences() -> None:
     text = "One is short. " * 40
     head, tail = shown_ends(shape(text, output_type="knowledge_content", budget=100))
     assert (head, tail) == ("One is short. " * 3, "One is short. " * 4)
 
 
-def test_the_notice_names_the_artifact_that_holds_the_whole() -> None:
+def test_the_notice_names_the_artifact_with_the_whole() -> None:
     shaped = shape("abcdef", output_type="status_message", budget=4, artifact="0f3a")
     assert shaped.text == "abcd[… 2 of 6 characters omitted (line 1); whole output: artifact 0f3a …]"
     assert shaped.artifact == "0f3a"
 
 
-def test_what_is_no_text_is_told_by_its_reference() -> None:
+def test_broken_text_is_reported_with_a_reference() -> None:
     plot = Artifact(id="ab" * 16, name="a\nplot.png", mime="image/png", bytes=9, digest="cd" * 32, width=4, height=3)
     shaped = shape_reference(plot, output_type="image")
     assert shaped.text == (

@@ -1,4 +1,4 @@
-"""Tables: what the columns are, how many rows there are, and the first and the last of them."""
+"""A shaped table shows its columns, the number of its rows, and its first and last rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_table_is_read_row_by_row() -> None:
     assert shaped.text == "2 rows × 2 columns\nid (object) | name (object)\n1 | Oslo\nnull | a\\nb\n"  # noqa: RUF001
 
 
-def test_over_its_budget_it_shows_the_first_rows_and_the_last_and_says_which_are_missing() -> None:
+def test_a_table_over_budget_shows_its_first_and_last_rows() -> None:
     shaped = shape_value(CITIES, budget=150)
     assert shaped.text == (
         "1000 rows × 2 columns\nid (object) | name (object)\n0 | city 0\n1 | city 1\n2 | city 2\n3 | city 3\n"  # noqa: RUF001
@@ -37,7 +37,7 @@ def test_over_its_budget_it_shows_the_first_rows_and_the_last_and_says_which_are
     )
 
 
-def test_of_many_columns_those_at_the_sides_are_shown_with_how_many_are_missing() -> None:
+def test_a_wide_table_shows_its_outer_columns_and_counts_the_rest() -> None:
     columns = [f"column {number}" for number in range(100)]
     rows: list[Json] = [list(range(row, row + 100)) for row in range(500)]
     lines = shape_value(table(rows, *columns), budget=2000).text.splitlines()
@@ -56,7 +56,7 @@ def test_long_cells_are_cut_before_rows_are_lost() -> None:
     assert len(rows) >= 6
 
 
-def test_where_only_cells_are_cut_no_row_is_missing() -> None:
+def test_cutting_cells_loses_no_row() -> None:
     shaped = shape_value(table([[number, "x" * 5000] for number in range(5)], "id", "text"), budget=2000)
     rows, _, notice = shaped.text.partition("[… ")
     assert [line.split(" | ")[0] for line in rows.splitlines()[2:]] == ["0", "1", "2", "3", "4"]
@@ -67,7 +67,7 @@ def test_rows_that_were_not_sent_are_counted() -> None:
     assert shape_value(table([[1]], "id", count=9), budget=99).text.endswith("\n1\n… 8 more rows\n")
 
 
-def test_rows_that_were_not_sent_are_missing_between_the_first_and_the_last() -> None:
+def test_rows_that_were_not_sent_are_missing_in_the_middle() -> None:
     rows: list[Json] = [[number] for number in (*range(500), *range(9_500, 10_000))]
     sent = table(rows, "id", count=10_000) | {"first_rows": 500}
     whole = shape_value(sent, budget=60_000).text
@@ -92,12 +92,12 @@ def test_rows_that_were_not_sent_are_missing_between_the_first_and_the_last() ->
         {"columns": [], "rows": [], "row_count": 0},
     ],
 )
-def test_what_only_calls_itself_a_table_is_json(value: Json) -> None:
+def test_a_malformed_table_is_json(value: Json) -> None:
     assert value_type(value) == "json_data"
     assert shape_value(value, output_type="table", budget=999).text.startswith("{")
 
 
-def test_text_called_a_table_keeps_the_line_that_names_its_columns() -> None:
+def test_a_text_table_keeps_the_line_of_its_columns() -> None:
     text = "id,name\n" + "".join(f"{number},city {number}\n" for number in range(1000))
     shaped = shape(text, output_type="table", budget=60)
     assert shaped.text.startswith("id,name\n0,city 0\n1,city 1\n[… ")

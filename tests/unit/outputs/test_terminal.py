@@ -1,4 +1,4 @@
-"""What a terminal would show: the last state of each line, whatever the pieces were that the text came in."""
+"""A terminal shows the last state of each line, whatever the pieces of the text."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ def in_pieces(text: str, *, steps: list[int]) -> str:
         ("漢字漢字\rab", "ab漢字"),
     ],
 )
-def test_the_last_state_of_a_line_is_what_is_seen(text: str, seen: str) -> None:
+def test_the_last_state_of_a_line_is_visible(text: str, seen: str) -> None:
     assert as_seen(text) == seen
 
 
 @given(text=TEXT | REWRITTEN.map("".join) | COLOURED.map("".join), steps=STEPS)
-def test_what_is_seen_is_what_reading_one_character_after_the_other_gives(text: str, steps: list[int]) -> None:
+def test_the_result_equals_reading_single_characters(text: str, steps: list[int]) -> None:
     assert as_seen(text) == in_pieces(text, steps=steps) == read_slowly(text)
 
 
 @given(text=TEXT, steps=STEPS)
-def test_the_pieces_that_a_text_comes_in_do_not_matter(text: str, steps: list[int]) -> None:
+def test_the_pieces_of_a_text_do_not_matter(text: str, steps: list[int]) -> None:
     assert in_pieces(text, steps=steps) == as_seen(text)
 
 
 @given(text=TEXT | REWRITTEN.map("".join), steps=STEPS, longest=st.integers(1, 9), moves=st.integers(0, 9))
-def test_nor_do_they_where_lines_are_too_long_and_moves_too_many(
+def test_pieces_do_not_matter_for_long_lines_and_many_moves(
     text: str, steps: list[int], longest: int, moves: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -83,7 +83,7 @@ def test_nor_do_they_where_lines_are_too_long_and_moves_too_many(
         assert in_pieces(text, steps=steps) == as_seen(text)
 
 
-def test_colours_are_left_out_however_many_of_them_there_are() -> None:
+def test_any_number_of_colours_is_left_out() -> None:
     for number in (1, 6, 7, 200):
         line = "".join(f"\x1b[38;5;{colour}mtext\x1b[0m " for colour in range(number)) + "\n"
         assert as_seen(line * 99) == ("text " * number + "\n") * 99
@@ -106,7 +106,7 @@ def test_text_without_controls_is_unchanged(text: str) -> None:
     assert not terminal.has_changed
 
 
-def test_what_is_held_of_one_endless_line_is_bounded() -> None:
+def test_an_endless_line_is_held_up_to_a_bound() -> None:
     terminal = Terminal()
     settled = sum(len(terminal.feed("x" * 999)) for _ in range(1000))
     assert settled + len(terminal.rest()) == 999_000
@@ -119,25 +119,25 @@ def test_a_sequence_longer_than_any_real_one_is_text() -> None:
 
 @pytest.mark.parametrize("piece", [1, 50, 10_000])
 @pytest.mark.parametrize("after", ["", "\x1b(B"])
-def test_a_colour_with_more_parameters_than_any_real_one_is_text_in_any_company(after: str, piece: int) -> None:
+def test_a_colour_with_too_many_parameters_is_text_in_any_company(after: str, piece: int) -> None:
     text = "\x1b[" + "1" * 65 + "mred" + after
     assert in_pieces(text, steps=[piece]) == "1" * 65 + "mred"
 
 
 @pytest.mark.parametrize("before", ["", "a line that is longer than all of the bar\r"])
 @pytest.mark.parametrize("blank", ["", "      \r"])
-def test_what_is_written_over_is_left_where_nothing_later_reaches(before: str, blank: str) -> None:
+def test_overwritten_text_stays_where_nothing_later_reaches(before: str, blank: str) -> None:
     text = f"{before}a bar \r{blank}bar 2\rbar\r"
     assert as_seen(text) == read_slowly(text)
 
 
-def test_a_progress_bar_of_many_updates_is_its_last() -> None:
+def test_a_progress_bar_of_many_updates_shows_its_last() -> None:
     bar = "".join(f"\r{done:3}%|{'█' * (done // 10):10}| {done}/100" for done in range(101))
     assert as_seen(f"loading\n{bar}\nready\n") == f"loading\n100%|{'█' * 10}| 100/100\nready\n"
 
 
 @pytest.mark.parametrize("text", ["a\x1b", "a\x1b[3", "a\r", "\x1b]0;title"])
-def test_an_end_that_is_left_out_is_a_change(text: str) -> None:
+def test_a_missing_end_is_a_change(text: str) -> None:
     terminal = Terminal()
     terminal.feed(text)
     assert terminal.has_changed

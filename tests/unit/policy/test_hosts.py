@@ -1,4 +1,4 @@
-"""Hosts in a policy: what a pattern means, and which means more."""
+"""Patterns of hosts in a policy: their meaning, and which pattern contains another."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sandbox.policy.load import load
         ("*:8443", "anything.example", 8443, True),
     ],
 )
-def test_a_pattern_means_what_it_says(pattern: str, host: str, port: int, means: bool) -> None:
+def test_a_pattern_matches_its_hosts(pattern: str, host: str, port: int, means: bool) -> None:
     assert admits(host_pattern(pattern), host, port) is means
 
 
@@ -63,7 +63,7 @@ def test_one_pattern_is_within_another(pattern: str, wider: str, is_within: bool
     ["", "https://a.example", "a.example/path", "a b", "a..example", ".a", "a.", "*a.example", "a.*", "a:0", "a:65536",
      "a:b", "user@a.example", "[::1]", "-a.example", "a-.example", "x" * 64 + ".example", "a\n", "ä.example"],
 )  # fmt: skip
-def test_what_is_no_host_is_refused(text: str) -> None:
+def test_an_invalid_host_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no host"):
         host_pattern(text)
 
@@ -91,7 +91,7 @@ def test_hosts_are_only_ever_narrowed(granted: list[str], asked: list[str], comp
 
 
 @pytest.mark.parametrize("key", ["connections", "connections_in_all", "sent", "received", "idle"])
-def test_what_a_call_may_use_of_its_network_is_only_ever_lowered(key: str) -> None:
+def test_permissions_for_the_network_are_only_ever_lowered(key: str) -> None:
     assert widenings(_policy(**{key: 10}), _policy(**{key: 9})) == []
     assert len(widenings(_policy(**{key: 10}), _policy(**{key: 11}))) == 1
 
@@ -100,7 +100,7 @@ def test_the_shipped_policy_names_no_hosts() -> None:
     assert load("network").network.hosts == ()
 
 
-def test_a_policy_file_with_a_host_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_policy_file_with_an_invalid_host_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('description = "for tests"\n[network]\nmode = "public"\nhosts = ["https://a.example/"]\n')
     with pytest.raises(PolicyError, match=r"network\.hosts"):

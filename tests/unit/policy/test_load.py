@@ -1,4 +1,4 @@
-"""From files to policies: extending, and an answer in plain words to everything that is not a policy."""
+"""Policy files are loaded and extended, and every other file gets a plain answer."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def refusal_of(path: str) -> PolicyError:
     return refused.value
 
 
-def test_a_file_is_named_after_itself_and_defaults_to_the_safe_values(tmp_path: Path) -> None:
+def test_a_file_is_named_after_itself_with_safe_defaults(tmp_path: Path) -> None:
     mine = load(written(tmp_path, DESCRIBED))
     assert mine == Policy(name="mine", description="for tests")
 
 
-def test_a_file_says_sizes_and_durations_in_units(tmp_path: Path) -> None:
+def test_a_file_may_write_sizes_and_durations_in_units(tmp_path: Path) -> None:
     mine = load(written(tmp_path, f'{DESCRIBED}limits.wall = "2m"\n[reuse]\nmode = "never"\n'))
     assert (mine.limits.wall, mine.reuse.mode) == (120.0, "never")
 
@@ -45,7 +45,7 @@ def test_a_file_needs_no_suffix_when_its_path_has_a_slash(tmp_path: Path) -> Non
     assert load(written(tmp_path, DESCRIBED, name="mine")).name == "mine"
 
 
-def test_a_path_that_is_no_text_is_a_file_and_never_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_object_is_always_a_file_and_never_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, DESCRIBED, name="offline")
     assert load(Path("offline")).description == "for tests" != load("offline").description
@@ -55,7 +55,7 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
     assert load(written(tmp_path, b'\xef\xbb\xbfdescription = "x"\r\n[limits]\r\nwall = 1\r\n')).limits.wall == 1.0
 
 
-def test_an_unknown_name_is_answered_with_the_names_there_are() -> None:
+def test_an_unknown_name_is_answered_with_the_known_names() -> None:
     error = refusal_of("defualt")
     assert "'defualt'" in error.message
     assert all(name in error.message for name in shipped())
@@ -78,7 +78,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_pipe_that_nobody_writes_to_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
     assert "is not a regular file" in refusal_of(str(tmp_path / "pipe.toml")).message
 
@@ -93,7 +93,7 @@ def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["./a\0b.toml", "./\ud800.toml", "/" + "x" * 100_000])
-def test_a_path_that_cannot_be_one_is_refused(path: str) -> None:
+def test_an_impossible_path_is_refused(path: str) -> None:
     error = refusal_of(path)
     assert "policy file" in error.message
     assert len(error.message) < 500
@@ -190,11 +190,11 @@ def test_each_mistake_is_named_by_its_key_in_plain_words(tmp_path: Path, text: s
     assert not [word for word in ("pydantic", "Input", "Value error", "https://errors", "type=") if word in message]
 
 
-def test_a_name_that_is_no_name_is_refused_as_the_files(tmp_path: Path) -> None:
+def test_an_invalid_name_is_refused_with_its_file(tmp_path: Path) -> None:
     assert "name: the file's name must be" in refusal_of(written(tmp_path, DESCRIBED, name="a b.toml")).message
 
 
-def test_all_mistakes_are_listed_but_never_without_end(tmp_path: Path) -> None:
+def test_mistakes_are_listed_up_to_a_bound(tmp_path: Path) -> None:
     many = "".join(f"key{number} = 1\n" for number in range(500))
     message = refusal_of(written(tmp_path, f"{many}{'k' * 5000} = 1\n")).message
     assert "key0: " in message
@@ -203,7 +203,7 @@ def test_all_mistakes_are_listed_but_never_without_end(tmp_path: Path) -> None:
     assert len(message) < 5000
 
 
-def test_an_heir_takes_what_it_does_not_say_from_what_it_extends(tmp_path: Path) -> None:
+def test_an_heir_inherits_the_fields_that_it_leaves_out(tmp_path: Path) -> None:
     mine = load(written(tmp_path, f'{DESCRIBED}extends = "strict"\n[limits]\nwall = 1\n'))
     strict = load("strict")
     assert mine.limits == strict.limits.model_copy(update={"wall": 1.0})
@@ -211,7 +211,7 @@ def test_an_heir_takes_what_it_does_not_say_from_what_it_extends(tmp_path: Path)
     assert (mine.name, mine.description) == ("mine", "for tests")
 
 
-def test_a_chain_of_files_is_followed_beside_each_file(tmp_path: Path) -> None:
+def test_a_chain_of_files_is_followed_relative_to_each_file(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     written(tmp_path / "base", f'{DESCRIBED}extends = "batch"\nlimits.wall = "30m"', name="half.toml")
     written(tmp_path / "base", f'{DESCRIBED}extends = "half.toml"\nlimits.memory = "1GiB"', name="small.toml")
@@ -230,7 +230,7 @@ def test_an_heir_that_is_wider_is_refused_with_every_widening(tmp_path: Path) ->
     assert error.remedy is not None
 
 
-def test_a_grandchild_cannot_take_back_what_the_child_gave_up(tmp_path: Path) -> None:
+def test_a_grandchild_cannot_undo_the_restrictions_of_a_child(tmp_path: Path) -> None:
     written(tmp_path, f'{DESCRIBED}extends = "default"\nlimits.wall = 10', name="child.toml")
     path = written(tmp_path, f'{DESCRIBED}extends = "./child.toml"\nlimits.wall = 20')
     assert "limits.wall: 20 s is more than 10 s granted by 'child'" in refusal_of(path).message

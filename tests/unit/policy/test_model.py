@@ -1,4 +1,4 @@
-"""The policy as a value: defaults, order, refusals, and a digest that only knows what is granted."""
+"""The policy as a value: defaults, order, refusals, and a digest of its permissions only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN = Policy(name="plain", description="for tests")
 ROOT = Path(sandbox.policy.model.__file__).parents[2]
 
 
-def test_the_defaults_let_nothing_out_and_ask_for_walls() -> None:
+def test_the_defaults_forbid_the_network_and_require_isolation() -> None:
     assert PLAIN.network.mode is NetworkMode.NONE
     assert PLAIN.filesystem.readable == ()
     assert PLAIN.isolation.minimum is Strength.PROCESS
@@ -39,7 +39,7 @@ def test_every_field_has_a_description() -> None:
     assert all(Policy.model_fields[key].description for key in ("name", "description"))
 
 
-def test_nothing_of_the_hosts_variables_is_shown_but_what_is_named() -> None:
+def test_only_named_variables_of_the_host_are_visible() -> None:
     assert PLAIN.variables.passed == ()
     assert Variables(passed=("B", "A", "B")).passed == ("A", "B")
     for name in ("", "A B", "1A", "A=1", "A" * 300):
@@ -58,7 +58,7 @@ def test_an_unknown_key_is_refused_everywhere(part: type[BaseModel]) -> None:
         part.model_validate({"name": "x", "description": "y", "surprise": 1} if part is Policy else {"surprise": 1})
 
 
-def test_strengths_and_network_modes_compare_in_their_order_and_not_in_the_alphabet() -> None:
+def test_strengths_and_network_modes_compare_by_rank_not_alphabet() -> None:
     assert Strength.PLAIN < Strength.PROCESS < Strength.CONTAINER < Strength.MACHINE
     assert NetworkMode.NONE < NetworkMode.PUBLIC < NetworkMode.INDEX < NetworkMode.HOST
     assert Strength.MACHINE >= "process"
@@ -68,7 +68,7 @@ def test_strengths_and_network_modes_compare_in_their_order_and_not_in_the_alpha
         assert Strength.PLAIN < "unbreakable"
 
 
-def test_required_layers_and_readable_paths_are_kept_once_and_in_one_order() -> None:
+def test_required_layers_and_readable_paths_are_unique_and_sorted() -> None:
     isolation = Isolation.model_validate({"require": ["seccomp", "pid_namespace", "seccomp"]})
     assert isolation.require == (Layer.PID_NAMESPACE, Layer.SECCOMP)
     assert Filesystem(readable=("/usr/share", "/opt", "/opt")).readable == ("/opt", "/usr/share")
@@ -123,7 +123,7 @@ def test_the_number_of_readable_paths_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("ahead", [-1, 17, True, 1.5])
-def test_children_ahead_are_between_none_and_sixteen(ahead: object) -> None:
+def test_children_ahead_are_between_0_and_16(ahead: object) -> None:
     assert Reuse(ahead=0).ahead == 0
     assert Reuse(ahead=16).ahead == 16
     with pytest.raises(ValidationError):
@@ -131,34 +131,34 @@ def test_children_ahead_are_between_none_and_sixteen(ahead: object) -> None:
 
 
 @pytest.mark.parametrize("files", [0, 1, 8])
-def test_there_are_open_files_for_what_every_call_begins_with(files: int) -> None:
+def test_the_limit_of_open_files_covers_the_start_of_a_call(files: int) -> None:
     assert Limits(open_files=9).open_files == 9
     with pytest.raises(ValidationError):
         Limits(open_files=files)
 
 
 @pytest.mark.parametrize("memory", [1, 1024, "1KiB", "1MiB", 4 * MIB - 1])
-def test_there_is_memory_for_what_every_call_begins_with(memory: object) -> None:
+def test_the_limit_of_memory_covers_the_start_of_a_call(memory: object) -> None:
     assert Limits(memory=4 * MIB).memory == 4 * MIB
     with pytest.raises(ValidationError):
         Limits.model_validate({"memory": memory})
 
 
 @pytest.mark.parametrize("inodes", [0, 1, 15])
-def test_there_are_inodes_for_what_every_call_begins_with(inodes: int) -> None:
+def test_the_limit_of_inodes_covers_the_start_of_a_call(inodes: int) -> None:
     assert Limits(inodes=16).inodes == 16
     with pytest.raises(ValidationError):
         Limits(inodes=inodes)
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a b", "a/b", "a\n", "x" * 65])
-def test_a_name_that_could_be_taken_for_something_else_is_refused(name: str) -> None:
+def test_an_ambiguous_name_is_refused(name: str) -> None:
     with pytest.raises(ValidationError):
         Policy(name=name, description="for tests")
 
 
 @pytest.mark.parametrize("description", ["", " \n", "x" * 2001])
-def test_a_description_that_says_nothing_or_too_much_is_refused(description: str) -> None:
+def test_an_empty_or_long_description_is_refused(description: str) -> None:
     with pytest.raises(ValidationError):
         Policy(name="x", description=description)
 
@@ -177,7 +177,7 @@ def test_values_are_spelled_as_people_write_them() -> None:
     assert PLAIN.isolation.spelled("require").startswith("user_namespace, mount_namespace")
 
 
-def test_the_digest_ignores_what_a_policy_is_called() -> None:
+def test_the_digest_ignores_name_and_description() -> None:
     assert Policy(name="other", description="other words").digest == PLAIN.digest
     assert len(PLAIN.digest) == 64
 
@@ -197,7 +197,7 @@ def test_a_changed_copy_has_a_digest_of_its_own() -> None:
     assert PLAIN.model_copy(update={"name": "x"}, deep=True).digest == before
 
 
-def test_equal_policies_are_one_key_whether_or_not_their_digest_was_asked_for() -> None:
+def test_equal_policies_are_one_key_with_and_without_a_digest() -> None:
     asked = Policy(name="plain", description="for tests")
     assert asked.digest
     fresh = Policy(name="plain", description="for tests")

@@ -1,4 +1,4 @@
-"""Sizes, durations and counts: what is read, what is refused, and that nothing is lost in writing."""
+"""Sizes, durations and counts: accepted forms, refused forms, and exact writing."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_size_is_read_in_binary_and_decimal_units(written: object, size: int) 
         "1 XiB",
     ],
 )
-def test_what_is_no_size_is_refused(written: object) -> None:
+def test_an_invalid_size_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="must be"):
         parse_bytes(written)
 
@@ -118,7 +118,7 @@ def test_a_duration_is_read_in_every_unit(written: object, seconds: float) -> No
     "written",
     [*ODD, 0, -1, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 10**400, MOST_SECONDS + 1, "0s", "1 fortnight"],
 )
-def test_what_is_no_duration_is_refused(written: object) -> None:
+def test_an_invalid_duration_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="must be"):
         parse_seconds(written)
 
@@ -129,14 +129,14 @@ def test_a_count_is_read_from_a_number_and_from_digits(written: object, count: i
 
 
 @pytest.mark.parametrize("written", [*ODD, -1, 1.0, 1.5, MOST_COUNTED + 1, 10**400])
-def test_what_is_no_count_is_refused(written: object) -> None:
+def test_an_invalid_count_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_count(written)
     with pytest.raises(ValueError, match="must"):
         parse_count_or_zero(written)
 
 
-def test_zero_is_a_count_only_where_something_can_be_switched_off() -> None:
+def test_zero_is_a_count_only_where_a_feature_can_be_disabled() -> None:
     assert parse_count_or_zero(0) == 0
     with pytest.raises(ValueError, match="unlimited"):
         parse_count(0)
@@ -181,13 +181,13 @@ def test_a_duration_is_written_in_the_largest_unit_that_divides_it(seconds: floa
 @pytest.mark.parametrize(
     ("written", "seconds"), [(0, 0.0), ("0", 0.0), ("0s", 0.0), (-0.0, 0.0), ("7d", 604800.0), (1, 1.0)]
 )
-def test_a_wait_may_be_none(written: object, seconds: float) -> None:
+def test_a_wait_may_be_absent(written: object, seconds: float) -> None:
     assert parse_seconds_or_zero(written) == seconds
     assert str(parse_seconds_or_zero(written)) == str(seconds)
 
 
 @pytest.mark.parametrize("written", [*ODD, -1, -0.001, float("nan"), float("inf"), -(10**400), "366d"])
-def test_what_is_no_wait_is_refused(written: object) -> None:
+def test_an_invalid_wait_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_seconds_or_zero(written)
 

@@ -1,4 +1,4 @@
-"""The data folders, looked for in copies of each layout an installation can have."""
+"""The data folders are found in copies of each layout of an installation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox import resources
 
 
 def installed(root: Path) -> ModuleType:
-    """The module itself, imported from another place, as an installation would have it."""
+    """Import the module itself from another place, as an installation would."""
     (root / "sandbox").mkdir(parents=True, exist_ok=True)
     copy = Path(shutil.copy(resources.__file__, root / "sandbox" / "resources.py"))
     spec = importlib.util.spec_from_file_location("resources_elsewhere", copy)
@@ -31,24 +31,24 @@ def filled(parent: Path) -> Path:
     return parent
 
 
-def test_this_very_installation_has_its_policies() -> None:
+def test_this_installation_has_its_policies() -> None:
     assert (resources.folder("policies") / "default.toml").is_file()
 
 
 @pytest.mark.parametrize("name", ["runners", "images", "policies"])
-def test_a_checkout_has_its_folders_beside_the_package(tmp_path: Path, name: str) -> None:
+def test_a_checkout_has_its_folders_next_to_the_package(tmp_path: Path, name: str) -> None:
     filled(tmp_path)
     assert installed(tmp_path).folder(name) == tmp_path / name
 
 
 @pytest.mark.parametrize("name", ["runners", "images", "policies"])
-def test_a_wheel_has_its_folders_inside_the_package_and_looks_nowhere_else(tmp_path: Path, name: str) -> None:
+def test_a_wheel_has_its_folders_inside_the_package_only(tmp_path: Path, name: str) -> None:
     filled(tmp_path)
     filled(tmp_path / "sandbox" / "_bundled")
     assert installed(tmp_path).folder(name) == tmp_path / "sandbox" / "_bundled" / name
 
 
-def test_a_wheel_that_lacks_a_folder_does_not_take_a_strangers(tmp_path: Path) -> None:
+def test_a_wheel_without_a_folder_does_not_take_a_foreign_one(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "sandbox" / "_bundled" / "policies").mkdir(parents=True)
     with pytest.raises(
@@ -57,13 +57,13 @@ def test_a_wheel_that_lacks_a_folder_does_not_take_a_strangers(tmp_path: Path) -
         installed(tmp_path).folder("images")
 
 
-def test_a_strangers_folder_beside_an_emptied_package_is_not_taken(tmp_path: Path) -> None:
+def test_a_foreign_folder_next_to_an_emptied_package_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     with pytest.raises(FileNotFoundError, match="the installation is incomplete"):
         installed(tmp_path).folder("images")
 
 
-def test_a_checkout_reached_through_a_link_is_found_where_it_is(tmp_path: Path) -> None:
+def test_a_checkout_behind_a_link_is_found(tmp_path: Path) -> None:
     filled(tmp_path / "checkout")
     installed(tmp_path / "checkout")
     (tmp_path / "linked").mkdir()

@@ -1,4 +1,4 @@
-"""The shipped policies: each file loads, says who it is for, and keeps what its name promises."""
+"""Each shipped policy loads, describes its users, and keeps the promise of its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_shipped_policies_are_these() -> None:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_every_shipped_policy_loads_and_says_who_it_is_for(name: str) -> None:
+def test_every_shipped_policy_loads_and_describes_its_users(name: str) -> None:
     policy = load(name)
     assert policy.name == name
     assert 40 <= len(policy.description) <= 300
@@ -22,23 +22,23 @@ def test_every_shipped_policy_loads_and_says_who_it_is_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_private_files_live_in_memory_so_their_room_is_below_it(name: str) -> None:
+def test_private_files_in_memory_have_room_below_the_memory_limit(name: str) -> None:
     limits = load(name).limits
     assert limits.file_size <= limits.disk < limits.memory
 
 
-def test_the_default_file_says_what_the_engine_defaults_to() -> None:
+def test_the_default_file_equals_the_defaults_of_the_engine() -> None:
     assert load("default").digest == Policy(name="x", description="y").digest
 
 
-def test_strict_is_default_tightened_but_for_the_user_namespace_a_container_lacks() -> None:
+def test_strict_is_default_tightened_except_for_the_user_namespace() -> None:
     strict = load("strict")
     assert widenings(load("default"), strict) == ["isolation.require: leaves out user_namespace demanded by 'default'"]
     assert (strict.isolation.minimum, strict.reuse.mode, strict.output.over) == (Strength.CONTAINER, "never", "kill")
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_no_shipped_policy_takes_more_from_strangers_than_default(name: str) -> None:
+def test_no_shipped_policy_accepts_more_supplies_than_default(name: str) -> None:
     assert load(name).supply == load("default").supply
 
 
@@ -59,7 +59,7 @@ def test_network_differs_from_default_in_the_network_alone() -> None:
     assert {**network.sections(), "network": default.network} == default.sections()
 
 
-def test_trusted_demands_no_walls_and_still_has_limits() -> None:
+def test_trusted_requires_no_isolation_and_still_has_limits() -> None:
     trusted = load("trusted")
     assert (trusted.isolation.minimum, trusted.isolation.require) == (Strength.PLAIN, ())
     assert trusted.network.mode is NetworkMode.HOST
@@ -67,7 +67,7 @@ def test_trusted_demands_no_walls_and_still_has_limits() -> None:
 
 
 @pytest.mark.parametrize("name", ["packages", "batch"])
-def test_the_larger_policies_keep_the_walls_of_default(name: str) -> None:
+def test_the_larger_policies_keep_the_isolation_of_default(name: str) -> None:
     assert load(name).isolation == load("default").isolation
 
 
@@ -83,7 +83,7 @@ def test_batch_is_larger_than_default_in_every_limit_but_never_smaller() -> None
 
 
 @pytest.mark.parametrize("name", sorted(set(shipped()) - {"trusted", "strict"}))
-def test_only_trusted_and_strict_differ_in_the_walls_they_demand(name: str) -> None:
+def test_only_trusted_and_strict_require_other_isolation(name: str) -> None:
     isolation = load(name).isolation
     assert Layer.SECCOMP in isolation.require
     assert isolation == load("default").isolation

@@ -1,4 +1,4 @@
-"""Where packages come from: safe defaults, one way to write each name and place, and no secrets in a policy."""
+"""Supplies of packages: safe defaults, normalised names and places, and no secrets in a policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox.policy.quantities import GIB
 from sandbox.policy.supply import MOST_LISTED, MOST_PLACES, Environments
 
 
-def test_by_default_no_strangers_code_runs_in_a_build_and_no_file_is_taken_unseen() -> None:
+def test_by_default_a_build_runs_no_foreign_code_and_checks_every_file() -> None:
     supply = Supply()
     assert (supply.sdists, supply.direct_references, supply.prereleases) == (False, False, False)
     assert supply.require_hashes is True
@@ -24,7 +24,7 @@ def test_by_default_a_build_has_bounds_of_its_own() -> None:
     assert (environment.packages, environment.verify, environment.preload) == (500, False, True)
 
 
-def test_a_package_has_one_name_however_it_is_written() -> None:
+def test_a_package_name_is_normalised() -> None:
     names = ("Ruamel.YAML", "ruamel_yaml", "ruamel-yaml", "NumPy")
     assert Supply(deny=names).deny == ("numpy", "ruamel-yaml")
     assert Supply(allow=names).allow == ("numpy", "ruamel-yaml")
@@ -34,7 +34,7 @@ def test_a_package_has_one_name_however_it_is_written() -> None:
     "name",
     ["", " ", "a b", "a>=1", "a[b]", "acme-*", "-a", "a-", "../a", "a\n", "a\0", "n\u0131m", "\u212aey", "x" * 300],
 )
-def test_what_is_no_package_name_is_refused(name: str) -> None:
+def test_an_invalid_package_name_is_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="is not a package's name"):
         Supply(deny=(name,))
 
@@ -48,7 +48,7 @@ def test_what_is_no_package_name_is_refused(name: str) -> None:
         ("file:///srv/index/", "file:///srv/index"),
     ],
 )
-def test_an_index_has_one_address_however_it_is_written(written: str, kept: str) -> None:
+def test_an_index_address_is_normalised(written: str, kept: str) -> None:
     assert Supply(indexes=(written, kept)).indexes == (kept,)
 
 
@@ -77,7 +77,7 @@ def test_indexes_keep_their_order_because_the_first_is_asked_first() -> None:
         "file://elsewhere/srv/index",
     ],
 )
-def test_what_is_no_index_is_refused(url: str) -> None:
+def test_an_invalid_index_is_refused(url: str) -> None:
     with pytest.raises(ValidationError, match="must"):
         Supply(indexes=(url,))
 
@@ -103,13 +103,13 @@ def test_a_credential_in_an_address_is_refused_and_never_repeated(url: str) -> N
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_refused_credential_is_answered_with_where_it_belongs() -> None:
+def test_a_refused_credential_is_answered_with_its_proper_place() -> None:
     with pytest.raises(ValidationError, match=r"netrc or in pip's own configuration"):
         Supply(indexes=("https://user:secret@index.example",))
 
 
 @pytest.mark.parametrize("path", ["", "wheels", "~/wheels", "/srv/../etc", "/srv/wheels/", "/srv/\0"])
-def test_a_wheelhouse_is_one_plain_folder(path: str) -> None:
+def test_a_wheelhouse_is_an_absolute_folder(path: str) -> None:
     with pytest.raises(ValidationError):
         Supply(wheelhouse=(path,))
 
@@ -133,12 +133,12 @@ def test_every_list_is_bounded() -> None:
 
 @pytest.mark.parametrize("value", [1, 0, "true", "yes", None, []])
 @pytest.mark.parametrize("key", ["offline", "sdists", "direct_references", "require_hashes", "prereleases"])
-def test_a_switch_is_true_or_false_and_nothing_like_it(key: str, value: object) -> None:
+def test_a_switch_is_true_or_false_and_nothing_similar(key: str, value: object) -> None:
     with pytest.raises(ValidationError):
         Supply.model_validate({key: value})
 
 
-def test_what_is_supplied_is_part_of_what_a_policy_grants() -> None:
+def test_supplies_are_part_of_the_permissions_of_a_policy() -> None:
     plain = Policy(name="x", description="y")
     digests = {
         plain.digest,

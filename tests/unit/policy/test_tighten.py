@@ -1,4 +1,4 @@
-"""A call may ask for less, never for more, and the order in which it asks does not matter."""
+"""A call may ask for less, never for more, in any order."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_asking_for_less_changes_that_limit_alone() -> None:
     assert tightened.name == GRANTED.name
 
 
-def test_asking_for_more_names_every_field_what_was_granted_and_what_to_do() -> None:
+def test_asking_for_more_names_every_field_with_bound_and_remedy() -> None:
     with pytest.raises(PolicyError) as refused:
         tighten(GRANTED, {"wall": "60s", "memory": "1GiB", "cpu": 1})
     assert "limits.wall: 60 s is more than 30 s granted by 'granted'" in refused.value.message
@@ -82,7 +82,7 @@ def test_an_unknown_limit_is_answered_with_the_names_there_are(name: str) -> Non
 
 
 @pytest.mark.parametrize("value", [None, True, 0, -1, "", "soon", float("nan"), float("inf"), [], {}, "9" * 100_000])
-def test_a_limit_that_is_no_quantity_is_refused_by_name(value: object) -> None:
+def test_an_invalid_limit_is_refused_by_name(value: object) -> None:
     with pytest.raises(PolicyError, match=r"limits\.wall: must be") as refused:
         tighten(GRANTED, {"wall": value})
     assert len(refused.value.message) < 1000
@@ -96,7 +96,7 @@ def test_too_little_to_begin_with_is_refused_by_name(field: str, least: int) -> 
 
 
 @given(anything)
-def test_nothing_ever_exceeds_what_is_granted(limits: dict[str, float]) -> None:
+def test_nothing_ever_exceeds_the_permissions(limits: dict[str, float]) -> None:
     try:
         tightened = tighten(GRANTED, limits)
     except PolicyError:
@@ -108,7 +108,7 @@ def test_nothing_ever_exceeds_what_is_granted(limits: dict[str, float]) -> None:
 
 
 @given(less)
-def test_asking_twice_is_asking_once(limits: dict[str, object]) -> None:
+def test_asking_twice_equals_asking_once(limits: dict[str, object]) -> None:
     once = tighten(GRANTED, limits)
     assert tighten(once, limits) is once
 
@@ -253,12 +253,12 @@ def test_fewer_packages_from_fewer_places_are_no_widening(
     assert widenings(policy(supply=granted), policy(supply=asked)) == []
 
 
-def test_a_call_cannot_bring_supplies_of_its_own() -> None:
+def test_a_call_cannot_bring_its_own_supplies() -> None:
     with pytest.raises(PolicyError, match="there is no such key"):
         tighten(GRANTED, {"supply.offline": True})
 
 
-def test_a_folder_within_a_readable_one_is_no_widening_but_its_neighbour_is() -> None:
+def test_a_folder_within_a_readable_one_is_no_widening() -> None:
     granted = policy(filesystem={"readable": ["/opt/data"]})
     inside = policy(filesystem={"readable": ["/opt/data", "/opt/data/maps"]})
     beside = policy(filesystem={"readable": ["/opt/database", "/opt"]})

@@ -1,4 +1,4 @@
-"""The gate: never more than the limit, tenants in turn, and nobody's turn lost when somebody gives up."""
+"""The limiter never admits more than its limit, takes tenants in turn, and loses no turn when a caller gives up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests import virtual_time
 
 
 class Caller:
-    """One who wants in, and stays until told to go."""
+    """Enter, and stay until released."""
 
     def __init__(self, gate: FairLimiter, tenant: str, *, arrivals: list[Caller]) -> None:
         self.tenant = tenant
@@ -44,7 +44,7 @@ async def settle() -> None:
 
 
 async def order_of(tenants: Sequence[str], *, limit: int) -> list[str]:
-    """In which order callers of these tenants get in when they came in this one, and one leaves at a time."""
+    """Return the order in which callers of these tenants enter when all wait and leave in turn."""
     gate = FairLimiter(limit)
     arrivals: list[Caller] = []
     callers = [Caller(gate, tenant, arrivals=arrivals) for tenant in tenants]
@@ -55,7 +55,7 @@ async def order_of(tenants: Sequence[str], *, limit: int) -> list[str]:
     return [caller.tenant for caller in arrivals]
 
 
-def test_as_many_as_the_limit_get_in_at_once() -> None:
+def test_callers_up_to_the_limit_enter_at_once() -> None:
     async def come() -> tuple[int, int]:
         gate = FairLimiter(3)
         arrivals: list[Caller] = []
@@ -70,7 +70,7 @@ def test_as_many_as_the_limit_get_in_at_once() -> None:
     assert virtual_time.run(come()) == (3, 2)
 
 
-def test_one_tenant_s_many_calls_delay_another_s_by_one() -> None:
+def test_many_calls_of_a_tenant_delay_another_tenant_by_one() -> None:
     order = virtual_time.run(order_of("a" * 20 + "b", limit=1))
     assert "".join(order)[:4] == "aaba"
 
@@ -93,7 +93,7 @@ def test_calls_of_one_tenant_keep_their_order() -> None:
     assert virtual_time.run(come()) == list(range(6))
 
 
-def test_who_gives_up_while_waiting_leaves_the_line() -> None:
+def test_a_caller_that_gives_up_leaves_the_line() -> None:
     async def come() -> tuple[int, list[str]]:
         gate = FairLimiter(1)
         arrivals: list[Caller] = []
@@ -109,7 +109,7 @@ def test_who_gives_up_while_waiting_leaves_the_line() -> None:
     assert virtual_time.run(come()) == (1, ["a", "c"])
 
 
-def test_a_turn_granted_at_the_instant_its_caller_gives_up_goes_to_the_next() -> None:
+def test_a_turn_granted_to_a_caller_that_gives_up_goes_to_the_next() -> None:
     async def come() -> list[str]:
         gate = FairLimiter(1)
         arrivals: list[Caller] = []
@@ -117,7 +117,7 @@ def test_a_turn_granted_at_the_instant_its_caller_gives_up_goes_to_the_next() ->
         await settle()
         first._may_go.set()
         await asyncio.sleep(0)
-        assert (first.is_in, second.is_in, gate.waiting) == (False, False, 1)  # granted, and it has not run since
+        assert (first.is_in, second.is_in, gate.waiting) == (False, False, 1)  # granted, and the caller has not run since
         second.task.cancel()
         await settle()
         assert second.task.cancelled()
@@ -137,7 +137,7 @@ steps = st.lists(
 
 @pytest.mark.slow
 @given(st.integers(1, 4), steps)
-def test_whatever_callers_do_the_limit_holds_and_no_turn_is_lost(limit: int, schedule: list[tuple[str, int]]) -> None:
+def test_any_sequence_of_callers_keeps_the_limit_and_every_turn(limit: int, schedule: list[tuple[str, int]]) -> None:
     async def live() -> None:
         gate = FairLimiter(limit)
         arrivals: list[Caller] = []
@@ -173,7 +173,7 @@ def test_whatever_callers_do_the_limit_holds_and_no_turn_is_lost(limit: int, sch
     virtual_time.run(live())
 
 
-def test_in_a_single_file_one_goes_after_the_other_and_an_empty_one_is_forgotten() -> None:
+def test_keyed_locks_serialise_callers_and_unused_locks_are_forgotten() -> None:
     async def live() -> tuple[list[str], int]:
         files = KeyedLocks()
         told: list[str] = []
@@ -191,7 +191,7 @@ def test_in_a_single_file_one_goes_after_the_other_and_an_empty_one_is_forgotten
         await asyncio.gather(first, second, third, other, return_exceptions=True)
         del first, second, third, other
         await settle()
-        gc.collect()  # the one that gave up has left a traceback
+        gc.collect()  # the caller that gave up has left a traceback
         return told, len(files)
 
     told, left = virtual_time.run(live())

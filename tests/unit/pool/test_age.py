@@ -1,5 +1,4 @@
-"""Boxes that are good for some time only: none is lent after that, however busy, and no call is cut short. In virtual
-time."""
+"""A box with a maximum age is not leased after it, however busy, and no call is cut short. In virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ LASTING: Final = policy_with(idle=10_000.0)
 
 
 @pooled()
-async def test_a_box_that_is_always_in_use_is_replaced_when_its_time_is_over(world: World) -> None:
+async def test_a_box_in_constant_use_is_replaced_at_its_maximum_age(world: World) -> None:
     assert (await world.lend_once()).path == "cold"
     world.box().good_for_s = GOOD_FOR_S
     for _ in range(9):
@@ -25,7 +24,7 @@ async def test_a_box_that_is_always_in_use_is_replaced_when_its_time_is_over(wor
 
 
 @pooled()
-async def test_a_call_that_is_in_it_then_ends_there(world: World) -> None:
+async def test_a_call_in_an_old_box_ends_there(world: World) -> None:
     async with world.lend(policy=LASTING) as lease:
         world.box().good_for_s = GOOD_FOR_S
         await asyncio.sleep(2 * GOOD_FOR_S)
@@ -36,7 +35,7 @@ async def test_a_call_that_is_in_it_then_ends_there(world: World) -> None:
 
 
 @pooled()
-async def test_one_that_waits_for_a_call_then_is_closed(world: World) -> None:
+async def test_an_idle_box_is_closed_at_its_maximum_age(world: World) -> None:
     await world.lend_once(policy=LASTING)
     world.box().good_for_s = GOOD_FOR_S
     await asyncio.sleep(GOOD_FOR_S + 2)
@@ -44,7 +43,7 @@ async def test_one_that_waits_for_a_call_then_is_closed(world: World) -> None:
 
 
 @pooled()
-async def test_one_without_a_limit_is_kept(world: World) -> None:
+async def test_a_box_without_a_maximum_age_is_kept(world: World) -> None:
     await world.lend_once(policy=LASTING)
     await asyncio.sleep(GOOD_FOR_S + 2)
     assert (await world.lend_once(policy=LASTING)).path == "warm"

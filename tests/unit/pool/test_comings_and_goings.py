@@ -1,4 +1,4 @@
-"""Callers that come, give up, and lose their boxes in any order: no box is forgotten, and none is lent too often."""
+"""Callers that come, give up, and lose their boxes in any order: no box is forgotten, and none is leased too often."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SINGLE_USE: Final = policy_with(mode=ReuseMode.NEVER, idle=IDLE_S)
 
 @dataclass
 class Story:
-    """One course of events, always the same for a number."""
+    """Run a course of events that is the same for each seed."""
 
     random: Random
     world: World
@@ -67,14 +67,14 @@ class Story:
         self.used.add(warm)
 
     async def _pause(self) -> None:
-        """A few steps, or some time."""
+        """Pass a few steps of the loop, or some time."""
         if self.random.random() < 0.4:
             await asyncio.sleep(self.random.choice([0.01, 0.02, 0.1]))
         for _ in range(self.random.randrange(6)):
             await asyncio.sleep(0)
 
     def _send_away(self, callers: list[asyncio.Task[None]]) -> None:
-        """Someone who waits, often in the very moment in which there is a box."""
+        """Give up on a waiting caller, often in the very moment in which it gets a box."""
         present = [caller for caller in callers if not caller.done()]
         if present:
             self.random.choice(present).cancel()
@@ -87,7 +87,7 @@ class Story:
 
 @pytest.mark.parametrize("capacity", [1, 2, 32])
 @pytest.mark.parametrize("number", range(25))
-def test_whatever_callers_do_every_box_is_lent_kept_or_closed(number: int, capacity: int) -> None:
+def test_every_box_is_leased_kept_or_closed_for_any_order_of_events(number: int, capacity: int) -> None:
     @pooled(capacity=capacity, at_once=1 + number % 4)
     async def live(world: World) -> None:
         await Story(Random(number), world).tell()
@@ -102,7 +102,7 @@ def test_whatever_callers_do_every_box_is_lent_kept_or_closed(number: int, capac
 
 
 @pytest.mark.parametrize("number", range(25))
-def test_closing_in_the_middle_of_it_leaves_nothing(number: int) -> None:
+def test_closing_in_the_middle_leaves_nothing(number: int) -> None:
     @pooled(capacity=1, at_once=1 + number % 4)
     async def live(world: World) -> None:
         story = Story(Random(number), world)

@@ -1,4 +1,4 @@
-"""Boxes kept warm: when one is lent again, when it is not, and that each is closed exactly once. In virtual time."""
+"""Warm boxes are leased again or not, and each box is closed exactly once. In virtual time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.unit.pool.worlds import POLICY, SINGLE_USE, World, policy_with, poole
 REQUEST = b'{"entry":"tool","arguments":{},"source":"","environment":{},"value_limit":1}'
 
 
-# Lending
+# Leasing
 
 
 @pooled()
-async def test_a_box_is_lent_again(world: World) -> None:
+async def test_a_box_is_leased_again(world: World) -> None:
     leases = [await world.lend_once() for _ in range(3)]
     assert [lease.path for lease in leases] == ["cold", "warm", "warm"]
     assert len({id(lease.pooled) for lease in leases}) == len(world.backend.boxes) == 1
@@ -64,7 +64,7 @@ async def test_no_more_children_wait_than_may_have_calls_at_once(world: World) -
 
 
 @pooled(capacity=3)
-async def test_callers_that_come_while_a_box_opens_wait_for_that_one(world: World) -> None:
+async def test_callers_that_come_while_a_box_opens_wait_for_that_box(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     waiting = [asyncio.create_task(world.lend_once()) for _ in range(3)]
     await settle()
@@ -95,7 +95,7 @@ async def test_more_callers_than_a_box_holds_get_more_boxes(world: World) -> Non
 
 
 @pooled()
-async def test_a_box_has_slots_for_the_calls_under_way_and_some_to_spare(world: World) -> None:
+async def test_a_box_has_slots_for_running_calls_and_some_to_spare(world: World) -> None:
     async with world.lend(), world.lend(), world.lend():
         assert len(world.box().slots) == 3 + POLICY.reuse.ahead + 2
     async with world.lend():
@@ -103,7 +103,7 @@ async def test_a_box_has_slots_for_the_calls_under_way_and_some_to_spare(world: 
 
 
 @pooled()
-async def test_what_tools_import_is_told_to_a_box_once(world: World) -> None:
+async def test_imports_of_tools_are_sent_to_a_box_once(world: World) -> None:
     async with world.lend(preload=("json",)) as lease:
         lease.pooled.preload(["json", "csv"])
         lease.pooled.preload(["csv"])
@@ -112,7 +112,7 @@ async def test_what_tools_import_is_told_to_a_box_once(world: World) -> None:
 
 
 @pooled()
-async def test_a_tool_that_comes_again_is_compiled_once_for_all_its_calls(world: World) -> None:
+async def test_a_repeated_tool_is_compiled_once_for_all_its_calls(world: World) -> None:
     long, other = "x = 1\n" * 200, "y = 1\n" * 200
     async with world.lend() as lease:
         for source in (long, other, long, long):
@@ -122,7 +122,7 @@ async def test_a_tool_that_comes_again_is_compiled_once_for_all_its_calls(world:
 
 
 @pooled()
-async def test_a_tool_that_takes_long_is_left_to_its_calls(world: World) -> None:
+async def test_a_slow_tool_is_compiled_by_its_calls(world: World) -> None:
     async with world.lend() as lease:
         for _ in range(3):
             lease.pooled.note_run("x = 1\n" * 200, filename="tool.py", took_s=2.0)
@@ -131,7 +131,7 @@ async def test_a_tool_that_takes_long_is_left_to_its_calls(world: World) -> None
 
 
 @pooled()
-async def test_tools_too_long_to_keep_the_runner_busy_with_are_left_to_their_calls(world: World) -> None:
+async def test_a_large_tool_does_not_block_the_runner_with_compiling(world: World) -> None:
     long, short = "x = 1\n" * 50_000, "x = 1\n"
     async with world.lend() as lease:
         for source in (long, short) * 3:
@@ -141,7 +141,7 @@ async def test_tools_too_long_to_keep_the_runner_busy_with_are_left_to_their_cal
 
 
 @pooled()
-async def test_tools_that_run_once_each_take_a_bounded_room(world: World) -> None:
+async def test_tools_that_run_once_each_take_bounded_room(world: World) -> None:
     async with world.lend() as lease:
         for number in range(1000):
             lease.pooled.note_run(f"x = {number}\n" * 100, filename="tool.py", took_s=0.01)
@@ -154,7 +154,7 @@ async def test_tools_that_run_once_each_take_a_bounded_room(world: World) -> Non
 
 
 @pooled()
-async def test_a_box_that_is_retired_is_closed_when_its_last_call_has_ended(world: World) -> None:
+async def test_a_retired_box_is_closed_after_its_last_call(world: World) -> None:
     async with world.lend() as first:
         async with world.lend():
             first.pooled.is_retired = True
@@ -167,7 +167,7 @@ async def test_a_box_that_is_retired_is_closed_when_its_last_call_has_ended(worl
 
 
 @pooled()
-async def test_a_single_use_box_is_never_lent_again(world: World) -> None:
+async def test_a_single_use_box_is_never_leased_again(world: World) -> None:
     async with world.lend(policy=SINGLE_USE) as first, world.lend(policy=SINGLE_USE) as second:
         assert first.pooled is not second.pooled
         assert (first.path, second.path) == ("cold", "cold")
@@ -176,7 +176,7 @@ async def test_a_single_use_box_is_never_lent_again(world: World) -> None:
 
 
 @pooled()
-async def test_a_box_that_is_lost_leaves_at_once(world: World) -> None:
+async def test_a_lost_box_leaves_at_once(world: World) -> None:
     async with world.lend() as lease:
         world.box().lose()
         await settle()
@@ -186,7 +186,7 @@ async def test_a_box_that_is_lost_leaves_at_once(world: World) -> None:
 
 
 @pooled()
-async def test_a_box_that_is_lost_while_idle_is_not_lent(world: World) -> None:
+async def test_a_box_lost_while_idle_is_not_leased(world: World) -> None:
     await world.lend_once()
     world.box().lose()
     await settle()
@@ -195,7 +195,7 @@ async def test_a_box_that_is_lost_while_idle_is_not_lent(world: World) -> None:
 
 
 @pooled()
-async def test_a_box_that_is_idle_too_long_is_closed(world: World) -> None:
+async def test_a_box_idle_for_too_long_is_closed(world: World) -> None:
     policy = policy_with(idle=5.0)
     await world.lend_once(policy=policy)
     await asyncio.sleep(4)
@@ -208,7 +208,7 @@ async def test_a_box_that_is_idle_too_long_is_closed(world: World) -> None:
 
 
 @pooled()
-async def test_a_box_in_use_is_not_idle_however_long_the_call(world: World) -> None:
+async def test_a_box_in_use_is_not_idle_for_a_call_of_any_length(world: World) -> None:
     async with world.lend(policy=policy_with(idle=1.0)):
         await asyncio.sleep(600)
         assert world.open_boxes == 1
@@ -233,7 +233,7 @@ async def test_a_box_in_use_stays_however_much_memory_is_kept(world: World) -> N
 
 
 @pooled(answers={"tool": hangs()})
-async def test_closing_takes_a_box_whose_call_is_not_settled_yet(world: World) -> None:
+async def test_closing_takes_a_box_with_an_unsettled_call(world: World) -> None:
     for policy in (POLICY, SINGLE_USE):
         async with world.lend(policy=policy) as lease:
             lease.call = lease.pooled.session.start(REQUEST, limits={}, value_limit=1, take=lambda *_: 0)
@@ -261,7 +261,7 @@ async def test_a_box_without_a_place_for_the_call_is_lost_not_an_error(world: Wo
 
 
 @pooled()
-async def test_a_box_that_does_not_open_is_told_to_all_who_wait_and_tried_again_by_the_next(world: World) -> None:
+async def test_a_box_that_fails_to_open_fails_all_who_wait_but_not_the_next(world: World) -> None:
     world.opening.failures = [BackendUnavailable("no room")]
     world.opening.held_up = asyncio.Event()
     waiting = [asyncio.create_task(world.lend_once()) for _ in range(3)]
@@ -307,7 +307,7 @@ async def test_a_single_use_box_opened_for_a_caller_that_gave_up_is_closed(world
 
 
 @pooled()
-async def test_closing_while_a_box_opens_tells_who_waits(world: World) -> None:
+async def test_closing_while_a_box_opens_fails_its_callers(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     waiting = asyncio.create_task(world.lend_once())
     await settle()
@@ -336,7 +336,7 @@ async def test_closing_takes_boxes_in_use_too(world: World) -> None:
 
 
 @pooled()
-async def test_a_box_that_never_says_hello_is_given_up(world: World) -> None:
+async def test_a_box_that_never_says_hello_is_abandoned(world: World) -> None:
     class Silent(FakeBox):
         def say(self, data: bytes) -> None:
             return
@@ -352,7 +352,7 @@ async def test_a_box_that_never_says_hello_is_given_up(world: World) -> None:
 
 
 @pooled()
-async def test_a_box_that_dies_right_after_its_hello_is_told_not_tried_forever(world: World) -> None:
+async def test_a_box_that_dies_after_its_hello_is_reported_not_retried_endlessly(world: World) -> None:
     class Dying(FakeBox):
         def say(self, data: bytes) -> None:
             super().say(data)
@@ -374,7 +374,7 @@ async def test_a_box_that_dies_right_after_its_hello_is_told_not_tried_forever(w
 
 
 @pooled(unfit="its packages leave threads")
-async def test_a_box_that_cannot_import_ahead_serves_calls_and_its_followers_do_not_try(world: World) -> None:
+async def test_a_box_that_cannot_preload_serves_calls_and_the_next_does_not_try(world: World) -> None:
     async with world.lend(preload=("json",)) as lease:
         lease.pooled.preload(["csv"])
         assert not lease.pooled.preloaded
@@ -387,7 +387,7 @@ async def test_a_box_that_cannot_import_ahead_serves_calls_and_its_followers_do_
 
 
 class _Fragile(FakeBox):
-    """Dies of whatever it is to import ahead."""
+    """A box that dies of its preloads."""
 
     def say(self, data: bytes) -> None:
         if self.plan.preload:
@@ -397,7 +397,7 @@ class _Fragile(FakeBox):
 
 
 class _Absorbed(FakeBox):
-    """Is never done with what it is to import ahead."""
+    """A box that never finishes its preloads."""
 
     def say(self, data: bytes) -> None:
         if not self.plan.preload:
@@ -405,7 +405,7 @@ class _Absorbed(FakeBox):
 
 
 async def _preloads_of_boxes(world: World, kind: type[FakeBox]) -> list[tuple[str, ...]]:
-    """What the boxes of two calls, one after the other, were to import ahead, when they are boxes of that kind."""
+    """Return the preloads of the boxes of two consecutive calls, when the boxes are of that kind."""
 
     async def open_such(plan: BoxPlan) -> FakeBox:
         world.backend.boxes.append(kind(world.backend, plan))
@@ -420,24 +420,24 @@ async def _preloads_of_boxes(world: World, kind: type[FakeBox]) -> list[tuple[st
 
 
 @pooled()
-async def test_a_runner_that_dies_while_it_preloads_is_replaced_by_one_that_preloads_nothing(world: World) -> None:
+async def test_a_runner_that_dies_while_preloading_is_replaced_without_preloads(world: World) -> None:
     assert await _preloads_of_boxes(world, _Fragile) == [("deadly",), ("deadly",), ()]
 
 
 @pooled()
-async def test_a_runner_that_never_ends_preloading_is_replaced_by_one_that_preloads_nothing(world: World) -> None:
+async def test_a_runner_that_never_ends_preloading_is_replaced_without_preloads(world: World) -> None:
     assert await _preloads_of_boxes(world, _Absorbed) == [("deadly",), ()]
 
 
 @pooled()
-async def test_a_runner_that_dies_once_while_it_preloads_is_not_held_against_what_it_preloads(world: World) -> None:
+async def test_a_single_death_while_preloading_does_not_disable_preloads(world: World) -> None:
     world.opening.failures = [CallNotStarted("killed")]
     async with world.lend(preload=("json",)) as lease:
         assert lease.pooled.preloaded
 
 
 @pooled()
-async def test_a_box_that_a_later_tool_leaves_with_threads_is_lent_no_more_and_its_followers_preload_nothing(
+async def test_a_tool_that_leaves_threads_in_a_box_retires_it_and_its_preloads(
     world: World,
 ) -> None:
     async with world.lend(preload=("json",)) as lease:
@@ -463,11 +463,11 @@ async def test_closing_while_a_box_is_replaced_leaves_none(world: World) -> None
         await waiting
 
 
-# Walls
+# Isolation
 
 
 @pooled(missing=("cgroup", "own_uid"))
-async def test_a_box_without_what_only_shows_from_outside_is_refused_where_it_is_required(world: World) -> None:
+async def test_a_box_without_a_required_outside_measurement_is_refused(world: World) -> None:
     assert (await world.lend_once()).path == "cold"
     required = (*POLICY.isolation.require, Layer.CGROUP)
     policy = POLICY.model_copy(update={"isolation": POLICY.isolation.model_copy(update={"require": required})})

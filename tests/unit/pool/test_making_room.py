@@ -1,4 +1,4 @@
-"""Boxes that idle make room for those that are needed."""
+"""Idle boxes are closed when calls need their room."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SHORTAGE = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def _tenants(world: World) -> list[str]:
-    """Who has a box."""
+    """Return the tenants that have a box."""
     return [key.tenant for key, shelf in world.pool._queues.items() if shelf.boxes]
 
 
 @pooled(boxes=2)
-async def test_the_longest_idle_box_goes_when_one_more_would_be_too_many(world: World) -> None:
+async def test_the_longest_idle_box_is_closed_for_one_too_many(world: World) -> None:
     for tenant in ("a", "b", "a", "c"):
         await world.lend_once(tenant)
         await asyncio.sleep(0.1)
@@ -30,7 +30,7 @@ async def test_the_longest_idle_box_goes_when_one_more_would_be_too_many(world: 
 
 
 @pooled(boxes=2)
-async def test_boxes_in_use_stay_however_many_they_are_and_go_when_they_are_idle(world: World) -> None:
+async def test_boxes_in_use_stay_in_any_number_until_they_are_idle(world: World) -> None:
     callers = [world.hold(tenant) for tenant in "abcd"]
     await settle()
     assert world.open_boxes == 4
@@ -43,7 +43,7 @@ async def test_boxes_in_use_stay_however_many_they_are_and_go_when_they_are_idle
 @pytest.mark.parametrize(
     "failure", [SHORTAGE, BackendUnavailable(f"the interpreter does not start: {SHORTAGE}")], ids=["raw", "told"]
 )
-def test_where_the_host_has_run_out_of_files_idle_boxes_are_closed_and_it_is_tried_again(failure: Exception) -> None:
+def test_when_files_run_out_idle_boxes_are_closed_before_a_retry(failure: Exception) -> None:
     @pooled()
     async def scene(world: World) -> None:
         for tenant in "abc":
@@ -58,14 +58,14 @@ def test_where_the_host_has_run_out_of_files_idle_boxes_are_closed_and_it_is_tri
 
 
 @pooled()
-async def test_a_shortage_that_no_box_is_to_blame_for_is_told(world: World) -> None:
+async def test_a_shortage_unrelated_to_boxes_is_reported(world: World) -> None:
     world.opening.failures = [BackendUnavailable(str(SHORTAGE))]
     with pytest.raises(BackendUnavailable, match="Too many open files"):
         await world.lend_once()
 
 
 @pooled()
-async def test_what_is_no_shortage_costs_no_idle_box(world: World) -> None:
+async def test_an_error_that_is_no_shortage_costs_no_idle_box(world: World) -> None:
     await world.lend_once("a")
     world.opening.failures = [BackendUnavailable("no such interpreter")]
     with pytest.raises(BackendUnavailable):

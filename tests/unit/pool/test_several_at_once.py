@@ -1,4 +1,4 @@
-"""Boxes with room for one call: how many are opened for those who wait, and who gets which. In virtual time."""
+"""Boxes with room for one call: how many open for waiting callers, and which caller gets which. In virtual time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_no_more_boxes_open_at_once_than_the_machine_can_take(world: World
 
 
 @pooled(capacity=1)
-async def test_a_caller_takes_the_box_that_becomes_free_while_another_opens_for_it(world: World) -> None:
+async def test_a_caller_takes_a_free_box_while_another_opens_for_it(world: World) -> None:
     first = world.hold()
     await settle()
     world.opening.held_up = asyncio.Event()
@@ -56,7 +56,7 @@ async def test_a_caller_takes_the_box_that_becomes_free_while_another_opens_for_
 
 
 @pooled(capacity=1)
-async def test_a_box_opened_in_vain_is_warm_for_the_next(world: World) -> None:
+async def test_a_box_opened_without_need_is_warm_for_the_next_call(world: World) -> None:
     first = world.hold()
     await settle()
     world.opening.held_up = asyncio.Event()
@@ -74,7 +74,7 @@ async def test_a_box_opened_in_vain_is_warm_for_the_next(world: World) -> None:
 
 
 @pooled(capacity=1, at_once=2)
-async def test_boxes_that_became_free_spare_those_not_begun_yet(world: World) -> None:
+async def test_freed_boxes_spare_openings_that_have_not_begun(world: World) -> None:
     early = [world.hold() for _ in range(2)]
     await settle()
     world.opening.held_up = asyncio.Event()
@@ -91,7 +91,7 @@ async def test_boxes_that_became_free_spare_those_not_begun_yet(world: World) ->
 
 
 @pooled(capacity=1, at_once=8)
-async def test_room_goes_to_who_has_waited_longest(world: World) -> None:
+async def test_room_goes_to_the_longest_waiting_caller(world: World) -> None:
     first = world.hold()
     await settle()
     world.opening.held_up = asyncio.Event()
@@ -109,7 +109,7 @@ async def test_room_goes_to_who_has_waited_longest(world: World) -> None:
 
 
 @pooled(capacity=1, at_once=8)
-async def test_each_box_that_does_not_open_is_told_to_one_caller(world: World) -> None:
+async def test_each_box_that_fails_to_open_fails_one_caller(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     world.opening.failures = [BackendUnavailable("no room"), BackendUnavailable("no room")]
     callers = [world.hold() for _ in range(4)]
@@ -125,7 +125,7 @@ async def test_each_box_that_does_not_open_is_told_to_one_caller(world: World) -
 
 
 @pooled(capacity=1, at_once=1)
-async def test_a_caller_that_gives_up_in_line_leaves_its_turn_to_the_next(world: World) -> None:
+async def test_a_caller_that_gives_up_leaves_its_turn_to_the_next(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     gone, patient = world.hold(), world.hold()
     await settle()
@@ -138,12 +138,12 @@ async def test_a_caller_that_gives_up_in_line_leaves_its_turn_to_the_next(world:
 
 
 @pooled(capacity=1)
-async def test_a_box_handed_to_a_caller_in_the_moment_it_gives_up_goes_to_the_next(world: World) -> None:
+async def test_a_box_handed_to_a_caller_that_gives_up_goes_to_the_next(world: World) -> None:
     async with world.lend():
         world.opening.held_up = asyncio.Event()
         gone, patient = world.hold(), world.hold()
         await settle()
-    gone.task.cancel()  # it was handed the box just now, and does not know yet
+    gone.task.cancel()  # the caller has just got the box, and has not run since
     await settle()
     assert (gone.task.cancelled(), gone.lease) == (True, None)
     assert patient.path == "warm"
@@ -152,7 +152,7 @@ async def test_a_box_handed_to_a_caller_in_the_moment_it_gives_up_goes_to_the_ne
 
 
 @pooled(capacity=1)
-async def test_a_caller_that_gives_up_in_the_moment_its_box_does_not_open_is_just_gone(world: World) -> None:
+async def test_a_caller_that_gives_up_while_its_box_fails_is_just_gone(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     world.opening.failures = [BackendUnavailable("no room")]
     gone = world.hold()
@@ -165,7 +165,7 @@ async def test_a_caller_that_gives_up_in_the_moment_its_box_does_not_open_is_jus
 
 
 class Untold(Backend):
-    """A backend that does not say how much room its boxes have."""
+    """A backend that does not report how much room its boxes have."""
 
     name = "untold"
 
@@ -177,7 +177,7 @@ class Untold(Backend):
 
 
 @pooled(capacity=1)
-async def test_how_much_room_a_box_has_is_learned_from_the_first(world: World) -> None:
+async def test_the_room_of_boxes_is_learned_from_the_first(world: World) -> None:
     world.pool = Pool(Untold(world.backend), max_memory=1 << 40, max_opening=8)
     callers = [world.hold() for _ in range(4)]
     await settle()
@@ -188,7 +188,7 @@ async def test_how_much_room_a_box_has_is_learned_from_the_first(world: World) -
 
 
 @pooled(capacity=1)
-async def test_those_who_relied_on_a_box_with_room_for_all_are_not_forgotten(world: World) -> None:
+async def test_callers_that_relied_on_a_larger_box_are_not_forgotten(world: World) -> None:
     world.pool = Pool(Untold(world.backend), max_memory=1 << 40, max_opening=8)
     world.opening.held_up = asyncio.Event()
     callers = [world.hold() for _ in range(3)]
@@ -222,7 +222,7 @@ async def test_tenants_take_turns_at_opening(world: World) -> None:
 
 
 @pooled(capacity=1, at_once=2)
-async def test_closing_while_many_wait_tells_all_of_them(world: World) -> None:
+async def test_closing_fails_all_waiting_callers(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     callers = [world.hold() for _ in range(5)]
     await settle()
@@ -232,7 +232,7 @@ async def test_closing_while_many_wait_tells_all_of_them(world: World) -> None:
 
 
 @pooled(capacity=1)
-async def test_a_box_lost_under_a_caller_does_not_hold_up_those_who_wait(world: World) -> None:
+async def test_a_box_lost_by_its_caller_does_not_delay_others(world: World) -> None:
     first = world.hold()
     await settle()
     second = world.hold()
@@ -244,13 +244,13 @@ async def test_a_box_lost_under_a_caller_does_not_hold_up_those_who_wait(world: 
 
 
 def _call_under_way() -> RunningCall:
-    """Its caller has the outcome, and its last process is not gone yet."""
+    """End a call whose caller has the outcome while its last process still runs."""
     loop = asyncio.get_running_loop()
     return RunningCall(1, lambda *_: 0, None, len, 1, ended=loop.create_future(), replied=loop.create_future())
 
 
 @pooled(capacity=1)
-async def test_a_room_that_is_about_to_come_back_is_waited_for_longer_where_boxes_open_slowly(world: World) -> None:
+async def test_a_returning_place_is_awaited_longer_where_boxes_open_slowly(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     asyncio.get_running_loop().call_later(1.0, world.opening.held_up.set)
     call = _call_under_way()
@@ -266,7 +266,7 @@ async def test_a_room_that_is_about_to_come_back_is_waited_for_longer_where_boxe
 
 
 @pooled(capacity=1)
-async def test_a_room_that_does_not_come_back_is_not_waited_for_however_slowly_boxes_open(world: World) -> None:
+async def test_a_place_that_does_not_return_is_not_awaited_endlessly(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     asyncio.get_running_loop().call_later(10.0, world.opening.held_up.set)
     call = _call_under_way()

@@ -1,4 +1,4 @@
-"""Callers who wait for one box, of which nothing comes: each is told for itself, and none for what another asked."""
+"""Callers that wait for the same failing box each get an error of their own."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TOOL: Final = "def tool() -> int:\n    pass\n"
 
 
 class _Dying(FakeBox):
-    """Is gone as soon as it is spoken to."""
+    """A box that dies at the first message."""
 
     def send(self, data: bytes, descriptors: object = ()) -> None:
         self.lose()
 
 
 class _Mortal(FakeBackend):
-    """Its first boxes die while they are opened."""
+    """A backend whose first boxes die while they open."""
 
     def __init__(self, deaths: int) -> None:
         super().__init__({"tool": 7})
@@ -38,21 +38,21 @@ class _Mortal(FakeBackend):
 
 
 async def _ends(backend: FakeBackend, *policies: str) -> list[object]:
-    """How calls end that begin at once, under copies of one policy by these names."""
+    """Return the endings of calls that begin at once, under copies of a single policy with these names."""
     granted = load("default")
     async with AsyncSandbox(backend=backend) as sandbox:
         calls = [sandbox.run(TOOL, policy=granted.model_copy(update={"name": name})) for name in policies]
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
 
-def test_a_box_that_dies_while_it_is_opened_is_opened_once_more_for_all_who_wait() -> None:
+def test_a_box_that_dies_while_opening_is_retried_once_for_all_callers() -> None:
     backend = _Mortal(deaths=1)
     ends = asyncio.run(_ends(backend, *["default"] * 5))
     assert [getattr(end, "value", end) for end in ends] == [7] * 5
     assert len(backend.boxes) == 2
 
 
-def test_who_still_has_no_box_then_may_call_again_and_is_told_so_for_itself() -> None:
+def test_callers_without_a_box_after_the_retry_get_their_own_error() -> None:
     ends = asyncio.run(_ends(_Mortal(deaths=2), *["default"] * 5))
     assert len({id(end) for end in ends}) == 5
     for end in ends:
@@ -61,7 +61,7 @@ def test_who_still_has_no_box_then_may_call_again_and_is_told_so_for_itself() ->
         assert "call again" in (end.remedy or "")
 
 
-def test_a_refusal_names_the_policy_of_who_is_refused() -> None:
+def test_a_refusal_names_the_policy_of_its_caller() -> None:
     ends = asyncio.run(_ends(FakeBackend(missing=["cgroup", "seccomp"]), "one", "other"))
     for name, end in zip(("one", "other"), ends, strict=True):
         assert isinstance(end, IsolationUnavailable)
@@ -69,7 +69,7 @@ def test_a_refusal_names_the_policy_of_who_is_refused() -> None:
         assert end.missing == ("seccomp",)
 
 
-def test_what_no_box_is_opened_for_is_told_when_it_is_prepared() -> None:
+def test_an_impossible_box_is_refused_when_the_call_is_prepared() -> None:
     async def scene() -> None:
         async with AsyncSandbox(backend=_Mortal(deaths=1)) as sandbox:
             with pytest.raises(CallNotStarted, match="call again"):

@@ -1,4 +1,4 @@
-"""Single-use boxes: opened ahead of their calls, for one call each, and no more than calls take. In virtual time."""
+"""Single-use boxes open ahead of their calls, one for each, and no more than calls take. In virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD, NEW = BoxImage("sha256:old", b""), BoxImage("sha256:new", b"")
 
 
 async def refilled() -> None:
-    """Long enough for what opens ahead to be open, and for nothing to become idle."""
+    """Wait long enough for boxes to open ahead, and not long enough for any to become idle."""
     await asyncio.sleep(0.5)
 
 
@@ -58,7 +58,7 @@ async def test_a_ready_box_runs_one_call_and_is_closed(world: World) -> None:
 
 
 @pooled()
-async def test_a_box_that_was_taken_is_replaced_while_its_call_runs(world: World) -> None:
+async def test_a_taken_box_is_replaced_while_its_call_runs(world: World) -> None:
     await world.prepare(policy=SINGLE_USE)
     async with world.lend(policy=SINGLE_USE), world.lend(policy=SINGLE_USE):
         assert ready(world) == 0
@@ -67,7 +67,7 @@ async def test_a_box_that_was_taken_is_replaced_while_its_call_runs(world: World
 
 
 @pooled()
-async def test_when_none_is_ready_a_call_gets_a_cold_one(world: World) -> None:
+async def test_without_a_ready_box_a_call_gets_a_cold_one(world: World) -> None:
     await world.prepare(policy=SINGLE_USE)
     callers = [world.hold(policy=SINGLE_USE) for _ in range(4)]
     await settle()
@@ -77,7 +77,7 @@ async def test_when_none_is_ready_a_call_gets_a_cold_one(world: World) -> None:
 
 
 @pooled()
-async def test_a_call_that_finds_none_ready_takes_one_that_is_on_its_way(world: World) -> None:
+async def test_without_a_ready_box_a_call_takes_one_that_is_opening(world: World) -> None:
     await world.lend_once(policy=SINGLE_USE)
     world.opening.held_up = asyncio.Event()
     await refilled()
@@ -92,7 +92,7 @@ async def test_a_call_that_finds_none_ready_takes_one_that_is_on_its_way(world: 
 
 
 @pooled()
-async def test_a_policy_that_wants_none_ahead_gets_none(world: World) -> None:
+async def test_a_policy_without_boxes_ahead_gets_none(world: World) -> None:
     await world.prepare(policy=COLD_ONLY)
     for _ in range(2):
         assert (await world.lend_once(policy=COLD_ONLY)).path == "cold"
@@ -101,14 +101,14 @@ async def test_a_policy_that_wants_none_ahead_gets_none(world: World) -> None:
 
 
 @pooled()
-async def test_preparing_has_as_many_ready_as_the_policy_keeps(world: World) -> None:
+async def test_preparing_opens_as_many_boxes_as_the_policy_keeps(world: World) -> None:
     await world.prepare(policy=MANY_AHEAD)
     assert ready(world) == 8
     assert world.pool.statistics.calls == 0
 
 
 @pooled()
-async def test_preparing_tells_why_no_box_can_be(world: World) -> None:
+async def test_preparing_reports_why_no_box_opens(world: World) -> None:
     world.opening.failures = [BackendUnavailable("no daemon")] * 2
     with pytest.raises(BackendUnavailable, match="no daemon"):
         await world.prepare(policy=SINGLE_USE)
@@ -117,7 +117,7 @@ async def test_preparing_tells_why_no_box_can_be(world: World) -> None:
 
 
 @pooled()
-async def test_more_are_kept_ready_the_more_calls_find_none(world: World) -> None:
+async def test_more_boxes_are_kept_ready_after_calls_that_found_none(world: World) -> None:
     await world.lend_once(policy=MANY_AHEAD)
     await refilled()
     assert ready(world) == 2
@@ -131,7 +131,7 @@ async def test_more_are_kept_ready_the_more_calls_find_none(world: World) -> Non
 
 
 @pooled()
-async def test_one_that_nobody_takes_goes_and_is_not_replaced(world: World) -> None:
+async def test_an_unused_box_is_closed_and_not_replaced(world: World) -> None:
     policy = policy_with(mode=ReuseMode.NEVER, idle=10.0)
     await world.prepare(policy=policy)
     for _ in range(5):
@@ -147,7 +147,7 @@ async def test_one_that_nobody_takes_goes_and_is_not_replaced(world: World) -> N
 
 
 @pooled()
-async def test_one_that_dies_while_it_waits_is_never_lent(world: World) -> None:
+async def test_a_box_that_dies_while_waiting_is_never_leased(world: World) -> None:
     await world.prepare(policy=SINGLE_USE)
     for box in world.backend.open_boxes:
         box.lose()
@@ -158,7 +158,7 @@ async def test_one_that_dies_while_it_waits_is_never_lent(world: World) -> None:
 
 
 @pooled()
-async def test_boxes_that_die_as_soon_as_they_are_ready_are_not_opened_forever(world: World) -> None:
+async def test_boxes_that_die_when_ready_are_not_reopened_endlessly(world: World) -> None:
     class Dying(FakeBox):
         def add_slots(self, count: int):  # type: ignore[no-untyped-def]
             self.lose()
@@ -175,7 +175,7 @@ async def test_boxes_that_die_as_soon_as_they_are_ready_are_not_opened_forever(w
 
 
 @pooled()
-async def test_when_boxes_do_not_open_ahead_calls_still_get_theirs(world: World) -> None:
+async def test_calls_get_boxes_when_opening_ahead_fails(world: World) -> None:
     await world.lend_once(policy=SINGLE_USE)
     world.opening.failures = [BackendUnavailable("busy")]
     await asyncio.sleep(60)
@@ -186,7 +186,7 @@ async def test_when_boxes_do_not_open_ahead_calls_still_get_theirs(world: World)
 
 
 @pooled()
-async def test_boxes_are_opened_ahead_from_the_image_of_the_latest_call(world: World) -> None:
+async def test_boxes_open_ahead_from_the_image_of_the_latest_call(world: World) -> None:
     await world.lend_once(policy=SINGLE_USE, image=OLD, preload=("json",))
     await refilled()
     await world.lend_once(policy=SINGLE_USE, image=NEW)
@@ -196,7 +196,7 @@ async def test_boxes_are_opened_ahead_from_the_image_of_the_latest_call(world: W
 
 
 @pooled()
-async def test_an_image_that_is_gone_refuses_no_call_that_has_a_newer_one(world: World) -> None:
+async def test_a_missing_image_refuses_no_call_that_has_a_newer_one(world: World) -> None:
     world.opening.gone = OLD
     callers = [world.hold(policy=SINGLE_USE, image=image) for image in (OLD, OLD, NEW)]
     await settle()
@@ -206,7 +206,7 @@ async def test_an_image_that_is_gone_refuses_no_call_that_has_a_newer_one(world:
 
 
 @pooled()
-async def test_a_call_learns_that_its_image_is_gone(world: World) -> None:
+async def test_a_call_learns_that_its_image_is_missing(world: World) -> None:
     world.opening.gone = OLD
     with pytest.raises(ImageGone):
         await world.lend_once(policy=SINGLE_USE, image=OLD)
@@ -214,7 +214,7 @@ async def test_a_call_learns_that_its_image_is_gone(world: World) -> None:
 
 
 @pooled(memory=250, box_memory=100)
-async def test_no_more_are_kept_ready_than_memory_allows(world: World) -> None:
+async def test_ready_boxes_stay_within_the_memory_limit(world: World) -> None:
     await world.prepare(policy=MANY_AHEAD)
     await asyncio.sleep(2)
     assert ready(world) == 2
@@ -225,7 +225,7 @@ async def test_no_more_are_kept_ready_than_memory_allows(world: World) -> None:
 
 
 @pooled(memory=250, box_memory=100)
-async def test_boxes_that_nobody_takes_make_room_for_those_of_a_busier_tenant(world: World) -> None:
+async def test_unused_boxes_make_room_for_those_of_a_busier_tenant(world: World) -> None:
     await world.prepare("quiet", policy=SINGLE_USE)
     await asyncio.sleep(2)
     for _ in range(2):
@@ -247,7 +247,7 @@ async def test_a_call_longer_than_boxes_may_be_idle_still_counts_as_the_first(wo
 
 
 @pooled()
-async def test_a_ready_box_has_what_its_tool_imports_and_has_run_nothing(world: World) -> None:
+async def test_a_ready_box_has_its_preloads_and_has_run_nothing(world: World) -> None:
     await world.prepare(policy=SINGLE_USE, preload=("json",))
     async with world.lend(policy=SINGLE_USE, preload=("csv",)) as lease:
         await settle()
@@ -259,14 +259,14 @@ async def test_a_ready_box_has_what_its_tool_imports_and_has_run_nothing(world: 
 
 
 @pooled(unfit="its packages leave threads")
-async def test_what_cannot_be_preloaded_is_tried_once(world: World) -> None:
+async def test_preloads_that_fail_are_tried_once(world: World) -> None:
     await world.lend_once(policy=SINGLE_USE, preload=("json",))
     await refilled()
     assert [box.preloaded for box in world.backend.boxes] == [("json",), (), ()]
 
 
 @pooled()
-async def test_a_box_handed_to_a_caller_in_the_moment_it_gives_up_is_ready_for_the_next(world: World) -> None:
+async def test_a_box_handed_to_a_caller_that_gives_up_stays_ready(world: World) -> None:
     gone = await just_handed(world)
     gone.task.cancel()
     await settle()
@@ -276,7 +276,7 @@ async def test_a_box_handed_to_a_caller_in_the_moment_it_gives_up_is_ready_for_t
 
 
 @pooled()
-async def test_one_that_dies_in_that_moment_is_not(world: World) -> None:
+async def test_a_box_that_dies_in_that_moment_is_not_kept(world: World) -> None:
     gone = await just_handed(world)
     gone.task.cancel()
     world.backend.open_boxes[0]._receiver.closed()  # type: ignore[union-attr]
@@ -285,7 +285,7 @@ async def test_one_that_dies_in_that_moment_is_not(world: World) -> None:
 
 
 @pooled(at_once=1)
-async def test_or_goes_to_who_is_next_in_line(world: World) -> None:
+async def test_a_box_handed_to_a_caller_that_gives_up_may_go_to_the_next(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     gone, patient = world.hold(policy=COLD_ONLY), world.hold(policy=COLD_ONLY)
     await settle()
@@ -299,7 +299,7 @@ async def test_or_goes_to_who_is_next_in_line(world: World) -> None:
 
 
 async def just_handed(world: World) -> Caller:
-    """A caller that waited for a box being opened ahead, was handed it just now, and does not know yet."""
+    """Return a caller that waited for a box opening ahead, has just got it, and has not run since."""
     await world.lend_once(policy=SINGLE_USE)
     world.opening.held_up = asyncio.Event()
     await refilled()
@@ -322,7 +322,7 @@ async def test_closing_while_boxes_open_ahead_leaves_none(world: World) -> None:
 
 
 @pooled()
-async def test_closing_while_boxes_are_prepared_tells_who_waits(world: World) -> None:
+async def test_closing_while_boxes_are_prepared_fails_the_waiting_callers(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     preparing = asyncio.create_task(world.prepare(policy=SINGLE_USE))
     await settle()
@@ -332,7 +332,7 @@ async def test_closing_while_boxes_are_prepared_tells_who_waits(world: World) ->
 
 
 @pooled()
-async def test_whoever_gives_up_preparing_leaves_the_boxes_to_the_calls(world: World) -> None:
+async def test_a_caller_that_gives_up_preparing_leaves_the_boxes_to_calls(world: World) -> None:
     world.opening.held_up = asyncio.Event()
     preparing = asyncio.create_task(world.prepare(policy=SINGLE_USE))
     await settle()
@@ -344,7 +344,7 @@ async def test_whoever_gives_up_preparing_leaves_the_boxes_to_the_calls(world: W
 
 
 @pooled()
-async def test_keys_that_are_not_used_any_more_are_forgotten(world: World) -> None:
+async def test_unused_keys_are_forgotten(world: World) -> None:
     for number in range(20):
         await world.lend_once(f"tenant-{number}", policy=SINGLE_USE)
     assert len(world.pool._queues) == 20

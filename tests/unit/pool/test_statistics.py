@@ -1,4 +1,4 @@
-"""What a pool says of itself, and that both facades say it."""
+"""A pool counts its boxes and calls, and both facades show the counts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NOTHING = PoolStatistics(warm=0, ready=0, opening=0, lent=0, cold_calls=0, poole
 
 
 @pooled()
-async def test_a_pool_that_did_nothing_has_nothing(world: World) -> None:
+async def test_an_unused_pool_counts_nothing(world: World) -> None:
     assert world.pool.statistics == NOTHING
     assert (NOTHING.calls, NOTHING.hit_rate) == (0, 0.0)
 
 
 @pooled()
-async def test_each_box_is_counted_once_where_it_is(world: World) -> None:
+async def test_each_box_is_counted_once_in_its_state(world: World) -> None:
     await world.prepare(policy=SINGLE_USE)
     await world.lend_once("idle")
     async with world.lend("busy"), world.lend("busy"), world.lend(policy=SINGLE_USE):
@@ -37,7 +37,7 @@ async def test_each_box_is_counted_once_where_it_is(world: World) -> None:
 
 
 @pooled()
-async def test_calls_are_counted_by_how_they_came_by_their_box(world: World) -> None:
+async def test_calls_are_counted_by_the_origin_of_their_box(world: World) -> None:
     await world.prepare(policy=SINGLE_USE)
     await world.prepare("a")
     for _ in range(3):
@@ -49,7 +49,7 @@ async def test_calls_are_counted_by_how_they_came_by_their_box(world: World) -> 
     assert (counted.calls, counted.hit_rate) == (5, 0.8)
 
 
-def test_both_facades_tell_it() -> None:
+def test_both_facades_show_the_counts() -> None:
     async def asked() -> PoolStatistics:
         async with AsyncSandbox(backend=FakeBackend({"tool": 1})) as engine:
             await engine.run(TOOL)
@@ -62,12 +62,12 @@ def test_both_facades_tell_it() -> None:
         assert (each.warm + each.lent, each.cold_calls, each.calls) == (1, 1, 1)
 
 
-def test_both_facades_ask_for_the_same() -> None:
+def test_both_facades_ask_in_the_same_way() -> None:
     ours, theirs = (inspect.signature(each.statistics) for each in (Sandbox, AsyncSandbox))
     assert ours == theirs
 
 
-def test_an_engine_that_is_closed_says_so() -> None:
+def test_a_closed_engine_refuses_to_count() -> None:
     with Sandbox(backend=FakeBackend()) as engine:
         pass
     with pytest.raises(EngineClosed):

@@ -1,4 +1,4 @@
-"""A pool over a fake backend, in virtual time; what a test leaves open fails it."""
+"""A pool over a fake backend, in virtual time; boxes that a test leaves open fail that test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SINGLE_USE = policy_with(mode=ReuseMode.NEVER)
 
 @dataclass
 class Opening:
-    """What happens when a box is to be opened: it may be held up, and may fail, as it does when its image is gone."""
+    """Instructions for the next opening of a box: a delay, and an error, such as that of a missing image."""
 
     held_up: asyncio.Event | None = None
     gone: BoxImage | None = None
@@ -74,7 +74,7 @@ class World:
         return _asked_for(tenant, policy, ())[0]
 
     def hold(self, tenant: str = "", **plan: Any) -> Caller:
-        """A caller that keeps its box until it is told to leave."""
+        """A caller that keeps its box until it is released."""
         return Caller(self, tenant, plan)
 
     @property
@@ -86,7 +86,7 @@ class World:
 
 
 class Caller:
-    """Asks for a box, holds it, and leaves when it is told to."""
+    """Ask for a box, hold it, and leave when released."""
 
     def __init__(self, world: World, tenant: str, plan: dict[str, Any]) -> None:
         self._leave = asyncio.Event()
@@ -99,7 +99,7 @@ class Caller:
 
     @property
     def path(self) -> str | None:
-        """How it came by its box, if it has one."""
+        """Return how the caller got its box, or None without a box."""
         return None if self.lease is None else self.lease.path
 
     async def leave(self) -> None:
@@ -117,7 +117,7 @@ def _asked_for(
 def pooled(
     *, memory: int = 1 << 40, at_once: int = 8, boxes: int | None = None, **backend: Any
 ) -> Callable[[Callable[[World], Awaitable[None]]], Callable[[], None]]:
-    """Run the test with a pool, close it, and see that every box is closed and no error went unheard."""
+    """Run the test with a pool, close it, and check that every box is closed and every error was handled."""
 
     def decorate(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
         async def live() -> None:

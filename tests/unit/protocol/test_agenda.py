@@ -1,4 +1,4 @@
-"""What is to be done later for the calls of a box: each at its time, and no sooner, later or twice."""
+"""Timers of the calls of a box run at their times: no sooner, no later, and only once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _fail() -> None:
     raise ValueError
 
 
-def test_each_is_done_at_its_time_whatever_the_order_they_were_made_in() -> None:
+def test_timers_run_at_their_times_in_any_order_of_creation() -> None:
     async def keep() -> list[tuple[str, float]]:
         agenda, done = TimerQueue(), list[tuple[str, float]]()
         for name, seconds in [("late", 30.0), ("first", 0.004), ("same", 0.004), ("middle", 2.5), ("now", 0.0)]:
@@ -34,7 +34,7 @@ def test_each_is_done_at_its_time_whatever_the_order_they_were_made_in() -> None
     assert virtual_time.run(keep()) == expected
 
 
-def test_what_is_called_off_is_not_done_and_calling_off_what_is_over_does_no_harm() -> None:
+def test_a_cancelled_timer_does_not_run_and_late_cancelling_is_harmless() -> None:
     async def keep() -> tuple[list[tuple[str, float]], list[bool]]:
         agenda, done = TimerQueue(), list[tuple[str, float]]()
         kept, dropped = agenda.after(1, _noting(done, "kept")), agenda.after(0.5, _noting(done, "dropped"))
@@ -47,7 +47,7 @@ def test_what_is_called_off_is_not_done_and_calling_off_what_is_over_does_no_har
     assert virtual_time.run(keep()) == ([("kept", 1.0)], [True, False, False])
 
 
-def test_one_may_call_off_another_that_is_due_with_it_and_make_new_ones() -> None:
+def test_a_timer_may_cancel_another_that_is_due_and_create_new_ones() -> None:
     async def keep() -> list[tuple[str, float]]:
         agenda, done = TimerQueue(), list[tuple[str, float]]()
 
@@ -63,7 +63,7 @@ def test_one_may_call_off_another_that_is_due_with_it_and_make_new_ones() -> Non
     assert virtual_time.run(keep()) == [("new", 2.0)]
 
 
-def test_one_that_fails_keeps_no_other_from_being_done() -> None:
+def test_a_failing_timer_does_not_stop_the_others() -> None:
     async def keep() -> tuple[list[tuple[str, float]], list[Any]]:
         agenda, done, told = TimerQueue(), list[tuple[str, float]](), list[Any]()
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context.get("exception")))
@@ -99,7 +99,7 @@ def test_a_loop_whose_clock_is_a_little_behind_is_not_kept_busy(monkeypatch: pyt
     assert virtual_time.run(keep()) <= 3
 
 
-def test_many_calls_that_end_before_their_limit_leave_little_and_set_few_timers(
+def test_many_cancelled_timers_leave_little_and_wake_rarely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def keep() -> tuple[int, int]:
@@ -123,7 +123,7 @@ def test_many_calls_that_end_before_their_limit_leave_little_and_set_few_timers(
     assert timers == 1
 
 
-def test_any_number_of_them_made_and_called_off_in_any_order_are_done_in_order() -> None:
+def test_any_number_of_timers_runs_in_order_after_any_cancelling() -> None:
     async def keep(seed: int) -> None:
         chance, agenda, done = random.Random(seed), TimerQueue(), list[tuple[str, float]]()
         expected = []

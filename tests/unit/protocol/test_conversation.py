@@ -1,4 +1,4 @@
-"""The order of things on a channel: what may come when, what is granted, and that every call ends whatever comes."""
+"""A session with a runner: allowed orders of messages, granted bytes, and an end for every call."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def chunk(data: bytes, stream: Stream = Stream.STDOUT, *, id: int = 1) -> bytes:
 
 
 class Wire:
-    """The carrier: keeps what the engine says."""
+    """A channel that records the engine's messages."""
 
     def __init__(self) -> None:
         self.said: list[dict[str, Any]] = []
@@ -184,13 +184,13 @@ def test_a_fault_names_the_wall() -> None:
     ],
     ids=["another protocol", "started", "ended", "a chunk", "no frame", "what only engines say", "a huge protocol"],
 )
-def test_a_box_that_says_anything_else_first_is_lost(data: bytes) -> None:
+def test_a_box_that_sends_anything_before_hello_is_lost(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         virtual_time.run(opened_with(data))
 
 
 @talking
-async def test_a_wall_that_fails_later_ends_the_box_and_is_told(talk: Talk) -> None:
+async def test_a_failure_to_isolate_later_ends_the_box_and_is_reported(talk: Talk) -> None:
     call = talk.start()
     talk.hear(pack_message({"type": "fault", "layer": "user_namespace", "reason": "no space left"}))
     assert talk.session.fault is not None
@@ -199,7 +199,7 @@ async def test_a_wall_that_fails_later_ends_the_box_and_is_told(talk: Talk) -> N
 
 
 @talking
-async def test_a_call_is_sent_whole_with_its_size_ahead(talk: Talk) -> None:
+async def test_a_call_is_sent_completely_with_its_size_ahead(talk: Talk) -> None:
     call = talk.session.start(b"r" * 600_000, limits={"cpu": 2}, value_limit=1, take=lambda *_: 0)
     assert talk.wire.of("call") == [{"type": "call", "id": call.id, "credit": CREDIT, "limits": {"cpu": 2}}]
     assert talk.wire.requests == (600_000).to_bytes(8, "big") + b"r" * 600_000
@@ -262,7 +262,7 @@ async def test_a_call_goes_from_started_over_its_bytes_to_ended(talk: Talk) -> N
         "no message",
     ],
 )
-def test_what_is_out_of_order_ends_the_box_and_every_call_in_it(said: bytes) -> None:
+def test_a_message_out_of_order_ends_the_box_and_every_call_in_it(said: bytes) -> None:
     @talking
     async def out_of_order(talk: Talk) -> None:
         calls = [talk.start(), talk.session.start(b"", limits={}, value_limit=1, take=lambda *_: 0)]
@@ -279,7 +279,7 @@ def test_what_is_out_of_order_ends_the_box_and_every_call_in_it(said: bytes) -> 
 
 
 @talking
-async def test_who_waits_for_a_reply_is_told_when_it_is_whole_and_by_the_end_at_the_latest(talk: Talk) -> None:
+async def test_a_waiting_caller_gets_the_whole_reply_or_the_end(talk: Talk) -> None:
     calls = [talk.start(), talk.start(), talk.start()]
     talk.hear(started(1) + started(2) + returned(1) + ended(2))
     talk.session.closed()
@@ -290,7 +290,7 @@ async def test_who_waits_for_a_reply_is_told_when_it_is_whole_and_by_the_end_at_
 
 
 @talking
-async def test_a_call_killed_before_a_child_had_it_ends_without_having_started(talk: Talk) -> None:
+async def test_a_call_killed_before_its_child_exists_never_started(talk: Talk) -> None:
     call = talk.start()
     talk.session.kill(call)
     assert talk.wire.of("kill") == [{"type": "kill", "id": call.id}]
@@ -300,7 +300,7 @@ async def test_a_call_killed_before_a_child_had_it_ends_without_having_started(t
 
 
 @talking
-async def test_nothing_is_heard_after_the_end(talk: Talk) -> None:
+async def test_messages_after_the_end_are_ignored(talk: Talk) -> None:
     call = talk.start()
     talk.hear(started())
     talk.session.abandon("enough")
@@ -310,7 +310,7 @@ async def test_nothing_is_heard_after_the_end(talk: Talk) -> None:
 
 
 @talking
-async def test_the_first_loss_is_the_one_that_is_told(talk: Talk) -> None:
+async def test_the_first_loss_is_the_one_that_is_reported(talk: Talk) -> None:
     talk.session.abandon("first")
     talk.session.closed()
     assert str(talk.session.loss) == "first"
@@ -319,18 +319,18 @@ async def test_the_first_loss_is_the_one_that_is_told(talk: Talk) -> None:
 
 
 @talking
-async def test_a_box_that_hangs_up_loses_its_calls(talk: Talk) -> None:
+async def test_a_box_that_closes_its_channel_loses_its_calls(talk: Talk) -> None:
     call = talk.start()
     talk.session.closed()
     await call.ended
     assert call.was_lost
 
 
-# What may be under way
+# Flow control
 
 
 @talking
-async def test_what_is_taken_is_granted_again_in_few_messages(talk: Talk) -> None:
+async def test_consumed_bytes_are_granted_again_in_few_messages(talk: Talk) -> None:
     talk.start()
     talk.hear(started())
     for _ in range(64):
@@ -350,7 +350,7 @@ async def test_the_runner_is_never_owed_as_much_as_its_credit(talk: Talk) -> Non
 
 
 @talking
-async def test_what_is_not_taken_is_not_granted(talk: Talk) -> None:
+async def test_unconsumed_bytes_are_not_granted(talk: Talk) -> None:
     talk.taken_at_once = False
     call = talk.start()
     talk.hear(started() + b"".join(chunk(b"x" * 65536) for _ in range(16)))
@@ -360,7 +360,7 @@ async def test_what_is_not_taken_is_not_granted(talk: Talk) -> None:
 
 
 @talking
-async def test_a_box_that_sends_far_more_than_was_granted_is_ended(talk: Talk) -> None:
+async def test_a_box_that_sends_far_more_than_granted_is_ended(talk: Talk) -> None:
     talk.taken_at_once = False
     call = talk.start()
     talk.hear(started())
@@ -374,7 +374,7 @@ async def test_a_box_that_sends_far_more_than_was_granted_is_ended(talk: Talk) -
 
 
 @talking
-async def test_a_flood_that_is_taken_keeps_nothing(talk: Talk) -> None:
+async def test_a_consumed_flood_keeps_nothing(talk: Talk) -> None:
     call = talk.start()
     talk.hear(started())
     for _ in range(2000):
@@ -384,7 +384,7 @@ async def test_a_flood_that_is_taken_keeps_nothing(talk: Talk) -> None:
 
 
 @talking
-async def test_nothing_is_granted_to_a_call_that_is_over(talk: Talk) -> None:
+async def test_nothing_is_granted_to_an_ended_call(talk: Talk) -> None:
     talk.taken_at_once = False
     call = talk.start()
     talk.hear(started() + b"".join(chunk(b"x" * 65536) for _ in range(16)) + ended())
@@ -403,12 +403,12 @@ async def test_a_value_over_its_limit_is_cut_and_its_call_killed_once(talk: Talk
 
 
 def item(data: bytes) -> bytes:
-    """As it goes before a reply."""
+    """Send an item, as before a reply."""
     return (1 << 31 | len(data)).to_bytes(4, "big") + data
 
 
 @talking
-async def test_items_are_handed_over_as_they_become_whole_and_the_reply_is_what_is_left(talk: Talk) -> None:
+async def test_items_are_delivered_when_complete_before_the_reply(talk: Talk) -> None:
     items: list[bytes] = []
     call = talk.session.start(
         b"", limits={}, value_limit=100, take=lambda *_: 0, take_item=lambda each, _: items.append(each)
@@ -422,7 +422,7 @@ async def test_items_are_handed_over_as_they_become_whole_and_the_reply_is_what_
 
 
 @talking
-async def test_items_that_nobody_follows_are_dropped(talk: Talk) -> None:
+async def test_items_without_a_follower_are_dropped(talk: Talk) -> None:
     call = talk.start()
     talk.hear(started() + chunk(item(b"1") + item(b"2") + b"\0\0\0\x01x", Stream.VALUE))
     assert bytes(call.value) == b"\0\0\0\x01x"
@@ -433,8 +433,8 @@ def _append(items: list[bytes], data: bytes, _: object) -> None:
 
 
 @talking
-async def test_no_more_is_read_of_items_that_nobody_takes(talk: Talk) -> None:
-    """Also where they are small, and what they cost is more than their bytes."""
+async def test_reading_stops_at_items_that_no_follower_takes(talk: Talk) -> None:
+    """Small items stop the reading too, because an item costs more than its bytes."""
     for id, data in enumerate((b"x" * 250_000, b""), 1):
         grants: list[Callable[[], None]] = []
         taken = partial(_append_grant, grants)
@@ -455,7 +455,7 @@ def _append_grant(grants: list[Callable[[], None]], _: bytes, grant: Callable[[]
 
 
 @talking
-async def test_too_many_items_or_too_much_of_them_has_their_call_killed(talk: Talk) -> None:
+async def test_too_many_or_too_large_items_have_their_call_killed(talk: Talk) -> None:
     cases = [(item(b"x" * 30) * 10, 100, 2), (item(b"x" * 100), 100, 0), (item(b"") * 20_000, 1 << 20, 10_000)]
     for id, (data, limit, most) in enumerate(cases, 1):
         items: list[bytes] = []
@@ -533,7 +533,7 @@ async def test_a_slot_that_cannot_be_renewed_is_retired_and_closed(talk: Talk) -
 
 
 @talking
-async def test_closing_lets_go_of_every_slot(talk: Talk) -> None:
+async def test_closing_releases_every_slot(talk: Talk) -> None:
     slots = [FakeSlot(id) for id in range(3)]
     talk.session.offer_slots(slots)
     call = talk.start()
@@ -544,7 +544,7 @@ async def test_closing_lets_go_of_every_slot(talk: Talk) -> None:
     assert talk.session.release_slot(call)
 
 
-# Anything at all
+# Everything
 
 messages = st.one_of(
     st.builds(started, st.integers(0, 3), slot=st.none() | st.integers(0, 2)),
@@ -563,7 +563,7 @@ messages = st.one_of(
 
 @pytest.mark.slow
 @given(st.lists(messages, max_size=12), st.lists(st.integers(1, 40), max_size=5))
-def test_whatever_a_box_says_nothing_is_raised_and_every_call_ends(said: list[bytes], cuts: list[int]) -> None:
+def test_any_messages_raise_nothing_and_every_call_ends(said: list[bytes], cuts: list[int]) -> None:
     @talking
     async def hear_it(talk: Talk) -> None:
         talk.session.offer_slots([FakeSlot(0), FakeSlot(1)])
@@ -590,7 +590,7 @@ def _started_with_files(talk: Talk, take: Callable[[bytes], int]) -> RunningCall
 
 
 @talking
-async def test_files_are_granted_as_they_are_taken(talk: Talk) -> None:
+async def test_files_are_granted_as_they_are_consumed(talk: Talk) -> None:
     taken: list[bytes] = []
 
     def take(data: bytes) -> int:
@@ -606,7 +606,7 @@ async def test_files_are_granted_as_they_are_taken(talk: Talk) -> None:
 
 
 @talking
-async def test_files_that_nobody_asked_for_end_the_box(talk: Talk) -> None:
+async def test_unrequested_files_end_the_box(talk: Talk) -> None:
     call = _started_with_files(talk, lambda _: 0)
     for _ in range(21):
         talk.hear(pack_chunk(Chunk(call.id, Stream.FILES, b"x" * (1 << 18))))
@@ -614,7 +614,7 @@ async def test_files_that_nobody_asked_for_end_the_box(talk: Talk) -> None:
 
 
 @talking
-async def test_what_a_call_reads_follows_once_a_child_has_it(talk: Talk) -> None:
+async def test_the_inputs_of_a_call_follow_once_a_child_has_it(talk: Talk) -> None:
     call = talk.session.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0)
     feeding = asyncio.create_task(talk.session.feed(call, b"content"))
     await asyncio.sleep(0)
@@ -625,7 +625,7 @@ async def test_what_a_call_reads_follows_once_a_child_has_it(talk: Talk) -> None
 
 
 @talking
-async def test_nothing_follows_for_a_call_that_is_over(talk: Talk) -> None:
+async def test_nothing_follows_for_an_ended_call(talk: Talk) -> None:
     call = talk.session.start(b"{}", limits={}, value_limit=100, take=lambda *_: 0)
     feeding = asyncio.create_task(talk.session.feed(call, b"content"))
     talk.session.abandon("test")

@@ -1,4 +1,4 @@
-"""Both sides of the channel are held to the same bytes: tests/contract/vectors/frames.json."""
+"""Both sides of the channel read and write the bytes of tests/contract/vectors/frames.json."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_both_sides_speak_the_protocol_of_the_vectors() -> None:
     assert frames.MAX_FRAME == runner_frames.MAX_FRAME
 
 
-def test_every_message_of_a_runner_and_every_stream_is_among_them() -> None:
+def test_the_vectors_cover_every_message_of_a_runner_and_every_stream() -> None:
     said = {vector["message"]["type"] for vector in FROM_RUNNER if "message" in vector}
     assert said == {get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(RunnerMessage)}
     assert {vector["chunk"]["stream"] for vector in FRAMES if "chunk" in vector} == set(Stream)
@@ -83,7 +83,7 @@ def test_the_runner_reads_every_frame(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 4096])
-def test_frames_come_out_the_same_however_their_bytes_come_in(size: int) -> None:
+def test_frames_are_the_same_for_any_pieces_of_bytes(size: int) -> None:
     data = b"".join(_bytes(vector) for vector in FRAMES)
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     engine = FrameReader()
@@ -95,7 +95,7 @@ def test_frames_come_out_the_same_however_their_bytes_come_in(size: int) -> None
 
 
 @pytest.mark.parametrize("vector", FROM_ENGINE, ids=_name)
-def test_the_engine_writes_these_very_bytes(vector: Vector) -> None:
+def test_the_engine_writes_exactly_these_bytes(vector: Vector) -> None:
     what = _as_the_engine_reads(vector)
     assert (frames.pack_chunk(what) if isinstance(what, Chunk) else frames.pack_message(vector["message"])) == _bytes(
         vector
@@ -103,7 +103,7 @@ def test_the_engine_writes_these_very_bytes(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", FROM_RUNNER, ids=_name)
-def test_the_runner_writes_these_very_bytes(vector: Vector) -> None:
+def test_the_runner_writes_exactly_these_bytes(vector: Vector) -> None:
     if "chunk" in vector:
         chunk = vector["chunk"]
         written = runner_frames.chunk(chunk["call"], chunk["stream"], bytes.fromhex(chunk["data"]))
@@ -114,12 +114,12 @@ def test_the_runner_writes_these_very_bytes(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", [vector for vector in FROM_RUNNER if "message" in vector], ids=_name)
-def test_every_message_of_a_runner_is_one(vector: Vector) -> None:
+def test_every_message_of_a_runner_is_parsed(vector: Vector) -> None:
     assert parse_message(_bytes(vector)[5:]).model_dump() == vector["message"]
 
 
 @pytest.mark.parametrize("vector", FROM_ENGINE[:1], ids=_name)
-def test_the_first_message_is_read_without_a_byte_of_what_follows(vector: Vector) -> None:
+def test_the_first_message_is_read_without_a_byte_of_the_next(vector: Vector) -> None:
     data = bytearray(_bytes(vector) + b"rest")
 
     def receive(size: int) -> bytes:
@@ -132,13 +132,13 @@ def test_the_first_message_is_read_without_a_byte_of_what_follows(vector: Vector
 
 
 @pytest.mark.parametrize("vector", MALFORMED, ids=_name)
-def test_the_engine_refuses_what_is_no_frame(vector: Vector) -> None:
+def test_the_engine_refuses_invalid_frames(vector: Vector) -> None:
     with pytest.raises(ProtocolError) as refusal:
         list(FrameReader().feed(_bytes(vector)))
     assert refusal.value.message == vector["engine_says"]
 
 
 @pytest.mark.parametrize("vector", [each for each in MALFORMED if "runner" in each["refused_by"]], ids=_name)
-def test_the_runner_refuses_what_is_no_frame(vector: Vector) -> None:
+def test_the_runner_refuses_invalid_frames(vector: Vector) -> None:
     with pytest.raises(runner_frames.FrameError):
         _read_by_the_runner(_bytes(vector))

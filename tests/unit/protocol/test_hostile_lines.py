@@ -1,5 +1,4 @@
-"""Whatever a box does with its lines, in any order and on any descriptor it was given: every call ends, nothing is
-raised, and no descriptor is left."""
+"""A box that misuses its direct pipes, in any order and on any descriptor, ends every call and leaves no descriptor."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ REPLY: Final = b"\0\0\0\2{}"
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something a box does, or the engine (`call`); `back` counts lines, or calls, from the newest on."""
+    """An act of the box, or of the engine (`call`); `back` counts pipes, or calls, from the newest on."""
 
     what: str
     back: int = 0
@@ -58,7 +57,7 @@ acts = st.one_of(
 
 
 class Box:
-    """A carrier that keeps the far ends it is handed, as a hostile runner would."""
+    """A channel that keeps the far ends it is handed, as a hostile runner would."""
 
     def __init__(self) -> None:
         self.ends: list[list[int]] = []
@@ -80,7 +79,7 @@ class Box:
         return ChildPipes(self.opened - 1)
 
     def act(self, act: Act) -> None:
-        """One thing that it does."""
+        """Do one act."""
         line, call = max(len(self.ends) - 1 - act.back, 0), max(self.calls - act.back, 0)
         if act.what == "leave":
             self.leave(line)
@@ -104,15 +103,13 @@ class Box:
         try:
             if line < len(self.ends) and self.ends[line]:
                 os.write(self.ends[line][pipe], data)
-        except BrokenPipeError:  # it was hung up
+        except BrokenPipeError:  # the pipe was closed
             return
 
 
 @pytest.mark.slow
 @given(st.sampled_from([[], [READY], [READY, CALL]]), st.lists(acts, min_size=3, max_size=25))
-def test_whatever_a_box_does_with_its_lines_every_call_ends_and_nothing_is_left_open(
-    begun: list[Act], done: list[Act]
-) -> None:
+def test_misuse_of_direct_pipes_ends_every_call_and_leaves_nothing(begun: list[Act], done: list[Act]) -> None:
     before = len(os.listdir("/proc/self/fd"))
     asyncio.run(_converse([*begun, *done]))
     assert len(os.listdir("/proc/self/fd")) == before

@@ -1,4 +1,4 @@
-"""What only a box that has run no tool can say ends the box, and is not believed, once a call has started in it."""
+"""Messages that only a box without a started call may send end the box after a call has started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAULT = pack_message({"type": "fault", "layer": "seccomp", "reason": "haha"})
 
 
 @pytest.mark.parametrize("before", [started(), started() + ended()], ids=["while it runs", "when it has ended"])
-def test_a_wall_cannot_fail_any_more_once_a_call_has_started(before: bytes) -> None:
+def test_isolation_cannot_fail_after_a_call_has_started(before: bytes) -> None:
     @talking
     async def late(talk: Talk) -> None:
         call, next_call = talk.start(), talk.start()
@@ -26,7 +26,7 @@ def test_a_wall_cannot_fail_any_more_once_a_call_has_started(before: bytes) -> N
     late()
 
 
-def test_the_walls_of_a_call_are_described_once() -> None:
+def test_the_isolation_of_a_call_is_described_once() -> None:
     @talking
     async def twice(talk: Talk) -> None:
         call = talk.start()

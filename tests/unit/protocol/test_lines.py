@@ -1,4 +1,4 @@
-"""Calls on lines: sent straight to a child that waits, heard straight from it, and told of to the runner."""
+"""Calls on direct pipes go straight to a waiting child and come straight back, and the runner is notified."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REQUEST, STDOUT, STDERR, VALUE = range(4)
 
 
 class Wire:
-    """A carrier with lines: keeps what the engine says, and the far ends it hands over."""
+    """A channel with direct pipes that records the engine's messages and the far ends."""
 
     def __init__(self) -> None:
         self.said: list[dict[str, Any]] = []
@@ -68,7 +68,7 @@ class Wire:
         return [message for message in self.said if message["type"] == kind]
 
     def leave(self, line: int) -> None:
-        """The far ends of that line are closed, as they are when its child dies."""
+        """Close the far ends of that pipe, as the death of its child would."""
         for end in self.ends[line]:
             os.close(end)
         self.ends[line] = []
@@ -118,7 +118,7 @@ class Talk:
 
 
 class LastFirst(selectors.DefaultSelector):
-    """Tells of what is ready in the other order."""
+    """A selector that reports ready descriptors in the other order."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         return super().select(timeout)[::-1]
@@ -150,7 +150,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @talking
-async def test_a_line_is_handed_over_before_it_is_needed_and_replaced_when_it_is_used(talk: Talk) -> None:
+async def test_pipes_are_handed_over_ahead_and_replaced_after_use(talk: Talk) -> None:
     assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
     talk.ready()
     talk.start()
@@ -159,7 +159,7 @@ async def test_a_line_is_handed_over_before_it_is_needed_and_replaced_when_it_is
 
 
 @talking
-async def test_a_call_goes_to_the_child_that_waits_and_the_runner_is_told(talk: Talk) -> None:
+async def test_a_call_goes_to_the_waiting_child_and_the_runner_is_notified(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
     limits, request = b'{"cpu": 5}', b"request"
@@ -182,7 +182,7 @@ async def test_the_runner_hears_of_a_call_before_anything_else_about_it(talk: Ta
 
 
 @talking
-async def test_what_was_printed_before_the_reply_comes_before_the_call_has_told(talk: Talk) -> None:
+async def test_output_before_the_reply_comes_before_the_reply(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
     _, stdout, stderr, value = talk.wire.ends[0]
@@ -199,7 +199,7 @@ async def test_what_was_printed_before_the_reply_comes_before_the_call_has_told(
 
 
 @talking
-async def test_what_was_printed_at_once_with_the_reply_comes_before_whoever_waits_for_that_goes_on(talk: Talk) -> None:
+async def test_output_sent_with_the_reply_comes_before_the_caller_goes_on(talk: Talk) -> None:
     talk.ready()
     for size in (1, 1 << 16, 100_000) * 7:
         talk.output.clear()
@@ -219,7 +219,7 @@ async def test_what_was_printed_at_once_with_the_reply_comes_before_whoever_wait
 
 
 @talking
-async def test_what_the_pipes_still_hold_when_a_call_ends_is_not_lost(talk: Talk) -> None:
+async def test_bytes_still_in_the_pipes_at_the_end_are_not_lost(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
     os.write(talk.wire.ends[0][STDERR], b"last words")
@@ -230,7 +230,7 @@ async def test_what_the_pipes_still_hold_when_a_call_ends_is_not_lost(talk: Talk
 
 
 @talking
-async def test_what_was_printed_is_not_lost_with_the_box(talk: Talk) -> None:
+async def test_output_is_not_lost_with_the_box(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
     os.write(talk.wire.ends[0][STDOUT], b"last words")
@@ -240,7 +240,7 @@ async def test_what_was_printed_is_not_lost_with_the_box(talk: Talk) -> None:
 
 
 @talking
-async def test_a_call_that_prints_faster_than_it_is_read_waits_in_its_pipe(talk: Talk) -> None:
+async def test_a_call_that_prints_faster_than_its_reader_waits_in_its_pipe(talk: Talk) -> None:
     talk.taken_at_once = False
     talk.ready()
     call = talk.start()
@@ -272,7 +272,7 @@ async def test_a_value_that_is_too_large_has_its_call_killed(talk: Talk) -> None
 
 
 @talking
-async def test_a_child_that_died_before_is_not_called(talk: Talk) -> None:
+async def test_a_child_that_died_before_gets_no_call(talk: Talk) -> None:
     talk.ready()
     talk.wire.leave(0)
     for _ in range(3):
@@ -305,7 +305,7 @@ async def test_a_call_that_was_read_before_its_child_died_has_started(talk: Talk
 
 
 @talking
-async def test_a_slot_is_held_by_the_child_that_waits_and_is_free_when_it_is_gone(talk: Talk) -> None:
+async def test_a_waiting_child_holds_a_slot_until_it_is_gone(talk: Talk) -> None:
     talk.session.offer_slots([FakeSlot(7)])
     talk.ready(slot=7)
     talk.gone()
@@ -318,7 +318,7 @@ async def test_a_slot_is_held_by_the_child_that_waits_and_is_free_when_it_is_gon
 
 
 @talking
-async def test_a_call_that_ended_before_the_runner_heard_of_it_is_told_as_it_ended(talk: Talk) -> None:
+async def test_a_call_that_ended_before_the_runners_notice_ended_regularly(talk: Talk) -> None:
     talk.session.offer_slots([FakeSlot(7)])
     talk.ready(slot=7)
     call = talk.start()
@@ -331,7 +331,7 @@ async def test_a_call_that_ended_before_the_runner_heard_of_it_is_told_as_it_end
 
 
 @talking
-async def test_a_child_that_need_not_be_kept_is_hung_up_unless_it_has_a_call(talk: Talk) -> None:
+async def test_an_unneeded_child_is_closed_unless_it_has_a_call(talk: Talk) -> None:
     talk.ready()
     talk.hear(type="surplus", line=0, wanted=1)
     assert os.read(talk.wire.ends[0][REQUEST], 9) == b""
@@ -345,7 +345,7 @@ async def test_a_child_that_need_not_be_kept_is_hung_up_unless_it_has_a_call(tal
 
 
 @talking
-async def test_a_box_that_keeps_no_child_any_more_gets_no_line_before_the_next_call(talk: Talk) -> None:
+async def test_a_box_that_keeps_no_child_gets_pipes_with_the_next_call(talk: Talk) -> None:
     talk.ready()
     talk.hear(type="surplus", line=0, wanted=0)
     talk.gone()
@@ -356,7 +356,7 @@ async def test_a_box_that_keeps_no_child_any_more_gets_no_line_before_the_next_c
 
 
 @talking
-async def test_calls_that_find_no_child_have_more_lines_handed_over(talk: Talk) -> None:
+async def test_calls_that_find_no_child_have_more_pipes_handed_over(talk: Talk) -> None:
     for _ in range(5):
         talk.start()
     await until(lambda: len(talk.wire.ends) == 2)
@@ -365,7 +365,7 @@ async def test_calls_that_find_no_child_have_more_lines_handed_over(talk: Talk) 
 
 
 @pytest.mark.parametrize("is_ready", [True, False])
-def test_a_box_for_one_call_gets_no_line_after_it(is_ready: bool) -> None:
+def test_a_single_use_box_gets_no_pipes_after_its_call(is_ready: bool) -> None:
     async def run() -> None:
         talk = Talk()
         await talk.open(ahead=1, is_single_use=True)
@@ -380,7 +380,7 @@ def test_a_box_for_one_call_gets_no_line_after_it(is_ready: bool) -> None:
     asyncio.run(run())
 
 
-def test_a_box_for_one_call_gets_no_other_line_for_a_call_that_uses_none() -> None:
+def test_a_single_use_box_gets_no_pipes_for_a_call_without_them() -> None:
     async def run() -> None:
         talk = Talk()
         await talk.open(ahead=1, is_single_use=True)
@@ -399,7 +399,7 @@ def test_a_box_for_one_call_gets_no_other_line_for_a_call_that_uses_none() -> No
 
 
 @talking
-async def test_what_a_call_reads_beside_its_request_follows_on_its_line(talk: Talk) -> None:
+async def test_the_inputs_of_a_call_follow_on_its_pipes(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
     await talk.session.feed(call, b"content")
@@ -408,7 +408,7 @@ async def test_what_a_call_reads_beside_its_request_follows_on_its_line(talk: Ta
 
 
 async def _call_before_its_child(talk: Talk) -> RunningCall:
-    """Of a box for one call at a time, whose second child is on its way."""
+    """Open a box for a single call at a time, whose second child is on its way."""
     await talk.open(ahead=1, is_one_at_a_time=True)
     talk.ready()
     talk.start()
@@ -438,7 +438,7 @@ def waiting_for_a_child(test: Callable[[Talk, RunningCall], Awaitable[None]]) ->
 
 
 @waiting_for_a_child
-async def test_where_calls_come_one_at_a_time_one_waits_for_its_child(talk: Talk, call: RunningCall) -> None:
+async def test_consecutive_calls_wait_for_their_child(talk: Talk, call: RunningCall) -> None:
     talk.ready(1)
     assert os.read(talk.wire.ends[1][REQUEST], 999).endswith(b"request")
     assert (call.is_started, call.was_ahead) == (True, False)
@@ -446,7 +446,7 @@ async def test_where_calls_come_one_at_a_time_one_waits_for_its_child(talk: Talk
 
 
 @waiting_for_a_child
-async def test_a_child_that_does_not_come_is_not_waited_for_long(talk: Talk, call: RunningCall) -> None:
+async def test_a_child_that_does_not_come_is_awaited_briefly(talk: Talk, call: RunningCall) -> None:
     await until(lambda: len(talk.wire.of("call")) == 2)
     talk.ready(1)
     assert "line" not in talk.wire.of("call")[1]
@@ -454,7 +454,7 @@ async def test_a_child_that_does_not_come_is_not_waited_for_long(talk: Talk, cal
 
 
 @waiting_for_a_child
-async def test_a_child_that_is_gone_is_not_waited_for(talk: Talk, call: RunningCall) -> None:
+async def test_a_gone_child_is_not_awaited(talk: Talk, call: RunningCall) -> None:
     talk.gone(1)
     assert [message.get("line") for message in talk.wire.of("call")] == [0, None]
     assert call.line is None
@@ -476,7 +476,7 @@ async def test_a_call_lost_while_it_waits_for_its_child_never_ran(talk: Talk, ca
 
 
 @talking
-async def test_calls_go_through_the_runner_where_there_are_no_descriptors_left(talk: Talk) -> None:
+async def test_calls_go_through_the_runner_without_descriptors(talk: Talk) -> None:
     talk.wire.has_descriptors = False
     talk.ready()
     talk.start()
@@ -495,7 +495,7 @@ async def test_calls_go_through_the_runner_where_there_are_no_descriptors_left(t
         {"type": "gone", "line": 9, **NOTHING},
     ],
 )
-def test_a_box_that_speaks_of_what_it_does_not_have_is_ended(message: dict[str, Any]) -> None:
+def test_a_box_that_mentions_unknown_things_is_ended(message: dict[str, Any]) -> None:
     @talking
     async def lying(talk: Talk) -> None:
         talk.hear(**message)
@@ -505,14 +505,14 @@ def test_a_box_that_speaks_of_what_it_does_not_have_is_ended(message: dict[str, 
 
 
 @talking
-async def test_a_child_that_is_told_of_twice_is_the_end_of_its_box(talk: Talk) -> None:
+async def test_a_child_that_is_announced_twice_ends_its_box(talk: Talk) -> None:
     talk.ready()
     talk.ready()
     assert isinstance(talk.session.loss, ProtocolError)
 
 
 @talking
-async def test_a_box_cannot_send_the_bytes_of_a_call_that_is_on_a_line(talk: Talk) -> None:
+async def test_a_box_cannot_send_the_bytes_of_a_call_on_direct_pipes(talk: Talk) -> None:
     talk.ready()
     call = talk.start()
     talk.session.received(b"\0\0\0\x0b\2\0\0\0\1\3" + b"forge")
@@ -520,7 +520,7 @@ async def test_a_box_cannot_send_the_bytes_of_a_call_that_is_on_a_line(talk: Tal
     assert call.was_lost
 
 
-def test_no_child_is_waited_for_of_a_box_that_keeps_none_though_it_has_a_line_for_one() -> None:
+def test_no_child_is_awaited_from_a_box_that_keeps_none() -> None:
     async def run() -> None:
         talk = Talk()
         await talk.open(ahead=2, is_one_at_a_time=True)

@@ -1,4 +1,4 @@
-"""What is read as a message, and what that costs."""
+"""Messages are parsed completely and cheaply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ print([each.__name__ for each in kinds if each.__pydantic_complete__ and each is
 """
 
 
-def test_the_end_of_a_child_is_the_end_of_the_call_that_it_had() -> None:
+def test_the_end_of_a_child_is_the_end_of_its_call() -> None:
     gone = parse_message(GONE)
     assert isinstance(gone, Gone)
     ended = gone.of_call(5)
@@ -30,11 +30,11 @@ def test_the_end_of_a_child_is_the_end_of_the_call_that_it_had() -> None:
     assert ended.model_fields_set == set(Ended.model_fields)
 
 
-def test_no_end_is_one_of_which_nothing_is_known() -> None:
+def test_an_end_without_facts_is_invalid() -> None:
     assert Ended.model_validate({**dict.fromkeys(Ended.model_fields), "type": "ended", "id": 0}) == NO_END
 
 
 @pytest.mark.slow
-def test_messages_are_read_without_anything_being_built_for_each_alone() -> None:
+def test_messages_are_parsed_without_building_a_model_for_each() -> None:
     answer = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""What is said to a box: in its order, and to nobody once there is nobody."""
+"""Messages to a box keep their order, and are dropped once the box is gone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sandbox.protocols import DirectPipes, Receiver
 
 
 class Listener:
-    """A carrier that keeps what it is sent."""
+    """A channel that records its messages."""
 
     def __init__(self) -> None:
         self.heard = b""
 
     def listen(self, receiver: Receiver) -> None:
-        """Nothing comes back."""
+        """Deliver nothing."""
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
         self.heard += data
@@ -29,13 +29,13 @@ class Listener:
             os.close(descriptor)
 
     async def all_sent(self) -> None:
-        """It is taken at once."""
+        """Accept the message at once."""
 
     def open_pipes(self) -> DirectPipes | None:
         return None
 
 
-def test_what_can_wait_is_said_before_what_cannot() -> None:
+def test_delayed_messages_go_before_later_urgent_ones() -> None:
     async def spoken() -> bytes:
         listener, done = Listener(), asyncio.Event()
         voice = MessageWriter(listener, TimerQueue())
@@ -48,7 +48,7 @@ def test_what_can_wait_is_said_before_what_cannot() -> None:
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
-def test_descriptors_that_are_given_away_are_closed_whether_anybody_hears_or_not(is_silent: bool) -> None:
+def test_descriptors_given_away_are_closed_with_and_without_a_receiver(is_silent: bool) -> None:
     async def heard(ends: Sequence[int]) -> bytes:
         listener = Listener()
         voice = MessageWriter(listener, TimerQueue())

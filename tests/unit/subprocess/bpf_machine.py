@@ -1,7 +1,8 @@
-"""A second opinion on classic BPF: runs a filter's bytes over one system call, as the kernel would.
+"""A second opinion on classic BPF: run a filter's bytes over one system call, as the kernel would.
 
 Written from the kernel's documentation and sharing nothing with the compiler, so that a mistake must be made twice to
-go unnoticed. Whatever seccomp does not accept (other instructions, loads beside the fields, running off the end) fails.
+go unnoticed. Everything that seccomp does not accept (other instructions, loads off the fields, running off the end)
+fails.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ERRORS: Final = {1: "EPERM", 13: "EACCES", 22: "EINVAL", 38: "ENOSYS", 93: "EPRO
 
 @dataclass(slots=True)
 class Run:
-    """What the filter answered, in how many instructions, having looked at which bytes of the call."""
+    """The answer of a filter, the number of its instructions, and the bytes of the call that it read."""
 
     verdict: str
     steps: int
@@ -26,7 +27,7 @@ class Run:
 
 
 def run(program: bytes, number: int, arguments: Sequence[int] = (), *, architecture: str) -> Run:
-    """Run the filter; arguments that are not given are zero."""
+    """Run the filter; missing arguments are zero."""
     words = [*arguments, 0, 0, 0, 0, 0, 0][:6]
     call = struct.pack("<IIQ6Q", number, ARCHITECTURES[architecture], 0x7F00_0000_1000, *words)
     steps = list(struct.iter_unpack("<HBBI", program))

@@ -1,4 +1,4 @@
-"""Who may give a box a user of its own: not who is called root, but who can."""
+"""The rights of a caller, not its name, decide whether a box gets a user of its own."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ def test_root_with_all_rights_gives_each_box_a_user_of_its_own(is_plain: bool) -
 
 @pytest.mark.parametrize("missing", _BITS)
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_root_without_a_right_that_it_takes_shares_its_own_and_says_why(missing: str, is_plain: bool) -> None:
+def test_root_without_a_needed_right_shares_its_user_with_a_reason(missing: str, is_plain: bool) -> None:
     caller = replace(ROOT, capabilities=ROOT.capabilities & ~(1 << _BITS[missing]))
     assert box_user(caller, is_plain=is_plain) == (0, 0)
     assert caller.cannot_give_users(is_plain=is_plain) == f"the engine is root without {missing}"
 
 
-def test_mounting_is_a_right_that_only_walls_take() -> None:
+def test_mounting_is_a_right_that_only_isolation_needs() -> None:
     caller = replace(ROOT, capabilities=ROOT.capabilities & ~(1 << 21))
     assert box_user(caller, is_plain=False) == (0, 0)
     assert box_user(caller, is_plain=True) != (0, 0)
 
 
-def test_where_there_are_no_ids_for_others_or_nobody_is_root_the_user_is_shared() -> None:
+def test_without_ids_or_root_the_user_is_shared() -> None:
     assert box_user(replace(ROOT, free_ids=range(0)), is_plain=False) == (0, 0)
     assert box_user(replace(ROOT, uid=1001, gid=1002), is_plain=False) == (1001, 1002)
 
 
-def test_a_box_that_shares_roots_user_has_another_number_inside_of_its_namespace() -> None:
+def test_a_box_that_shares_roots_user_has_another_number_inside() -> None:
     assert user_inside((0, 0), is_plain=False)[0] != 0
     assert user_inside((0, 0), is_plain=True) == (0, 0)
     assert user_inside((1001, 1002), is_plain=False) == (1001, 1002)
 
 
 @pytest.mark.root
-def test_here_root_has_all_that_it_takes() -> None:
+def test_root_here_has_all_rights_that_it_needs() -> None:
     assert current_caller().cannot_give_users(is_plain=False) is None
 
 
-def test_a_shortage_of_files_is_called_that_and_no_lack_of_rights() -> None:
+def test_a_shortage_of_files_is_not_reported_as_missing_rights() -> None:
     script = "import resource\nfrom sandbox.backends.subprocess.identity import current_caller\n"
     script += "from sandbox.errors import BackendUnavailable, HostExhausted\n"
     script += "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"

@@ -1,4 +1,4 @@
-"""The doors of a slot are opened all or not at all: its group may be going right then."""
+"""The descriptors of a slot's group open all or not at all, because the group may vanish at any time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.leaks import Watch, descriptors
 
 @dataclass(frozen=True)
 class Going(Group):
-    """A group of which only these doors are left."""
+    """Return a group that has only these files left."""
 
     left: tuple[str, ...] = ()
 
@@ -23,7 +23,7 @@ class Going(Group):
         return [*self.left, "/nonexistent/tasks"]
 
 
-def test_doors_of_a_group_that_is_going_are_not_left_open(tmp_path: Path) -> None:
+def test_descriptors_of_a_vanishing_group_are_closed(tmp_path: Path) -> None:
     door = tmp_path / "tasks"
     door.touch()
     group = Going(Hierarchies(1, {}), "gone", left=(str(door), str(door)))

@@ -1,4 +1,4 @@
-"""Only an owner that is proved dead counts as dead: its number alone says nothing in another pid namespace."""
+"""Only proof makes an owner dead, because a process number means nothing in another pid namespace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_proved_dead(name: str) -> bool:
 
 @contextmanager
 def living(*prefix: str) -> Iterator[str]:
-    """The name of a group whose owner lives meanwhile."""
+    """Yield the name of a group whose owner lives for the length of the block."""
     command = [*prefix, sys.executable, "-c", _LIVES]
     process = subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
@@ -42,20 +42,20 @@ def living(*prefix: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_living_owner_of_our_namespace_is_not_dead_and_a_gone_one_is() -> None:
+def test_a_living_owner_in_our_namespace_is_not_dead_and_a_gone_one_is() -> None:
     with living() as name:
         assert not is_proved_dead(name)
     assert is_proved_dead(name)
 
 
-def test_a_number_that_another_process_has_now_proves_its_owner_dead() -> None:
+def test_a_reused_number_proves_its_owner_dead() -> None:
     assert is_proved_dead(replace(Owner.current(), started="1").name_for(1))
     assert not is_proved_dead(Owner.current().name_for(1))
 
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_an_owner_in_another_pid_namespace_is_dead_when_nobody_is_left_there() -> None:
+def test_an_owner_in_an_empty_pid_namespace_is_dead() -> None:
     with living(*_INSIDE) as name:
         owner = Owner.of(name)
         assert owner is not None
@@ -68,7 +68,7 @@ def test_an_owner_in_another_pid_namespace_is_dead_when_nobody_is_left_there() -
 @pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.parametrize("inside", [_INSIDE, _INSIDE[:-1]], ids=["with its own /proc", "with the /proc of another"])
-def test_from_within_a_pid_namespace_nobody_outside_is_proved_dead(inside: tuple[str, ...]) -> None:
+def test_no_owner_outside_a_pid_namespace_is_proved_dead(inside: tuple[str, ...]) -> None:
     names = [Owner.current().name_for(1), replace(Owner.current(), pid=999_999_999).name_for(1)]
     judged = subprocess.run(
         [*inside, sys.executable, "-c", _JUDGES, *names], cwd=ROOT, capture_output=True, text=True, check=True
@@ -79,12 +79,12 @@ def test_from_within_a_pid_namespace_nobody_outside_is_proved_dead(inside: tuple
 @pytest.mark.parametrize(
     "name", ["sandbox-1-1-7f711745d010", "sandbox-1-1", "sandbox-tests-docker-1", "sandbox-1-1-1-x", "sandbox-01-1-1-a"]
 )
-def test_who_is_named_in_another_way_is_never_proved_dead(name: str) -> None:
+def test_an_owner_with_another_form_of_name_is_never_proved_dead(name: str) -> None:
     assert Owner.of(name) is None
     assert not is_proved_dead(name)
 
 
-def test_a_name_tells_who_gave_it() -> None:
+def test_a_name_identifies_its_owner() -> None:
     owner = Owner.current()
     assert Owner.of(owner.name_for(id(owner))) == owner
     assert owner.pid == os.getpid()

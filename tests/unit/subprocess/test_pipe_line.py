@@ -1,4 +1,4 @@
-"""A line's pipes: what goes in comes out, nothing is taken that is not wanted, and nothing in a box can hold us up."""
+"""Direct pipes carry a call in both directions, take only wanted bytes, and no process in a box can block them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIPE_HOLDS: Final = 1 << 16
 
 
 class Talk:
-    """A line, its far ends, and what came of it."""
+    """Pipes, their far ends, and the events that they reported."""
 
     def __init__(self) -> None:
         self.line = ChildPipes(3)
@@ -36,7 +36,7 @@ class Talk:
         self.replied += data
 
     def leave(self) -> None:
-        """As a process does that ends."""
+        """Close the far ends, as a process that ends does."""
         for end in (self.request, self.stdout, self.stderr, self.value):
             os.close(end)
         self.request = self.stdout = self.stderr = self.value = -1
@@ -84,7 +84,7 @@ async def test_a_call_gets_its_request_and_gives_its_output_and_reply(talk: Talk
 
 
 @talking
-async def test_a_large_request_and_what_follows_go_as_they_are_read(talk: Talk) -> None:
+async def test_a_large_request_and_its_inputs_are_sent_as_they_are_read(talk: Talk) -> None:
     request, more = os.urandom(5 * PIPE_HOLDS), [os.urandom(3 * PIPE_HOLDS), b"the last"]
     assert talk.call(request)
 
@@ -109,7 +109,7 @@ async def test_a_large_request_and_what_follows_go_as_they_are_read(talk: Talk) 
 
 
 @talking
-async def test_who_feeds_a_line_that_is_hung_up_is_not_held_up(talk: Talk) -> None:
+async def test_writing_into_closed_pipes_does_not_block(talk: Talk) -> None:
     assert talk.call(b"ask")
     feeding = asyncio.create_task(talk.line.feed(bytes(5 * PIPE_HOLDS)))
     await asyncio.sleep(0)
@@ -120,7 +120,7 @@ async def test_who_feeds_a_line_that_is_hung_up_is_not_held_up(talk: Talk) -> No
 
 
 @talking
-async def test_a_request_that_nobody_read_is_taken_back(talk: Talk) -> None:
+async def test_an_unread_request_is_taken_back(talk: Talk) -> None:
     os.set_blocking(talk.request, False)
     assert talk.call(b"ask")
     assert talk.line.retract()
@@ -129,7 +129,7 @@ async def test_a_request_that_nobody_read_is_taken_back(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize(("size", "read", "is_back"), [(3, 2, True), (3, 3, False), (5 * PIPE_HOLDS, 9, True)])
-def test_only_a_process_that_read_all_of_its_request_can_have_started(size: int, read: int, is_back: bool) -> None:
+def test_only_a_process_that_read_its_whole_request_can_have_started(size: int, read: int, is_back: bool) -> None:
     @talking
     async def reading(talk: Talk) -> None:
         assert talk.call(bytes(size))
@@ -141,7 +141,7 @@ def test_only_a_process_that_read_all_of_its_request_can_have_started(size: int,
 
 
 @pytest.mark.parametrize(("read", "is_back"), [(2, True), (3, False), (4, False)])
-def test_who_read_all_of_its_request_can_have_started_whatever_follows(read: int, is_back: bool) -> None:
+def test_a_process_that_read_its_whole_request_can_have_started(read: int, is_back: bool) -> None:
     @talking
     async def reading(talk: Talk) -> None:
         assert talk.call(b"ask")
@@ -157,14 +157,14 @@ def test_who_read_all_of_its_request_can_have_started_whatever_follows(read: int
 
 
 @talking
-async def test_a_process_that_goes_is_noticed_before_it_is_called(talk: Talk) -> None:
+async def test_a_process_that_ends_is_noticed_before_its_call(talk: Talk) -> None:
     talk.leave()
     await until(lambda: not talk.line.is_open)
     assert not talk.call()
 
 
 @pytest.mark.parametrize("end", ["stdout", "stderr", "value"])
-def test_a_line_that_speaks_before_it_is_called_is_never_called(end: str) -> None:
+def test_pipes_with_early_output_are_never_used_for_a_call(end: str) -> None:
     @talking
     async def speaking(talk: Talk) -> None:
         os.write(getattr(talk, end), b"\0\0\0\1x")
@@ -176,7 +176,7 @@ def test_a_line_that_speaks_before_it_is_called_is_never_called(end: str) -> Non
 
 
 @talking
-async def test_a_process_that_goes_in_the_middle_of_its_request_is_no_error(talk: Talk) -> None:
+async def test_a_process_that_ends_while_reading_its_request_is_no_error(talk: Talk) -> None:
     assert talk.call(bytes(5 * PIPE_HOLDS))
     os.close(talk.request)
     talk.request = -1
@@ -185,7 +185,7 @@ async def test_a_process_that_goes_in_the_middle_of_its_request_is_no_error(talk
 
 
 @talking
-async def test_what_is_not_wanted_stays_in_the_pipe(talk: Talk) -> None:
+async def test_unwanted_bytes_stay_in_the_pipe(talk: Talk) -> None:
     assert talk.call()
     talk.line.pause()
     os.write(talk.stdout, b"later")
@@ -197,7 +197,7 @@ async def test_what_is_not_wanted_stays_in_the_pipe(talk: Talk) -> None:
 
 
 @talking
-async def test_what_the_pipes_hold_is_had_at_once_when_it_is_asked_for(talk: Talk) -> None:
+async def test_buffered_bytes_are_returned_at_once_on_request(talk: Talk) -> None:
     assert talk.call()
     talk.line.pause()
     os.write(talk.stdout, b"out")
@@ -240,7 +240,7 @@ async def test_a_far_end_made_to_block_does_not_make_ours_block(talk: Talk) -> N
 
 
 @talking
-async def test_hanging_up_ends_a_process_that_waits(talk: Talk) -> None:
+async def test_closing_ends_a_waiting_process(talk: Talk) -> None:
     talk.line.close()
     talk.line.close()
     assert os.read(talk.request, 1) == b""
@@ -250,14 +250,14 @@ async def test_hanging_up_ends_a_process_that_waits(talk: Talk) -> None:
 
 
 @talking
-async def test_a_line_that_is_never_handed_over_closes_both_its_ends(talk: Talk) -> None:
+async def test_pipes_that_are_never_handed_over_close_both_ends(talk: Talk) -> None:
     spare = ChildPipes(4)
     spare.close()
     assert spare.take_child_fds() == []
 
 
 @talking
-async def test_an_output_that_is_closed_is_not_waited_for_any_more(talk: Talk) -> None:
+async def test_a_closed_output_is_not_awaited_any_more(talk: Talk) -> None:
     assert talk.call()
     os.close(talk.stdout)
     talk.stdout = -1

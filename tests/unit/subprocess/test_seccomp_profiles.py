@@ -1,4 +1,4 @@
-"""Profiles as files: what is read, what is taken over, and what is refused with a message that helps."""
+"""Profiles as files: their rules, their inheritance, and helpful refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def based(tmp_path: Path) -> Path:
-    """A folder with one profile for others to extend."""
+    """Return a folder with one profile for others to extend."""
     write(
         tmp_path,
         "base",
@@ -38,7 +38,7 @@ def based(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["tool", "runner"])
-def test_the_shipped_profiles_say_what_they_are_for(name: str) -> None:
+def test_the_shipped_profiles_have_descriptions(name: str) -> None:
     assert load_profile(name).description
 
 
@@ -46,7 +46,7 @@ def test_the_runner_may_do_all_that_a_tool_may() -> None:
     assert set(load_profile("tool").allow) <= set(load_profile("runner").allow)
 
 
-def test_what_a_profile_does_not_mention_is_taken_over(based: Path) -> None:
+def test_a_profile_inherits_the_rules_that_it_leaves_out(based: Path) -> None:
     write(based, "more", 'extends = "base"\ndescription = "more"\nallow = ["mount"]')
     profile = load_profile("more", folder=based)
     assert profile == Profile(
@@ -58,7 +58,7 @@ def test_what_a_profile_does_not_mention_is_taken_over(based: Path) -> None:
     )
 
 
-def test_a_call_that_is_mentioned_again_loses_its_rules(based: Path) -> None:
+def test_a_repeated_call_replaces_its_inherited_rules(based: Path) -> None:
     write(based, "more", 'extends = "base"\ndescription = "more"\nkill = ["socket"]')
     profile = load_profile("more", folder=based)
     assert profile.when == ()
@@ -102,17 +102,17 @@ def test_a_profile_can_extend_one_that_extends_another(based: Path) -> None:
         ('description = "x"\n[[when]]\ncall = "read"\nargument = 0\none_of = [1]\nthen = "kill"', "then"),
     ],
 )
-def test_a_profile_that_is_wrong_is_refused_by_what_is_wrong(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_wrong_profile_is_refused_with_its_fault(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "bad.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(PolicyError, match=complaint):
         load_profile("bad", folder=tmp_path)
 
 
-def test_an_unknown_profile_is_answered_with_those_there_are(based: Path) -> None:
+def test_an_unknown_profile_is_answered_with_the_known_ones(based: Path) -> None:
     with pytest.raises(PolicyError, match="the profiles are: base"):
         load_profile("bose", folder=based)
 
 
-def test_every_call_is_known_by_one_name() -> None:
+def test_every_call_has_one_name() -> None:
     assert known_names() >= {"read", "open", "openat", "clone3", "mseal", "landlock_restrict_self"}
     assert not {name for name in known_names() if name != name.strip().lower()}

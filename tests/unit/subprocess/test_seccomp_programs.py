@@ -1,4 +1,4 @@
-"""Every compiled filter, run over every call: the answers are those the profiles promise."""
+"""Every compiled filter, run over every call, answers as its profile promises."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ RUNNER_MAY: Final = names("""
 """)
 TEMPLATE_MAY: Final = ("setns",)
 
-# Arguments with which an honest program makes the calls that are answered by their arguments.
+# Arguments with which an honest program makes the calls whose answer depends on their arguments.
 HONEST: Final[dict[str, tuple[int, ...]]] = {"socket": (1, 1, 0), "socketpair": (1, 1, 0)}
 
 
@@ -109,7 +109,7 @@ def test_every_known_call_is_answered_as_promised(profile: str, machine: Machine
 
 
 @pytest.mark.parametrize(("profile", "machine"), list(product(PROFILES, MACHINES)))
-def test_every_unknown_number_is_answered_as_by_an_older_kernel(profile: str, machine: Machine) -> None:
+def test_every_unknown_number_is_answered_as_unimplemented(profile: str, machine: Machine) -> None:
     known = set(load_table()[machine].values())
     unknown = [*(set(range(2000)) - known), 0x3FFFFFFF, 0x80000000, 0xFFFFFFFF]
     program = compiled(profile, machine)
@@ -132,8 +132,10 @@ def test_x32_numbers_kill(profile: str) -> None:
 
 
 @pytest.mark.parametrize(("profile", "machine", "sockets"), list(product(PROFILES, MACHINES, Sockets)))
-def test_a_call_that_needs_no_look_at_its_arguments_gets_none(profile: str, machine: Machine, sockets: Sockets) -> None:
-    """The kernel skips the filter for such calls, if it can tell; and where it cannot, the way is short."""
+def test_a_call_without_conditions_is_answered_without_its_arguments(
+    profile: str, machine: Machine, sockets: Sockets
+) -> None:
+    """The kernel skips the filter for such calls if possible; otherwise the path is short."""
     program = compiled(profile, machine, sockets)
     asked = {rule.call for rule in load_profile(profile).when}
     for name, number in load_table()[machine].items():
@@ -167,7 +169,7 @@ def test_threads_and_forks_are_allowed(machine: Machine) -> None:
 @given(machine=MACHINE_NAMES, arguments=st.lists(LIKELY, min_size=6, max_size=6))
 @example(machine="x86_64", arguments=[1 << 32 | 0x10000000, 0, 0, 0, 0, 0])
 @example(machine="x86_64", arguments=[1 << 32, 0, 0, 0, 0, 0])
-def test_clone_is_judged_by_what_the_kernel_reads_of_its_flags(machine: Machine, arguments: list[int]) -> None:
+def test_clone_is_judged_by_the_flags_that_the_kernel_reads(machine: Machine, arguments: list[int]) -> None:
     makes_namespace = any(arguments[0] & flag for flag in NAMESPACE_FLAGS.values())
     assert answer_to("tool", "clone", arguments, machine=machine) == ("kill" if makes_namespace else "allow")
     assert answer_to("runner", "clone", arguments, machine=machine) == "allow"
@@ -221,7 +223,7 @@ def test_the_other_calls_are_judged_by_the_low_half_of_their_argument(
 
 
 PRIVATE, SHARED, SHARED_AND_CHECKED, ANONYMOUS, WITHOUT_RESERVE = 2, 1, 3, 0x20, 0x4000
-# Calls whose answer a condition makes stricter, with arguments and that answer; and their like, which stay allowed.
+# Calls whose answer a condition makes stricter, with arguments and that answer; and similar calls that stay allowed.
 STRICTER: Final[dict[Condition, list[tuple[str, list[int], str]]]] = {
     Condition.UNCOUNTED_MEMORY: [
         ("memfd_create", [0, 0], "ENOSYS"),
@@ -254,7 +256,7 @@ AS_EVER: Final = [
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("condition", Condition)
-def test_a_condition_makes_answers_stricter_and_leaves_the_others(condition: Condition, machine: Machine) -> None:
+def test_a_condition_makes_its_answers_stricter_and_no_others(condition: Condition, machine: Machine) -> None:
     def answers(conditions: frozenset[Condition], calls: Sequence[tuple[str, list[int]]]) -> list[str]:
         program, numbers = compiled("tool", machine, conditions=conditions), load_table()[machine]
         return [run(program, numbers[name], given, architecture=machine).verdict for name, given in calls]
@@ -290,16 +292,16 @@ def rules(draw: st.DrawFn) -> When:
     second=rules(),
     arguments=st.lists(LIKELY, min_size=6, max_size=6),
     chosen=st.integers(0, 8),
-    aim=st.sampled_from(["anywhere", "at a value", "beside a value"]),
+    aim=st.sampled_from(["anywhere", "at a value", "next to a value"]),
     bit=st.integers(0, 63),
 )
-def test_the_first_rule_that_holds_answers(
+def test_the_first_matching_rule_answers(
     first: When, second: When, arguments: list[int], chosen: int, aim: str, bit: int
 ) -> None:
     if aim != "anywhere":  # chance alone would hardly ever come near a value
         values = first.one_of or first.none_of
         arguments[first.argument] = values[chosen % len(values)] | arguments[first.argument] & ~first.mask
-    if aim == "beside a value":
+    if aim == "next to a value":
         arguments[first.argument] ^= 1 << bit
     profile = Profile(description="two rules", absent=("read",), when=(first, second))
     program = compile_profile(profile, machine="x86_64", sockets=Sockets.UNIX)
@@ -318,7 +320,7 @@ def test_the_first_rule_that_holds_answers(
         (7 << 32 | 9, "EPERM"),
     ],
 )
-def test_both_halves_of_an_argument_count_where_the_mask_says_so(argument: int, verdict: str) -> None:
+def test_both_halves_of_an_argument_count_if_the_mask_has_them(argument: int, verdict: str) -> None:
     rule = When(call="read", argument=3, mask=2**64 - 1, one_of=(7 << 32 | 5, 9), answer="kill")
     program = compile_profile(Profile(description="long", when=(rule,)), machine="x86_64", sockets=Sockets.UNIX)
     assert run(program, 0, [0, 0, 0, argument], architecture="x86_64").verdict == verdict
@@ -344,7 +346,7 @@ def test_a_tree_with_far_branches_finds_its_leaves() -> None:
         assert run(program, number, [number + 20], architecture="x86_64").verdict == "EPERM"
 
 
-def test_a_filter_longer_than_the_kernel_takes_is_refused_here() -> None:
+def test_a_filter_too_long_for_the_kernel_is_refused() -> None:
     many = tuple(
         When(call=name, argument=0, one_of=tuple(range(number, number + 30)), answer="kill")
         for name, number in load_table()["x86_64"].items()

@@ -1,4 +1,4 @@
-"""The engine's end of a channel hears what was said last, also where nothing it says arrives any more."""
+"""The engine's end of a channel receives the last messages even when it can no longer send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_S: Final = 30
 
 
 class Ears:
-    """What was heard, and whether the end was."""
+    """The received bytes, and whether the end was reported."""
 
     def __init__(self) -> None:
         self.heard = b""
@@ -28,7 +28,7 @@ class Ears:
         self.end.set()
 
 
-def test_who_hangs_up_without_having_listened_is_heard_to_the_end() -> None:
+def test_all_messages_of_a_closing_peer_are_received() -> None:
     async def main() -> None:
         ours, theirs = socket.socketpair()
         channel, ears = SocketChannel(ours), Ears()
@@ -45,7 +45,7 @@ def test_who_hangs_up_without_having_listened_is_heard_to_the_end() -> None:
     asyncio.run(main())
 
 
-def test_what_is_queued_when_nobody_takes_it_any_more_is_dropped_with_its_descriptors() -> None:
+def test_queued_bytes_for_a_closed_peer_are_dropped_with_descriptors() -> None:
     async def main() -> None:
         ours, theirs = socket.socketpair()
         channel, ears = SocketChannel(ours), Ears()
@@ -58,7 +58,7 @@ def test_what_is_queued_when_nobody_takes_it_any_more_is_dropped_with_its_descri
         await asyncio.wait_for(ears.end.wait(), PATIENCE_S)
         await asyncio.wait_for(channel.all_sent(), PATIENCE_S)
         assert ears.heard == LAST_WORDS
-        assert os.read(reading, 1) == b""  # the only other end of it is closed
+        assert os.read(reading, 1) == b""  # the only other end of the socket is closed
         os.close(reading)
 
     asyncio.run(main())

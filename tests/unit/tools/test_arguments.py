@@ -1,4 +1,4 @@
-"""Arguments are converted by the declared types alone, and everything wrong with them is said at once."""
+"""Arguments are converted by the declared types alone, and all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ TAKEN: list[tuple[str, object, object]] = [
 
 
 @pytest.mark.parametrize(("annotation", "given_value", "taken"), TAKEN)
-def test_a_value_that_fits_its_type_is_taken(annotation: str, given_value: object, taken: object) -> None:
+def test_a_value_that_fits_its_type_is_accepted(annotation: str, given_value: object, taken: object) -> None:
     binding = _bind(annotation, given_value)
     assert binding == Binding({"a": taken})  # type: ignore[dict-item]
     assert type(binding.arguments["a"]) is type(taken)
@@ -114,7 +114,7 @@ PRICE = "Annotated[Decimal, Field(gt=0, max_digits=4, decimal_places=2)]"
 
 
 @pytest.mark.parametrize("annotation", [PRICE, f"{PRICE} | None", "Annotated[Decimal | None, Field(gt=0, le=99.9)]"])
-def test_the_bounds_of_a_decimal_are_those_of_the_number_its_text_stands_for(annotation: str) -> None:
+def test_the_bounds_of_a_decimal_compare_the_number_in_its_text(annotation: str) -> None:
     tool = _tool(f"a: {annotation}", before="from decimal import Decimal")
     for fitting, text in [("1.50", "1.50"), (2, "2"), ("99.9", "99.9")]:
         assert bind(tool, {"a": fitting}) == Binding({"a": text})
@@ -125,7 +125,7 @@ def test_the_bounds_of_a_decimal_are_those_of_the_number_its_text_stands_for(ann
 
 
 @pytest.mark.parametrize("constraint", ["multiple_of=0", "multiple_of=0.0", "multiple_of=-1", "multiple_of='x'"])
-def test_a_constraint_that_no_value_can_be_held_against_is_not_taken(constraint: str) -> None:
+def test_a_constraint_that_cannot_be_checked_is_not_accepted(constraint: str) -> None:
     for kind in ("int", "float | None", "Decimal", "list[int]"):
         tool = _tool(f"a: Annotated[{kind}, Field({constraint})]", before="from decimal import Decimal")
         for value in (1, 1.5, "2", [1]):
@@ -139,7 +139,7 @@ FIELDS = (
 )
 
 
-def test_a_field_in_the_place_of_a_default_says_what_is_required_and_what_is_taken() -> None:
+def test_a_field_as_default_sets_requirement_and_type() -> None:
     tool = _tool(FIELDS, before="from pydantic import Field\nMOST = 1")
     assert [(each.name, each.required) for each in tool.parameters] == [
         ("q", True),
@@ -241,18 +241,18 @@ def test_a_value_that_is_not_json_is_reported_with_the_others_and_once() -> None
     assert [problem.path for problem in problems] == ["a", "b", "c"]
 
 
-def test_what_is_optional_and_has_no_default_is_none() -> None:
+def test_an_optional_parameter_without_a_default_gets_none() -> None:
     tool = _tool("a: int | None, b: Optional[str], c: int = 5, d: int | None = 7")
     assert bind(tool, {}) == Binding({"a": None, "b": None})
 
 
-def test_a_null_for_what_may_be_left_out_means_to_leave_it_out() -> None:
+def test_a_null_for_an_optional_argument_leaves_it_out() -> None:
     tool = _tool("a: int | None, b: int = 5, c: int | None = 7, d: str = 'x'")
     assert bind(tool, {"a": None, "b": None, "c": None, "d": "null"}) == Binding({"a": None, "d": "null"})
     assert [each.path for each in bind(_tool("a: int"), {"a": None}).problems] == ["a"]
 
 
-def test_a_null_inside_a_model_means_the_same() -> None:
+def test_a_null_inside_a_model_leaves_the_member_out() -> None:
     tool = read_tool(
         "from dataclasses import dataclass\n"
         "@dataclass\n"
@@ -264,7 +264,7 @@ def test_a_null_inside_a_model_means_the_same() -> None:
     assert [each.path for each in bind(tool, {**given, "seats": [{"row": None}]}).problems] == ["seats[0].row"]
 
 
-def test_arguments_of_a_schema_that_the_source_writes_out_are_coerced_and_checked_by_it() -> None:
+def test_a_written_out_schema_coerces_and_checks_its_arguments() -> None:
     tool = read_tool(
         "TOOL_NAME = 'ask'\nTOOL_DESCRIPTION = 'Asks.'\n"
         "TOOL_PARAMETERS = {'type': 'object', 'required': ['who'], '$defs': {'Count': {'type': 'integer'}},\n"
@@ -282,13 +282,13 @@ def test_arguments_of_a_schema_that_the_source_writes_out_are_coerced_and_checke
     assert bind(tool, {"who": "xx", "n": None}).arguments == {"who": "xx"}
 
 
-def test_extra_arguments_go_to_a_tool_that_takes_them() -> None:
+def test_extra_arguments_go_to_a_tool_that_accepts_them() -> None:
     tool = _tool("a: int, **rest: int")
     assert bind(tool, {"a": "1", "b": "x", "parameter_0": [1]}) == Binding({"a": 1, "b": "x", "parameter_0": [1]})
     assert bind(tool, {"a": 1, "b": float("nan")}).problems[0].path == "b"
 
 
-def test_a_tool_without_parameters_takes_nothing() -> None:
+def test_a_tool_without_parameters_accepts_nothing() -> None:
     assert bind(_tool(""), {}) == Binding({})
     assert bind(_tool(""), {"a": 1}).problems[0].expected == "no arguments"
 
@@ -323,13 +323,11 @@ def test_a_parameter_may_have_any_name(name: str) -> None:
         ("import mine as dict", "dict", "x"),
     ],
 )
-def test_a_name_the_source_defines_itself_does_not_mean_the_usual_type(
-    before: str, annotation: str, value: object
-) -> None:
+def test_a_name_defined_by_the_source_hides_the_usual_type(before: str, annotation: str, value: object) -> None:
     assert bind(_tool(f"a: {annotation}", before=before), {"a": value}) == Binding({"a": value})  # type: ignore[dict-item]
 
 
-def test_a_name_imported_from_typing_means_what_it_means_there() -> None:
+def test_a_name_imported_from_typing_has_its_usual_meaning() -> None:
     tool = _tool("a: List[int]", before="from typing import List, Optional")
     assert bind(tool, {"a": ["1"]}) == Binding({"a": [1]})
 
@@ -376,7 +374,7 @@ NOT_PLAIN = [
 @pytest.mark.parametrize("annotation", ["Any", "str", "int", "list", "dict[str, int] | None"])
 @pytest.mark.parametrize("value", NOT_PLAIN, ids=[str(number) for number in range(len(NOT_PLAIN))])
 @pytest.mark.parametrize("nested", [False, True])
-def test_what_json_cannot_carry_is_a_problem(annotation: str, value: object, nested: bool) -> None:
+def test_a_value_outside_json_is_a_problem(annotation: str, value: object, nested: bool) -> None:
     problems = _bind(annotation, [value] if nested else value).problems
     assert len(problems) == 1
     assert _is_bounded(problems[0])
@@ -390,7 +388,7 @@ def test_subclasses_of_plain_values_become_plain_values() -> None:
     assert [type(taken["colour"]), type(taken["level"])] == [str, int]
 
 
-def test_the_caller_keeps_its_own_values() -> None:
+def test_the_callers_own_values_are_not_changed() -> None:
     given_value: dict[str, list[object]] = {"k": ["1"]}
     taken = _bind("Any", given_value).arguments["a"]
     given_value["k"].append("2")
@@ -412,14 +410,14 @@ def test_depth_200_works_and_more_is_a_problem() -> None:
     assert len(_bind("list", "[" * 100_000).problems) == 1
 
 
-def test_a_value_that_holds_itself_is_a_problem() -> None:
+def test_a_value_that_contains_itself_is_a_problem() -> None:
     value: list[object] = []
     value.append(value)
     assert len(_bind("Any", value).problems) == 1
 
 
 @pytest.mark.slow
-def test_a_value_that_holds_another_very_often_is_a_problem() -> None:
+def test_a_value_that_contains_another_very_often_is_a_problem() -> None:
     value: list[object] = []
     for _ in range(100):
         value = [value, value]
@@ -569,7 +567,7 @@ def test_any_value_for_any_type_is_plain_json_or_a_problem(annotation: str, valu
 
 @pytest.mark.slow
 @given(annotation=ANNOTATIONS, value=VALUES)
-def test_arguments_that_were_taken_are_taken_again_unchanged(annotation: str, value: object) -> None:
+def test_accepted_arguments_are_accepted_again_unchanged(annotation: str, value: object) -> None:
     binding = _bind(annotation, value)
     if not binding.problems:
         assert _bind(annotation, binding.arguments["a"]) == binding

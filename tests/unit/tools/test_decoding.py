@@ -35,14 +35,14 @@ def test_a_declared_character_set_is_followed(cookie: str, codec: str) -> None:
     assert tool.line == 2
 
 
-def test_a_text_that_declares_another_encoding_says_utf_8_once_it_is_read() -> None:
+def test_a_declaration_of_another_encoding_is_rewritten_to_utf_8() -> None:
     text = decode_source(f"#!/usr/bin/python\n# coding: latin-1, for old times\n{BODY}".encode("latin-1"))
     assert text.split("\n")[1] == "# coding: utf-8, for old times"
     compiled = compile(text.encode(), "tool.py", "exec")
     assert "Zoë" in str(compiled.co_consts)
 
 
-def test_text_handed_over_as_str_has_its_encoding_line_rewritten_too() -> None:
+def test_the_declaration_of_a_text_is_rewritten_too() -> None:
     assert decode_source(f"# coding: cp1252\n{BODY}") == f"# coding: utf-8\n{BODY}"
 
 
@@ -61,7 +61,7 @@ def test_an_encoding_that_could_hide_code_is_refused_by_name(cookie: str, as_byt
     assert refusal.value.line == 2
 
 
-def test_an_encoding_line_after_code_or_after_the_second_line_means_nothing() -> None:
+def test_an_encoding_line_after_code_or_the_second_line_is_ignored() -> None:
     assert read_tool(b"import os\n# coding: rot13\ndef greet(): pass\n").line == 3
     assert read_tool(b"\n\n# coding: rot13\ndef greet(): pass\n").line == 4
 
@@ -82,7 +82,7 @@ def test_a_byte_order_mark_is_dropped(source: str | bytes) -> None:
     assert (tool.line, tool.text) == (1, BODY)
 
 
-def test_a_byte_order_mark_may_come_with_an_encoding_line_that_agrees() -> None:
+def test_a_byte_order_mark_may_agree_with_an_encoding_line() -> None:
     assert read_tool(codecs.BOM_UTF8 + b"# coding: utf-8\ndef greet(): pass").line == 2
 
 
@@ -92,7 +92,7 @@ def test_a_byte_order_mark_with_another_encoding_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-32"])
-def test_wide_text_is_refused_with_what_to_do(codec: str) -> None:
+def test_wide_text_is_refused_with_a_remedy(codec: str) -> None:
     with pytest.raises(SourceError, match="UTF-8"):
         read_tool(BODY.encode(codec))
 
@@ -103,7 +103,7 @@ def test_bytes_that_are_not_text_are_refused_with_their_line() -> None:
     assert refusal.value.line == 3
 
 
-def test_bytes_that_a_declared_character_set_does_not_have_are_refused() -> None:
+def test_bytes_outside_a_declared_character_set_are_refused() -> None:
     with pytest.raises(SourceError, match="ascii"):
         read_tool(b"# coding: ascii\n" + BODY.encode())
 
@@ -122,7 +122,7 @@ def test_half_of_a_surrogate_pair_is_refused_with_its_line() -> None:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_line_numbers_are_right_whatever_ends_a_line(newline: str) -> None:
+def test_line_numbers_are_right_for_every_kind_of_line_end(newline: str) -> None:
     tool = read_tool(
         newline.join(["import os", "", "def greet(", "    name: str,", "):", "\treturn name", ""]).encode()
     )

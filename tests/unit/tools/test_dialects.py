@@ -1,4 +1,4 @@
-"""Four ways of writing a tool are read, and each says how it is called."""
+"""Each of the four dialects of tools is read with its way of calling the tool."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ TOOLS = [
         (LISTED, "odd", "odd", CallForm("handler", ("TOOLS", "2", "")), ["n"]),
     ],
 )
-def test_each_dialect_says_how_it_is_called(
+def test_each_dialect_has_its_way_of_calling(
     source: str, entry: str | None, name: str, form: CallForm, parameters: list[str]
 ) -> None:
     tool = read_tool(source, entry=entry)
@@ -87,23 +87,23 @@ def test_each_dialect_says_how_it_is_called(
     assert [each.name for each in tool.parameters] == parameters
 
 
-def test_what_a_source_marks_as_its_tool_goes_before_its_plain_functions() -> None:
+def test_a_marked_tool_goes_before_plain_functions() -> None:
     assert read_tool("@tool\ndef a(): ...\ndef b(): ...\n").entry == "a"
     assert read_tool(EXECUTE + "\ndef helping(): ...\n").entry == "FetchTool"
     assert read_tool(MODULE).entry == "run"
 
 
-def test_a_function_that_only_helps_is_called_when_it_is_asked_for() -> None:
+def test_a_helper_function_is_called_on_request() -> None:
     assert read_tool(MODULE, entry="format_it").call == CallForm("function", ("format_it",))
 
 
 @pytest.mark.parametrize("entry", ["SandboxFilesTool", "SandboxFilesTool._hidden", "SandboxFilesTool.plain", None])
-def test_a_class_of_several_methods_is_asked_which_one(entry: str | None) -> None:
+def test_a_class_of_several_methods_needs_a_chosen_method(entry: str | None) -> None:
     with pytest.raises(SourceError, match=r"SandboxFilesTool\.create_file, SandboxFilesTool\.delete_file"):
         read_tool(METHODS, entry=entry)
 
 
-def test_bases_are_known_by_their_last_name_also_through_a_base_of_the_same_source() -> None:
+def test_bases_are_known_by_their_last_name_also_indirectly() -> None:
     source = "class Base(kit.tools.BaseTool):\n    name = 'n'\n\nclass Real(Base):\n    def execute(self, args): ...\n"
     assert read_tool(source).name == "n"
 
@@ -115,7 +115,7 @@ def test_an_attribute_may_be_a_property_that_returns_a_literal() -> None:
     assert (tool.name, [each.name for each in tool.parameters], tool.call.takes_mapping) == ("n", ["a"], False)
 
 
-def test_what_code_says_of_its_runs_counts_before_the_script_block() -> None:
+def test_settings_in_code_win_over_the_script_block() -> None:
     block = '# /// script\n# [tool.sandbox]\n# output_type = "json"\n# timeout = 5\n# ///\n'
     tool = read_tool(block + "@tool(output_type=OutputType.TABLE, return_char_limit=9)\ndef f(): ...\n")
     settings = tool.settings

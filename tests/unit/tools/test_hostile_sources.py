@@ -1,4 +1,4 @@
-"""Whatever the source, a check is a report and a reading is a tool or a `SourceError`, in bounded time."""
+"""Every source gets a report from a check, and a tool or a `SourceError` from a reading, in bounded time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STDLIB: Final = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 
 
 def _doubling(first: str, step: str, use: str, *, times: int = 60) -> str:
-    """Definitions that each use the one before twice."""
+    """Return definitions that each use the one before twice."""
     steps = "\n".join(step.format(new=f"A{number}", old=f"A{number - 1}") for number in range(1, times))
     return f"{first}\n{steps}\n{use.format(last=f'A{times - 1}')}\n"
 
@@ -188,7 +188,7 @@ def _read_and_bound(source: str | bytes, *, entry: str | None = None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", STDLIB[::12], ids=lambda file: file.stem)
-def test_what_others_wrote_is_read(file: Path) -> None:
+def test_files_of_other_projects_are_read(file: Path) -> None:
     source = file.read_bytes()
     with within(MOST_SECONDS):
         _checked(source)

@@ -1,4 +1,4 @@
-"""Values that stand in a source as they are, and nothing that would have to be executed."""
+"""Literal values of a source are read without executing anything."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _literal(text: str) -> Any:
         ("1 / 4 + 7 // 2", 3.25),
     ],
 )
-def test_what_is_written_out_is_a_literal(text: str, value: object) -> None:
+def test_a_written_out_value_is_a_literal(text: str, value: object) -> None:
     assert _literal(text) == value
 
 
@@ -82,12 +82,12 @@ def test_what_is_written_out_is_a_literal(text: str, value: object) -> None:
         *("2.0**64**9", "9**9**9**9"),
     ],
 )
-def test_what_would_have_to_be_executed_is_none(text: str) -> None:
+def test_an_expression_to_execute_is_no_literal(text: str) -> None:
     with pytest.raises(NotLiteral):
         _literal(text)
 
 
-def test_the_innermost_part_that_is_no_literal_is_told() -> None:
+def test_the_innermost_part_that_is_no_literal_is_named() -> None:
     with pytest.raises(NotLiteral) as refusal:
         _literal("[1, {'k': (2, call())}]")
     assert isinstance(refusal.value.node, ast.Call)

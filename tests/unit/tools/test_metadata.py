@@ -1,4 +1,4 @@
-"""What of a tool is on, and what is said of it at length."""
+"""Metadata of a tool: its enabled methods, and its descriptions."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def _record(*, is_core: bool = False) -> ToolRecord:
         ({"enabled": True, "methods": {"unknown": False}}, ("a", "b")),
     ],
 )
-def test_what_is_not_mentioned_is_on_and_all_off_means_none(setting: Any, on: tuple[str, ...]) -> None:
+def test_an_unmentioned_method_is_enabled_and_all_disabled_means_none(setting: Any, on: tuple[str, ...]) -> None:
     assert enabled_methods(_record(), setting) == on
     assert is_enabled(_record(), setting) == bool(on)
 
 
 @pytest.mark.parametrize("setting", [False, {"enabled": False}, {"methods": {"a": False, "b": False, "core": False}}])
-def test_what_is_core_cannot_be_turned_off(setting: Any) -> None:
+def test_a_core_method_cannot_be_disabled(setting: Any) -> None:
     assert enabled_methods(_record(is_core=True), setting) == ("core",)
 
 
-def test_a_core_tool_without_methods_cannot_be_turned_off() -> None:
+def test_a_core_tool_without_methods_cannot_be_disabled() -> None:
     record = ToolRecord(name="t", display_name="T", description="T.", is_core=True)
     assert is_enabled(record, False)
     assert not is_enabled(record.model_copy(update={"is_core": False}), False)
@@ -76,14 +76,14 @@ def test_a_header_counts_in_every_form(header: str, is_below: bool) -> None:
 
 
 @pytest.mark.parametrize("word", ["CRITICAL", "Important", "WARNING"])
-def test_one_warning_is_told_before_everything(word: str) -> None:
+def test_a_warning_goes_before_everything_else(word: str) -> None:
     text = f"First.\n\nSecond.\n\n**Benefits:** fast\n\n**{word}:** hot\n"
     assert detailed_description(text, arguments=None, fallback="x") == (
         "First.\n\n⚠️ **Important**: hot\n\n**Use cases**:\nfast"
     )
 
 
-def test_parameters_are_those_of_the_method_that_takes_them() -> None:
+def test_parameters_are_those_of_their_method() -> None:
     own = "First.\n\nArgs:\n    a: of the class\n"
     inner = "Run.\n\n**Args:**\n    b: of execute\n\n**Returns:**\n    c\n"
     assert detailed_description(own, arguments=inner, fallback="x") == "First.\n\n**Parameters**:\nb: of execute"
@@ -91,5 +91,5 @@ def test_parameters_are_those_of_the_method_that_takes_them() -> None:
 
 
 @pytest.mark.parametrize("docstring", [None, "", "   \n"])
-def test_a_tool_without_a_docstring_says_so(docstring: str | None) -> None:
+def test_a_tool_without_a_docstring_is_reported(docstring: str | None) -> None:
     assert detailed_description(docstring, arguments="**Args:** a", fallback="What.") == f"What.\n\n{NOTHING_DETAILED}"

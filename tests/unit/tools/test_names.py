@@ -48,9 +48,9 @@ def test_a_name_for_people_is_never_empty(name: str) -> None:
         ("Tool", "tool"),
     ],
 )
-def test_a_class_is_known_to_machines_by_its_name(name: str, known: str) -> None:
+def test_a_class_has_a_machine_name_derived_from_its_own(name: str, known: str) -> None:
     assert machine_name(name) == known
 
 
-def test_a_name_that_is_made_is_short_enough_for_everybody() -> None:
+def test_a_generated_name_is_short_enough_for_every_provider() -> None:
     assert len(machine_name("Very" * 40)) == LONGEST_GENERATED

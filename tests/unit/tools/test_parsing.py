@@ -1,4 +1,4 @@
-"""Whatever a text does to the parser, it ends soon, and as a tool or a `SourceError`."""
+"""Parsing ends soon for every text, with a tool or a `SourceError`."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ BOMBS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
-def test_a_text_made_to_hurt_the_parser_is_answered_within_two_seconds(bomb: str) -> None:
+def test_a_hostile_text_is_answered_within_two_seconds(bomb: str) -> None:
     for source in (TOOL + bomb, bomb):
         with within(2):
             assert _is_answered(source)
 
 
 @pytest.mark.slow
-def test_a_bomb_is_defused_on_a_thread_too() -> None:
+def test_a_bomb_is_refused_on_a_thread_too() -> None:
     answers: list[bool] = []
     bombs = ["attributes", "unary minus", "calls", "additions", "elif"]
     thread = threading.Thread(target=lambda: answers.extend(_is_answered(TOOL + BOMBS[name]) for name in bombs))
@@ -98,7 +98,7 @@ def test_nesting_beyond_the_parser_is_refused_as_nesting(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_good_source_is_read_while_other_threads_parse_and_the_collector_runs(
+def test_a_good_source_is_read_while_threads_parse_and_gc_runs(
     restless_collector: None,
 ) -> None:
     is_over = threading.Event()
@@ -116,14 +116,14 @@ def test_a_good_source_is_read_while_other_threads_parse_and_the_collector_runs(
 
 
 def _parse_until(is_over: threading.Event) -> None:
-    """What any program around the engine may do."""
+    """Disturbances that a program around the engine may cause."""
     while not is_over.is_set():
         with contextlib.suppress(SystemError, RecursionError):
             ast.parse(f"x = {'-' * 800}1")
 
 
 def _read_many(reader: int) -> list[bool]:
-    """Deep sources and shallow ones, none read before; a wrong one is still refused for what is wrong with it."""
+    """Parse deep and shallow sources, none read before; a wrong source keeps its own error."""
     depths = [500, 1, 90]
     sources = [f"# {reader} {each}\ndef tool(a: int):\n    return {'-' * depths[each % 3]}a" for each in range(ROUNDS)]
     return [read_tool(source).parameters[0].name == "a" for source in sources]
@@ -131,7 +131,7 @@ def _read_many(reader: int) -> list[bool]:
 
 @pytest.fixture
 def restless_collector() -> Iterator[None]:
-    """The collector runs often, and lets other threads run in its middle."""
+    """Run the collector often, and let other threads run in its middle."""
 
     def give_way(*_: object) -> None:
         sum(range(50))
@@ -207,7 +207,7 @@ def test_bad_syntax_is_refused_with_its_line(source: str, line: int) -> None:
     assert refusal.value.line == line
 
 
-def test_a_syntax_error_shows_little_of_a_long_line_and_nothing_a_terminal_obeys() -> None:
+def test_a_syntax_error_quotes_little_and_no_control_characters() -> None:
     with pytest.raises(SourceError) as refusal:
         read_tool("x = '" + "y" * 100_000 + "\x1b[31m' z z")
     assert len(refusal.value.message) < 500
@@ -215,7 +215,7 @@ def test_a_syntax_error_shows_little_of_a_long_line_and_nothing_a_terminal_obeys
 
 
 @pytest.mark.parametrize("action", ["error", "always"])
-def test_what_the_parser_would_warn_about_stays_with_the_author(action: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_of_the_parser_are_not_shown(action: str, capfd: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter(action)  # type: ignore[arg-type]
         assert read_tool(f"def greet():\n    return '\\d', 1is 1, () is (), {action!r}\n").name == "greet"
@@ -282,7 +282,7 @@ text = "def f[T](a)"
 """
 
 
-def test_a_source_of_a_newer_python_has_its_type_parameters_and_its_places() -> None:
+def test_a_source_for_a_newer_python_has_type_parameters_and_places() -> None:
     module = parse_module(NEWER)
     found = [(each, type_parameters(each)) for each in ast.walk(module)]
     named = {getattr(each, "name", "Pair"): [name for name, _ in names] for each, names in found if names}
@@ -309,7 +309,7 @@ def _wrong_for(versions: str) -> str:
 @pytest.mark.parametrize(
     "versions", [f">={NEXT}", f"== {NEXT}.*", f"~={NEXT}.1", f">={NEXT},<4", f"<5, >{NEXT}", ">=4"]
 )
-def test_what_our_python_cannot_read_of_a_tool_for_a_newer_one_is_told_with_what_to_do(versions: str) -> None:
+def test_unsupported_syntax_of_a_newer_python_gets_a_remedy(versions: str) -> None:
     with pytest.raises(SourceError) as refusal:
         read_tool(_wrong_for(versions))
     assert f"Python {OWN}" in refusal.value.message.partition("\n")[0]
@@ -321,7 +321,7 @@ def test_what_our_python_cannot_read_of_a_tool_for_a_newer_one_is_told_with_what
 
 
 @pytest.mark.parametrize("versions", [f">={OWN}", f"<{NEXT}", f"!={NEXT}", "<3", ">=3.8", "", "nonsense", "9" * 9000])
-def test_what_is_wrong_with_a_tool_for_our_python_is_told_as_that(versions: str) -> None:
+def test_a_syntax_error_for_our_python_is_reported_as_such(versions: str) -> None:
     with pytest.raises(SourceError, match=r"^syntax error") as refusal:
         read_tool(_wrong_for(versions))
     assert refusal.value.remedy is None
@@ -336,7 +336,7 @@ def test_what_is_wrong_with_a_tool_for_our_python_is_told_as_that(versions: str)
         ("x = 1\nclass A[T:\n    int]: ?\n", 3, 11),
     ],
 )
-def test_a_fault_in_a_source_of_a_newer_python_is_where_it_is(source: str, line: int, column: int) -> None:
+def test_a_fault_in_a_source_for_a_newer_python_has_its_place(source: str, line: int, column: int) -> None:
     with pytest.raises(SourceError) as refusal:
         parse_module(source)
     assert (refusal.value.line, refusal.value.column) == (line, column)

@@ -1,4 +1,4 @@
-"""A caret stands under the place that it shows, in columns of a terminal."""
+"""A caret stands under its place, in columns of a terminal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_effort_of_a_pattern_is_its_states(pattern: str, states: int) -> Non
     assert effort_of(pattern) - effort_of("") == states
 
 
-def test_a_source_of_too_many_large_patterns_is_told_so() -> None:
+def test_a_source_of_too_many_large_patterns_is_refused() -> None:
     large = ", ".join(
         f"a{number}: Annotated[str, Field(pattern='(.[^x]{{900}}){{{number}}}')]" for number in range(1, 9)
     )

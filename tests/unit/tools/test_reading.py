@@ -1,4 +1,4 @@
-"""What a tool says about itself is read from its source."""
+"""A tool's own facts are read from its source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 TWO = "def one(): pass\ndef two(): pass\n"
 
 
-def test_a_tool_is_read_whole() -> None:
+def test_a_tool_is_read_completely() -> None:
     source = 'import json\n\n\nasync def greet(name: str, *, times: int = 1):\n    """Greet.\n\n    Often.\n    """\n'
     assert read_tool(source, filename="/tmp/greeting.py") == Tool(
         name="greet",
@@ -48,12 +48,12 @@ def test_a_tool_cannot_be_changed() -> None:
 # Choosing the entry
 
 
-def test_the_entry_asked_for_is_taken() -> None:
+def test_the_requested_entry_is_chosen() -> None:
     assert read_tool(TWO, entry="two").name == "two"
 
 
 @pytest.mark.parametrize("filename", ["two.py", "two", "/some/where/two.py", "C:\\tools\\two.py"])
-def test_without_an_entry_the_function_named_like_the_file_is_taken(filename: str) -> None:
+def test_without_a_request_the_function_named_like_the_file_is_chosen(filename: str) -> None:
     assert read_tool(TWO, filename=filename).name == "two"
 
 
@@ -62,7 +62,7 @@ def test_a_file_name_that_is_no_identifier_still_names_its_function(filename: st
     assert read_tool("def word_count(): pass\ndef other(): pass", filename=filename).name == "word_count"
 
 
-def test_the_only_public_function_is_taken() -> None:
+def test_the_only_public_function_is_chosen() -> None:
     assert read_tool("def _before(): pass\ndef tool(): pass\ndef _after(): pass\n", filename="x.py").name == "tool"
 
 
@@ -77,7 +77,7 @@ def test_a_thousand_candidates_are_not_all_listed() -> None:
     assert len(str(refusal.value)) < 2000
 
 
-def test_an_unknown_entry_lists_what_there_is() -> None:
+def test_an_unknown_entry_is_answered_with_the_known_ones() -> None:
     with pytest.raises(SourceError, match=r"three.*one, two"):
         read_tool(TWO, entry="three")
 
@@ -100,7 +100,7 @@ def test_only_a_function_of_the_module_itself_is_called(source: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["_private", "__init__", "A.method", "", "one two", "one()", "\x1b[2J", "x" * 10_000])
-def test_an_entry_that_cannot_be_called_is_refused(entry: str) -> None:
+def test_an_entry_that_is_not_callable_is_refused(entry: str) -> None:
     with pytest.raises(SourceError) as refusal:
         read_tool(TWO + "def _private(): pass\n", entry=entry)
     assert "\x1b" not in str(refusal.value)
@@ -114,7 +114,7 @@ def test_a_source_without_code_is_refused(source: str | bytes) -> None:
 
 
 @pytest.mark.parametrize("source", ["'''Only a docstring.'''", "x = 1", "def _only_private(): pass", "class A: pass"])
-def test_a_source_without_a_function_is_refused_with_what_to_do(source: str) -> None:
+def test_a_source_without_a_function_is_refused_with_a_remedy(source: str) -> None:
     with pytest.raises(SourceError, match="def name"):
         read_tool(source)
 
@@ -122,7 +122,7 @@ def test_a_source_without_a_function_is_refused_with_what_to_do(source: str) -> 
 @pytest.mark.parametrize(
     "name", ["tool.py", "examples/word_count.py", "./2-tools/a.py", "C:\\tools\\a.py", " a b.py\n"]
 )
-def test_the_name_of_a_file_is_told_from_a_source(name: str) -> None:
+def test_a_file_name_is_not_mistaken_for_a_source(name: str) -> None:
     with pytest.raises(SourceError, match="is the name of a file, not a source") as refused:
         read_tool(name)
     assert "Path" in str(refused.value)
@@ -200,16 +200,16 @@ def test_every_kind_of_parameter_is_read() -> None:
         ("other.Optional[int]", True),
     ],
 )
-def test_a_parameter_whose_type_admits_none_is_not_required(annotation: str, required: bool) -> None:
+def test_a_parameter_whose_type_accepts_none_is_not_required(annotation: str, required: bool) -> None:
     assert read_tool(f"def tool(a: {annotation}): pass").parameters[0].required is required
 
 
-def test_an_annotation_keeps_its_own_text_on_any_line_and_after_any_character() -> None:
+def test_an_annotation_keeps_its_text_on_any_line_after_any_character() -> None:
     tool = read_tool("def tool(é: 'ß', b: dict[\n  str,  # why\n  'ü'\n], c: (int\n | str) = 1): pass")
     assert [each.annotation for each in tool.parameters] == ["'ß'", "dict[\n  str,  # why\n  'ü'\n]", "int\n | str"]
 
 
-def test_star_arguments_are_refused_with_what_to_use() -> None:
+def test_star_arguments_are_refused_with_a_remedy() -> None:
     with pytest.raises(SourceError, match="list parameter, such as items") as refusal:
         read_tool("\ndef tool(*items): pass")
     assert (refusal.value.line, refusal.value.column) == (2, 11)
@@ -220,7 +220,7 @@ def test_more_parameters_than_a_tool_may_have_are_refused() -> None:
         read_tool(f"def tool({', '.join(f'p{number}' for number in range(300))}): pass")
 
 
-def test_annotations_longer_than_any_use_are_refused() -> None:
+def test_absurdly_long_annotations_are_refused() -> None:
     with pytest.raises(SourceError, match="annotations"):
         read_tool(f"def tool(a: '{'x' * 20_000}'): pass")
 
@@ -242,7 +242,7 @@ def test_annotations_longer_than_any_use_are_refused() -> None:
         ("class A:\n        def inner(self): yield", False),
     ],
 )
-def test_a_generator_is_told_from_a_function_that_holds_one(body: str, generates: bool) -> None:
+def test_a_generator_differs_from_a_function_with_a_nested_one(body: str, generates: bool) -> None:
     assert read_tool(f"def tool():\n    {body}\n").is_generator is generates
     assert read_tool(f"async def tool():\n    {body.replace('yield from ()', 'yield')}\n").is_generator is generates
 
@@ -297,13 +297,13 @@ if __name__ == "__main__":
 # Remembering
 
 
-def test_reading_again_gives_the_very_same_tool() -> None:
+def test_reading_again_returns_the_same_tool() -> None:
     assert read_tool(TWO, entry="one") is read_tool(TWO, entry="one")
     assert read_tool(TWO, entry="one") != read_tool(TWO, entry="two")
     assert read_tool(TWO, entry="one") != read_tool(TWO, entry="one", filename="other.py")
 
 
-def test_bytes_and_text_of_the_same_letters_are_not_mistaken_for_each_other() -> None:
+def test_bytes_and_text_of_the_same_letters_are_different_sources() -> None:
     text = "# coding: latin-1\ndef tool(): return 'é'\n"
     assert "'é'" in read_tool(text).text
     assert "'Ã©'" in read_tool(text.encode()).text

@@ -1,11 +1,11 @@
-"""What is remembered is bounded by number and by weight."""
+"""The cache is bounded by number and by weight."""
 
 from __future__ import annotations
 
 from sandbox.tools.weighted_lru import Recent
 
 
-def test_the_least_recently_used_is_forgotten_first() -> None:
+def test_the_least_recently_used_is_evicted_first() -> None:
     recent: Recent[str, int] = Recent(most=2, heaviest=100)
     recent.put("a", 1)
     recent.put("b", 2)
@@ -14,7 +14,7 @@ def test_the_least_recently_used_is_forgotten_first() -> None:
     assert (recent.get("a"), recent.get("b"), recent.get("c")) == (1, None, 3)
 
 
-def test_heavy_values_push_out_many_light_ones() -> None:
+def test_heavy_values_evict_many_light_ones() -> None:
     recent: Recent[str, int] = Recent(most=100, heaviest=10)
     for name in "abcde":
         recent.put(name, 0, weight=2)
@@ -23,14 +23,14 @@ def test_heavy_values_push_out_many_light_ones() -> None:
     assert (recent.get("e"), recent.get("heavy")) == (0, 1)
 
 
-def test_a_value_too_heavy_for_all_the_room_is_not_kept_and_pushes_nothing_out() -> None:
+def test_a_value_too_heavy_for_the_cache_evicts_nothing() -> None:
     recent: Recent[str, int] = Recent(most=100, heaviest=10)
     recent.put("light", 1)
     recent.put("heavy", 2, weight=11)
     assert (recent.get("light"), recent.get("heavy")) == (1, None)
 
 
-def test_a_value_put_again_counts_once() -> None:
+def test_a_repeated_value_counts_once() -> None:
     recent: Recent[str, int] = Recent(most=100, heaviest=10)
     for number in range(50):
         recent.put("same", number, weight=6)

@@ -1,4 +1,4 @@
-"""Whose word on a schema counts, and what pydantic itself says of the same functions."""
+"""Explicit schemas win over derived ones, and derived schemas agree with pydantic."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Arguments(BaseModel):
 GIVEN: Final = {"name": "other", "description": "Other.", "parameters": {"type": "object", "properties": {}}}
 
 
-def test_a_schema_that_is_given_whole_counts_before_everything() -> None:
+def test_an_explicit_schema_wins_over_everything() -> None:
     assert tool_schema("not python (", given=GIVEN, arguments=Arguments) == GIVEN
 
 
-def test_arguments_that_are_given_count_before_the_signature() -> None:
+def test_explicit_arguments_win_over_the_signature() -> None:
     schema = tool_schema(SOURCE, arguments=Arguments)
     assert (schema["name"], schema["description"]) == ("f", "Do it.")
     assert schema["parameters"] == {
@@ -53,7 +53,7 @@ def test_arguments_that_are_given_count_before_the_signature() -> None:
     assert list(tool_schema(SOURCE, arguments=plain)["parameters"]["properties"]) == ["town"]
 
 
-def test_arguments_that_are_given_need_no_words_in_the_source() -> None:
+def test_explicit_arguments_need_no_documentation_in_the_source() -> None:
     schema = tool_schema("def f(a): ...\n", arguments=Arguments)
     assert (schema["name"], schema["description"]) == ("f", "The f tool")
 
@@ -63,20 +63,20 @@ def test_a_changed_source_has_a_changed_schema() -> None:
     assert "b" in tool_schema(SOURCE.replace("a:", "b:"))["parameters"]["properties"]
 
 
-def test_a_source_that_lacks_something_has_no_schema_and_says_what_it_lacks() -> None:
+def test_an_incomplete_source_has_no_schema_and_a_list_of_faults() -> None:
     with pytest.raises(SourceError, match="line 1: the parameter a has no annotation") as refusal:
         tool_schema("def f(a): ...\n")
     assert refusal.value.line == 1
 
 
-def test_a_source_of_several_tools_is_asked_which_one() -> None:
+def test_a_source_of_several_tools_needs_a_chosen_tool() -> None:
     two = 'def f() -> None:\n    """F."""\n\n\ndef g() -> None:\n    """G."""\n'
     with pytest.raises(SourceError, match="f, g"):
         tool_schema(two)
     assert tool_schema(two, entry="g")["name"] == "g"
 
 
-def test_what_is_wrong_with_another_callable_is_no_reason_against_this_one() -> None:
+def test_a_fault_of_another_callable_does_not_count() -> None:
     assert tool_schema(SOURCE + "\n\ndef g(x): ...\n", entry="f")["name"] == "f"
 
 
@@ -96,7 +96,7 @@ def test_both_sandboxes_give_reports_and_schemas_without_opening_a_box() -> None
 
 
 def _spoil(node: Any) -> None:
-    """Empty it, at every depth."""
+    """Empty the schema, at every depth."""
     for each in list(node.values() if isinstance(node, dict) else node):
         if isinstance(each, dict | list):
             _spoil(each)
@@ -105,7 +105,7 @@ def _spoil(node: Any) -> None:
 
 @pytest.mark.parametrize("shape", [None, "openai", "openai-responses", "anthropic", "mcp", "json"])
 @pytest.mark.parametrize("strict", [False, True])
-def test_whoever_changes_a_schema_changes_it_for_nobody_else(shape: str | None, strict: bool) -> None:
+def test_a_change_of_a_returned_schema_affects_no_other_caller(shape: str | None, strict: bool) -> None:
     with Sandbox(backend="no such backend") as sandbox:
         expected = sandbox.schema(SOURCE, format=shape, strict=strict).document
         before = json.dumps(expected)
@@ -121,14 +121,14 @@ def test_a_report_is_one_json_document() -> None:
     assert document["schema"]["name"] == document["callables"][0]["schema"]["name"] == "f"
 
 
-def test_classes_within_classes_beyond_the_deepest_are_said_to_be_nested_too_deeply() -> None:
+def test_classes_nested_too_deeply_are_reported() -> None:
     classes = [f"@dataclass\nclass A{each}:\n    x: A{each + 1}" for each in range(40)]
     lines = ["from dataclasses import dataclass", *classes, "@dataclass\nclass A40: ...", "def f(a: A0): ..."]
     (problem,) = (each for each in check_source("\n".join(lines)).problems if "annotation" in each.message)
     assert problem.message.endswith("it is nested too deeply")
 
 
-def test_problems_that_are_too_many_are_counted() -> None:
+def test_too_many_problems_are_counted() -> None:
     report = check_source("\n".join(f"@tool\ndef f{number}(a: int): ..." for number in range(150)))
     assert not report.ok
     assert len(report.problems) == 201
@@ -140,7 +140,7 @@ def test_problems_that_are_too_many_are_counted() -> None:
     )
 
 
-# What pydantic says of the same functions when they are really executed
+# Schemas by pydantic of the same functions, really executed
 
 BEFORE: Final = """
 from __future__ import annotations
@@ -228,7 +228,7 @@ ANNOTATIONS: Final = [
 
 
 @pytest.mark.parametrize("annotation", ANNOTATIONS)
-def test_a_schema_is_what_pydantic_says_of_the_function_when_it_runs(
+def test_a_schema_equals_that_of_pydantic_for_the_running_function(
     annotation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = f"{BEFORE}\ndef f(a: {annotation}): ...\n"
@@ -249,7 +249,7 @@ def _of_pydantic(source: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
 
 
 def _comparable(schema: dict[str, Any]) -> Any:
-    """Both written out alike: what only one of two ways of saying the same can say."""
+    """Write two schemas alike where they say the same in different ways."""
     definitions = schema.get("$defs", {})
     node = _plain({key: value for key, value in schema.items() if key != "$defs"}, definitions, depth=0)
     node["required"] = sorted(name for name in node.get("required", []) if not _admits_null(schema["properties"][name]))
@@ -294,7 +294,7 @@ def _without_null(node: Any) -> Any:
     return {**members[0], **rest} if len(members) == 1 else {**rest, "anyOf": members}
 
 
-# What a schema takes is taken
+# Values that a schema accepts
 
 SCALARS: Final = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.sampled_from(TEXTS)
 VALUES: Final = st.recursive(
@@ -308,7 +308,7 @@ VALUES: Final = st.recursive(
 
 
 def _closed(node: Any) -> Any:
-    """The schema without members that nobody named: it does not say so, and a call refuses them all the same."""
+    """Close the schema, because a call refuses extra members although the schema does not say so."""
     if isinstance(node, list):
         return [_closed(each) for each in node]
     if not isinstance(node, dict):
@@ -320,11 +320,11 @@ def _closed(node: Any) -> Any:
 @pytest.mark.slow
 @given(st.sampled_from(ANNOTATIONS), VALUES)
 @settings(max_examples=600)
-def test_what_the_schema_takes_the_call_takes(annotation: str, value: Any) -> None:
+def test_values_that_the_schema_accepts_are_accepted_by_the_call(annotation: str, value: Any) -> None:
     source = f"{BEFORE}\ndef f(a: {annotation}): ...\n"
     (callable_,) = check_source(source).callables
     if '"format"' in json.dumps(callable_.schema_):
-        return  # a format is said to models, and not checked by every validator
+        return  # a format informs models, and not every validator checks it
     if validator(_closed(callable_.schema_["parameters"])).is_valid({"a": value}):
         assert bind(read_tool(source), {"a": value}).problems == ()
 
@@ -336,7 +336,7 @@ def _nested(depth: int) -> dict[str, Any]:
     return node
 
 
-def test_a_type_inside_itself_takes_values_as_deep_as_any() -> None:
+def test_a_recursive_type_accepts_values_of_any_depth() -> None:
     tool = read_tool(f"{BEFORE}\ndef f(a: Node): ...\n")
     binding = bind(tool, {"a": _nested(95)})
     assert binding.arguments == {"a": _nested(95)}
@@ -345,12 +345,12 @@ def test_a_type_inside_itself_takes_values_as_deep_as_any() -> None:
 
 
 @pytest.mark.parametrize(("value", "is_taken"), [(1.5, True), ("low", True), (2, False), (1.25, False)])
-def test_an_enum_takes_its_values_whatever_they_are(value: object, is_taken: bool) -> None:
+def test_an_enum_accepts_its_values_of_any_type(value: object, is_taken: bool) -> None:
     tool = read_tool("class E(Enum):\n  A = 1.5\n  B = 'low'\ndef f(a: E): ...\n")
     assert (bind(tool, {"a": value}).problems == ()) is is_taken
 
 
-def test_a_member_that_may_be_none_is_none_when_its_class_asks_for_it() -> None:
+def test_an_optional_member_gets_none_if_its_class_requires_it() -> None:
     source = "@dataclass\nclass P:\n  x: int | None\n  y: int | None = 3\ndef f(a: P): ...\n"
     assert bind(read_tool(source), {"a": {}}).arguments == {"a": {"x": None}}
     assert bind(read_tool(source), {"a": {"x": 1}}).arguments == {"a": {"x": 1}}

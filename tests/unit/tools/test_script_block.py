@@ -1,4 +1,4 @@
-"""What a script says it needs is read from its comment block, and from nowhere else."""
+"""Requirements of a script are read from its comment block, and from nowhere else."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_windows_newlines_do_not_hide_the_block() -> None:
         ["# /// script", '# [tool.other]\n# dependencies = ["a"]', "# ///"],
     ],
 )
-def test_what_is_not_a_script_block_says_nothing(block: list[str]) -> None:
+def test_anything_but_a_script_block_is_ignored(block: list[str]) -> None:
     tool = _read(*block)
     assert (tool.requirements, tool.requires_python) == ((), None)
 
@@ -62,7 +62,7 @@ def test_what_is_not_a_script_block_says_nothing(block: list[str]) -> None:
         ["# /// script"],
     ],
 )
-def test_a_block_that_never_closes_is_refused_by_run_and_check_with_its_line(block: list[str]) -> None:
+def test_a_block_that_never_closes_is_refused_with_its_line(block: list[str]) -> None:
     text = "\n".join(["", *block, FUNCTION])
     line = text[: text.rindex("# /// script")].count("\n") + 1
     with pytest.raises(SourceError, match="never closed") as refusal:
@@ -107,7 +107,7 @@ def test_two_script_blocks_are_refused_with_the_line_of_the_second() -> None:
         "# requires-python = 3.11",
     ],
 )
-def test_a_block_that_makes_no_sense_is_refused_with_its_line(content: str) -> None:
+def test_a_malformed_block_is_refused_with_its_line(content: str) -> None:
     with pytest.raises(SourceError, match=r"script block|PEP 723") as refusal:
         _read("", "# /// script", content, "# ///")
     assert refusal.value.line == 2

@@ -1,7 +1,8 @@
-"""What providers publish about the tools they take, written down once more and apart from the code that exports them.
+"""The published rules of providers for tools, written once more, apart from the code that exports tools.
 
-Each function yields what a provider would refuse. OpenAI: function calling and structured outputs (supported schemas);
-Anthropic: tool use and structured outputs (JSON Schema limitations); MCP: the tools page of the specification.
+Each function yields the faults that a provider would refuse. OpenAI: function calling and structured outputs (supported
+schemas); Anthropic: tool use and structured outputs (JSON Schema limitations); MCP: the tools page of the
+specification.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ HINTS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """Every schema in a schema."""
+    """Yield every schema in a schema."""
     yield schema
     for keyword in ("properties", "$defs", "definitions", "patternProperties"):
         for member in schema.get(keyword, {}).values():
@@ -40,7 +41,7 @@ def nodes(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def openai_faults(function: dict[str, Any]) -> Iterator[str]:
-    """What OpenAI refuses in any function."""
+    """Yield the faults that OpenAI refuses in any function."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", function["name"]):
         yield "name"
     if function.keys() - {"type", "name", "description", "parameters", "strict"}:
@@ -68,7 +69,7 @@ def _openai_strict_faults(parameters: dict[str, Any]) -> Iterator[str]:
         if "object" in _types(node) and set(node.get("required", [])) != set(node.get("properties", {})):
             yield "optional property"
         if "$ref" in node and len(node) > 1:
-            yield "something beside $ref"
+            yield "members next to $ref"
         if node.get("format", "date") not in OPENAI_FORMATS:
             yield "format"
     if sum(len(node.get("properties", {})) for node in listed) > 5000:
@@ -80,7 +81,7 @@ def _openai_strict_faults(parameters: dict[str, Any]) -> Iterator[str]:
 
 
 def anthropic_faults(tool: dict[str, Any]) -> Iterator[str]:
-    """What Anthropic refuses in any tool."""
+    """Yield the faults that Anthropic refuses in any tool."""
     if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool["name"]):
         yield "name"
     if tool.keys() - {"name", "description", "input_schema", "strict"}:
@@ -100,7 +101,7 @@ def anthropic_faults(tool: dict[str, Any]) -> Iterator[str]:
 
 
 def mcp_faults(tool: dict[str, Any]) -> Iterator[str]:
-    """What the Model Context Protocol does not allow in a tool."""
+    """Yield the faults that the Model Context Protocol does not allow in a tool."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", tool["name"]):
         yield "name"
     if tool.keys() - {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"}:

@@ -1,4 +1,4 @@
-"""Schemas for property tests, as the readers of sources write them, and arguments that fit or nearly fit them."""
+"""Schemas for property tests, in the form that readers of sources write, and arguments that fit or nearly fit them."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ TANGLED = st.fixed_dictionaries(
         "$defs": st.fixed_dictionaries({"a": _SCHEMAS, "b": _SCHEMAS}),
     }
 )
-"""Parameters whose references lead anywhere in them, also round in circles."""
+"""Build parameters whose references lead anywhere in them, also round in circles."""
 
 
 @st.composite
 def objects(draw: st.DrawFn, members: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:
-    """A closed object schema with at least one property."""
+    """Build a closed object schema with at least one property."""
     properties = draw(st.dictionaries(NAMES, members, min_size=1, max_size=3))
     required = draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -88,7 +88,7 @@ PARAMETERS = objects(NODES).map(lambda schema: {**schema, "$defs": {"Tree": TREE
 
 @st.composite
 def values(draw: st.DrawFn, node: dict[str, Any]) -> Any:
-    """A value that may fit the node."""
+    """Build a value that may fit the node."""
     if "$ref" in node:
         node = TREE
     if draw(st.integers(0, 30)) == 0:
@@ -118,7 +118,7 @@ def _of_type(name: str, node: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def arguments(draw: st.DrawFn, node: dict[str, Any]) -> dict[str, Any]:
-    """Members of an object, mostly all that are required and some that are not."""
+    """Build members of an object, mostly all required ones and some optional ones."""
     given: dict[str, Any] = {}
     for name, member in node["properties"].items():
         if draw(st.integers(0, 9)) < (9 if name in node["required"] else 3):

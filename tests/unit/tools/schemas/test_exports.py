@@ -1,4 +1,4 @@
-"""Tools in the providers' shapes: what they refuse is not in them, and what is lost is listed."""
+"""Exported tools have nothing that their provider refuses, and list every loss."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ EACH = [_tool({name: node}) for name, node in {**NODES, **OPEN}.items()]
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("to", [Format.OPENAI, Format.OPENAI_RESPONSES, Format.ANTHROPIC, Format.MCP])
-def test_a_schema_says_first_that_it_is_an_object(to: Format, strict: bool) -> None:
+def test_a_schema_begins_with_its_object_type(to: Format, strict: bool) -> None:
     document = json.dumps(export(_tool({"plain": NODES["plain"]}), to=to, strict=strict).document)
     assert '{"type": "object", "properties": {"plain": ' in document
 
@@ -73,7 +73,7 @@ ALL_UNIONS = [*ALL, _tool(NODES, anyOf=[{"required": ["plain"]}]), _tool(NODES, 
 
 @pytest.mark.parametrize("tool", ALL_UNIONS)
 @pytest.mark.parametrize("strict", [False, True])
-def test_openai_takes_what_is_exported_for_it(tool: dict[str, Any], strict: bool) -> None:
+def test_openai_accepts_its_exported_tools(tool: dict[str, Any], strict: bool) -> None:
     chat, responses = openai_chat(tool, strict=strict), openai_responses(tool, strict=strict)
     assert chat.document.keys() == {"type", "function"}
     assert isinstance(chat.document["function"], dict)
@@ -85,14 +85,14 @@ def test_openai_takes_what_is_exported_for_it(tool: dict[str, Any], strict: bool
 
 @pytest.mark.parametrize("tool", ALL_UNIONS)
 @pytest.mark.parametrize("strict", [False, True])
-def test_anthropic_takes_what_is_exported_for_it(tool: dict[str, Any], strict: bool) -> None:
+def test_anthropic_accepts_its_exported_tools(tool: dict[str, Any], strict: bool) -> None:
     document = anthropic(tool, strict=strict).document
     assert list(anthropic_faults(document)) == []
     validator(document["input_schema"])
 
 
 @pytest.mark.parametrize("tool", ALL_UNIONS)
-def test_the_protocol_allows_what_is_exported_for_it(tool: dict[str, Any]) -> None:
+def test_the_protocol_accepts_its_exported_tools(tool: dict[str, Any]) -> None:
     document, losses = mcp_tool(tool)
     assert list(mcp_faults(document)) == []
     assert (document["inputSchema"], losses) == (tool["parameters"], ())
@@ -100,7 +100,7 @@ def test_the_protocol_allows_what_is_exported_for_it(tool: dict[str, Any]) -> No
 
 @pytest.mark.slow
 @given(PARAMETERS, st.booleans())
-def test_any_schema_is_exported_in_a_shape_its_provider_takes(parameters: dict[str, Any], strict: bool) -> None:
+def test_any_schema_is_exported_in_a_form_its_provider_accepts(parameters: dict[str, Any], strict: bool) -> None:
     tool = {"name": "tool", "description": "", "parameters": parameters}
     function = openai_chat(tool, strict=strict).document["function"]
     assert isinstance(function, dict)
@@ -111,7 +111,7 @@ def test_any_schema_is_exported_in_a_shape_its_provider_takes(parameters: dict[s
 
 @pytest.mark.slow
 @given(PARAMETERS)
-def test_what_loses_nothing_accepts_what_the_strict_form_accepts(parameters: dict[str, Any]) -> None:
+def test_a_lossless_export_accepts_what_the_strict_form_accepts(parameters: dict[str, Any]) -> None:
     exported, losses = openai_chat({"name": "tool", "description": "", "parameters": parameters}, strict=True)
     function = exported["function"]
     assert isinstance(function, dict)
@@ -128,7 +128,7 @@ def _described(found: Export, name: str) -> str:
     return str(function["parameters"]["properties"][name]["description"])
 
 
-def test_what_strict_mode_does_not_take_is_told_in_the_description() -> None:
+def test_constraints_outside_strict_mode_go_into_the_description() -> None:
     found = openai_chat(_tool({"default": NODES["default"], "text": NODES["text"]}), strict=True)
     assert _described(found, "default") == "how many (default: 5)"
     assert _described(found, "text") == "(maxLength: 8, minLength: 1)"
@@ -142,14 +142,14 @@ def test_what_strict_mode_does_not_take_is_told_in_the_description() -> None:
 @pytest.mark.parametrize(
     "name", [name for name in NODES if name not in ("plain", "date", "bounds", "same", "choice", "tree")]
 )
-def test_whatever_openai_loses_is_listed_with_its_place(name: str) -> None:
+def test_every_loss_for_openai_is_listed_with_its_place(name: str) -> None:
     losses = openai_chat(_tool({name: NODES[name]}), strict=True).losses
     assert losses
     assert all(loss.path.startswith(f"root.properties.{name}") for loss in losses)
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_a_tool_that_strict_mode_cannot_say_is_exported_without_it(name: str) -> None:
+def test_a_tool_outside_strict_mode_is_exported_without_it(name: str) -> None:
     found = openai_responses(_tool({name: OPEN[name]}), strict=True)
     assert found.document["strict"] is False
     assert any("not strict" in loss.message and loss.path == f"root.properties.{name}" for loss in found.losses)
@@ -194,13 +194,13 @@ def test_the_limits_of_strict_mode_are_reached(tool: dict[str, Any]) -> None:
         (_wide_enum(), "characters"),
     ],
 )
-def test_beyond_the_limits_strict_mode_is_left_off(tool: dict[str, Any], said: str) -> None:
+def test_beyond_the_limits_strict_mode_is_disabled(tool: dict[str, Any], said: str) -> None:
     document, losses = openai_responses(tool, strict=True)
     assert document["strict"] is False
     assert any(said in loss.message for loss in losses)
 
 
-def test_a_union_at_the_top_level_is_told_in_words() -> None:
+def test_a_union_at_the_top_level_goes_into_the_description() -> None:
     tool = _tool({"a": {"type": "string"}}, anyOf=[{"required": ["a"]}])
     parameters = openai_responses(tool).document["parameters"]
     assert isinstance(parameters, dict)
@@ -233,7 +233,7 @@ def test_anthropic_without_strict_mode_loses_nothing() -> None:
     assert anthropic(tool) == ({"name": "tool", "description": "Does it.", "input_schema": tool["parameters"]}, ())
 
 
-def test_recursion_is_nothing_for_anthropics_strict_mode() -> None:
+def test_recursion_disables_anthropics_strict_mode() -> None:
     document, losses = anthropic(_tool({"tree": NODES["tree"]}), strict=True)
     assert "strict" not in document
     assert "not strict: the schema is recursive" in [loss.message for loss in losses]
@@ -248,14 +248,14 @@ OUTPUTS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("output", "result"), OUTPUTS)
-def test_what_a_tool_returns_is_announced_as_an_object(output: Any, result: Any) -> None:
+def test_a_result_is_announced_as_an_object(output: Any, result: Any) -> None:
     document, _ = mcp_tool(_tool({}), output=output)
     assert list(mcp_faults(document)) == []
     assert validator(document["outputSchema"]).problems(result) == ()
     assert not validator(document["outputSchema"]).is_valid({"result": {"not": "it"}}) or output["type"] == "object"
 
 
-def test_hints_are_announced_and_what_is_no_hint_is_listed() -> None:
+def test_hints_are_announced_and_unknown_ones_are_listed() -> None:
     document, losses = mcp_tool(_tool({}), annotations={"readOnlyHint": True, "title": "T", "safe": True}, title="Tool")
     assert document["annotations"] == {"readOnlyHint": True, "title": "T"}
     assert document["title"] == "Tool"
@@ -274,7 +274,7 @@ def test_a_plain_schema_names_its_dialect_and_its_tool() -> None:
 
 
 @pytest.mark.parametrize("shape", Format)
-def test_every_shape_is_found_by_its_name(shape: Format) -> None:
+def test_every_format_is_found_by_its_name(shape: Format) -> None:
     assert "tool" in json.dumps(export(_tool({"plain": NODES["plain"]}), to=shape, strict=True).document)
 
 
@@ -298,7 +298,7 @@ NO_TOOLS: list[Any] = [
 
 @pytest.mark.parametrize("shape", Format)
 @pytest.mark.parametrize("tool", NO_TOOLS)
-def test_what_is_no_tool_is_refused_in_every_shape(tool: Any, shape: Format) -> None:
+def test_an_invalid_tool_is_refused_in_every_format(tool: Any, shape: Format) -> None:
     with pytest.raises(SchemaRefused):
         export(tool, to=shape)
 
@@ -306,7 +306,7 @@ def test_what_is_no_tool_is_refused_in_every_shape(tool: Any, shape: Format) -> 
 @pytest.mark.parametrize(
     "node", [{"type": "object", "enum": [{}]}, {"allOf": [{"$ref": "#/$defs/S"}]}, {"type": "array", "enum": [[1]]}]
 )
-def test_what_anthropics_strict_mode_cannot_say_is_exported_without_it(node: Any) -> None:
+def test_a_tool_outside_anthropics_strict_mode_is_exported_without_it(node: Any) -> None:
     tool = _tool({"a": node})
     tool["parameters"]["$defs"] = {"S": {"type": "string"}}
     document, losses = anthropic(tool, strict=True)

@@ -1,4 +1,4 @@
-"""Other people's schemas, made to look like ours, and tools of other people's servers."""
+"""Foreign schemas and tools of foreign servers are converted to the engine's form."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ DEFINITIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("node", "expected"), IMPORTED)
-def test_a_foreign_node_becomes_one_like_ours(node: Any, expected: Any) -> None:
+def test_a_foreign_node_becomes_a_node_of_ours(node: Any, expected: Any) -> None:
     assert _imported(node, **DEFINITIONS) == expected
 
 
-def test_definitions_are_gone_once_they_are_written_out() -> None:
+def test_inlined_definitions_are_removed() -> None:
     assert import_schema(_of({"$ref": "#/$defs/S"}, **DEFINITIONS)).schema.keys() == NONE.keys()
 
 
@@ -93,7 +93,7 @@ def test_recursion_stays_a_reference_and_keeps_its_definition() -> None:
     assert not checked.is_valid({"a": {"next": {"next": {"next": 5}}}})
 
 
-def test_references_are_written_out_ten_deep() -> None:
+def test_references_are_inlined_up_to_a_depth_of_ten() -> None:
     def chain(length: int) -> dict[str, Any]:
         listed = {f"d{n}": {"type": "array", "items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(length - 1)}
         return _of({"$ref": "#/$defs/d0"}, **{"$defs": {**listed, f"d{length - 1}": {"type": "string"}}})
@@ -105,7 +105,7 @@ def test_references_are_written_out_ten_deep() -> None:
 
 
 @pytest.mark.slow
-def test_references_that_multiply_stay_references_in_time() -> None:
+def test_references_that_multiply_stay_references() -> None:
     listed: dict[str, Any] = {
         f"d{n}": {"anyOf": [{"type": "array", "items": {"$ref": f"#/$defs/d{n + 1}"}} for _ in range(8)]}
         for n in range(9)
@@ -118,7 +118,7 @@ def test_references_that_multiply_stay_references_in_time() -> None:
     "reference",
     ["http://127.0.0.1:9/x.json", "file:///etc/hostname", "other.json#/x", "//host/x", "urn:x:y", "#/$defs/none"],
 )
-def test_references_that_lead_elsewhere_are_refused(reference: str) -> None:
+def test_references_outside_the_document_are_refused(reference: str) -> None:
     with pytest.raises(SchemaRefused):
         import_schema(_of({"type": "array", "items": {"$ref": reference}}))
 
@@ -126,7 +126,7 @@ def test_references_that_lead_elsewhere_are_refused(reference: str) -> None:
 @pytest.mark.parametrize(
     "schema", [None, [], {"type": "string", "minLength": -1}, _of({"type": "text"}), _of({"pattern": "("})]
 )
-def test_what_is_no_schema_is_refused(schema: Any) -> None:
+def test_an_invalid_schema_is_refused(schema: Any) -> None:
     with pytest.raises(SchemaRefused):
         import_schema(schema)
 
@@ -150,7 +150,7 @@ class _Journey(pydantic.BaseModel):
     inner: _Journey | None = None
 
 
-def test_what_pydantic_writes_is_imported_and_has_a_strict_form() -> None:
+def test_a_schema_of_pydantic_is_imported_and_has_a_strict_form() -> None:
     tool, losses = import_mcp_tool({"name": "travel", "inputSchema": _Journey.model_json_schema()})
     assert {loss.path for loss in losses} == {"root.properties.inner.anyOf[0]"}
     assert [loss.message for loss in losses] == ["stays a reference: it is recursive"] * len(losses)
@@ -172,7 +172,7 @@ def test_a_property_may_be_called_like_a_keyword() -> None:
 
 @pytest.mark.slow
 @given(st.data())
-def test_a_closed_schema_accepts_the_same_after_its_import(data: st.DataObject) -> None:
+def test_a_closed_schema_accepts_the_same_values_after_its_import(data: st.DataObject) -> None:
     schema = data.draw(PARAMETERS)
     document = data.draw(arguments(schema))
     before = copy.deepcopy(schema)
@@ -204,7 +204,7 @@ def test_a_servers_tool_becomes_one_of_ours_and_back() -> None:
 @pytest.mark.parametrize(
     ("name", "ours"), [("read", "read"), ("2fa", "tool_2fa"), ("_x", "tool_x"), ("a" * 128, "a" * 64), (".", "tool_")]
 )
-def test_a_servers_name_becomes_one_that_every_provider_takes(name: str, ours: str) -> None:
+def test_a_servers_name_becomes_one_that_every_provider_accepts(name: str, ours: str) -> None:
     tool, losses = import_mcp_tool({"name": name, "inputSchema": {"type": "object"}})
     assert tool["name"] == ours
     assert bool(losses) == (name != ours)
@@ -224,6 +224,6 @@ def test_a_servers_name_becomes_one_that_every_provider_takes(name: str, ours: s
         {"name": "a", "inputSchema": _of({"$ref": "http://127.0.0.1:9/"})},
     ],
 )
-def test_what_is_no_tool_of_the_protocol_is_refused(tool: Any) -> None:
+def test_an_invalid_tool_of_the_protocol_is_refused(tool: Any) -> None:
     with pytest.raises(SchemaRefused):
         import_mcp_tool(tool)

@@ -1,4 +1,4 @@
-"""Every rule of a schema's health: what makes it invalid, what keeps it out of strict mode, and what is no fault."""
+"""Every rule of a schema's health: the faults, the obstacles to strict mode, and the harmless cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLOSED: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "a
 
 
 def _of(schema: Any, **more: Any) -> dict[str, Any]:
-    """A sound and closed schema with one property, required, that has this schema."""
+    """Return a sound and closed schema with one required property of this schema."""
     return {**CLOSED, "properties": {"a": schema}, "required": ["a"], **more}
 
 
@@ -112,14 +112,14 @@ STRICT: list[Any] = [
 
 
 @pytest.mark.parametrize(("schema", "path"), INVALID)
-def test_what_no_provider_takes_is_invalid_and_says_where(schema: Any, path: str) -> None:
+def test_a_fault_that_every_provider_refuses_is_invalid_with_its_place(schema: Any, path: str) -> None:
     found = health(schema)
     assert found.level is Level.INVALID
     assert path in {reason.path for reason in found.reasons}
 
 
 @pytest.mark.parametrize(("schema", "path"), NOT_STRICT)
-def test_what_only_strict_mode_refuses_says_where(schema: Any, path: str) -> None:
+def test_an_obstacle_to_strict_mode_names_its_place(schema: Any, path: str) -> None:
     found = health(schema)
     assert (found.level, [reason.path for reason in found.reasons]) == (Level.NON_STRICT_ONLY, [path] * _count(found))
 
@@ -130,19 +130,19 @@ def _count(found: Health) -> int:
 
 
 @pytest.mark.parametrize("schema", STRICT)
-def test_what_strict_mode_takes_has_no_reasons(schema: Any) -> None:
+def test_a_schema_for_strict_mode_has_no_reasons(schema: Any) -> None:
     assert health(schema) == Health(Level.STRICT_COMPLIANT)
 
 
 @pytest.mark.parametrize(
     "schema", [None, True, 5, "object", [], [{"type": "object"}], {1: 2}, {"type": {1, 2}}, object()]
 )
-def test_what_is_no_json_object_is_invalid_for_that_reason_alone(schema: Any) -> None:
+def test_a_value_that_is_no_json_object_is_invalid_for_that_reason_alone(schema: Any) -> None:
     found = health(schema)
     assert (found.level, len(found.reasons)) == (Level.INVALID, 1)
 
 
-def test_invalid_stays_and_reasons_add_up() -> None:
+def test_invalid_stays_invalid_and_reasons_add_up() -> None:
     found = health({"type": "object", "properties": {"a": {}, "b": {"type": "object"}, "c": {"type": "x"}}})
     assert found.level is Level.INVALID
     assert [reason.path for reason in found.reasons] == [
@@ -218,13 +218,13 @@ class _HostileText(str):
 @pytest.mark.parametrize(
     "schema", [_Hostile(), {"type": _HostileText("object")}, {"type": "object", "properties": _Hostile()}]
 )
-def test_an_object_that_answers_with_errors_is_invalid(schema: Any) -> None:
+def test_an_object_that_raises_on_access_is_invalid(schema: Any) -> None:
     assert health(schema).level is Level.INVALID
 
 
 @pytest.mark.slow
 @given(ANY_JSON)
-def test_no_json_value_makes_it_raise(value: Any) -> None:
+def test_every_json_value_has_a_health(value: Any) -> None:
     for schema in (value, {"type": "object", "properties": {"a": value}}, {"parameters": value}):
         found = health(schema)
         assert (found.level is Level.STRICT_COMPLIANT) == (not found.reasons)

@@ -1,4 +1,4 @@
-"""Whatever is taken for a schema, the answer is a document or a refusal, and it comes in bounded time."""
+"""Every value in place of a schema gets a document or a refusal, in bounded time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _checked(schema: object) -> object:
 
 @pytest.mark.parametrize("action", [strict_form, import_schema, _imported, _exported, _checked])
 @given(schema=ANY_JSON | TANGLED | st.builds(lambda node: {"type": "object", "properties": {"a": node}}, ANY_JSON))
-def test_nothing_but_a_refusal_with_reasons_is_raised(action: Callable[[object], object], schema: object) -> None:
+def test_only_a_refusal_with_reasons_is_raised(action: Callable[[object], object], schema: object) -> None:
     refused: SchemaRefused | None = None
     try:
         action(schema)
@@ -46,7 +46,7 @@ def test_nothing_but_a_refusal_with_reasons_is_raised(action: Callable[[object],
 
 
 @given(TANGLED, st.fixed_dictionaries({}, optional={"a": ANY_JSON, "b": ANY_JSON}))
-def test_what_is_imported_says_the_same_as_before(schema: dict[str, Any], document: object) -> None:
+def test_an_imported_schema_keeps_its_meaning(schema: dict[str, Any], document: object) -> None:
     try:
         before = validator(schema)
     except SchemaRefused:

@@ -1,4 +1,4 @@
-"""Schemas read from sources, all the way: exported, made strict, filled in by a model, and bound for the call."""
+"""Schemas of sources, all the way: exported, made strict, filled in by a model, and bound for the call."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _filled(value: Any, members: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("annotation", "value"), [*SAYABLE, *UNSAYABLE])
-def test_a_source_gives_a_schema_that_every_provider_takes(annotation: str, value: Any) -> None:
+def test_the_schema_of_a_source_is_accepted_by_every_provider(annotation: str, value: Any) -> None:
     schema = _schema(annotation)
     assert health(schema).level is Level.NON_STRICT_ONLY
     assert validator(schema["parameters"]).problems({"a": value}) == ()
@@ -106,7 +106,7 @@ def test_a_source_gives_a_schema_that_every_provider_takes(annotation: str, valu
 
 
 @pytest.mark.parametrize(("annotation", "value"), SAYABLE)
-def test_what_a_model_fills_in_strictly_makes_the_same_call(annotation: str, value: Any) -> None:
+def test_strict_arguments_of_a_model_make_the_same_call(annotation: str, value: Any) -> None:
     schema = _schema(annotation)
     strict = strict_form(schema)["parameters"]
     assert isinstance(strict, dict)

@@ -1,4 +1,4 @@
-"""The strict form, rule by rule, and the way back from strict arguments to those of a call."""
+"""The strict form, rule by rule, and the conversion of strict arguments back to those of a call."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NULLABLE: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("node", "expected"), NULLABLE)
-def test_what_was_optional_is_nullable_and_null_comes_last_and_once(node: Any, expected: Any) -> None:
+def test_an_optional_type_is_nullable_with_one_null_at_the_end(node: Any, expected: Any) -> None:
     strict = strict_form(_optional(node, **{"$defs": {"T": {"type": "string"}}}))
     assert strict["properties"] == {"a": expected}
     assert strict["required"] == ["a"]
@@ -88,14 +88,14 @@ def test_optional_properties_become_nullable_at_every_depth() -> None:
     }
 
 
-def test_a_tool_gets_its_strict_parameters_and_says_so() -> None:
+def test_a_tool_gets_its_strict_parameters_and_a_mark() -> None:
     tool = {"name": "t", "description": "d", "parameters": {"type": "object", "properties": {}, "required": []}}
     parameters = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     assert strict_form(tool) == {"name": "t", "description": "d", "parameters": parameters, "strict": True}
     assert strict_form(strict_form(tool)) == strict_form(tool)
 
 
-def test_an_object_that_takes_more_than_it_lists_is_closed() -> None:
+def test_an_open_object_is_closed() -> None:
     assert strict_form(_optional({"type": "string"}, additionalProperties=True))["additionalProperties"] is False
 
 
@@ -119,7 +119,7 @@ NOT_REPRESENTABLE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "path"), NOT_REPRESENTABLE)
-def test_what_cannot_be_said_strictly_is_refused_with_its_places(schema: Any, path: str) -> None:
+def test_an_object_outside_the_strict_form_is_refused_with_its_places(schema: Any, path: str) -> None:
     with pytest.raises(SchemaRefused) as refused:
         strict_form(schema)
     assert path in [reason.path for reason in refused.value.reasons]
@@ -149,7 +149,7 @@ def test_null_for_an_optional_parameter_means_its_default() -> None:
     assert given == {"a": "x", "b": None, "c": None}
 
 
-def test_nulls_are_removed_in_items_unions_and_what_is_referred_to() -> None:
+def test_nulls_are_removed_in_items_unions_and_references() -> None:
     inner = {"type": "object", "properties": {"x": {"type": "string"}, "y": {"type": "integer"}}, "required": ["y"]}
     schema: dict[str, Any] = {
         "type": "object",
@@ -182,7 +182,7 @@ def test_nulls_are_removed_in_items_unions_and_what_is_referred_to() -> None:
     assert without_filled_nulls({"union": {"z": None}}, schema) == {"union": {"z": None}}
 
 
-def test_the_kind_of_a_member_decides_between_members_of_the_same_names() -> None:
+def test_the_discriminator_selects_between_members_with_the_same_names() -> None:
     def member(kind: str, *required: str) -> dict[str, Any]:
         return {
             "type": "object",

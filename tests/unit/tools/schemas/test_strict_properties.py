@@ -1,4 +1,4 @@
-"""The strict form of any healthy schema: sound, stable, and accepting the strict-filled arguments and no others."""
+"""The strict form of any healthy schema is sound and stable, and accepts exactly the strict-filled arguments."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_a_strict_form_is_compliant_sound_and_its_own_strict_form(schema: dict[s
 
 
 @given(PARAMETERS)
-def test_every_object_of_a_strict_form_requires_all_it_lists_and_nothing_else(schema: dict[str, Any]) -> None:
+def test_every_object_of_a_strict_form_requires_exactly_its_properties(schema: dict[str, Any]) -> None:
     for node in _object_nodes(strict_form(schema)):
         assert node["required"] == list(node["properties"])
         assert node["additionalProperties"] is False
 
 
 def _filled(value: Any, strict: Any, strict_root: dict[str, Any]) -> Any:
-    """The value with null for each property it lacks; of a union, the first member that then fits."""
+    """Return the value with null for each missing property; for a union, follow the first member that then fits."""
     if "$ref" in strict:
         strict = strict_root["$defs"]["Tree"]
     if "anyOf" in strict:
@@ -89,7 +89,7 @@ def test_arguments_that_lack_an_optional_property_are_not_strict(data: st.DataOb
 
 
 @given(st.data())
-def test_what_strict_arguments_become_has_no_null_that_only_fills(data: st.DataObject) -> None:
+def test_converted_strict_arguments_have_no_null_that_only_fills(data: st.DataObject) -> None:
     schema = data.draw(PARAMETERS)
     given_arguments = data.draw(arguments(schema))
     filled = {**dict.fromkeys(schema["properties"]), **given_arguments}
@@ -111,7 +111,7 @@ def test_what_strict_arguments_become_has_no_null_that_only_fills(data: st.DataO
     ),
     PARAMETERS,
 )
-def test_arguments_of_any_shape_are_taken_along(value: Any, schema: dict[str, Any]) -> None:
+def test_arguments_of_any_shape_are_converted(value: Any, schema: dict[str, Any]) -> None:
     before = copy.deepcopy(value)
     without_filled_nulls({"a": value, "b": value}, schema)
     assert value == before
