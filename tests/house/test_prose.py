@@ -42,7 +42,6 @@ NOT_YET: Final = (
     "sandbox/protocol/",
     "sandbox/testing/",
     "sandbox/tools/",
-    "tests/conftest.py",
     "tests/container/",
     "tests/contract/",
     "tests/end_to_end/",
@@ -55,7 +54,6 @@ NOT_YET: Final = (
     "tests/unit/doctor/",
     "tests/unit/environments/",
     "tests/unit/protocol/",
-    "tests/workers.py",
 )
 MAX_SHOWN: Final = 200
 
