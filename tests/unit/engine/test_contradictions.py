@@ -89,9 +89,7 @@ def test_an_unexpected_message_crashes_the_running_call(said: bytes) -> None:
 
 
 @pytest.mark.parametrize(("isolation", "cpu_s"), [(Isolation.MACHINE, 1.5), (Isolation.PROCESS, 0.0)])
-def test_a_forged_reply_changes_nothing_that_was_measured(
-    isolation: Isolation, cpu_s: float
-) -> None:
+def test_a_forged_reply_changes_nothing_that_was_measured(isolation: Isolation, cpu_s: float) -> None:
     async def run() -> Outcome:
         def forge() -> Any:
             box = backend.boxes[0]
