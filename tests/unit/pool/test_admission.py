@@ -117,11 +117,8 @@ def test_a_turn_granted_to_a_caller_that_gives_up_goes_to_the_next() -> None:
         await settle()
         first._may_go.set()
         await asyncio.sleep(0)
-        assert (first.is_in, second.is_in, gate.waiting) == (
-            False,
-            False,
-            1,
-        )  # granted, and the caller has not run since
+        # granted, and the caller has not run since
+        assert (first.is_in, second.is_in, gate.waiting) == (False, False, 1)
         second.task.cancel()
         await settle()
         assert second.task.cancelled()

@@ -351,7 +351,7 @@ async def test_a_box_that_keeps_no_child_gets_pipes_with_the_next_call(talk: Tal
     talk.gone()
     assert [message["lines"] for message in talk.wire.of("lines")] == [[0]]
     talk.start()
-    assert talk.wire.of("call")[-1].get("line") is None, "it goes to the runner, and waits for nobody"
+    assert talk.wire.of("call")[-1].get("line") is None, "the call goes to the runner at once"
     await until(lambda: len(talk.wire.ends) == 2)
 
 
