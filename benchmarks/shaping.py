@@ -23,7 +23,7 @@ from benchmarks.alone import run_alone
 from benchmarks.report import Report, Spread, at_least, at_most, build_report, spread
 from sandbox.outcome import Json
 from sandbox.outputs.capture import Capture
-from sandbox.outputs.shaping import form_of, shape_value
+from sandbox.outputs.shaping import shape_for, shape_value
 
 _MIB: Final = 1 << 20
 _PIECE: Final = 1 << 16
@@ -101,7 +101,7 @@ def _least(found: dict[str, list[_Reading]], rates: dict[str, float], drain: flo
 
 
 def _captured(line: str, output_type: str, mebibytes: int) -> _Reading:
-    capture = Capture(shown=form_of(output_type).budget, limit=1 << 40, output_type=output_type)
+    capture = Capture(shown=shape_for(output_type).budget, limit=1 << 40, output_type=output_type)
     reading = _read(line, mebibytes, capture.feed)
     assert capture.bytes_fed == mebibytes * _MIB
     assert capture.shape().truncated or "\\r" in line

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from sandbox.outcome import Outcome
-    from sandbox.tools.schemas.nodes import Finding
+    from sandbox.tools.schemas.nodes import SchemaFinding
 
 
 class SandboxError(Exception):
@@ -83,7 +83,7 @@ class SchemaRefused(SpecError):
 
     _SHOWN: ClassVar[int] = 3
 
-    def __init__(self, message: str, *, reasons: tuple[Finding, ...], remedy: str | None = None) -> None:
+    def __init__(self, message: str, *, reasons: tuple[SchemaFinding, ...], remedy: str | None = None) -> None:
         shown = "; ".join(str(reason) for reason in reasons[: self._SHOWN])
         rest = f"; and {len(reasons) - self._SHOWN} more" if len(reasons) > self._SHOWN else ""
         super().__init__(f"{message}: {shown}{rest}", remedy=remedy)

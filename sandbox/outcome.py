@@ -369,12 +369,12 @@ class Outcome(_Part):
         The shorter outputs come from the shown texts, so an outcome that was read from JSON will do. With `tokens`, no
         output is longer than that, as the tokenizer counts.
         """
-        from sandbox.outputs.history import for_memory
+        from sandbox.outputs.history import for_history
 
         if (tokens is None) != (tokenizer is None):
             raise SpecError("for_memory: tokens are counted by a tokenizer", remedy="give both, or neither")
         names = ("shaped_value", "stdout", "stderr")
-        shorter = {name: for_memory(getattr(self, name), tokens=tokens, tokenizer=tokenizer) for name in names}
+        shorter = {name: for_history(getattr(self, name), tokens=tokens, tokenizer=tokenizer) for name in names}
         return self.model_copy(update={**shorter, "value": None, "state": None})
 
     def to_json(self, *, indent: int | None = None) -> str:

@@ -23,8 +23,8 @@ from sandbox.errors import ArtifactsUnavailable, SandboxError, SpecError
 if TYPE_CHECKING:
     from sandbox.cli.tables import ConsolePage
     from sandbox.outcome import Artifact, Outcome
-    from sandbox.outputs.artifacts.reading import Artifacts, Page
-    from sandbox.outputs.artifacts.store import Kept
+    from sandbox.outputs.artifacts.reading import ArtifactPage, Artifacts
+    from sandbox.outputs.artifacts.store import StoredArtifact
 
 SHOWN_ID_LENGTH: Final = 12
 """Characters; enough to name it, and as many are shown to people."""
@@ -68,7 +68,7 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _page(found: Sequence[Kept]) -> ConsolePage:
+def _page(found: Sequence[StoredArtifact]) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
     from sandbox.cli.text import one_line, rounded_age, rounded_bytes
 
@@ -127,7 +127,7 @@ def show_artifact(
     return 0
 
 
-def _document(artifact: Artifact, page: Page) -> dict[str, Any]:
+def _document(artifact: Artifact, page: ArtifactPage) -> dict[str, Any]:
     place = {"start": page.start, "end": page.end, "total": page.total, "first_line": page.first_line}
     try:
         content = {"text": page.data.decode()}
@@ -136,7 +136,7 @@ def _document(artifact: Artifact, page: Page) -> dict[str, Any]:
     return {**artifact.model_dump(), **place, "is_cut": page.is_cut, **content}
 
 
-def _tell_the_rest(page: Page) -> None:
+def _tell_the_rest(page: ArtifactPage) -> None:
     """On stderr, so that a pipe gets the page and nothing else; on a line of its own where both are looked at."""
     if page.end < page.total:
         begin = "\n" if is_terminal(sys.stdout) and page.data[-1:] != b"\n" else ""

@@ -20,7 +20,7 @@ from rich.text import Text
 from sandbox.cli.terminal import glyph, show
 from sandbox.cli.text import one_line, visible
 from sandbox.outcome import Json
-from sandbox.outputs.shapes.table import Table, cell, read_table, size_of
+from sandbox.outputs.shapes.table import TableValue, cell, read_table, size_of
 
 _NARROWEST, _WIDEST = 60, 120
 """Below that names would be cut, and nothing be left of them at last; a terminal breaks lines, too."""
@@ -127,7 +127,7 @@ def drawn_table(value: Json, *, width: int) -> ConsolePage | None:
     return page
 
 
-def _is_regular(table: Table) -> bool:
+def _is_regular(table: TableValue) -> bool:
     """Whether every row is there, and has as many cells as there are columns."""
     is_whole = not table.missing and all(len(row) == len(table.columns) for row in table.rows)
     return is_whole and 0 < len(table.columns) * (len(table.rows) + 1) <= _MOST_CELLS

@@ -24,7 +24,7 @@ from sandbox.engine.verdict import CallEnd, judge
 from sandbox.environments.build_jobs import BUILD, Job, JobEnd
 from sandbox.errors import StoreUnwritable
 from sandbox.outcome import Status
-from sandbox.outputs.budgets import Budgets, Declared
+from sandbox.outputs.budgets import Budgets, DeclaredOutputs
 from sandbox.outputs.shaping import STDERR_TYPE
 from sandbox.policy import Output, ReuseMode, format_bytes
 from sandbox.pool.pool import Lease, Pool
@@ -32,7 +32,7 @@ from sandbox.protocol.frames import Stream
 from sandbox.resources import folder
 from sandbox.spec import CallSpec
 from sandbox.threads import Threads, in_own_thread
-from sandbox.tools import Tool, read_tool
+from sandbox.tools import ToolDefinition, read_tool
 
 _SAID: Final = 16384
 _FIELDS: Final = {"disk": "build_disk", "wall": "build_time", "cpu": "build_time", "memory": "build_memory"}
@@ -94,7 +94,7 @@ def _set_by(limit: str | None) -> str:
 @cache
 def _budgets() -> Budgets:
     """Who builds an environment wants to see more of what went wrong."""
-    return Budgets(Declared(), Output(budgets=((STDERR_TYPE, _SAID),)))
+    return Budgets(DeclaredOutputs(), Output(budgets=((STDERR_TYPE, _SAID),)))
 
 
 async def _within_disk(job: Job, watching: asyncio.Task[CallEnd]) -> CallEnd | str:
@@ -203,7 +203,7 @@ def _plan(job: Job) -> BoxPlan:
 
 
 @cache
-def _program(name: str, entry: str) -> Tool:
+def _program(name: str, entry: str) -> ToolDefinition:
     path = folder("runners") / "builder" / f"{name}.py"
     return read_tool(path.read_bytes(), filename=path.name, entry=entry)
 

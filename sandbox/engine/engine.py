@@ -39,7 +39,7 @@ from sandbox.environments.progress import OnProgress, nobody
 from sandbox.errors import CallNotStarted, EngineClosed, IsolationUnavailable, SandboxError, SpecError
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.store import ArtifactStore
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, load, tighten
 from sandbox.pool.limiter import FairLimiter, KeyedLocks
@@ -48,7 +48,7 @@ from sandbox.pool.pool import Lease, Pool, PooledBox, PoolStatistics
 from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.threads import Threads
 from sandbox.tools import read_tool
-from sandbox.tools.weighted_lru import Recent
+from sandbox.tools.weighted_lru import WeightedLRU
 
 if TYPE_CHECKING:
     from sandbox.environments.lock import Lock
@@ -128,7 +128,9 @@ class Engine:
         self._pool = Pool(backend, max_memory=settings.warm_memory)
         self.threads = Threads()
         self._policies: dict[str, Policy] = {}
-        self._recipes: Recent[tuple[Hashable, ...], CallTemplate] = Recent(most=512, heaviest=_HEAVIEST_RECIPES)
+        self._recipes: WeightedLRU[tuple[Hashable, ...], CallTemplate] = WeightedLRU(
+            most=512, heaviest=_HEAVIEST_RECIPES
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
@@ -335,7 +337,7 @@ class Engine:
             raise CallNotStarted(_last_seen(lease.pooled))
         policy = call.recipe.policy
         threads, budgets = self.threads, call.budgets
-        with closing(Keeping(self._settings.artifacts.shelf(call.spec.tenant), threads)) as keeping:
+        with closing(ArtifactWriter(self._settings.artifacts.shelf(call.spec.tenant), threads)) as keeping:
             watcher = CallSupervisor(
                 lease.pooled, policy=policy, threads=threads, budgets=budgets, reader=reader, keeping=keeping
             )

@@ -24,7 +24,7 @@ from sandbox.policy import Policy
 from sandbox.pool.pool import Pool
 from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.threads import Threads
-from sandbox.tools import Tool
+from sandbox.tools import ToolDefinition
 
 if TYPE_CHECKING:
     from sandbox.environments.lock import Lock
@@ -140,7 +140,7 @@ def _made_up(needs: Needs) -> Environment:
     return replace(bare_environment(), key=digest, lock_digest=digest)
 
 
-def needs_of(tool: Tool | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy) -> Needs:
+def needs_of(tool: ToolDefinition | None, spec: CallSpec | EnvironmentSpec, *, policy: Policy) -> Needs:
     """What a tool asks for, and what is asked for beside it."""
     from sandbox.environments.provider import Needs
 

@@ -18,8 +18,7 @@ from sandbox.engine.input_files import GivenFile, read_files
 from sandbox.outcome import Problem
 from sandbox.policy import Limits
 from sandbox.spec import CallSpec
-from sandbox.tools import Problem as Misfit
-from sandbox.tools import Tool, bind
+from sandbox.tools import ArgumentProblem, ToolDefinition, bind
 from sandbox.tools.arguments import plain_arguments
 from sandbox.tools.plain_json import JSON
 
@@ -44,7 +43,7 @@ def as_json(content: Mapping[str, object]) -> str:
     return _JSON.encode(content)
 
 
-def read_inputs(tool: Tool, spec: CallSpec, limits: Limits) -> Inputs:
+def read_inputs(tool: ToolDefinition, spec: CallSpec, limits: Limits) -> Inputs:
     """The inputs of a call, checked."""
     binding = bind(tool, spec.args)
     given, faulty = _given(tool, spec)
@@ -65,7 +64,7 @@ def _refused_if_too_large(inputs: Inputs, limits: Limits) -> Inputs:
     return Inputs(problems=too_large) if too_large else inputs
 
 
-def _given(tool: Tool, spec: CallSpec) -> tuple[Mapping[str, JSON], Collection[Misfit]]:
+def _given(tool: ToolDefinition, spec: CallSpec) -> tuple[Mapping[str, JSON], Collection[ArgumentProblem]]:
     if not tool.call.injected:
         return {}, ()
     said = {name: getattr(spec, _FIELDS[name]) for name in tool.call.injected}
@@ -73,7 +72,7 @@ def _given(tool: Tool, spec: CallSpec) -> tuple[Mapping[str, JSON], Collection[M
     return plain, faulty.values()
 
 
-def _told(misfit: Misfit) -> Problem:
+def _told(misfit: ArgumentProblem) -> Problem:
     return Problem(path=misfit.path, message=misfit.message, expected=misfit.expected, got=misfit.got)
 
 

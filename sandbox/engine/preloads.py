@@ -19,7 +19,7 @@ from typing import Final
 
 from sandbox.engine.rebuilt import needs_rebuilding
 from sandbox.environments import Environment
-from sandbox.tools import Tool
+from sandbox.tools import ToolDefinition
 
 _ASYNC: Final = frozenset({"asyncio"})
 _TYPING: Final = frozenset({"typing"})
@@ -33,7 +33,7 @@ _MOST_LOOKED_FOR: Final = 1024
 _COMPILED: Final = (".so", ".pyd")
 
 
-def preloadable(tool: Tool, *, environment: Environment | None = None) -> tuple[str, ...]:
+def preloadable(tool: ToolDefinition, *, environment: Environment | None = None) -> tuple[str, ...]:
     """The modules that the tool imports of the standard library and, if it is given, of its environment; packages
     before what is in them."""
     wanted = tool.imports | _ASYNC if tool.is_async else tool.imports

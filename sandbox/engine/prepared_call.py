@@ -18,12 +18,12 @@ from sandbox.engine.preloads import preloadable
 from sandbox.engine.request import RequestHead, box_environment, lowered_limits, request_head
 from sandbox.environments import Environment
 from sandbox.outcome import EnvironmentUsed, ToolName
-from sandbox.outputs.budgets import Budgets, asked_of
+from sandbox.outputs.budgets import Budgets, requested_outputs
 from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, Strength
 from sandbox.pool.pool import BoxKey
 from sandbox.spec import CallSpec
-from sandbox.tools import Tool
+from sandbox.tools import ToolDefinition
 
 _BOX_LIMITS: Final = ("memory", "processes", "disk", "inodes", "artifacts", "artifact_bytes", "cpus")
 
@@ -58,7 +58,7 @@ class CallTiming:
 class CallTemplate:
     """What calls have in common; without slots, because what is asked for is worked out once."""
 
-    tool: Tool
+    tool: ToolDefinition
     granted: Policy
     """What its operator grants; kept with what was made of it."""
     policy: Policy
@@ -138,7 +138,7 @@ class PreparedCall:
     @property
     def budgets(self) -> Budgets:
         """How much of its outputs is shown."""
-        asked = asked_of(self.spec)
+        asked = requested_outputs(self.spec)
         return self.recipe.budgets if asked is None else replace(self.recipe.budgets, asked=asked)
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from sandbox.tools import Tool
+from sandbox.tools import ToolDefinition
 from sandbox.tools.syntax.parsing import parse_expression
 from sandbox.tools.syntax.scope import Scope, dotted_name
 from sandbox.tools.types.known_types import ARRAYS, MAPPINGS, PLAIN, SETS, known_name
-from sandbox.tools.weighted_lru import Recent
+from sandbox.tools.weighted_lru import WeightedLRU
 
 _JSON: Final = frozenset(PLAIN) | (ARRAYS - SETS) | {"Optional", "Union"}
-_found: Recent[tuple[str, str], bool] = Recent(most=1024, heaviest=1024)
+_found: WeightedLRU[tuple[str, str], bool] = WeightedLRU(most=1024, heaviest=1024)
 
 
-def needs_rebuilding(tool: Tool) -> bool:
+def needs_rebuilding(tool: ToolDefinition) -> bool:
     """Whether any of its annotations names more than JSON has."""
     key = (tool.digest, tool.entry)
     found = _found.get(key)

@@ -15,7 +15,7 @@ from sandbox.engine.rebuilt import needs_rebuilding
 from sandbox.engine.variables import merged, passed_through
 from sandbox.policy import NetworkMode, Policy
 from sandbox.spec import CallSpec
-from sandbox.tools import ParameterKind, Tool
+from sandbox.tools import ParameterKind, ToolDefinition
 from sandbox.tools.tool import CallForm
 
 _PROCESS_LIMITS: Final = ("open_files", "file_size")
@@ -53,12 +53,12 @@ class RequestHead:
     """Whether anything else is an exception, where the call does not say."""
 
 
-def build_request(spec: CallSpec, tool: Tool, arguments: Mapping[str, object], policy: Policy) -> bytes:
+def build_request(spec: CallSpec, tool: ToolDefinition, arguments: Mapping[str, object], policy: Policy) -> bytes:
     """What the call's process is told, as JSON."""
     return complete_request(request_head(tool, policy), spec, Inputs(as_json(arguments)))
 
 
-def request_head(tool: Tool, policy: Policy) -> RequestHead:
+def request_head(tool: ToolDefinition, policy: Policy) -> RequestHead:
     """What all calls of a tool under a policy are told."""
     same: dict[str, object] = {
         "source": tool.text,

@@ -17,9 +17,9 @@ from typing import Final
 from sandbox.engine.supervisor import CallSupervisor
 from sandbox.engine.verdict import Verdict
 from sandbox.outcome import Artifact, Json, RefusedFile, Shaped, Status, portable_json
-from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
-from sandbox.outputs.artifacts.spool import Spill
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.kinds import MAX_DETECTION_BYTES, detect_kind
+from sandbox.outputs.artifacts.spool import StreamSpool
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 from sandbox.outputs.budgets import Budgets
 from sandbox.outputs.history import is_shown_whole
 from sandbox.outputs.results import is_result, shape_result
@@ -89,13 +89,13 @@ async def _stream(shaped: ShapedOutputs, watcher: CallSupervisor, stream: Stream
     return await watcher.shown_in_room(stream, artifact=artifact.id)
 
 
-async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keeping: Keeping) -> Shaped:
+async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keeping: ArtifactWriter) -> Shaped:
     """Bytes and images as references, what was cut with where all of it is, and anything else as it is."""
     value = verdict.value
     kind = value.get(_TYPE_KEY) if isinstance(value, dict) else None
     if kind is None and is_shown_whole(shaped.value):
         return shaped.value
-    spill = Spill(keeping)
+    spill = StreamSpool(keeping)
     if kind == "image" and isinstance(value, dict):
         left = _left(shaped, value.get("artifact"))
         return shaped.value if left is None else shape_reference(left, output_type="image")
@@ -103,7 +103,7 @@ async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keep
         return shape_reference(left, output_type=shaped.value.type)
     if kind == "bytes" and isinstance(value, dict) and (data := _decoded(value)) is not None:
         spill.feed(data)
-        artifact = await _kept(shaped, spill, f"value.{kind_of(data[:LOOKED_AT]).suffix}")
+        artifact = await _kept(shaped, spill, f"value.{detect_kind(data[:MAX_DETECTION_BYTES]).suffix}")
         if artifact is not None:
             is_image = artifact.mime.startswith("image/")
             return shape_reference(artifact, output_type="image" if is_image else "binary")
@@ -124,7 +124,7 @@ def _left(shaped: ShapedOutputs, name: Json) -> Artifact | None:
     return next((each for each in shaped.artifacts if each.name == named), None)
 
 
-async def _kept(shaped: ShapedOutputs, spill: Spill, name: str) -> Artifact | None:
+async def _kept(shaped: ShapedOutputs, spill: StreamSpool, name: str) -> Artifact | None:
     artifact = await spill.keep(name)
     if artifact is None:
         shaped.warnings.append(f"{name} could not be kept: {spill.fault}")

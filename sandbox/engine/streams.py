@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from sandbox.outputs.artifacts.spool import Spill
-from sandbox.outputs.artifacts.writer import Keeping
-from sandbox.outputs.budgets import Room
+from sandbox.outputs.artifacts.spool import StreamSpool
+from sandbox.outputs.artifacts.writer import ArtifactWriter
+from sandbox.outputs.budgets import OutputBudget
 from sandbox.outputs.capture import Capture
 from sandbox.policy import Policy
 from sandbox.protocol.frames import Stream
@@ -55,8 +55,8 @@ class StreamCapture:
 
     __slots__ = ("capture", "pace", "spill")
 
-    def __init__(self, room: Room, policy: Policy, keeping: Keeping | None) -> None:
-        self.spill = None if keeping is None else Spill(keeping)
+    def __init__(self, room: OutputBudget, policy: Policy, keeping: ArtifactWriter | None) -> None:
+        self.spill = None if keeping is None else StreamSpool(keeping)
         feed = None if self.spill is None else self.spill.feed
         self.capture = Capture(shown=room.budget, limit=policy.limits.output, output_type=room.type, spill=feed)
         self.pace = RateLimiter(policy.limits.output_rate)

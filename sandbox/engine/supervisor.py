@@ -23,10 +23,10 @@ from sandbox.engine.replies import LARGE_BYTES, Answer, aside, is_sent, read_ans
 from sandbox.engine.streams import StreamCapture, StreamListener, unpaced
 from sandbox.engine.verdict import CallEnd, KillReason
 from sandbox.outcome import Shaped
-from sandbox.outputs.artifacts.receiver import Arrivals, Arrived
-from sandbox.outputs.artifacts.spool import Spill
-from sandbox.outputs.artifacts.writer import Keeping
-from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, Room
+from sandbox.outputs.artifacts.receiver import FileReceiver, ReceivedFiles
+from sandbox.outputs.artifacts.spool import StreamSpool
+from sandbox.outputs.artifacts.writer import ArtifactWriter
+from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, OutputBudget
 from sandbox.outputs.shaping import nothing
 from sandbox.policy import Excess, Policy, ReuseMode, SlowReader
 from sandbox.pool.pool import PooledBox
@@ -62,7 +62,7 @@ class CallSupervisor:
         threads: Threads,
         budgets: Budgets = DEFAULT_BUDGETS,
         reader: StreamListener | None = None,
-        keeping: Keeping | None = None,
+        keeping: ArtifactWriter | None = None,
     ) -> None:
         self._pooled = pooled
         self._policy = policy
@@ -76,7 +76,7 @@ class CallSupervisor:
         self.keeping = keeping
         self.threads = threads
         self._outputs: dict[Stream, StreamCapture] = {}
-        self._arrivals: Arrivals | None = None
+        self._arrivals: FileReceiver | None = None
         self._files_seen = 0
         self._has_files = False
         self._appointments: list[Timer] = []
@@ -101,7 +101,7 @@ class CallSupervisor:
         shape = output.capture.shape_of_now(artifact=artifact)
         return await self.threads.do(lambda: self.budgets.fitted(room, shape))
 
-    def spill(self, stream: Stream) -> Spill | None:
+    def spill(self, stream: Stream) -> StreamSpool | None:
         """All that was printed there; None where that is nothing, or is not kept."""
         output = self._outputs.get(stream)
         return None if output is None else output.spill
@@ -111,11 +111,11 @@ class CallSupervisor:
         """Whether it printed anything, or left files."""
         return bool(self._outputs) or self._has_files or self._arrivals is not None
 
-    async def arrived(self) -> Arrived:
+    async def arrived(self) -> ReceivedFiles:
         """What became of the files that the call left, after its end."""
         if self._arrivals is None and self._has_files:
             self._arrivals = self._new_arrivals()
-        return Arrived() if self._arrivals is None else await self._arrivals.finish(is_expected=self._has_files)
+        return ReceivedFiles() if self._arrivals is None else await self._arrivals.finish(is_expected=self._has_files)
 
     def start(
         self, request: bytes, *, limits: Mapping[str, float], value_limit: int, files: Sequence[GivenFile] = ()
@@ -218,7 +218,7 @@ class CallSupervisor:
             last = await self._pooled.box.last_reading()
             self.reading = self.reading._replace(out_of_memory_kills=last.out_of_memory_kills)
 
-    def _room(self, stream: Stream) -> Room:
+    def _room(self, stream: Stream) -> OutputBudget:
         return self.budgets.stdout if stream is Stream.STDOUT else self.budgets.stderr
 
     def _new_output(self, stream: Stream) -> StreamCapture:
@@ -232,10 +232,10 @@ class CallSupervisor:
             self._arrivals = self._new_arrivals()
         return self._arrivals.take(data)
 
-    def _new_arrivals(self) -> Arrivals:
+    def _new_arrivals(self) -> FileReceiver:
         assert self.keeping is not None
         limits = self._policy.limits
-        return Arrivals(
+        return FileReceiver(
             self.keeping,
             most_files=limits.artifacts,
             most_bytes=limits.artifact_bytes,
@@ -284,7 +284,7 @@ class CallSupervisor:
             return 0
         return len(data)
 
-    def _grant(self, size: int, delay: float, spill: Spill | None) -> None:
+    def _grant(self, size: int, delay: float, spill: StreamSpool | None) -> None:
         """Once what came has been written, where more waits for that than should, and once the stream's pace allows."""
         if spill is not None and spill.is_behind:
             spill.when_written(lambda: self._grant(size, delay, None))

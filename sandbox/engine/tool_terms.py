@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from sandbox.errors import PolicyError
 from sandbox.policy import Limits, Policy, load, shipped, widenings
-from sandbox.tools import Tool
+from sandbox.tools import ToolDefinition
 
 
-def policy_for(tool: Tool, granted: Policy) -> Policy:
+def policy_for(tool: ToolDefinition, granted: Policy) -> Policy:
     """The policy that the tool's calls are granted; raises `PolicyError` where its own would be more."""
     named = tool.settings.policy
     if named is None or named == granted.name:
@@ -34,7 +34,7 @@ def policy_for(tool: Tool, granted: Policy) -> Policy:
     return asked
 
 
-def limits_for(tool: Tool, granted: Policy, asked: Mapping[str, object]) -> Mapping[str, object]:
+def limits_for(tool: ToolDefinition, granted: Policy, asked: Mapping[str, object]) -> Mapping[str, object]:
     """The limits that a call asks for, with the tool's own where the call says nothing."""
     timeout = tool.settings.timeout
     if timeout is None or "wall" in asked:

@@ -17,17 +17,17 @@ from functools import cached_property
 from typing import Any, Final
 
 from sandbox.outcome import Json, Shaped
-from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, form_of, nothing, value_type
-from sandbox.outputs.tokens import LONGEST_TOKEN, Tokenizer, shape_within
+from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_for, value_type
+from sandbox.outputs.tokens import MAX_TOKEN_CHARACTERS, Tokenizer, shape_within
 from sandbox.policy import Output
 from sandbox.spec import AskedOutput, CallSpec
 
-MOST_RETURNED: Final = 1_000_000
+MAX_RETURNED: Final = 1_000_000
 _ASKED_NOTHING: Final = AskedOutput()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredOutputs:
     """What a tool says of its outputs; None where it says nothing."""
 
     value: str | None = None
@@ -38,7 +38,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestedOutputs:
     """What a call says of its outputs: of each by its name, and of the tokens of all."""
 
     outputs: Mapping[Any, AskedOutput] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class OutputBudget:
     """The type of one output, and how much of it is shown: characters, and of those no more than so many tokens."""
 
     type: str
@@ -69,21 +69,21 @@ class Budgets:
     """The rooms of a call's outputs; that of the value is known when there is one. Without slots, because what is asked
     for is worked out once."""
 
-    declared: Declared
+    declared: DeclaredOutputs
     policy: Output
-    asked: Asked = field(default_factory=Asked)
+    asked: RequestedOutputs = field(default_factory=RequestedOutputs)
     tokenizer: Tokenizer | None = None
 
     @cached_property
-    def stdout(self) -> Room:
+    def stdout(self) -> OutputBudget:
         return self._room("stdout", self.declared.stdout or STDOUT_TYPE)
 
     @cached_property
-    def stderr(self) -> Room:
+    def stderr(self) -> OutputBudget:
         return self._room("stderr", self.declared.stderr or STDERR_TYPE)
 
     @cached_property
-    def meta(self) -> Room:
+    def meta(self) -> OutputBudget:
         """That of what a result keeps beside its texts."""
         return self._room("meta", "json_data")
 
@@ -92,7 +92,7 @@ class Budgets:
         """What is shown of stdout and stderr where nothing was printed."""
         return nothing(self.stdout.type), nothing(self.stderr.type)
 
-    def value(self, value: Json) -> Room:
+    def value(self, value: Json) -> OutputBudget:
         """The value's type is what the tool says, or what the value is."""
         output_type = self.declared.value or value_type(value)
         room = self._rooms.get(output_type)
@@ -101,7 +101,7 @@ class Budgets:
         return room
 
     @cached_property
-    def _rooms(self) -> dict[str, Room]:
+    def _rooms(self) -> dict[str, OutputBudget]:
         """Those that the value had so far, by its type."""
         return {}
 
@@ -112,22 +112,22 @@ class Budgets:
         said = (self.declared.return_char_limit, self.declared.return_token_limit, asked.characters, asked.tokens)
         return any(each is not None for each in said)
 
-    def fitted(self, room: Room, shape: Callable[[int], Shaped]) -> Shaped:
+    def fitted(self, room: OutputBudget, shape: Callable[[int], Shaped]) -> Shaped:
         """What `shape` gives for the budget of characters that the room comes to."""
         return shape_within(shape, characters=room.budget, tokens=room.tokens, tokenizer=self.tokenizer)
 
-    def _room(self, output: str, declared: str) -> Room:
+    def _room(self, output: str, declared: str) -> OutputBudget:
         asked = self.asked.of(output)
         output_type = asked.type or declared
         granted, tokens = dict(self.policy.budgets).get(output_type), self._tokens(output, output_type)
-        budget = form_of(output_type).budget if granted is None else granted
+        budget = shape_for(output_type).budget if granted is None else granted
         if granted is None and tokens is not None:
-            budget = min(LONGEST_TOKEN * tokens, MOST_RETURNED) if budget else 0
+            budget = min(MAX_TOKEN_CHARACTERS * tokens, MAX_RETURNED) if budget else 0
         limit = self.declared.return_char_limit if output == "value" else None
-        if limit is not None and form_of(output_type).budget:
-            budget = min(limit, MOST_RETURNED) if granted is None else min(limit, granted)
+        if limit is not None and shape_for(output_type).budget:
+            budget = min(limit, MAX_RETURNED) if granted is None else min(limit, granted)
         shown = _least(budget, self.policy.shown, asked.characters)
-        return Room(output_type, shown or 0, _least(tokens, asked.tokens) if self.tokenizer else None)
+        return OutputBudget(output_type, shown or 0, _least(tokens, asked.tokens) if self.tokenizer else None)
 
     def _tokens(self, output: str, output_type: str) -> int | None:
         """What policy and tool say of it in tokens, which are nothing to an engine that cannot count them."""
@@ -137,16 +137,16 @@ class Budgets:
         return _least(dict(self.policy.tokens).get(output_type), limit)
 
 
-def asked_of(spec: CallSpec) -> Asked | None:
+def requested_outputs(spec: CallSpec) -> RequestedOutputs | None:
     """What a call asks of its outputs, if it does: nearly none does."""
     if spec.return_char_limit is None and spec.tokens is None and not spec.outputs:
         return None
-    return Asked(outputs=spec.outputs, return_char_limit=spec.return_char_limit, tokens=spec.tokens)
+    return RequestedOutputs(outputs=spec.outputs, return_char_limit=spec.return_char_limit, tokens=spec.tokens)
 
 
 def _least(*numbers: int | None) -> int | None:
     return min((number for number in numbers if number is not None), default=None)
 
 
-DEFAULT_BUDGETS: Final = Budgets(Declared(), Output())
+DEFAULT_BUDGETS: Final = Budgets(DeclaredOutputs(), Output())
 """For a tool that says nothing, under a policy that says nothing."""

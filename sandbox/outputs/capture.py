@@ -24,25 +24,27 @@ from typing import Final
 
 from sandbox.outcome import Shaped
 from sandbox.outputs.boundaries import prefix
-from sandbox.outputs.shaping import STDOUT_TYPE, form_of, nothing, shape_ends
+from sandbox.outputs.shaping import STDOUT_TYPE, nothing, shape_ends, shape_for
 from sandbox.outputs.terminal import Terminal
-from sandbox.outputs.text_ends import Ends
+from sandbox.outputs.text_ends import TextEnds
 
 _SLICE: Final = 64 * 1024
 _BROKEN: Final = "\ufffd"
 _WRITTEN_BROKEN: Final = _BROKEN.encode()
 
-Spill = Callable[[bytes], None]
+ByteSink = Callable[[bytes], None]
 """Gets every byte of a stream up to its limit, in order."""
 
 
 class Capture:
     """One stream, fed in chunks; shows up to `shown` characters and keeps nothing past `limit` bytes."""
 
-    def __init__(self, *, shown: int, limit: int, output_type: str = STDOUT_TYPE, spill: Spill | None = None) -> None:
+    def __init__(
+        self, *, shown: int, limit: int, output_type: str = STDOUT_TYPE, spill: ByteSink | None = None
+    ) -> None:
         if shown < 0 or limit < 0:
             raise ValueError(f"shown and limit are 0 or more, not {shown} and {limit}")
-        form = form_of(output_type)
+        form = shape_for(output_type)
         self._type = output_type
         self._shown = shown
         self._most_of_head = max(shown, form.kept) + 1
@@ -132,7 +134,7 @@ class Capture:
         self._first_dropped = self._first_dropped or text[:1]
         self._dropped += len(text)
 
-    def _ends(self) -> Ends:
+    def _ends(self) -> TextEnds:
         head, tail = self._head.getvalue(), self._tail.text()
         is_whole = self._kept == len(head) + len(tail)
         last, is_read = self._last_line()
@@ -142,10 +144,10 @@ class Capture:
         dropped = self._dropped + len(lost) + bool(self._undecoded and self.over_limit)
         is_mended = self._is_mended or bool(self._undecoded)
         if is_whole:
-            return Ends.whole(
+            return TextEnds.whole(
                 kept_end, dropped=dropped, marks=self._marks.found(), is_read=is_read, is_mended=is_mended
             )
-        return Ends(
+        return TextEnds(
             head=head,
             tail=kept_end,
             characters=self._kept + len(last) - len(lost),

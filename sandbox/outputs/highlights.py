@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from sandbox.outputs.boundaries import prefix
-from sandbox.outputs.terminal import LONGEST_LINE
+from sandbox.outputs.terminal import MAX_LINE_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Highlight:
     """The beginning of a line, or of a few that belong together, and where it is: `at` counts characters from 0."""
 
     at: int
@@ -29,17 +29,17 @@ class Mark:
     """Whether it comes before those that are not, where not all have room."""
 
 
-Hits = Callable[[str], Iterator[tuple[int, int]]]
+FindLines = Callable[[str], Iterator[tuple[int, int]]]
 
 
-class Lines:
+class TextPiece:
     """One piece, and the lines in it that hold something; those that it holds only in part are left out."""
 
     def __init__(self, text: str, *, whole_from: int) -> None:
         self.text = text
         self._whole_from = whole_from
 
-    def nearest(self, spellings: list[str], hits: Hits, *, most: int) -> set[tuple[int, int]]:
+    def nearest(self, spellings: list[str], hits: FindLines, *, most: int) -> set[tuple[int, int]]:
         """Where the lines with one of the spellings are, so many of each."""
         return {place for spelling in spellings for _, place in zip(range(most), hits(spelling), strict=False)}
 
@@ -64,10 +64,10 @@ class Lines:
         return max(self.text.rfind("\n", 0, at) + 1, self._whole_from), len(self.text) if end < 0 else end
 
     def _is_whole(self, begin: int, end: int) -> bool:
-        return end < len(self.text) and end - begin <= LONGEST_LINE
+        return end < len(self.text) and end - begin <= MAX_LINE_CHARACTERS
 
 
-class Place:
+class TextPosition:
     """Where in the whole text a piece begins."""
 
     def __init__(self) -> None:
@@ -86,13 +86,13 @@ class Place:
         """Where the first line begins that begins in that piece."""
         return (text.find("\n") + 1 or len(text)) if self._is_in_line else 0
 
-    def marks(self, text: str, places: list[tuple[int, int]], *, most: int) -> Iterator[Mark]:
+    def marks(self, text: str, places: list[tuple[int, int]], *, most: int) -> Iterator[Highlight]:
         at = lines = 0
         for begin, end in places:
             lines += text.count("\n", at, begin)
             at = begin
             kept = prefix(text[begin:end], most=most)
-            yield Mark(self._at + begin, self._line + lines, kept, is_cut=len(kept) < end - begin)
+            yield Highlight(self._at + begin, self._line + lines, kept, is_cut=len(kept) < end - begin)
 
 
 # Marks: lines in the middle of a long output that are worth showing although the middle is not.
@@ -121,45 +121,45 @@ _LINES_OF_FRAME: Final = 4
 _LIBRARY: Final = re.compile(r'  File "(?:<frozen |[^"\n]*/(?:site-packages|dist-packages|python\d[\d.]*)/)')
 
 
-class Marks(Protocol):
+class Highlighter(Protocol):
     """Collects the marks of one text."""
 
     def feed(self, text: str, *, newlines: int) -> None: ...
 
-    def found(self) -> tuple[Mark, ...]: ...
+    def found(self) -> tuple[Highlight, ...]: ...
 
 
-class NoMarks:
+class NoHighlights:
     """For outputs of which only the ends matter."""
 
     def feed(self, text: str, *, newlines: int) -> None:
         """Nothing is worth marking."""
 
-    def found(self) -> tuple[Mark, ...]:
+    def found(self) -> tuple[Highlight, ...]:
         return ()
 
 
-class ErrorMarks:
+class ErrorHighlights:
     """The first and the last lines that look like errors."""
 
     def __init__(self) -> None:
-        self._place = Place()
-        self._first: list[Mark] = []
-        self._last: deque[Mark] = deque(maxlen=_MOST_ERRORS)
+        self._place = TextPosition()
+        self._first: list[Highlight] = []
+        self._last: deque[Highlight] = deque(maxlen=_MOST_ERRORS)
 
     def feed(self, text: str, *, newlines: int) -> None:
         """The next piece; a piece in which nothing looks like an error is only searched."""
         spellings = _spellings(text) if newlines else []  # a line that is not complete is no mark yet
         if spellings:
-            self._take(Lines(text, whole_from=self._place.whole_from(text)), spellings)
+            self._take(TextPiece(text, whole_from=self._place.whole_from(text)), spellings)
         self._place.move(text, newlines=newlines)
 
-    def found(self) -> tuple[Mark, ...]:
+    def found(self) -> tuple[Highlight, ...]:
         """In the order of the text."""
         shown = {mark.at: mark for mark in (*self._first, *self._last)}
         return tuple(shown[at] for at in sorted(shown))
 
-    def _take(self, lines: Lines, spellings: list[str]) -> None:
+    def _take(self, lines: TextPiece, spellings: list[str]) -> None:
         wanted = _MOST_ERRORS - len(self._first)
         if wanted:
             first = lines.nearest(spellings, lines.forward, most=wanted)
@@ -168,14 +168,14 @@ class ErrorMarks:
         self._last += self._place.marks(lines.text, last[-_MOST_ERRORS:], most=_LONGEST_ERROR)
 
 
-class FrameMarks:
+class FrameHighlights:
     """The last frames of a traceback: those of the tool's own code, and the very last with the message."""
 
     def __init__(self) -> None:
-        self._place = Place()
+        self._place = TextPosition()
         self._unread = ""  # a frame that has only begun
-        self._own: deque[Mark] = deque(maxlen=_MOST_FRAMES)
-        self._last: Mark | None = None
+        self._own: deque[Highlight] = deque(maxlen=_MOST_FRAMES)
+        self._last: Highlight | None = None
 
     def feed(self, text: str, *, newlines: int) -> None:
         """The next piece; frames are looked for from its end."""
@@ -186,15 +186,15 @@ class FrameMarks:
             return
         end = _end_of_frames(text)
         text, self._unread = text[:end], text[end:]
-        self._take(Lines(text, whole_from=self._place.whole_from(text)))
+        self._take(TextPiece(text, whole_from=self._place.whole_from(text)))
         self._place.move(text, newlines=text.count("\n"))
 
-    def found(self) -> tuple[Mark, ...]:
+    def found(self) -> tuple[Highlight, ...]:
         """In the order of the text."""
         shown = {mark.at: mark for mark in (*self._own, *([self._last] if self._last else []))}
         return tuple(shown[at] for at in sorted(shown))
 
-    def _take(self, lines: Lines) -> None:
+    def _take(self, lines: TextPiece) -> None:
         begins: list[tuple[int, int]] = []
         own: list[tuple[int, int]] = []
         for begin, _ in lines.backward(_FRAME):
@@ -210,19 +210,19 @@ class FrameMarks:
         self._last = next(iter(self._place.marks(lines.text, begins, most=_LONGEST_FRAME)), self._last)
 
 
-class FailureMarks:
+class FailureHighlights:
     """Frames, which are vital, and between them lines that look like errors."""
 
     def __init__(self) -> None:
-        self._errors = ErrorMarks()
-        self._frames = FrameMarks()
+        self._errors = ErrorHighlights()
+        self._frames = FrameHighlights()
 
     def feed(self, text: str, *, newlines: int) -> None:
         """The next piece."""
         self._errors.feed(text, newlines=newlines)
         self._frames.feed(text, newlines=newlines)
 
-    def found(self) -> tuple[Mark, ...]:
+    def found(self) -> tuple[Highlight, ...]:
         """In the order of the text, each line once."""
         frames = [replace(frame, is_vital=True) for frame in self._frames.found()]
         shown = {at for frame in frames for at in range(frame.at, frame.at + max(len(frame.text), 1))}
@@ -245,7 +245,7 @@ def _end_of_frames(text: str) -> int:
     begin = text.rfind(f"\n{_FRAME}", max(lines, 0))
     if begin < 0 and not (lines < 0 and text.startswith(_FRAME)):
         return len(text)
-    return begin + 1 if len(text) - begin <= _LINES_OF_FRAME * LONGEST_LINE else len(text)
+    return begin + 1 if len(text) - begin <= _LINES_OF_FRAME * MAX_LINE_CHARACTERS else len(text)
 
 
 def _end_of_frame(text: str, begin: int) -> int:

@@ -12,18 +12,18 @@ from functools import partial
 from typing import Final
 
 from sandbox.outcome import Json, Shaped
-from sandbox.outputs.highlights import Mark
+from sandbox.outputs.highlights import Highlight
 from sandbox.outputs.notices import FoundNotice, find_dropped, find_gap, strip_notices
-from sandbox.outputs.shaping import form_of, shape_ends
-from sandbox.outputs.text_ends import Ends, Parsed
+from sandbox.outputs.shaping import shape_ends, shape_for
+from sandbox.outputs.text_ends import ParsedValue, TextEnds
 from sandbox.outputs.tokens import Tokenizer, shape_within
 
 _MARK: Final = re.compile(r"\n\[line (\d{1,18})\] ([^\n]*)")
 
 
-def for_memory(shaped: Shaped, *, tokens: int | None = None, tokenizer: Tokenizer | None = None) -> Shaped:
+def for_history(shaped: Shaped, *, tokens: int | None = None, tokenizer: Tokenizer | None = None) -> Shaped:
     """The same output within the memory budget of its type, and within so many tokens if any are given."""
-    form = form_of(shaped.type)
+    form = shape_for(shaped.type)
     if not form.memory:
         return shaped
     return shape_within(partial(_within, shaped), characters=form.memory, tokens=tokens, tokenizer=tokenizer)
@@ -42,20 +42,20 @@ def is_shown_whole(shaped: Shaped) -> bool:
     """Whether a reader of it, or of its second form, misses nothing; otherwise something must hold the exact whole."""
     if shaped.reason is not None:
         return False
-    most = form_of(shaped.type).memory
+    most = shape_for(shaped.type).memory
     return not most or len(shaped.text) <= most
 
 
-def _ends_of_text(text: str, *, characters: int, shown: int, dropped: int) -> Ends:
+def _ends_of_text(text: str, *, characters: int, shown: int, dropped: int) -> TextEnds:
     gap = find_gap(text, omitted=characters - dropped - shown)
     if gap is None:
-        return Ends.whole(text, dropped=dropped)
+        return TextEnds.whole(text, dropped=dropped)
     head, tail = text[: gap.begin], text[gap.end :]
     marks, tail = _marks(tail, gap, at=len(head))
     last_line = gap.lines[1] if gap.lines else head.count("\n") + 1
     if gap.unit == "row":
         last_line += 2
-    return Ends(
+    return TextEnds(
         head=head,
         tail=tail,
         characters=characters - dropped,
@@ -65,19 +65,19 @@ def _ends_of_text(text: str, *, characters: int, shown: int, dropped: int) -> En
     )
 
 
-def _marks(tail: str, gap: FoundNotice, *, at: int) -> tuple[tuple[Mark, ...], str]:
+def _marks(tail: str, gap: FoundNotice, *, at: int) -> tuple[tuple[Highlight, ...], str]:
     """The lines that were kept of the gap, of each the first, and the text behind them."""
-    found: list[Mark] = []
+    found: list[Highlight] = []
     end = 0
     for each in _MARK.finditer(tail):
         if len(found) == gap.kept:
             break
-        found.append(Mark(at + len(found), int(each[1]), each[2]))
+        found.append(Highlight(at + len(found), int(each[1]), each[2]))
         end = each.end()
     return tuple(found), tail[end:]
 
 
-def _ends_of_json(shaped: Shaped) -> Ends | None:
+def _ends_of_json(shaped: Shaped) -> TextEnds | None:
     """The value that is shown, without the notice in it."""
     try:
         value: Json = json.loads(shaped.text)
@@ -85,7 +85,7 @@ def _ends_of_json(shaped: Shaped) -> Ends | None:
         return None
     if shaped.truncated:
         value = _without_notice(value)
-    return Ends(head="", tail="", characters=shaped.characters, newlines=0, parsed=Parsed(value))
+    return TextEnds(head="", tail="", characters=shaped.characters, newlines=0, parsed=ParsedValue(value))
 
 
 def _without_notice(value: Json) -> Json:

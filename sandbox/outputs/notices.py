@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-LONGEST: Final = 200
+MAX_NOTICE_CHARACTERS: Final = 200
 _LONGEST_GAP: Final = 140  # with a notice on what was dropped behind it
 _FOUND: Final = re.compile(
     r'"?\[… (?:(?P<omitted>\d+) of \d+ characters omitted|last (?P<dropped>\d+) characters dropped)'
@@ -39,7 +39,7 @@ class Notice:
         place = f" ({where}{also})" if where else ""
         what = "kept" if self.dropped or self.is_partial else "whole"
         whole = f"; {what} output: artifact {self.artifact}" if self.artifact else ""
-        most = _LONGEST_GAP if self.dropped else LONGEST
+        most = _LONGEST_GAP if self.dropped else MAX_NOTICE_CHARACTERS
         texts = (f"[… {count}{place}{whole} …]", f"[… {count}{whole} …]", f"[… {count}{place} …]")
         return next((text for text in texts if len(text) <= most), f"[… {count} …]")
 
@@ -62,7 +62,7 @@ class FoundNotice:
 def without_notices(text: str) -> int | None:
     """How long a text is without its notices; None when it holds none, or more of them than are ever written."""
     found = [len(each[0]) for each in _FOUND.finditer(text)]
-    return len(text) - sum(found) if found and len(found) <= 2 and sum(found) <= LONGEST + 2 else None
+    return len(text) - sum(found) if found and len(found) <= 2 and sum(found) <= MAX_NOTICE_CHARACTERS + 2 else None
 
 
 def find_gap(text: str, *, omitted: int) -> FoundNotice | None:

@@ -11,7 +11,7 @@ import json
 from typing import Any, Final, TypeGuard
 
 from sandbox.outcome import Json, Shaped, portable
-from sandbox.outputs.budgets import Budgets, Room
+from sandbox.outputs.budgets import Budgets, OutputBudget
 from sandbox.outputs.notices import strip_notices
 from sandbox.outputs.shaping import shape, shape_value
 from sandbox.unchecked import unchecked
@@ -45,7 +45,7 @@ def shape_result(value: dict[str, Any], budgets: Budgets, *, artifact: str | Non
     return again.model_copy(update={"characters": shaped.characters}) if again.truncated else shaped
 
 
-def _text(text: str, room: Room, budgets: Budgets, artifact: str | None) -> Shaped:
+def _text(text: str, room: OutputBudget, budgets: Budgets, artifact: str | None) -> Shaped:
     return budgets.fitted(room, lambda most: shape(text, output_type=room.type, budget=most, artifact=artifact))
 
 

@@ -12,12 +12,12 @@ coloured word is the word between escape sequences. A reader who is no terminal 
 A text without escape, backspace, and carriage returns other than in `\\r\\n` is unchanged; what was read once is such a
 text, so that reading again changes nothing. Every other control character is passed on.
 
-The text may come in pieces of any size, and the pieces do not matter. A line that is longer than `LONGEST_LINE` wraps:
-its beginning can no longer be rewritten. A sequence that is longer than any real one is text after its first two
+The text may come in pieces of any size, and the pieces do not matter. A line that is longer than `MAX_LINE_CHARACTERS`
+wraps: its beginning can no longer be rewritten. A sequence that is longer than any real one is text after its first two
 characters. So what is held back is bounded. Every character counts as one column: a screen gives two to a Chinese one
-and none to a combining mark, which differs only where a shorter text of other characters was written over it, and
-would cost a look at each of them. And following moves is slow: after `MOST_MOVES` backspaces and sequences they are
-dropped without being followed.
+and none to a combining mark, which differs only where a shorter text of other characters was written over it, and would
+cost a look at each of them. And following moves is slow: after `MAX_MOVES` backspaces and sequences they are dropped
+without being followed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LONGEST_LINE: Final = 16384
-MOST_MOVES: Final = 200_000
+MAX_LINE_CHARACTERS: Final = 16384
+MAX_MOVES: Final = 200_000
 
 _STRING: Final = r"[\]PX^_][^\x00\x07\x1b\r\n]{0,2048}"
 _CSI: Final = r"\[[0-?]{0,64}[ -/]{0,8}"
@@ -58,7 +58,7 @@ class Terminal:
         self._unread = ""  # a sequence that has only begun, or a carriage return: a line break may follow
         self._line = ""  # up to the column that is written to next
         self._before = ""  # what the line was before: seen where the line is shorter
-        self._moves_left = MOST_MOVES
+        self._moves_left = MAX_MOVES
         self._has_changed = False
 
     @property
@@ -95,7 +95,7 @@ class Terminal:
         """Text that moves nowhere; returned is what is complete of it and of the line before."""
         text = self._line + text if self._line else text
         end = text.rfind("\n") + 1
-        end += max(len(text) - end - 1, 0) // LONGEST_LINE * LONGEST_LINE
+        end += max(len(text) - end - 1, 0) // MAX_LINE_CHARACTERS * MAX_LINE_CHARACTERS
         self._line = text[end:]
         if end:
             self._before = ""
@@ -143,7 +143,7 @@ class Terminal:
         lengths = list(map(len, texts))
         longest = max(lengths)
         last = len(texts) - 1 - lengths[::-1].index(longest)
-        if longest > LONGEST_LINE or (longest < len(self._before) and not all(map(str.strip, texts[:last]))):
+        if longest > MAX_LINE_CHARACTERS or (longest < len(self._before) and not all(map(str.strip, texts[:last]))):
             return texts
         return texts[last:]
 
@@ -174,7 +174,7 @@ class Terminal:
 
     def _go_to(self, column: int) -> None:
         seen = self.rest()
-        self._line = seen[: max(column, 0)].ljust(min(column, LONGEST_LINE))[:LONGEST_LINE]
+        self._line = seen[: max(column, 0)].ljust(min(column, MAX_LINE_CHARACTERS))[:MAX_LINE_CHARACTERS]
         self._before = seen
 
     def _erase(self, which: int) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sandbox.outcome import Json
-from sandbox.outputs.highlights import Mark
+from sandbox.outputs.highlights import Highlight
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedValue:
     """The value that a text is the JSON, or the rendering, of; a value may be None, so it has a box."""
 
     value: Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
+class TextEnds:
     """A text as seen from both ends: all of it twice when it is short, else what was kept of each end.
 
     For any budget it is shaped to, `head` is longer than the budget, or it is the whole text; `tail` likewise.
@@ -27,8 +27,8 @@ class Ends:
     characters: int
     newlines: int
     dropped: int = 0  # characters that followed and were not kept
-    marks: tuple[Mark, ...] = ()  # lines of it that are worth showing when they are in neither end
-    parsed: Parsed | None = None
+    marks: tuple[Highlight, ...] = ()  # lines of it that are worth showing when they are in neither end
+    parsed: ParsedValue | None = None
     is_read: bool = False  # as a terminal shows it, which is not how it was printed
     is_mended: bool = False  # what was no UTF-8 is U+FFFD
 
@@ -38,11 +38,11 @@ class Ends:
         text: str,
         *,
         dropped: int = 0,
-        marks: tuple[Mark, ...] = (),
-        parsed: Parsed | None = None,
+        marks: tuple[Highlight, ...] = (),
+        parsed: ParsedValue | None = None,
         is_read: bool = False,
         is_mended: bool = False,
-    ) -> Ends:
+    ) -> TextEnds:
         """A text that is at hand from beginning to end."""
         return cls(
             head=text,

@@ -13,7 +13,7 @@ from typing import Final
 from sandbox.outcome import Shaped
 from sandbox.outputs.notices import strip_notices
 
-LONGEST_TOKEN: Final = 8
+MAX_TOKEN_CHARACTERS: Final = 8
 """Characters of a token, at most: no more than so many for each are tried."""
 _TRIES: Final = 24
 _LONGEST_FAULT: Final = 100
@@ -42,7 +42,7 @@ def within_tokens(
     Notices are not counted, as always. `tokens` is asked at most 24 times, about texts of bounded length; where its
     answers do not grow with the text, what is given is within the budget still, but may be less than could be.
     """
-    high = LONGEST_TOKEN * budget if most is None else min(most, LONGEST_TOKEN * budget)
+    high = MAX_TOKEN_CHARACTERS * budget if most is None else min(most, MAX_TOKEN_CHARACTERS * budget)
     fits, tried = 0, shape(high)
     if tokens(strip_notices(tried.text)) <= budget:
         return tried

@@ -11,17 +11,17 @@ imported or evaluated on this side, not even an annotation, and reading it takes
     schemas                                                             what any JSON schema is fit for, in all shapes
 """
 
-from sandbox.tools.arguments import Binding, Problem, bind
+from sandbox.tools.arguments import ArgumentProblem, Binding, bind
 from sandbox.tools.reading import read_requirements_of, read_tool
-from sandbox.tools.tool import CallForm, Parameter, ParameterKind, Tool
+from sandbox.tools.tool import CallForm, Parameter, ParameterKind, ToolDefinition
 
 __all__ = [
+    "ArgumentProblem",
     "Binding",
     "CallForm",
     "Parameter",
     "ParameterKind",
-    "Problem",
-    "Tool",
+    "ToolDefinition",
     "bind",
     "read_requirements_of",
     "read_tool",

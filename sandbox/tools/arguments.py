@@ -20,7 +20,7 @@ from sandbox.errors import SchemaRefused
 from sandbox.tools.plain_json import JSON, MAX_INTEGER, MIN_INTEGER, NotPlain, PlainCopy
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt, name_list, printable
 from sandbox.tools.syntax.parsing import parse_expression
-from sandbox.tools.tool import Tool
+from sandbox.tools.tool import ToolDefinition
 from sandbox.tools.types.annotations import AnnotationReader
 from sandbox.tools.types.schema_types import schema_type
 from sandbox.tools.types.value_types import (
@@ -33,9 +33,9 @@ from sandbox.tools.types.value_types import (
     Attempt,
     TooMuchWork,
     ValueType,
-    Work,
+    WorkBudget,
 )
-from sandbox.tools.weighted_lru import Recent
+from sandbox.tools.weighted_lru import WeightedLRU
 
 if TYPE_CHECKING:
     from sandbox.tools.schemas.validator import SchemaValidator
@@ -47,7 +47,7 @@ _SCALARS: Final = {id(TEXT): str, id(INTEGER): int, id(NUMBER): float, id(BOOLEA
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ArgumentProblem:
     """One thing that is wrong with the arguments; every text is at most 200 printable characters."""
 
     path: str
@@ -61,7 +61,7 @@ class Binding:
     """The arguments of a call; none at all when there is a problem."""
 
     arguments: dict[str, JSON]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ArgumentProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,16 @@ class _Model:
     """What else the source says of them, where it has written out a schema."""
 
 
-_TOO_MUCH: Final = Problem(
+_TOO_MUCH: Final = ArgumentProblem(
     path="",
     message="the arguments are too large to compare with the unions they are declared as",
     expected="fewer values, or plainer types",
     got="too many combinations",
 )
-_models: Recent[tuple[str, str], _Model] = Recent(most=256, heaviest=4096)
+_models: WeightedLRU[tuple[str, str], _Model] = WeightedLRU(most=256, heaviest=4096)
 
 
-def bind(tool: Tool, args: Mapping[str, object]) -> Binding:
+def bind(tool: ToolDefinition, args: Mapping[str, object]) -> Binding:
     """Check and convert arguments by the types the tool declares. A null for what may be left out is left out: that is
     how a model fills in what strict schemas ask of it."""
     model = _model_of(tool)
@@ -133,7 +133,7 @@ def _are_as_declared(args: Mapping[str, object], model: _Model) -> TypeGuard[dic
     return True
 
 
-def _model_of(tool: Tool) -> _Model:
+def _model_of(tool: ToolDefinition) -> _Model:
     key = (tool.digest, tool.entry)
     model = _models.get(key)
     if model is None:
@@ -142,7 +142,7 @@ def _model_of(tool: Tool) -> _Model:
     return model
 
 
-def _build_model(tool: Tool) -> _Model:
+def _build_model(tool: ToolDefinition) -> _Model:
     names = {f"parameter_{number}": parameter.name for number, parameter in enumerate(tool.parameters)}
     types = _types(tool)
     fields: dict[str, Any] = {
@@ -173,7 +173,7 @@ def _holds_null(value: JSON) -> bool:
     return value is None
 
 
-def _without_nulls(plain: Mapping[str, JSON], tool: Tool, model: _Model) -> dict[str, JSON]:
+def _without_nulls(plain: Mapping[str, JSON], tool: ToolDefinition, model: _Model) -> dict[str, JSON]:
     """Without those that stand for what may be left out, at every depth."""
     optional = model.expected.keys() - model.required
     given = {name: value for name, value in plain.items() if value is not None or name not in optional}
@@ -189,7 +189,7 @@ def _without_nulls(plain: Mapping[str, JSON], tool: Tool, model: _Model) -> dict
     return given if chosen is None else without_filled_nulls(given, chosen.schema_)
 
 
-def _types(tool: Tool) -> list[ValueType]:
+def _types(tool: ToolDefinition) -> list[ValueType]:
     """By its annotation, or by the schema of the source where a parameter has none."""
     schema = tool.schema or {}
     properties = schema.get("properties")
@@ -200,13 +200,13 @@ def _types(tool: Tool) -> list[ValueType]:
     ]
 
 
-def _annotated_types(tool: Tool) -> list[ValueType]:
+def _annotated_types(tool: ToolDefinition) -> list[ValueType]:
     reader = AnnotationReader(tool.scope)
     nodes = [None if each.annotation is None else parse_expression(each.annotation) for each in tool.parameters]
     return [ANYTHING if node is None else reader.spoken_type(node)[0] for node in nodes]
 
 
-def _validator(tool: Tool) -> SchemaValidator | None:
+def _validator(tool: ToolDefinition) -> SchemaValidator | None:
     """Of a schema that makes no sense `check` tells; a call goes by the names in it."""
     if tool.schema is None:
         return None
@@ -218,19 +218,21 @@ def _validator(tool: Tool) -> SchemaValidator | None:
         return None
 
 
-def _schema_problems(arguments: Mapping[str, JSON], whole: SchemaValidator) -> list[Problem]:
+def _schema_problems(arguments: Mapping[str, JSON], whole: SchemaValidator) -> list[ArgumentProblem]:
     from sandbox.tools.schemas.nodes import ROOT
 
     return [
-        Problem(each.path.removeprefix(ROOT).lstrip("."), each.message, "what the schema says", "something else")
+        ArgumentProblem(
+            each.path.removeprefix(ROOT).lstrip("."), each.message, "what the schema says", "something else"
+        )
         for each in whole.problems(arguments)
     ]
 
 
-def plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[object, Problem]]:
+def plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[object, ArgumentProblem]]:
     """Copies of the arguments, and a problem for each one that is not plain JSON."""
     plain: dict[str, JSON] = {}
-    faulty: dict[object, Problem] = {}
+    faulty: dict[object, ArgumentProblem] = {}
     copies = PlainCopy()
     items: Iterable[tuple[object, object]] = args.items()
     for name, value in items:
@@ -245,17 +247,17 @@ def plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[o
     return plain, faulty
 
 
-def _not_plain(name: object, fault: NotPlain) -> Problem:
+def _not_plain(name: object, fault: NotPlain) -> ArgumentProblem:
     path = path_of([name if isinstance(name, str) else _shown(name), *fault.path])
-    return Problem(path, f"the value {fault.message}", "a JSON value", _shown(fault.value))
+    return ArgumentProblem(path, f"the value {fault.message}", "a JSON value", _shown(fault.value))
 
 
 def _validate(
     model: _Model, known: dict[str, JSON], *, faulty: Container[object]
-) -> tuple[dict[str, JSON], list[Problem]]:
+) -> tuple[dict[str, JSON], list[ArgumentProblem]]:
     """The known arguments by their declared types, and what is wrong with those that are not faulty already."""
     try:
-        checked = model.fields.model_validate(known, context=Attempt(Work()))
+        checked = model.fields.model_validate(known, context=Attempt(WorkBudget()))
     except TooMuchWork:
         return {}, [_TOO_MUCH]
     except ValidationError as error:
@@ -265,21 +267,21 @@ def _validate(
     return {model.names[field]: values[field] for field in checked.model_fields_set}, []
 
 
-def _problem(error: ErrorDetails, model: _Model) -> Problem:
+def _problem(error: ErrorDetails, model: _Model) -> ArgumentProblem:
     path = path_of(error["loc"])
     if error["type"] == "missing":
         name = str(error["loc"][0])
-        return Problem(path, "this argument is required and was not given", model.expected[name], "nothing")
+        return ArgumentProblem(path, "this argument is required and was not given", model.expected[name], "nothing")
     if error["type"] == "extra_forbidden":
-        return Problem(path, "nothing of this name is taken here", "no such member", _shown(error["input"]))
+        return ArgumentProblem(path, "nothing of this name is taken here", "no such member", _shown(error["input"]))
     expected = excerpt(str(error.get("ctx", {}).get("expected", error["msg"])))
-    return Problem(path, excerpt(f"must be {expected}"), expected, _shown(error["input"]))
+    return ArgumentProblem(path, excerpt(f"must be {expected}"), expected, _shown(error["input"]))
 
 
-def _unknown_problems(unknown: Iterable[str], plain: Mapping[str, JSON], model: _Model) -> list[Problem]:
+def _unknown_problems(unknown: Iterable[str], plain: Mapping[str, JSON], model: _Model) -> list[ArgumentProblem]:
     takes = f"one of {name_list(model.expected)}" if model.expected else "no arguments"
     return [
-        Problem(path_of([name]), "the tool takes no argument of this name", excerpt(takes), _shown(plain[name]))
+        ArgumentProblem(path_of([name]), "the tool takes no argument of this name", excerpt(takes), _shown(plain[name]))
         for name in sorted(unknown)[:MAX_PROBLEMS]
     ]
 

@@ -28,7 +28,7 @@ from sandbox.tools.source import Source, open_source
 from sandbox.tools.syntax.decoding import decode_source
 from sandbox.tools.syntax.parsing import parse_module
 from sandbox.tools.tool import NO_SETTINGS, ToolSettings
-from sandbox.tools.weighted_lru import Recent
+from sandbox.tools.weighted_lru import WeightedLRU
 
 _FROZEN: Final = ConfigDict(frozen=True, extra="forbid")
 MAX_CALLABLES: Final = 200
@@ -81,7 +81,7 @@ class CheckReport(BaseModel):
         )
 
 
-_reports: Recent[tuple[str, str, str | None], CheckReport] = Recent(most=256, heaviest=_HEAVIEST_BYTES)
+_reports: WeightedLRU[tuple[str, str, str | None], CheckReport] = WeightedLRU(most=256, heaviest=_HEAVIEST_BYTES)
 
 
 def check_source(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> CheckReport:

@@ -21,9 +21,9 @@ from sandbox.tools.problems import Problems, Severity
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.signature import is_mapping, returned_schema, shown_parameters, with_defaults
 from sandbox.tools.source import Function, Source
-from sandbox.tools.tool import INJECTED, LONGEST_GENERATED, NAME_PATTERN
+from sandbox.tools.tool import INJECTED, MAX_GENERATED_NAME, NAME_PATTERN
 from sandbox.tools.types.annotations import AnnotationReader
-from sandbox.tools.types.field_metadata import ABSENT, Spoken, spoken_default
+from sandbox.tools.types.field_metadata import ABSENT, FieldMetadata, read_default
 from sandbox.tools.types.json_schemas import json_schema_of
 from sandbox.tools.types.value_types import ANYTHING, FieldType, ValueType, record_of
 
@@ -107,10 +107,10 @@ class _Description:
                 path=self.path,
                 remedy="start with a letter, then at most 63 letters, digits, underscores and hyphens",
             )
-        elif self.candidate.kind == "function" and len(name) > LONGEST_GENERATED:
+        elif self.candidate.kind == "function" and len(name) > MAX_GENERATED_NAME:
             self.problems.add(
                 "long_name",
-                f"the name has {len(name)} characters, and {LONGEST_GENERATED} are what one that is generated may have",
+                f"the name has {len(name)} characters, and a generated name may have {MAX_GENERATED_NAME}",
                 at=self.candidate.node,
                 path=self.path,
                 remedy="shorten the function's name",
@@ -229,7 +229,7 @@ class _Description:
 
     def _field(self, argument: ast.arg, default: ast.expr | None) -> FieldType:
         name = argument.arg
-        found, said = ANYTHING, Spoken()
+        found, said = ANYTHING, FieldMetadata()
         if argument.annotation is None:
             self._add(
                 "missing_annotation",
@@ -241,7 +241,7 @@ class _Description:
         else:
             self.about = name
             found, said = self.reader.spoken_type(argument.annotation)
-        behind = spoken_default(default, self.source.scope)
+        behind = read_default(default, self.source.scope)
         found = self.reader.with_constraints(found, behind, argument)
         said.add(behind)
         description = said.description or self.documentation.parameters.get(name)

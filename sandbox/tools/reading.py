@@ -1,4 +1,4 @@
-"""A source to a `Tool`, remembered.
+"""A source to a `ToolDefinition`, remembered.
 
 The same source comes with every call of a warm tool, so what was read is kept under the digest of what was given: a
 repeated call pays for hashing alone. What cannot be read is not kept; it is refused again.
@@ -19,14 +19,14 @@ from sandbox.tools.source import open_source
 from sandbox.tools.syntax.decoding import MAX_SOURCE_BYTES, decode_source
 from sandbox.tools.syntax.parsing import parse_module
 from sandbox.tools.syntax.scope import imported_names
-from sandbox.tools.tool import CallForm, Tool
-from sandbox.tools.weighted_lru import Recent
+from sandbox.tools.tool import CallForm, ToolDefinition
+from sandbox.tools.weighted_lru import WeightedLRU
 
 _HEAVIEST_BYTES: Final = 32 * 1024 * 1024
-_tools: Recent[tuple[str, str, str | None], Tool] = Recent(most=512, heaviest=_HEAVIEST_BYTES)
+_tools: WeightedLRU[tuple[str, str, str | None], ToolDefinition] = WeightedLRU(most=512, heaviest=_HEAVIEST_BYTES)
 
 
-def read_tool(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> Tool:
+def read_tool(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> ToolDefinition:
     """The tool that a source defines, or `SourceError`; nothing of the source is executed."""
     key = (source_digest(source), filename, entry)
     tool = _tools.get(key)
@@ -50,7 +50,7 @@ def source_digest(source: str | bytes) -> str:
     return "text:" + hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
 
 
-def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
+def _read(given: str | bytes, *, filename: str, entry: str | None) -> ToolDefinition:
     text = decode_source(given)
     block = read_script_block(text)
     source = open_source(text, parse_module(text, requires_python=block.requires_python))
@@ -62,7 +62,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> Tool:
         chosen = replace(chosen, schema=mapping_schema(chosen, source))
         taken = read_signature(chosen, source)
     function = chosen.function
-    return Tool(
+    return ToolDefinition(
         name=chosen.name,
         entry=chosen.entry,
         filename=safe_filename(filename),

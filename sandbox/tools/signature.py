@@ -15,7 +15,7 @@ from sandbox.tools.syntax.scope import last_name
 from sandbox.tools.tool import INJECTED, Parameter, ParameterKind
 from sandbox.tools.types.annotation_syntax import arguments, well_known_name
 from sandbox.tools.types.annotations import AnnotationReader
-from sandbox.tools.types.field_metadata import FIELDS, spoken_default
+from sandbox.tools.types.field_metadata import FIELDS, read_default
 from sandbox.tools.types.json_schemas import json_schema_of
 from sandbox.tools.types.known_types import ITERATORS
 from sandbox.tools.types.value_types import ANYTHING, ValueType, array_of
@@ -122,7 +122,7 @@ def _parameter(
     listed: Listed, annotation: str | None, field: ast.expr | None, *, reader: AnnotationReader, source: Source
 ) -> Parameter:
     argument, kind, is_behind = listed
-    has_default = is_behind if field is None else spoken_default(field, source.scope).has_default
+    has_default = is_behind if field is None else read_default(field, source.scope).has_default
     return Parameter(
         name=argument.arg,
         kind=kind,

@@ -10,7 +10,7 @@ from typing import Any
 from sandbox.tools.problems import Problems
 from sandbox.tools.syntax.literals import NotLiteral, literal
 from sandbox.tools.syntax.scope import Scope, assigned, import_time_statements, last_name, line_of_bases, scope_of
-from sandbox.tools.types.source_types import Declared
+from sandbox.tools.types.source_types import SourceTypes
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -30,9 +30,9 @@ class Source:
     """What is assigned to a name of the module."""
     scope: Scope
     problems: Problems = field(default_factory=Problems)
-    taken: Declared = field(default_factory=Declared)
+    taken: SourceTypes = field(default_factory=SourceTypes)
     """Its own classes and aliases as arguments have them,"""
-    returned: Declared = field(default_factory=Declared)
+    returned: SourceTypes = field(default_factory=SourceTypes)
     """and as results have them."""
 
     def literal(self, node: ast.expr, *, of: str) -> Any:

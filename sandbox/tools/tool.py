@@ -1,8 +1,8 @@
 """What was read from a tool's source, as plain values.
 
-A `Tool` says everything a call needs to know and holds nothing that was executed. `text` is what the box gets as its
-module file: newlines are `\\n`, and an encoding line says UTF-8 whatever it said before, so that writing the text as
-UTF-8 and importing it there gives exactly the program that was read here.
+A `ToolDefinition` says everything a call needs to know and holds nothing that was executed. `text` is what the box gets
+as its module file: newlines are `\\n`, and an encoding line says UTF-8 whatever it said before, so that writing the
+text as UTF-8 and importing it there gives exactly the program that was read here.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class CallForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolDefinition:
     """What can be called, and the source it lives in."""
 
     name: str
@@ -132,7 +132,7 @@ class Tool:
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 """What every provider takes as the name of a tool."""
-LONGEST_GENERATED: Final = 48
+MAX_GENERATED_NAME: Final = 48
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SPACES = re.compile(r"[\s_]+")
@@ -140,7 +140,7 @@ _SUFFIX = "_tool"
 
 
 def display_name(name: str) -> str:
-    """What people read: words in title case, without a trailing `_tool` or `Tool`."""
+    """What people read: words in title case, without a trailing `_tool` or `ToolDefinition`."""
     bare = name.removesuffix("_tool").removesuffix("Tool")
     words = _SPACES.sub(" ", _WORD_START.sub(" ", bare)).strip()
     return " ".join(word[:1].upper() + word[1:].lower() for word in words.split(" ")) or name
@@ -150,4 +150,4 @@ def machine_name(class_name: str) -> str:
     """What a class is known by to machines: snake_case, ending in `_tool`."""
     bare = class_name.removesuffix("_tool").removesuffix("Tool")
     words = re.sub(r"_+", "_", _WORD_START.sub("_", bare)).strip("_").lower()
-    return f"{words[: LONGEST_GENERATED - len(_SUFFIX)]}{_SUFFIX}" if words else class_name.lower()
+    return f"{words[: MAX_GENERATED_NAME - len(_SUFFIX)]}{_SUFFIX}" if words else class_name.lower()

@@ -14,7 +14,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Key, Value]):
+class WeightedLRU(Generic[Key, Value]):
     """Remembers values until newer ones need the room; safe to use from several threads."""
 
     def __init__(self, *, most: int, heaviest: int) -> None:

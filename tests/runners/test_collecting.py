@@ -16,9 +16,9 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from call import output_files
-from sandbox.outputs.artifacts.receiver import Arrived, FileRecords
-from sandbox.outputs.artifacts.store import ArtifactStore, Shelf
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.receiver import FileRecords, ReceivedFiles
+from sandbox.outputs.artifacts.store import ArtifactStore, TenantStore
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 
 MIB: Final = 1 << 20
 PLENTY: Final = {"files": 100, "bytes": 64 * MIB}
@@ -26,7 +26,7 @@ SECRET: Final = b"what is nobody's business"
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def shelf(tmp_path: Path) -> TenantStore:
     return ArtifactStore(tmp_path / "store").shelf()
 
 
@@ -44,10 +44,10 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Collected:
     """One collection, read as it comes."""
 
-    def __init__(self, shelf: Shelf, reading: int) -> None:
+    def __init__(self, shelf: TenantStore, reading: int) -> None:
         self._shelf = shelf
         self._reading = reading
-        self._keeping = Keeping(shelf)
+        self._keeping = ArtifactWriter(shelf)
         self._records = FileRecords(self._keeping, most_files=PLENTY["files"], most_bytes=PLENTY["bytes"])
 
     def take(self, size: int) -> int:
@@ -56,7 +56,7 @@ class Collected:
         self._records.feed(data)
         return len(data)
 
-    def rest(self, *, is_expected: bool = False) -> Arrived:
+    def rest(self, *, is_expected: bool = False) -> ReceivedFiles:
         """All that is left of it, and what became of it; the tool's process may have said that there is something."""
         while self.take(1 << 16):
             pass
@@ -65,7 +65,7 @@ class Collected:
 
 
 @contextmanager
-def collecting_to(shelf: Shelf, wanted: dict[str, int] = PLENTY) -> Iterator[Collected]:
+def collecting_to(shelf: TenantStore, wanted: dict[str, int] = PLENTY) -> Iterator[Collected]:
     """A collection under way, as slow as it is read."""
     reading, writing = os.pipe()
 
@@ -84,16 +84,16 @@ def collecting_to(shelf: Shelf, wanted: dict[str, int] = PLENTY) -> Iterator[Col
         os.close(reading)
 
 
-def collected(shelf: Shelf, wanted: dict[str, int] = PLENTY) -> Arrived:
+def collected(shelf: TenantStore, wanted: dict[str, int] = PLENTY) -> ReceivedFiles:
     with collecting_to(shelf, wanted) as collection:
         return collection.rest()
 
 
-def refusals(arrived: Arrived) -> dict[str, str]:
+def refusals(arrived: ReceivedFiles) -> dict[str, str]:
     return {each.name: each.reason for each in arrived.refused}
 
 
-def read(shelf: Shelf, arrived: Arrived) -> dict[str, bytes]:
+def read(shelf: TenantStore, arrived: ReceivedFiles) -> dict[str, bytes]:
     found = {}
     for each in arrived.artifacts:
         with shelf.open(each.id) as file:
@@ -101,7 +101,7 @@ def read(shelf: Shelf, arrived: Arrived) -> dict[str, bytes]:
     return found
 
 
-def test_nothing_is_sent_of_a_call_that_left_nothing(left: Path, shelf: Shelf) -> None:
+def test_nothing_is_sent_of_a_call_that_left_nothing(left: Path, shelf: TenantStore) -> None:
     with collecting_to(shelf) as collection:
         assert collection.take(1) == 0
     assert not left.exists()
@@ -109,12 +109,12 @@ def test_nothing_is_sent_of_a_call_that_left_nothing(left: Path, shelf: Shelf) -
         assert collection.take(1) == 0
 
 
-def test_of_folders_without_a_file_nothing_is_taken_for_lost(left: Path, shelf: Shelf) -> None:
+def test_of_folders_without_a_file_nothing_is_taken_for_lost(left: Path, shelf: TenantStore) -> None:
     (left / "plots" / "small").mkdir(parents=True)
     (left / "tables").mkdir()
     assert output_files.is_left(str(left.parent), may_go=True)
     with collecting_to(shelf) as collection:
-        assert collection.rest(is_expected=True) == Arrived()
+        assert collection.rest(is_expected=True) == ReceivedFiles()
 
 
 def test_an_empty_folder_that_cannot_be_looked_into_is_nothing_left(
@@ -130,7 +130,7 @@ def test_an_empty_folder_that_cannot_be_looked_into_is_nothing_left(
     assert output_files.is_left(str(left.parent), may_go=False)
 
 
-def test_files_come_by_name_as_they_are(left: Path, shelf: Shelf) -> None:
+def test_files_come_by_name_as_they_are(left: Path, shelf: TenantStore) -> None:
     (left / "b" / "c").mkdir(parents=True)
     files = {"a": b"", "b/c/d": os.urandom(200_000), "b/ä.txt": b"x", "z z": SECRET}
     for name, content in files.items():
@@ -166,7 +166,7 @@ KINDS: Final[dict[str, tuple[Callable[[Path], Any], str]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_plain_file_is_refused_by_name(left: Path, shelf: Shelf, kind: str) -> None:
+def test_what_is_no_plain_file_is_refused_by_name(left: Path, shelf: TenantStore, kind: str) -> None:
     make, reason = KINDS[kind]
     (left / "good").write_bytes(b"good")
     make(left / "odd")
@@ -176,7 +176,7 @@ def test_what_is_no_plain_file_is_refused_by_name(left: Path, shelf: Shelf, kind
 
 
 @pytest.mark.root
-def test_a_device_is_refused_and_not_opened(left: Path, shelf: Shelf) -> None:
+def test_a_device_is_refused_and_not_opened(left: Path, shelf: TenantStore) -> None:
     os.mknod(left / "zero", 0o20666, os.makedev(1, 5))
     assert "a device" in refusals(collected(shelf))["zero"]
 
@@ -190,7 +190,7 @@ def test_a_device_is_refused_and_not_opened(left: Path, shelf: Shelf) -> None:
     ],
 )
 def test_the_folder_itself_may_be_no_folder_any_more(
-    left: Path, shelf: Shelf, make: Callable[[Path], Any], reason: str
+    left: Path, shelf: TenantStore, make: Callable[[Path], Any], reason: str
 ) -> None:
     left.rmdir()
     make(left)
@@ -202,12 +202,12 @@ def test_the_folder_itself_may_be_no_folder_any_more(
     ("name", "shown"),
     [(b"new\nline", "new\nline"), (b"not \xff utf-8", "not \\udcff utf-8"), (b"\x1b[31m", "\x1b[31m")],
 )
-def test_a_name_that_no_file_should_have_is_refused(left: Path, shelf: Shelf, name: bytes, shown: str) -> None:
+def test_a_name_that_no_file_should_have_is_refused(left: Path, shelf: TenantStore, name: bytes, shown: str) -> None:
     Path(os.fsdecode(os.fsencode(left) + b"/" + name)).write_bytes(b"x")
     assert set(refusals(collected(shelf))) == {shown}
 
 
-def test_a_path_that_is_too_long_is_refused(left: Path, shelf: Shelf) -> None:
+def test_a_path_that_is_too_long_is_refused(left: Path, shelf: TenantStore) -> None:
     folder = left / ("a" * 250) / ("b" * 250) / ("c" * 250) / ("d" * 250)
     folder.mkdir(parents=True)
     (folder / ("e" * 250)).write_bytes(b"x")
@@ -216,7 +216,7 @@ def test_a_path_that_is_too_long_is_refused(left: Path, shelf: Shelf) -> None:
 
 
 @pytest.mark.slow
-def test_folders_that_go_on_for_ever_are_refused_where_they_are_too_deep(left: Path, shelf: Shelf) -> None:
+def test_folders_that_go_on_for_ever_are_refused_where_they_are_too_deep(left: Path, shelf: TenantStore) -> None:
     folder = os.open(left, os.O_RDONLY)
     for _ in range(400):
         os.mkdir("d", dir_fd=folder)
@@ -229,7 +229,7 @@ def test_folders_that_go_on_for_ever_are_refused_where_they_are_too_deep(left: P
 
 
 @pytest.mark.slow
-def test_of_very_many_files_only_some_are_looked_at(left: Path, shelf: Shelf) -> None:
+def test_of_very_many_files_only_some_are_looked_at(left: Path, shelf: TenantStore) -> None:
     for number in range(12_000):
         (left / str(number)).touch()
     arrived = collected(shelf)
@@ -239,7 +239,7 @@ def test_of_very_many_files_only_some_are_looked_at(left: Path, shelf: Shelf) ->
     assert arrived.refused[-1].reason.endswith("more are not taken")
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(left: Path, shelf: Shelf) -> None:
+def test_a_file_that_changes_while_it_is_read_is_refused(left: Path, shelf: TenantStore) -> None:
     for change in (lambda at: at.write_bytes(b""), lambda at: os.utime(at, (1, 1)), lambda at: os.link(at, "more")):
         at = left / "large"
         at.unlink(missing_ok=True)
@@ -252,7 +252,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(left: Path, shelf: Shel
         assert refusals(arrived) == {"large": "it changed while it was collected"}
 
 
-def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(left: Path, shelf: Shelf) -> None:
+def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(left: Path, shelf: TenantStore) -> None:
     (left / "a").write_bytes(bytes(4 * MIB))
     (left / "b").mkdir()
     (left / "b" / "secret").write_bytes(b"mine")
@@ -277,7 +277,7 @@ for link, own in itertools.cycle(pairs):
 
 
 @pytest.mark.slow
-def test_nothing_outside_is_read_however_names_are_swapped(left: Path, shelf: Shelf) -> None:
+def test_nothing_outside_is_read_however_names_are_swapped(left: Path, shelf: TenantStore) -> None:
     """A process that outlived its call swaps a folder and a file for links as fast as it can."""
     outside = left.parent.parent / "outside"
     for name, target in (("folder", outside), ("file", outside / "secret")):

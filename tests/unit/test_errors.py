@@ -13,13 +13,13 @@ import pytest
 from sandbox import Outcome, Sandbox
 from sandbox.errors import CallFailed, SandboxError
 from sandbox.testing import FakeBackend, raises
-from sandbox.tools.schemas.nodes import Finding
+from sandbox.tools.schemas.nodes import SchemaFinding
 
 GIVEN: Final = {
     "remedy": "do that",
     "line": 3,
     "column": 7,
-    "reasons": (Finding("a.b", "is no type"),) * 5,
+    "reasons": (SchemaFinding("a.b", "is no type"),) * 5,
     "log": "what was said",
     "missing": ("seccomp",),
 }

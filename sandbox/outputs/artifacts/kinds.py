@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-LOOKED_AT: Final = 64 << 10
+MAX_DETECTION_BYTES: Final = 64 << 10
 """As many bytes from the beginning are enough to tell."""
 UNKNOWN: Final = "application/octet-stream"
 _TEXT: Final = "text/plain"
@@ -56,7 +56,7 @@ _CONTROLS: Final = bytes(each for each in range(32) if each not in b"\a\b\t\n\v\
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ContentKind:
     """What some bytes are; with the size, where they are an image that says it."""
 
     mime: str
@@ -69,13 +69,13 @@ class Kind:
         return _SUFFIXES.get(self.mime, "bin")
 
 
-def kind_of(beginning: bytes) -> Kind:
+def detect_kind(beginning: bytes) -> ContentKind:
     """Told by how they begin."""
     mime = _by_signature(beginning) or _by_text(beginning)
     size = _SIZES[mime](beginning) if mime in _SIZES else None
     if size is None or not all(0 < side < _LARGEST_SIDE for side in size):
-        return Kind(mime)
-    return Kind(mime, *size)
+        return ContentKind(mime)
+    return ContentKind(mime, *size)
 
 
 def _by_signature(data: bytes) -> str | None:
@@ -114,7 +114,7 @@ def _looks_like_json(text: str) -> bool:
     start, end = text.lstrip()[:2].rstrip(), text.rstrip()[-1:]
     is_object = start[:1] == "{" and start[1:] in ("", '"', "}")
     is_list = start[:1] == "[" and (start[1:] in ("", "]", '"', "{", "[", "-", "n", "t", "f") or start[1:].isdigit())
-    return (is_object or is_list) and (end in "]}" or len(text.encode()) >= LOOKED_AT - 3)
+    return (is_object or is_list) and (end in "]}" or len(text.encode()) >= MAX_DETECTION_BYTES - 3)
 
 
 def _png(data: bytes) -> tuple[int, int] | None:

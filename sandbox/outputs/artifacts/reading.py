@@ -14,10 +14,10 @@ from typing import IO, Any, Final
 from sandbox.errors import ArtifactsUnavailable, SpecError
 from sandbox.outcome import Artifact
 from sandbox.outputs.artifacts.search import Matches, search
-from sandbox.outputs.artifacts.store import ArtifactStore, Kept
+from sandbox.outputs.artifacts.store import ArtifactStore, StoredArtifact
 from sandbox.threads import in_own_thread
 
-MOST_SHOWN: Final = 1 << 20
+MAX_PAGE_BYTES: Final = 1 << 20
 """As many bytes are given at once; the rest is there to be asked for."""
 _BLOCK: Final = 1 << 18
 _SPAN: Final = re.compile(r"(\d{0,18}):(\d{0,18})")
@@ -40,7 +40,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ArtifactPage:
     """The bytes from `start` up to `end`, of `total`; `is_cut` where more was asked for than is given at once."""
 
     data: bytes
@@ -60,14 +60,14 @@ class Page:
         return self.data.decode("utf-8", "replace")
 
 
-def page_of_bytes(file: IO[bytes], span: Span, *, total: int) -> Page:
+def page_of_bytes(file: IO[bytes], span: Span, *, total: int) -> ArtifactPage:
     """From byte `first`, counted from 0, up to but without byte `last`."""
     start = min(span.first or 0, total)
     end = total if span.last is None else max(min(span.last, total), start)
     return _read(file, start, end, total=total)
 
 
-def page_of_lines(file: IO[bytes], span: Span, *, total: int) -> Page:
+def page_of_lines(file: IO[bytes], span: Span, *, total: int) -> ArtifactPage:
     """From line `first`, counted from 1, up to and with line `last`."""
     first = max(span.first or 1, 1)
     start = _skip_lines(file, first - 1, at=0)
@@ -75,10 +75,10 @@ def page_of_lines(file: IO[bytes], span: Span, *, total: int) -> Page:
     return _read(file, start, end, total=total, first_line=first)
 
 
-def _read(file: IO[bytes], start: int, end: int, *, total: int, first_line: int | None = None) -> Page:
+def _read(file: IO[bytes], start: int, end: int, *, total: int, first_line: int | None = None) -> ArtifactPage:
     file.seek(start)
-    data = file.read(min(end - start, MOST_SHOWN))
-    return Page(data, start, total, first_line=first_line, is_cut=end - start > MOST_SHOWN)
+    data = file.read(min(end - start, MAX_PAGE_BYTES))
+    return ArtifactPage(data, start, total, first_line=first_line, is_cut=end - start > MAX_PAGE_BYTES)
 
 
 def _skip_lines(file: IO[bytes], count: int, *, at: int) -> int:
@@ -119,7 +119,7 @@ class Artifacts:
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
 
-    def list(self, *, tenant: str = "") -> tuple[Kept, ...]:
+    def list(self, *, tenant: str = "") -> tuple[StoredArtifact, ...]:
         """All of the tenant's, the youngest first."""
         return tuple(self._store.shelf(tenant).everything())
 
@@ -127,7 +127,9 @@ class Artifacts:
         """What is known of one; raises `ArtifactMissing`."""
         return self._store.shelf(tenant).find(id)
 
-    def show(self, id: str, *, lines: Bounds | None = None, bytes: Bounds | None = None, tenant: str = "") -> Page:
+    def show(
+        self, id: str, *, lines: Bounds | None = None, bytes: Bounds | None = None, tenant: str = ""
+    ) -> ArtifactPage:
         """A part of one, 1 MiB at most: lines counted from 1, with the last; or bytes from 0, without the last."""
         if lines is not None and bytes is not None:
             raise SpecError("either lines or bytes are shown, not both")
@@ -208,7 +210,7 @@ class AsyncArtifacts:
     def __init__(self, store: ArtifactStore) -> None:
         self._inner = Artifacts(store)
 
-    async def list(self, *, tenant: str = "") -> tuple[Kept, ...]:
+    async def list(self, *, tenant: str = "") -> tuple[StoredArtifact, ...]:
         """See `Artifacts.list`."""
         return await in_own_thread(partial(self._inner.list, tenant=tenant))
 
@@ -218,7 +220,7 @@ class AsyncArtifacts:
 
     async def show(
         self, id: str, *, lines: Bounds | None = None, bytes: Bounds | None = None, tenant: str = ""
-    ) -> Page:
+    ) -> ArtifactPage:
         """See `Artifacts.show`."""
         return await in_own_thread(partial(self._inner.show, id, lines=lines, bytes=bytes, tenant=tenant))
 

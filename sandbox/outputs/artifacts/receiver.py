@@ -23,7 +23,7 @@ from typing import Any, Final
 from sandbox.errors import ArtifactsUnavailable, ProtocolError
 from sandbox.outcome import Artifact, RefusedFile
 from sandbox.outputs.artifacts.store import QuotaReached
-from sandbox.outputs.artifacts.writer import Coming, Keeping
+from sandbox.outputs.artifacts.writer import ArtifactWriter, PartialArtifact
 from sandbox.spec import is_plain_name
 
 FILE, DATA, END, REFUSED, OVER = range(1, 6)
@@ -34,17 +34,19 @@ _MOST_TEXT: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ReceivedFiles:
     """What became of the files of one call."""
 
     artifacts: tuple[Artifact, ...] = ()
     refused: tuple[RefusedFile, ...] = ()
 
 
-class Arrivals:
+class FileReceiver:
     """The files of one call; used on one event loop, and `finish` is to be awaited once."""
 
-    def __init__(self, keeping: Keeping, *, most_files: int, most_bytes: int, grant: Callable[[int], None]) -> None:
+    def __init__(
+        self, keeping: ArtifactWriter, *, most_files: int, most_bytes: int, grant: Callable[[int], None]
+    ) -> None:
         self._records = FileRecords(keeping, most_files=most_files, most_bytes=most_bytes)
         self._grant = grant
         self._threads = keeping.threads
@@ -60,7 +62,7 @@ class Arrivals:
             self._writing = asyncio.create_task(self._write())
         return 0
 
-    async def finish(self, *, is_expected: bool) -> Arrived:
+    async def finish(self, *, is_expected: bool) -> ReceivedFiles:
         """Nothing more will come; what has been kept."""
         if self._writing is not None:
             await self._writing
@@ -79,12 +81,12 @@ class Arrivals:
 class FileRecords:
     """Bytes in, artifacts out; what it cannot read, or the store cannot keep, is told of in the result."""
 
-    def __init__(self, keeping: Keeping, *, most_files: int, most_bytes: int) -> None:
+    def __init__(self, keeping: ArtifactWriter, *, most_files: int, most_bytes: int) -> None:
         self._keeping = keeping
         self._files_left = most_files
         self._bytes_left = most_bytes
         self._held = bytearray()
-        self._coming: Coming | None = None
+        self._coming: PartialArtifact | None = None
         self._name = ""
         self._size = 0
         self._fault: str | None = None
@@ -105,7 +107,7 @@ class FileRecords:
         except ProtocolError as error:
             self._break(str(error))
 
-    def result(self, *, is_expected: bool) -> Arrived:
+    def result(self, *, is_expected: bool) -> ReceivedFiles:
         """What there is; where the end did not come, that is told."""
         self._drop()
         if self._name and self._fault is not None:
@@ -116,7 +118,7 @@ class FileRecords:
         if self._not_told:
             reason = f"{self._not_told} more are not taken"
             self._refused.append(RefusedFile(name="", reason=reason, is_lost=self._is_one_of_these_lost))
-        return Arrived(tuple(self._artifacts.values()), tuple(self._refused))
+        return ReceivedFiles(tuple(self._artifacts.values()), tuple(self._refused))
 
     def _take_records(self) -> None:
         start = 0

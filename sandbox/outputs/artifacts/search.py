@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 from sandbox.errors import ArtifactsUnavailable, SpecError
 
-MOST_MATCHES: Final = 1000
+MAX_MATCHES: Final = 1000
 _PROGRAM: Final = Path(__file__).with_name("search_program.py")
 _LONGEST_PATTERN: Final = 1000
 
@@ -39,9 +39,9 @@ class Matches:
 
 def search(file: IO[bytes], pattern: str, *, most: int, ignore_case: bool, seconds: float) -> Matches:
     """The matches in that file, as many as `most`; raises `SpecError` for a pattern that is none."""
-    if len(pattern) > _LONGEST_PATTERN or "\0" in pattern or not 1 <= most <= MOST_MATCHES:
+    if len(pattern) > _LONGEST_PATTERN or "\0" in pattern or not 1 <= most <= MAX_MATCHES:
         raise SpecError(
-            f"a pattern has at most {_LONGEST_PATTERN} characters and no NUL, and 1 to {MOST_MATCHES} matches are given"
+            f"a pattern has at most {_LONGEST_PATTERN} characters and no NUL, and 1 to {MAX_MATCHES} matches are given"
         )
     lines = _run(file, [pattern, str(most), "i" * ignore_case, str(int(seconds) + 1)], seconds=seconds)
     found = [Match(*line) for line in lines if isinstance(line[0], int)]

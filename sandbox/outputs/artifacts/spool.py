@@ -15,19 +15,19 @@ from typing import Final
 from sandbox.errors import ArtifactsUnavailable
 from sandbox.outcome import Artifact
 from sandbox.outputs.artifacts.store import QuotaReached
-from sandbox.outputs.artifacts.writer import Coming, Keeping
+from sandbox.outputs.artifacts.writer import ArtifactWriter, PartialArtifact
 
 _HELD: Final = 1 << 18
 _BEHIND: Final = 1 << 21
 
 
-class Spill:
+class StreamSpool:
     """One stream; used on one event loop. In the end it is either kept or dropped."""
 
-    def __init__(self, keeping: Keeping) -> None:
+    def __init__(self, keeping: ArtifactWriter) -> None:
         self._keeping = keeping
         self._waiting = bytearray()
-        self._coming: Coming | None = None
+        self._coming: PartialArtifact | None = None
         self._writing: asyncio.Task[None] | None = None
         self._on_written: list[Callable[[], None]] = []
         self._fault: str | None = None

@@ -34,7 +34,7 @@ from typing import IO, Final
 
 from sandbox.errors import ArtifactMissing, ArtifactsUnavailable, SpecError
 from sandbox.outcome import Artifact
-from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
+from sandbox.outputs.artifacts.kinds import MAX_DETECTION_BYTES, detect_kind
 
 _FORMAT: Final = "artifacts-1"
 ID_LENGTH: Final = 32
@@ -55,7 +55,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredArtifact:
     """One artifact of a tenant, with when it was last kept, in seconds since the epoch."""
 
     artifact: Artifact
@@ -98,20 +98,20 @@ class ArtifactStore:
         """Its own folder, which need not be there."""
         return (default_store() if self._chosen is None else self._chosen) / _FORMAT
 
-    def shelf(self, tenant: str = "") -> Shelf:
+    def shelf(self, tenant: str = "") -> TenantStore:
         """What is kept for one tenant."""
         if not isinstance(tenant, str):
             raise SpecError(f"a tenant is text, not {tenant!r:.80}", remedy="name one, or leave it out")
         name = hashlib.sha256(tenant.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH] if tenant else "default"
-        return Shelf(self, name)
+        return TenantStore(self, name)
 
     def prune(self) -> int:
         """Remove what is too old or too much, of all tenants; how many bytes that freed."""
-        freed = sum(Shelf(self, folder.name).prune() for folder in self._folders())
+        freed = sum(TenantStore(self, folder.name).prune() for folder in self._folders())
         contents = sorted((each for folder in self._folders() for each in _contents(folder)), key=_age)
         excess = sum(each.size for each in contents) - self.retention.total_bytes
         for each in contents if excess > 0 else ():
-            removed = Shelf(self, each.path.parent.parent.name).remove([each])
+            removed = TenantStore(self, each.path.parent.parent.name).remove([each])
             freed, excess = freed + removed, excess - removed
             if excess <= 0:
                 break
@@ -131,7 +131,7 @@ class ArtifactStore:
             return []
 
 
-class Shelf:
+class TenantStore:
     """The artifacts of one tenant."""
 
     def __init__(self, store: ArtifactStore, name: str) -> None:
@@ -143,10 +143,10 @@ class Shelf:
         """Worked out when it is needed: most calls keep nothing."""
         return self._store.root / self._name
 
-    def everything(self) -> list[Kept]:
+    def everything(self) -> list[StoredArtifact]:
         """All that is kept, the youngest first."""
         contents = sorted(_contents(self._folder), key=_age, reverse=True)
-        return [Kept(self._about(each.path.name, each.size), each.since) for each in contents]
+        return [StoredArtifact(self._about(each.path.name, each.size), each.since) for each in contents]
 
     def find(self, id: str) -> Artifact:
         """The artifact of that id, or of one that begins so and is the only one; raises `ArtifactMissing`."""
@@ -248,7 +248,7 @@ class Shelf:
             name, mime = about["name"], about["mime"]
         except (OSError, ValueError, KeyError, TypeError):
             with (self._folder / "content" / digest).open("rb") as file:
-                kind = kind_of(file.read(LOOKED_AT))
+                kind = detect_kind(file.read(MAX_DETECTION_BYTES))
             name, mime, width, height = digest[:ID_LENGTH], kind.mime, kind.width, kind.height
         return Artifact(
             id=digest[:ID_LENGTH], name=name, mime=mime, bytes=size, digest=digest, width=width, height=height

@@ -17,24 +17,24 @@ from threading import Lock
 
 from sandbox.errors import ArtifactsUnavailable
 from sandbox.outcome import Artifact
-from sandbox.outputs.artifacts.kinds import LOOKED_AT, kind_of
-from sandbox.outputs.artifacts.store import ID_LENGTH, Shelf
+from sandbox.outputs.artifacts.kinds import MAX_DETECTION_BYTES, detect_kind
+from sandbox.outputs.artifacts.store import ID_LENGTH, TenantStore
 from sandbox.threads import Threads
 
 
-class Keeping:
+class ArtifactWriter:
     """For one call, in any thread; to be closed. Nothing is made before there is something to keep."""
 
-    def __init__(self, shelf: Shelf, threads: Threads | None = None) -> None:
+    def __init__(self, shelf: TenantStore, threads: Threads | None = None) -> None:
         self.threads = threads or Threads()
         self._shelf = shelf
         self._hold: int | None = None
         self._held: Path | None = None
-        self._coming: list[Coming] = []
+        self._coming: list[PartialArtifact] = []
         self._is_closed = False
         self._one_at_a_time = Lock()
 
-    def begin(self) -> Coming:
+    def begin(self) -> PartialArtifact:
         """A new artifact, to be written; raises `ArtifactsUnavailable` where none can be: what a process still prints
         that goes on after its call has been told is nobody's."""
         with self._one_at_a_time:
@@ -42,7 +42,7 @@ class Keeping:
             self._shelf.make()
             path = self._shelf.part("coming") / secrets.token_hex(16)
             with self._shelf.writing():
-                coming = Coming(path, _locked_file(path), keep=self._keep, writing=self._shelf.writing)
+                coming = PartialArtifact(path, _locked_file(path), keep=self._keep, writing=self._shelf.writing)
             self._coming.append(coming)
             return coming
 
@@ -78,7 +78,7 @@ class Keeping:
         os.write(self._hold, artifact.digest.encode() + b"\n")
 
 
-class Coming:
+class PartialArtifact:
     """An artifact being written: either kept or dropped in the end."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Coming:
 
     def keep(self, name: str) -> Artifact:
         """That was all of it; raises `QuotaReached` when there is no room for it."""
-        kind, digest = kind_of(self._beginning), self._digest.hexdigest()
+        kind, digest = detect_kind(self._beginning), self._digest.hexdigest()
         artifact = Artifact(
             id=digest[:ID_LENGTH],
             name=name,
@@ -132,8 +132,8 @@ class Coming:
                 self._descriptor = -1
 
     def _write(self, data: bytes | memoryview) -> None:
-        if len(self._beginning) < LOOKED_AT:
-            self._beginning += bytes(data[: LOOKED_AT - len(self._beginning)])
+        if len(self._beginning) < MAX_DETECTION_BYTES:
+            self._beginning += bytes(data[: MAX_DETECTION_BYTES - len(self._beginning)])
         self._digest.update(data)
         self.size += len(data)
         rest = memoryview(data)

@@ -27,7 +27,7 @@ from sandbox.outputs.boundaries import prefix, suffix
 from sandbox.outputs.notices import Notice
 from sandbox.outputs.shapes.shape import Fit
 from sandbox.outputs.shapes.texts import Cut, fit_ends
-from sandbox.outputs.text_ends import Ends, Parsed
+from sandbox.outputs.text_ends import ParsedValue, TextEnds
 
 _MORE: Final = "…"
 _FRAME_OF_NOTICE: Final = 16  # `, "…": ""`, and longer where the value has such a key itself
@@ -42,7 +42,7 @@ _MANY_CHARACTERS: Final = re.compile(r"… \[(\d{1,18}) more characters?\]\Z")
 _TRIES: Final = 6
 
 
-def json_data(ends: Ends, budget: int, notice: Notice) -> Fit:
+def json_data(ends: TextEnds, budget: int, notice: Notice) -> Fit:
     """The pruned value with the notice in it; both ends of what is no JSON."""
     parsed = ends.parsed or _parsed(ends)
     if parsed is None:
@@ -64,16 +64,16 @@ def prune(value: Json, *, room: int) -> Json:
     return _Pruning(most=room).fitted(value, room, depth=0)
 
 
-def _parsed(ends: Ends) -> Parsed | None:
+def _parsed(ends: TextEnds) -> ParsedValue | None:
     if not ends.is_whole or not ends.head.lstrip().startswith(("{", "[", '"')):
         return None
     try:
-        return Parsed(json.loads(ends.head))
+        return ParsedValue(json.loads(ends.head))
     except (ValueError, RecursionError):
         return None
 
 
-def _both_ends(ends: Ends, budget: int, notice: Notice) -> Fit:
+def _both_ends(ends: TextEnds, budget: int, notice: Notice) -> Fit:
     head = prefix(ends.head, most=budget // 2)
     return fit_ends(ends, Cut(head, suffix(ends.tail, most=budget - len(head))), notice)
 

@@ -23,7 +23,7 @@ from sandbox.outputs.boundaries import prefix, prefix_of_lines, suffix_of_lines
 from sandbox.outputs.notices import Notice
 from sandbox.outputs.shapes.shape import Fit
 from sandbox.outputs.shapes.texts import Cut, cut_lines, fit_ends, lines_of_gap
-from sandbox.outputs.text_ends import Ends
+from sandbox.outputs.text_ends import TextEnds
 
 TABLE: Final = "table"
 TYPE_KEY: Final = "$type"
@@ -36,7 +36,7 @@ _BREAKS: Final = str.maketrans({"\n": "\\n", "\r": "\\r", "\x0b": "\\v", "\x0c":
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableValue:
     """What a table value holds."""
 
     columns: tuple[str, ...]
@@ -58,7 +58,7 @@ class Table:
         return [*self.rows[: self.first], None, *self.rows[self.first :]]
 
 
-def table(ends: Ends, budget: int, notice: Notice) -> Fit:
+def table(ends: TextEnds, budget: int, notice: Notice) -> Fit:
     """The first lines, which say what the columns are, with the first rows and the last."""
     read = read_table(ends.parsed.value) if ends.parsed else None
     if read is not None:
@@ -77,7 +77,7 @@ def table(ends: Ends, budget: int, notice: Notice) -> Fit:
     return Fit(head + notice.gap(shown=cut.shown, lines=rows, unit="row") + cut.tail, cut.shown)
 
 
-def read_table(value: Json) -> Table | None:
+def read_table(value: Json) -> TableValue | None:
     """The table that a value is; None when it is none, whatever it says of itself."""
     if not isinstance(value, dict) or value.get(TYPE_KEY) != TABLE:
         return None
@@ -89,10 +89,10 @@ def read_table(value: Json) -> Table | None:
         return None
     first = value.get("first_rows")
     is_known = isinstance(first, int) and 0 <= first <= len(rows)
-    return Table(names, rows, max(count, len(rows)), first if is_known else len(rows))  # type: ignore[arg-type]
+    return TableValue(names, rows, max(count, len(rows)), first if is_known else len(rows))  # type: ignore[arg-type]
 
 
-def written(table: Table) -> str:
+def written(table: TableValue) -> str:
     """All of it as text."""
     return _heading(table, table.columns) + "".join(_entry(each, table) for each in table.entries)
 
@@ -104,17 +104,17 @@ def _column(column: Any) -> str:
     return f"{cell(name)} ({cell(dtype)})" if isinstance(name, str) and isinstance(dtype, str) else ""
 
 
-def size_of(table: Table) -> str:
+def size_of(table: TableValue) -> str:
     """`5 rows × 1 column`."""  # noqa: RUF002
     rows = f"{table.row_count} row{'' if table.row_count == 1 else 's'}"
     return f"{rows} × {len(table.columns)} column{'' if len(table.columns) == 1 else 's'}"  # noqa: RUF001
 
 
-def _heading(table: Table, columns: tuple[str, ...]) -> str:
+def _heading(table: TableValue, columns: tuple[str, ...]) -> str:
     return f"{size_of(table)}\n{_BETWEEN.join(columns)}\n"
 
 
-def _entry(row: Sequence[Json] | None, table: Table, most: int | None = None) -> str:
+def _entry(row: Sequence[Json] | None, table: TableValue, most: int | None = None) -> str:
     """The line of a row, or what is said of those that nobody has sent."""
     return f"… {table.missing} more rows\n" if row is None else _line(list(row), most)
 
@@ -137,7 +137,7 @@ def _plain(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _narrowed(table: Table, budget: int) -> Ends:
+def _narrowed(table: TableValue, budget: int) -> TextEnds:
     """As much of each end as the budget could show, in columns and cells that leave room for a few rows."""
     width = len(table.columns)
     shown, heading = width, _heading(table, table.columns)
@@ -155,10 +155,10 @@ def _narrowed(table: Table, budget: int) -> Ends:
     head = heading + "".join(_entry(row, table, most) for row in first)
     tail = "".join(_entry(row, table, most) for row in last)
     if len(first) == len(table.entries):
-        return Ends.whole(head)
+        return TextEnds.whole(head)
     is_between = 0 < table.first < len(table.rows)
     lines = table.row_count if is_between else len(table.entries)
-    return Ends(head=head, tail=tail, characters=len(head) + len(tail), newlines=2 + lines)
+    return TextEnds(head=head, tail=tail, characters=len(head) + len(tail), newlines=2 + lines)
 
 
 def _fitting(rows: list[tuple[Json, ...]], *, room: int) -> Iterator[int | None]:
@@ -177,7 +177,7 @@ def _without_middle(cells: tuple[Any, ...], shown: int, width: int, gap: str = "
     return (*cells[:left], gap, *cells[left - shown :])
 
 
-def _header(ends: Ends) -> str:
+def _header(ends: TextEnds) -> str:
     """The lines that say what the columns are."""
     size = _SIZE.match(ends.head)
     end = ends.head.find("\n", size.end() if size else 0)

@@ -15,18 +15,18 @@ from sandbox.tools.schemas.exports import Format, export, json_schema
 from sandbox.tools.schemas.foreign import Import, import_schema
 from sandbox.tools.schemas.health import Health, Level, health
 from sandbox.tools.schemas.mcp import import_mcp_tool, mcp_tool
-from sandbox.tools.schemas.nodes import Finding
+from sandbox.tools.schemas.nodes import SchemaFinding
 from sandbox.tools.schemas.openai import openai_chat, openai_responses
 from sandbox.tools.schemas.strict import strict_form, without_filled_nulls
 from sandbox.tools.schemas.validator import SchemaValidator, validator
 
 __all__ = [
     "Export",
-    "Finding",
     "Format",
     "Health",
     "Import",
     "Level",
+    "SchemaFinding",
     "SchemaValidator",
     "anthropic",
     "export",

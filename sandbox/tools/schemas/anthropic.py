@@ -15,8 +15,8 @@ from sandbox.tools.schemas.export_base import Export, Relaxation, ToolSchema, re
 from sandbox.tools.schemas.health import Level, health
 from sandbox.tools.schemas.nodes import (
     ROOT,
-    Finding,
     Schema,
+    SchemaFinding,
     members_of,
     properties_of,
     recursive_references,
@@ -52,13 +52,13 @@ def anthropic(schema: object, *, strict: bool = False) -> Export:
     return Export({**said, "input_schema": parameters, "strict": True}, relaxed)
 
 
-def _loose(parameters: Schema) -> tuple[Schema, tuple[Finding, ...]]:
+def _loose(parameters: Schema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     relaxation = Relaxation()
     plain = relaxation.moved(parameters, lambda _, path: _NOT_AT_THE_TOP if path == ROOT else (), ROOT)
     return {**plain}, tuple(relaxation.losses)
 
 
-def _strict(tool: ToolSchema) -> tuple[Schema, tuple[Finding, ...]]:
+def _strict(tool: ToolSchema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     relaxation = Relaxation()
     relaxation.lose_unlisted(tool.parameters)
     arrays = relaxation.tuples_as_arrays(relaxation.one_of_as_any_of(tool.parameters, ROOT), ROOT)
@@ -85,19 +85,19 @@ def _closed(node: Schema, path: str) -> Schema:
     return copied
 
 
-def _against_strict(parameters: Schema) -> tuple[Finding, ...]:
+def _against_strict(parameters: Schema) -> tuple[SchemaFinding, ...]:
     found = health(parameters)
     reasons = [
-        Finding(path, "not strict: is an open object")
+        SchemaFinding(path, "not strict: is an open object")
         for path, node in walk(parameters, ROOT)
         if "object" in types_of(node) and node.get("additionalProperties") is not False
     ]
     if found.level is Level.INVALID:
-        reasons += [Finding(reason.path, f"not strict: {reason.message}") for reason in found.reasons]
+        reasons += [SchemaFinding(reason.path, f"not strict: {reason.message}") for reason in found.reasons]
     for path, node in walk(parameters, ROOT):
-        reasons += [Finding(path, f"not strict: {reason}") for reason in _unsayable(node)]
+        reasons += [SchemaFinding(path, f"not strict: {reason}") for reason in _unsayable(node)]
     if recursive_references(parameters):
-        reasons.append(Finding(ROOT, "not strict: the schema is recursive"))
+        reasons.append(SchemaFinding(ROOT, "not strict: the schema is recursive"))
     return tuple(reasons)
 
 

@@ -13,9 +13,9 @@ from sandbox.tools.plain_json import JSON
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.schemas.nodes import (
     ROOT,
-    Finding,
     Schema,
-    Unreadable,
+    SchemaFinding,
+    UnreadableSchema,
     plain_schema,
     properties_of,
     walk,
@@ -31,7 +31,7 @@ class Export(NamedTuple):
     """A tool in a provider's shape, and what that shape could not say."""
 
     document: Schema
-    losses: tuple[Finding, ...]
+    losses: tuple[SchemaFinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ def read_tool_schema(schema: object) -> ToolSchema:
     """The parts of `{"name", "description", "parameters"}`, or `SchemaRefused` with everything that is wrong."""
     try:
         given = plain_schema(schema)
-    except Unreadable as fault:
+    except UnreadableSchema as fault:
         raise _refusal([fault.finding]) from None
     name, description, parameters = given.get("name"), given.get("description", ""), given.get("parameters")
-    wrong: list[Finding] = []
+    wrong: list[SchemaFinding] = []
     if not isinstance(name, str) or not NAME.fullmatch(name):
         shown = excerpt(name, NAME_LENGTH) if isinstance(name, str) else "nothing"
-        wrong.append(Finding("name", f"{shown} is no name: 1 to 64 letters, digits, _ or -, and a letter first"))
+        wrong.append(SchemaFinding("name", f"{shown} is no name: 1 to 64 letters, digits, _ or -, and a letter first"))
     if not isinstance(description, str):
-        wrong.append(Finding("description", "is not a string"))
+        wrong.append(SchemaFinding("description", "is not a string"))
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
-        wrong.append(Finding(ROOT, "`parameters` is not a schema of type object"))
+        wrong.append(SchemaFinding(ROOT, "`parameters` is not a schema of type object"))
     if wrong:
         raise _refusal(wrong)
     assert isinstance(name, str)
@@ -67,7 +67,7 @@ def read_tool_schema(schema: object) -> ToolSchema:
     return ToolSchema(name, description, parameters)
 
 
-def _refusal(reasons: list[Finding]) -> SchemaRefused:
+def _refusal(reasons: list[SchemaFinding]) -> SchemaRefused:
     return SchemaRefused("this is no tool's schema", reasons=tuple(reasons), remedy="correct these places")
 
 
@@ -87,21 +87,21 @@ class Relaxation:
     """One schema being fitted to a provider; what it loses on the way is collected in order."""
 
     def __init__(self) -> None:
-        self.losses: list[Finding] = []
+        self.losses: list[SchemaFinding] = []
 
     def moved(self, schema: Schema, untaken: Untaken, path: str) -> Schema:
         """A copy in which every keyword the provider does not take has become part of a description."""
 
         def change(node: Schema, place: str) -> Schema:
             moving = [keyword for keyword in untaken(node, place) if keyword in node]
-            self.losses.extend(Finding(place, f"`{keyword}` is only described") for keyword in moving)
+            self.losses.extend(SchemaFinding(place, f"`{keyword}` is only described") for keyword in moving)
             return with_children(described(node, moving), change, place)
 
         return change(schema, path)
 
     def lose(self, path: str, message: str) -> None:
         """Note what cannot be said at a place."""
-        self.losses.append(Finding(path, message))
+        self.losses.append(SchemaFinding(path, message))
 
     def lose_unlisted(self, parameters: Schema) -> None:
         """Note the objects that take more than they list, and are going to be closed."""

@@ -20,8 +20,8 @@ from sandbox.tools.schemas.nodes import (
     DEFINITIONS,
     ROOT,
     UNIONS,
-    Finding,
     Schema,
+    SchemaFinding,
     members_of,
     recursive_references,
     referred,
@@ -31,7 +31,7 @@ from sandbox.tools.schemas.nodes import (
 )
 from sandbox.tools.schemas.validator import validator
 
-DEEPEST_REFERENCE: Final = 10
+MAX_REFERENCE_DEPTH: Final = 10
 _MOST_NODES: Final = 20_000
 _DEEPEST_NODE: Final = 40
 _OF_DOCUMENTS: Final = ("$schema", "$id")
@@ -41,7 +41,7 @@ class Import(NamedTuple):
     """A schema in our shape, and what could not be brought into it."""
 
     schema: Schema
-    losses: tuple[Finding, ...]
+    losses: tuple[SchemaFinding, ...]
 
 
 def import_schema(schema: object) -> Import:
@@ -74,7 +74,7 @@ class _Inlining:
         self._nodes = 0
         self._open = 0
         self._depth = 0
-        self.kept: list[Finding] = []
+        self.kept: list[SchemaFinding] = []
 
     def node(self, node: Schema, path: str) -> Schema:
         self._nodes += 1
@@ -93,7 +93,7 @@ class _Inlining:
         reason = self._against(node)
         if reason is None and isinstance(found, dict):
             return found
-        self.kept.append(Finding(path, f"stays a reference: {reason or 'it refers to no object'}"))
+        self.kept.append(SchemaFinding(path, f"stays a reference: {reason or 'it refers to no object'}"))
         return None
 
     def _against(self, node: Schema) -> str | None:
@@ -102,8 +102,8 @@ class _Inlining:
             return "it is recursive"
         if node.keys() - ANNOTATIONS - {"$ref"}:
             return "it adds to what it refers to"
-        if self._open >= DEEPEST_REFERENCE or self._depth > _DEEPEST_NODE:
-            return f"it is more than {DEEPEST_REFERENCE} references or {_DEEPEST_NODE} levels deep"
+        if self._open >= MAX_REFERENCE_DEPTH or self._depth > _DEEPEST_NODE:
+            return f"it is more than {MAX_REFERENCE_DEPTH} references or {_DEEPEST_NODE} levels deep"
         return "the schema would become too large" if self._nodes > _MOST_NODES else None
 
     def _written_out(self, node: Schema, found: Schema, path: str) -> Schema:

@@ -22,13 +22,13 @@ from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.schemas.nodes import (
     DEFINITIONS,
     LISTS,
-    MOST_FINDINGS,
+    MAX_FINDINGS,
     ROOT,
     TYPES,
     UNIONS,
-    Finding,
     Schema,
-    Unreadable,
+    SchemaFinding,
+    UnreadableSchema,
     children,
     members_of,
     parameters_of,
@@ -69,7 +69,7 @@ class Health:
     """A schema's level, and why it is not the best one."""
 
     level: Level
-    reasons: tuple[Finding, ...] = ()
+    reasons: tuple[SchemaFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,28 +93,28 @@ def health(schema: object) -> Health:
     """What a schema, of a tool or of its parameters, can be used for."""
     try:
         parameters = parameters_of(plain_schema(schema))
-    except Unreadable as fault:
+    except UnreadableSchema as fault:
         return Health(Level.INVALID, (fault.finding,))
     return _summary(_faults(parameters))
 
 
-def invalid_reasons(schema: object) -> tuple[Finding, ...]:
+def invalid_reasons(schema: object) -> tuple[SchemaFinding, ...]:
     """What makes a schema unusable, without what only strict mode minds."""
     try:
         faults = _faults(parameters_of(plain_schema(schema)))
-    except Unreadable as fault:
+    except UnreadableSchema as fault:
         return (fault.finding,)
-    invalid = (Finding(path, message) for level, path, message in faults if level is Level.INVALID)
-    return tuple(islice(invalid, MOST_FINDINGS))
+    invalid = (SchemaFinding(path, message) for level, path, message in faults if level is Level.INVALID)
+    return tuple(islice(invalid, MAX_FINDINGS))
 
 
 def _summary(faults: Iterator[_Fault]) -> Health:
     levels: set[Level] = set()
-    reasons: list[Finding] = []
+    reasons: list[SchemaFinding] = []
     for level, path, message in faults:
         levels.add(level)
-        if len(reasons) < MOST_FINDINGS:
-            reasons.append(Finding(path, message))
+        if len(reasons) < MAX_FINDINGS:
+            reasons.append(SchemaFinding(path, message))
     worst = max(levels, key=list(Level).index, default=Level.STRICT_COMPLIANT)
     return Health(worst, tuple(reasons))
 

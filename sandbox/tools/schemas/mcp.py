@@ -16,7 +16,7 @@ from sandbox.tools.plain_json import JSON
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.schemas.export_base import NAME, Export, read_tool_schema
 from sandbox.tools.schemas.foreign import import_schema
-from sandbox.tools.schemas.nodes import ROOT, Finding, Schema, Unreadable, plain_schema, with_children
+from sandbox.tools.schemas.nodes import ROOT, Schema, SchemaFinding, UnreadableSchema, plain_schema, with_children
 from sandbox.tools.schemas.validator import validator
 
 MCP_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -50,18 +50,18 @@ def import_mcp_tool(tool: object) -> Export:
     """A server's tool as `{"name", "description", "parameters"}`, and what became of the rest."""
     try:
         given = plain_schema(tool)
-    except Unreadable as fault:
+    except UnreadableSchema as fault:
         raise _refusal(fault.finding) from None
     name = given.get("name")
     if not isinstance(name, str) or not MCP_NAME.fullmatch(name):
         shown = excerpt(name, NAME_LENGTH) if isinstance(name, str) else "nothing"
-        raise _refusal(Finding("name", f"{shown} is no name: 1 to 128 letters, digits, `.`, `_` or `-`"))
+        raise _refusal(SchemaFinding("name", f"{shown} is no name: 1 to 128 letters, digits, `.`, `_` or `-`"))
     description = given.get("description") or f"The {name} tool"
     if not isinstance(description, str):
-        raise _refusal(Finding("description", "is not a string"))
+        raise _refusal(SchemaFinding("description", "is not a string"))
     parameters, losses = import_schema(given.get("inputSchema"))
     ours = _our_name(name)
-    renamed = () if ours == name else (Finding("name", f"{name} is called {ours}"),)
+    renamed = () if ours == name else (SchemaFinding("name", f"{name} is called {ours}"),)
     return Export({"name": ours, "description": description, "parameters": parameters}, (*renamed, *losses))
 
 
@@ -87,9 +87,9 @@ def _moved(node: Schema, path: str) -> Schema:
     return moved
 
 
-def _annotations(given: Mapping[str, JSON]) -> tuple[Schema, tuple[Finding, ...]]:
+def _annotations(given: Mapping[str, JSON]) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     wrong = [
-        Finding(f"annotations.{excerpt(name, NAME_LENGTH)}", "is not of the type the protocol says")
+        SchemaFinding(f"annotations.{excerpt(name, NAME_LENGTH)}", "is not of the type the protocol says")
         for name, value in given.items()
         if (name in HINTS and not isinstance(value, bool)) or (name == "title" and not isinstance(value, str))
     ]
@@ -97,10 +97,10 @@ def _annotations(given: Mapping[str, JSON]) -> tuple[Schema, tuple[Finding, ...]
         raise _refusal(*wrong)
     known = {name: value for name, value in given.items() if name in HINTS or name == "title"}
     lost = [name for name in given if name not in known]
-    return known, tuple(Finding(f"annotations.{excerpt(name, NAME_LENGTH)}", "is not announced") for name in lost)
+    return known, tuple(SchemaFinding(f"annotations.{excerpt(name, NAME_LENGTH)}", "is not announced") for name in lost)
 
 
-def _refusal(*reasons: Finding) -> SchemaRefused:
+def _refusal(*reasons: SchemaFinding) -> SchemaRefused:
     return SchemaRefused(
         "this is no tool of the Model Context Protocol", reasons=reasons, remedy="correct these places"
     )

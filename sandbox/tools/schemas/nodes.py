@@ -11,11 +11,11 @@ from sandbox.tools.plain_json import JSON, MAX_DEPTH, NotPlain, PlainCopy
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 
 ROOT: Final = "root"
-MOST_FINDINGS: Final = 100
+MAX_FINDINGS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SchemaFinding:
     """One thing that is wrong, or was lost, at one place."""
 
     path: str
@@ -242,27 +242,27 @@ def _reversed(arrows: _Arrows) -> _Arrows:
 # at most a hundred levels of JSON, so that everything may walk over it recursively.
 
 
-MOST_LEVELS: Final = 100
+MAX_LEVELS: Final = 100
 
 
-class Unreadable(Exception):
+class UnreadableSchema(Exception):
     """What was given is no JSON object that could be a schema; `finding` says why."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: SchemaFinding) -> None:
         super().__init__(str(finding))
         self.finding = finding
 
 
 def plain_schema(schema: object) -> Schema:
-    """A copy as plain JSON values, or `Unreadable`."""
+    """A copy as plain JSON values, or `UnreadableSchema`."""
     try:
-        plain = PlainCopy().copy(schema, depth=MAX_DEPTH - MOST_LEVELS)
+        plain = PlainCopy().copy(schema, depth=MAX_DEPTH - MAX_LEVELS)
     except NotPlain as fault:
-        raise Unreadable(Finding(path_of(fault.path[:MOST_LEVELS]), _of_schemas(fault.message))) from None
+        raise UnreadableSchema(SchemaFinding(path_of(fault.path[:MAX_LEVELS]), _of_schemas(fault.message))) from None
     except Exception as fault:  # an object may answer its reader with anything
-        raise Unreadable(Finding(ROOT, f"cannot be read: {type(fault).__name__}")) from None
+        raise UnreadableSchema(SchemaFinding(ROOT, f"cannot be read: {type(fault).__name__}")) from None
     if not isinstance(plain, dict):
-        raise Unreadable(Finding(ROOT, "is not an object: a schema is a dict"))
+        raise UnreadableSchema(SchemaFinding(ROOT, "is not an object: a schema is a dict"))
     return plain
 
 
@@ -277,9 +277,9 @@ def parameters_of(schema: Schema) -> Schema:
         return schema
     parameters = schema["parameters"]
     if not isinstance(parameters, dict):
-        raise Unreadable(Finding(ROOT, "`parameters` is not an object: a schema is a dict"))
+        raise UnreadableSchema(SchemaFinding(ROOT, "`parameters` is not an object: a schema is a dict"))
     return parameters
 
 
 def _of_schemas(message: str) -> str:
-    return message.replace("the arguments", "the schema").replace(f"{MAX_DEPTH} levels", f"{MOST_LEVELS} levels")
+    return message.replace("the arguments", "the schema").replace(f"{MAX_DEPTH} levels", f"{MAX_LEVELS} levels")

@@ -19,8 +19,8 @@ from sandbox.tools.schemas.health import NOT_STRICT
 from sandbox.tools.schemas.nodes import (
     DEFINITIONS,
     ROOT,
-    Finding,
     Schema,
+    SchemaFinding,
     children,
     members_of,
     properties_of,
@@ -30,12 +30,12 @@ from sandbox.tools.schemas.nodes import (
 )
 from sandbox.tools.schemas.strict import strict_parameters
 
-MOST_LEVELS: Final = 10
-MOST_PROPERTIES: Final = 5_000
-MOST_ENUM_VALUES: Final = 1_000
-MOST_CHARACTERS: Final = 120_000
+MAX_LEVELS: Final = 10
+MAX_PROPERTIES: Final = 5_000
+MAX_ENUM_VALUES: Final = 1_000
+MAX_CHARACTERS: Final = 120_000
 LARGE_ENUM: Final = 250
-MOST_CHARACTERS_OF_A_LARGE_ENUM: Final = 15_000
+MAX_CHARACTERS_OF_A_LARGE_ENUM: Final = 15_000
 FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"},
 )
@@ -56,7 +56,7 @@ def openai_responses(schema: object, *, strict: bool = False) -> Export:
     return Export({"type": "function", "strict": False, **function}, losses)
 
 
-def _function(tool: ToolSchema, *, strict: bool) -> tuple[Schema, tuple[Finding, ...]]:
+def _function(tool: ToolSchema, *, strict: bool) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     said: Schema = {"name": tool.name, "description": tool.description}
     loose, losses = _loose(tool.parameters)
     if not strict:
@@ -64,19 +64,19 @@ def _function(tool: ToolSchema, *, strict: bool) -> tuple[Schema, tuple[Finding,
     try:
         parameters, losses = _strict(tool.parameters)
     except SchemaRefused as refusal:
-        reasons = [Finding(reason.path, f"not strict: {reason.message}") for reason in refusal.reasons]
+        reasons = [SchemaFinding(reason.path, f"not strict: {reason.message}") for reason in refusal.reasons]
         return {**said, "parameters": loose}, (*losses, *reasons)
     return {**said, "parameters": parameters, "strict": True}, losses
 
 
-def _loose(parameters: Schema) -> tuple[Schema, tuple[Finding, ...]]:
+def _loose(parameters: Schema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     relaxation = Relaxation()
     plain = relaxation.moved(parameters, lambda _, path: _NOT_AT_THE_TOP if path == ROOT else (), ROOT)
     described = relaxation.tuples_as_arrays({"type": "object", "properties": {}, **plain}, ROOT)
     return described, tuple(relaxation.losses)
 
 
-def _strict(parameters: Schema) -> tuple[Schema, tuple[Finding, ...]]:
+def _strict(parameters: Schema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     relaxation = Relaxation()
     relaxation.lose_unlisted(parameters)
     unions = relaxation.one_of_as_any_of(_read(parameters, ROOT), ROOT)
@@ -115,25 +115,25 @@ def _plain_references(node: Schema, path: str) -> Schema:
     return {**said, "anyOf": [{"$ref": copied["$ref"]}]}
 
 
-def _beyond_limits(strict: Schema) -> Iterator[Finding]:
+def _beyond_limits(strict: Schema) -> Iterator[SchemaFinding]:
     nodes = [node for _, node in walk(strict, ROOT)]
     levels = _levels(strict)
-    if levels > MOST_LEVELS:
-        yield Finding(ROOT, f"objects are nested {levels} levels deep and may be {MOST_LEVELS}")
+    if levels > MAX_LEVELS:
+        yield SchemaFinding(ROOT, f"objects are nested {levels} levels deep and may be {MAX_LEVELS}")
     properties = sum(len(properties_of(node)) for node in nodes)
-    if properties > MOST_PROPERTIES:
-        yield Finding(ROOT, f"there are {properties} properties and may be {MOST_PROPERTIES}")
+    if properties > MAX_PROPERTIES:
+        yield SchemaFinding(ROOT, f"there are {properties} properties and may be {MAX_PROPERTIES}")
     values = sum(len(members_of(node, "enum")) for node in nodes)
-    if values > MOST_ENUM_VALUES:
-        yield Finding(ROOT, f"there are {values} enum values and may be {MOST_ENUM_VALUES}")
+    if values > MAX_ENUM_VALUES:
+        yield SchemaFinding(ROOT, f"there are {values} enum values and may be {MAX_ENUM_VALUES}")
     characters = sum(_characters(node) for node in nodes)
-    if characters > MOST_CHARACTERS:
-        yield Finding(ROOT, f"names and values have {characters} characters and may have {MOST_CHARACTERS}")
+    if characters > MAX_CHARACTERS:
+        yield SchemaFinding(ROOT, f"names and values have {characters} characters and may have {MAX_CHARACTERS}")
     for path, node in walk(strict, ROOT):
         longest = _length(members_of(node, "enum"))
-        if len(members_of(node, "enum")) > LARGE_ENUM and longest > MOST_CHARACTERS_OF_A_LARGE_ENUM:
-            most = MOST_CHARACTERS_OF_A_LARGE_ENUM
-            yield Finding(
+        if len(members_of(node, "enum")) > LARGE_ENUM and longest > MAX_CHARACTERS_OF_A_LARGE_ENUM:
+            most = MAX_CHARACTERS_OF_A_LARGE_ENUM
+            yield SchemaFinding(
                 path, f"an enum of more than {LARGE_ENUM} values has {longest} characters and may have {most}"
             )
 

@@ -20,9 +20,9 @@ from sandbox.tools.schemas.nodes import (
     ANNOTATIONS,
     ROOT,
     UNIONS,
-    Finding,
     Schema,
-    Unreadable,
+    SchemaFinding,
+    UnreadableSchema,
     is_tool,
     members_of,
     parameters_of,
@@ -42,7 +42,7 @@ def strict_form(schema: object) -> Schema:
     try:
         given = plain_schema(schema)
         parameters = strict_parameters(parameters_of(given))
-    except Unreadable as fault:
+    except UnreadableSchema as fault:
         raise _refusal((fault.finding,)) from None
     if is_tool(given):
         return {**given, "parameters": parameters, "strict": True}
@@ -61,7 +61,7 @@ def strict_parameters(parameters: Schema) -> Schema:
     return strict
 
 
-def _refusal(reasons: Iterable[Finding]) -> SchemaRefused:
+def _refusal(reasons: Iterable[SchemaFinding]) -> SchemaRefused:
     return SchemaRefused(
         "the schema has no strict form",
         reasons=tuple(reasons),

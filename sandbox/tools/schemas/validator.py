@@ -18,12 +18,12 @@ from sandbox.errors import SchemaRefused
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.safe_text import excerpt
 from sandbox.tools.schemas.nodes import (
-    MOST_FINDINGS,
+    MAX_FINDINGS,
     ROOT,
     UNIONS,
-    Finding,
     Schema,
-    Unreadable,
+    SchemaFinding,
+    UnreadableSchema,
     children,
     is_local,
     members_of,
@@ -32,7 +32,7 @@ from sandbox.tools.schemas.nodes import (
     referred,
     walk,
 )
-from sandbox.tools.types.validation_budget import MOST_EFFORT, effort_of
+from sandbox.tools.types.validation_budget import MAX_PATTERN_COST, pattern_cost
 
 _COSTLY: Final = frozenset({"$ref", "$dynamicRef", "pattern", "patternProperties"})
 _HERE: Final = ("not", "if", "then", "else")
@@ -147,8 +147,8 @@ _BACKTRACK_LIMIT: Final = 100_000
 _PATTERN_BYTES: Final = 10 * 1024 * 1024
 _MATCHING_BYTES: Final = 256 * 1024
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_TOO_LARGE: Final = Finding(ROOT, "is too large to compare with this schema")
-_UNEXPLAINED: Final = Finding(ROOT, "does not fit the schema, and is too large to say where")
+_TOO_LARGE: Final = SchemaFinding(ROOT, "is too large to compare with this schema")
+_UNEXPLAINED: Final = SchemaFinding(ROOT, "does not fit the schema, and is too large to say where")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +167,12 @@ class SchemaValidator:
             return False
         return self._is_affordable(plain) and self._compiled.is_valid(plain)
 
-    def problems(self, document: object) -> tuple[Finding, ...]:
+    def problems(self, document: object) -> tuple[SchemaFinding, ...]:
         """Where the document does not fit, at most a hundred places; none when it does."""
         try:
             plain = PlainCopy().copy(document)
         except NotPlain as fault:
-            return (Finding(path_of(fault.path), fault.message),)
+            return (SchemaFinding(path_of(fault.path), fault.message),)
         if not self._is_affordable(plain):
             return (_TOO_LARGE,)
         if self._compiled.is_valid(plain):
@@ -189,12 +189,12 @@ class SchemaValidator:
             return False
         return True
 
-    def _explained(self, document: JSON) -> tuple[Finding, ...]:
-        found: list[Finding] = []
+    def _explained(self, document: JSON) -> tuple[SchemaFinding, ...]:
+        found: list[SchemaFinding] = []
         for error in self._compiled.iter_errors(document):
-            if len(found) == MOST_FINDINGS:
+            if len(found) == MAX_FINDINGS:
                 break
-            found.append(Finding(path_of(error.instance_path), excerpt(error.message)))
+            found.append(SchemaFinding(path_of(error.instance_path), excerpt(error.message)))
         return tuple(found)
 
 
@@ -202,7 +202,7 @@ def validator(schema: object) -> SchemaValidator:
     """What checks documents against the schema; `SchemaRefused` when it is none, or refers to anything outside."""
     try:
         plain = plain_schema(schema)
-    except Unreadable as fault:
+    except UnreadableSchema as fault:
         raise _refusal(fault.finding) from None
     _refuse_strange(plain)
     return SchemaValidator(plain, _compiled(plain), can_be_costly(plain))
@@ -211,23 +211,23 @@ def validator(schema: object) -> SchemaValidator:
 def _refuse_strange(schema: Schema) -> None:
     """Refuse what leaves the schema, which nothing ever follows, and more patterns than anybody needs."""
     patterns, effort = 0, 0
-    outside: list[Finding] = []
+    outside: list[SchemaFinding] = []
     for path, node in walk(schema, ROOT):
         named = node.get("patternProperties")
         listed = [node["pattern"]] if "pattern" in node else []
         listed += [*named] if isinstance(named, dict) else []
         patterns += len(listed)
-        effort += sum(effort_of(each) for each in listed if isinstance(each, str))
+        effort += sum(pattern_cost(each) for each in listed if isinstance(each, str))
         leaving = (keyword for keyword in _REFERENCES if keyword in node and not is_local(node[keyword]))
         outside += (
-            Finding(path, f"`{keyword}` leads out of the schema, and nothing is fetched") for keyword in leaving
+            SchemaFinding(path, f"`{keyword}` leads out of the schema, and nothing is fetched") for keyword in leaving
         )
     if patterns > _MOST_PATTERNS:
-        outside.append(Finding(ROOT, f"has {patterns} patterns and may have {_MOST_PATTERNS}"))
-    if effort > MOST_EFFORT:
-        outside.append(Finding(ROOT, "has patterns that are too large together: let their parts repeat less often"))
+        outside.append(SchemaFinding(ROOT, f"has {patterns} patterns and may have {_MOST_PATTERNS}"))
+    if effort > MAX_PATTERN_COST:
+        outside.append(SchemaFinding(ROOT, "has patterns that are too large together: repeat their parts less often"))
     if outside:
-        raise _refusal(*outside[:MOST_FINDINGS])
+        raise _refusal(*outside[:MAX_FINDINGS])
 
 
 def _compiled(schema: Schema) -> Draft202012Validator:
@@ -239,16 +239,16 @@ def _compiled(schema: Schema) -> Draft202012Validator:
     try:
         return Draft202012Validator(schema, retriever=_never, pattern_options=patterns)
     except ValidationError as error:
-        raise _refusal(Finding(path_of(error.instance_path), excerpt(error.message))) from None
+        raise _refusal(SchemaFinding(path_of(error.instance_path), excerpt(error.message))) from None
     except (ValueError, ReferencingError) as error:
-        raise _refusal(Finding(ROOT, excerpt(str(error)))) from None
+        raise _refusal(SchemaFinding(ROOT, excerpt(str(error)))) from None
 
 
 def _never(address: str, /) -> NoReturn:
     raise ValueError(f"nothing is fetched: {excerpt(address)}")
 
 
-def _refusal(*reasons: Finding) -> SchemaRefused:
+def _refusal(*reasons: SchemaFinding) -> SchemaRefused:
     return SchemaRefused(
         "this is no JSON schema that can be used (draft 2020-12)",
         reasons=reasons,

@@ -41,11 +41,11 @@ class NotLiteral(Exception):
 
 def literal(node: ast.expr, constant: Callable[[str], ast.expr | None]) -> Any:
     """The plain value that an expression stands for, or `NotLiteral`; `constant` gives what a name is assigned."""
-    return _Walk(constant).value(node, depth=0)
+    return _LiteralReader(constant).value(node, depth=0)
 
 
 @dataclass(slots=True)
-class _Walk:
+class _LiteralReader:
     """One evaluation, and what it may still make."""
 
     constant_of: Callable[[str], ast.expr | None]

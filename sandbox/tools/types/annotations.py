@@ -4,8 +4,8 @@ No name is looked up in a module and nothing is evaluated: an annotation is text
 an alias of the same source, or what it is imported as. What neither the source nor the tables know is taken as `Any`,
 so that a call can go on and the tool's own code decides in the box; whoever asks is told of it, with the place.
 
-Types that contain themselves are closed by a `Cell`. Types that hold each other many times over multiply, so one that
-is made of too many is taken as `Any` too.
+Types that contain themselves are closed by a `RecursiveType`. Types that hold each other many times over multiply, so
+one that is made of too many is taken as `Any` too.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from sandbox.tools.types.class_fields import (
     made_values,
     root_field,
 )
-from sandbox.tools.types.field_metadata import ABSENT, Spoken, spoken_extra
+from sandbox.tools.types.field_metadata import ABSENT, FieldMetadata, read_annotated_extra
 from sandbox.tools.types.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
-from sandbox.tools.types.source_types import Declared, Place, bounds_of, given_for, parameters_of
+from sandbox.tools.types.source_types import AnnotationPlace, SourceTypes, bounds_of, given_for, parameters_of
 from sandbox.tools.types.value_types import (
     ANYTHING,
     NULL,
-    Cell,
     FieldType,
+    RecursiveType,
     ValueType,
     array_of,
     constrained,
@@ -85,28 +85,28 @@ class AnnotationReader:
         on_unknown: OnUnknown = _ignore,
         *,
         is_returned: bool = False,
-        declared: Declared | None = None,
+        declared: SourceTypes | None = None,
     ) -> None:
         self._scope = scope
         self._on_unknown = on_unknown
         self._is_returned = is_returned
-        self._known = Declared() if declared is None else declared
-        self._open: dict[str, Cell] = {}
+        self._known = SourceTypes() if declared is None else declared
+        self._open: dict[str, RecursiveType] = {}
         self._told: set[str] = set()
-        self._place = Place()
+        self._place = AnnotationPlace()
 
     @property
-    def cells(self) -> Mapping[str, Cell]:
+    def cells(self) -> Mapping[str, RecursiveType]:
         """The types that contain themselves."""
         return self._known.cells
 
-    def spoken_type(self, node: ast.expr) -> tuple[ValueType, Spoken]:
+    def spoken_type(self, node: ast.expr) -> tuple[ValueType, FieldMetadata]:
         """The type of a parameter or a member, and what its annotation says beside."""
-        spoken = Spoken()
+        spoken = FieldMetadata()
         found = self._resolve(node, depth=0, spoken=spoken)
         return found, spoken
 
-    def with_constraints(self, base: ValueType, spoken: Spoken, node: ast.AST) -> ValueType:
+    def with_constraints(self, base: ValueType, spoken: FieldMetadata, node: ast.AST) -> ValueType:
         """The type with the constraints that were said of it."""
         for fault in spoken.faults:
             self._tell(fault, "a constraint", "it is not a literal")
@@ -131,7 +131,7 @@ class AnnotationReader:
             self._known.nullable[place] = names_none(annotation, self._scope, within=self._place.within)
         return self._known.nullable[place]
 
-    def _resolve(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
+    def _resolve(self, node: ast.expr, *, depth: int, spoken: FieldMetadata | None = None) -> ValueType:
         if depth > MAX_ANNOTATION_DEPTH or (depth == 0 and not is_shallow(node)):
             return self._unknown(node, "an annotation", _TOO_DEEP)
         members = union_members(node, self._scope)
@@ -144,7 +144,7 @@ class AnnotationReader:
     def _bounded(self, node: ast.AST, found: ValueType) -> ValueType:
         return found if found.size <= MAX_TYPES else self._unknown(node, "an annotation", "it holds too many types")
 
-    def _resolve_one(self, node: ast.expr, *, depth: int, spoken: Spoken | None = None) -> ValueType:
+    def _resolve_one(self, node: ast.expr, *, depth: int, spoken: FieldMetadata | None = None) -> ValueType:
         if isinstance(node, ast.Constant) and node.value is None:
             return NULL
         if isinstance(node, ast.Name) and node.id in self._place.bound:
@@ -172,7 +172,7 @@ class AnnotationReader:
         return special or self._unknown(node, shown(node), why_unknown(dotted, self._scope))
 
     def _generic(
-        self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None
+        self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, spoken: FieldMetadata | None
     ) -> ValueType:
         if name in ARRAYS and len(arguments) == 1:
             return array_of(self._resolve(arguments[0], depth=depth), is_unique=name in SETS)
@@ -188,12 +188,14 @@ class AnnotationReader:
             return self._literal(node, arguments)
         return self._unknown(node, shown(node), why_unknown(dotted_name(getattr(node, "value", node)), self._scope))
 
-    def _annotated(self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: Spoken | None) -> ValueType:
+    def _annotated(
+        self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: FieldMetadata | None
+    ) -> ValueType:
         """The first argument with what the others say; a description goes to whoever has a place for one."""
         inner = self._resolve(arguments[0], depth=depth, spoken=spoken)
-        said = Spoken()
+        said = FieldMetadata()
         for extra in arguments[1:]:
-            said.add(spoken_extra(extra, self._scope))
+            said.add(read_annotated_extra(extra, self._scope))
         if spoken is not None:
             spoken.add(said)
         elif said.description:
@@ -221,7 +223,9 @@ class AnnotationReader:
         base = self._called_array(node, depth=depth) or special_type(f"pydantic.{last_name(node.func)}")
         if base is None:
             return self._unknown(node, shown(node), "it would have to be executed")
-        said = spoken_extra(ast.Call(func=ast.Name("Field", ast.Load()), args=[], keywords=node.keywords), self._scope)
+        said = read_annotated_extra(
+            ast.Call(func=ast.Name("Field", ast.Load()), args=[], keywords=node.keywords), self._scope
+        )
         return self.with_constraints(base, said, node)
 
     def _called_array(self, node: ast.Call, *, depth: int) -> ValueType | None:
@@ -247,7 +251,7 @@ class AnnotationReader:
         if key in self._open:
             self._known.cells[key] = self._open[key]
             return inside(self._open[key])
-        cell = self._open[key] = Cell(key)
+        cell = self._open[key] = RecursiveType(key)
         with self._place.binding(said if key != name else {}):
             found = (
                 self._class(name, definition, used, depth=depth + 1)
@@ -344,7 +348,7 @@ class AnnotationReader:
             return self._unknown(used, node.name, "it does not say what its root is")
         bound = self._bound_in(node, depth=depth).get(declared.owner)
         found = self._field(declared, ClassKind.ROOT_MODEL, depth=depth, bound=bound).type
-        said = Spoken(constraints={"description": docstring} if docstring else {})
+        said = FieldMetadata(constraints={"description": docstring} if docstring else {})
         return self.with_constraints(found, said, used)
 
     def _is_left_out(self, declared: ClassField) -> bool:
@@ -364,7 +368,7 @@ class AnnotationReader:
         depth: int,
         bound: Mapping[str, ValueType] | None = None,
     ) -> FieldType:
-        said = Spoken()
+        said = FieldMetadata()
         with self._place.binding(bound or {}):
             found = self._resolve(declared.annotation, depth=depth, spoken=said)
         said.add(declared.spoken)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.syntax.literals import NotLiteral, literal
 from sandbox.tools.syntax.scope import Scope, assigned, last_name
-from sandbox.tools.types.field_metadata import Spoken, plain_default, spoken_default
+from sandbox.tools.types.field_metadata import FieldMetadata, plain_default, read_default
 
 if TYPE_CHECKING:
     from sandbox.tools.docstrings import Documentation
@@ -51,7 +51,7 @@ class ClassField:
 
     name: str
     annotation: ast.expr
-    spoken: Spoken = field(default_factory=Spoken)
+    spoken: FieldMetadata = field(default_factory=FieldMetadata)
     description: str | None = None
     is_required_by_form: bool = True
     owner: str = ""
@@ -199,7 +199,7 @@ def _own_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind, said: Mapping
         yield ClassField(
             name=name,
             annotation=statement.annotation,
-            spoken=spoken_default(statement.value, scope),
+            spoken=read_default(statement.value, scope),
             description=_text_below(node, position) or said.get(name),
             is_required_by_form=_is_required(statement.annotation, total=total),
             owner=node.name,

@@ -37,7 +37,7 @@ ABSENT: Final = _Absent()
 
 
 @dataclass(slots=True)
-class Spoken:
+class FieldMetadata:
     """Everything said of one member."""
 
     has_default: bool = False
@@ -52,7 +52,7 @@ class Spoken:
     faults: list[ast.AST] = field(default_factory=list)
     """What was said in a form that is not read."""
 
-    def add(self, other: Spoken) -> None:
+    def add(self, other: FieldMetadata) -> None:
         """Take over what another says; the later counts."""
         self.has_default = self.has_default or other.has_default
         self.default = other.default if other.has_default else self.default
@@ -64,32 +64,32 @@ class Spoken:
         self.faults += other.faults
 
 
-def spoken_default(node: ast.expr | None, scope: Scope) -> Spoken:
+def read_default(node: ast.expr | None, scope: Scope) -> FieldMetadata:
     """What stands behind the `=` of a parameter or a member."""
     if node is None:
-        return Spoken()
+        return FieldMetadata()
     if isinstance(node, ast.Call) and last_name(node.func) in FIELDS:
         return _of_field(node, scope)
-    return Spoken(has_default=True, default=plain_default(node, scope))
+    return FieldMetadata(has_default=True, default=plain_default(node, scope))
 
 
-def spoken_extra(node: ast.expr, scope: Scope) -> Spoken:
+def read_annotated_extra(node: ast.expr, scope: Scope) -> FieldMetadata:
     """What one of the extras of an `Annotated` says; nothing, when it is not for us."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return Spoken(description=node.value)
+        return FieldMetadata(description=node.value)
     name = last_name(node.func) if isinstance(node, ast.Call) else None
     if not isinstance(node, ast.Call):
         return _text_of_name(node, scope)
     if name in FIELDS:
         return _of_field(node, scope)
     if name in ("Doc", "doc") and node.args:
-        return Spoken(description=_text(node.args[0], scope))
+        return FieldMetadata(description=_text(node.args[0], scope))
     if name in _BARE and node.args:
         return _constrained({_BARE[name]: node.args[0]}, scope)
     if name in _GROUPS:
         positional = dict(zip(("min_length", "max_length"), node.args, strict=False)) if name == "Len" else {}
         return _constrained({**positional, **{each.arg: each.value for each in node.keywords if each.arg}}, scope)
-    return Spoken()
+    return FieldMetadata()
 
 
 def plain_default(node: ast.expr, scope: Scope) -> JSON | _Absent:
@@ -102,7 +102,7 @@ def plain_default(node: ast.expr, scope: Scope) -> JSON | _Absent:
         return ABSENT
 
 
-def _of_field(call: ast.Call, scope: Scope) -> Spoken:
+def _of_field(call: ast.Call, scope: Scope) -> FieldMetadata:
     keywords = {each.arg: each.value for each in call.keywords if each.arg}
     spoken = _constrained(keywords, scope)
     default = keywords.get("default", call.args[0] if call.args else None)
@@ -117,8 +117,8 @@ def _of_field(call: ast.Call, scope: Scope) -> Spoken:
     return spoken
 
 
-def _constrained(keywords: dict[str, ast.expr], scope: Scope) -> Spoken:
-    spoken = Spoken()
+def _constrained(keywords: dict[str, ast.expr], scope: Scope) -> FieldMetadata:
+    spoken = FieldMetadata()
     for keyword, node in keywords.items():
         name = _SPELLED.get(keyword, keyword)
         if name == "description":
@@ -164,8 +164,8 @@ def _text(node: ast.expr, scope: Scope) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _text_of_name(node: ast.expr, scope: Scope) -> Spoken:
-    return Spoken(description=_text(node, scope)) if isinstance(node, ast.Name | ast.BinOp) else Spoken()
+def _text_of_name(node: ast.expr, scope: Scope) -> FieldMetadata:
+    return FieldMetadata(description=_text(node, scope)) if isinstance(node, ast.Name | ast.BinOp) else FieldMetadata()
 
 
 def _is(node: ast.expr | None, value: object) -> bool:

@@ -12,23 +12,23 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from sandbox.tools.types.pydantic_types import HOLE, STRICT, Cell, Choice, FieldType, ValueType
-from sandbox.tools.types.record_types import REFERENCE, Inside, Record
+from sandbox.tools.types.pydantic_types import HOLE, STRICT, FieldType, LiteralType, RecursiveType, ValueType
+from sandbox.tools.types.record_types import REFERENCE, RecordType, RecursiveUse
 from sandbox.tools.types.value_types import frame_of, record_of
-from sandbox.tools.weighted_lru import Recent
+from sandbox.tools.weighted_lru import WeightedLRU
 
 _BY_NAME: Final = ("properties", "$defs", "patternProperties")
 _DATA: Final = ("default", "enum", "const", "examples", "required")
 _FIRST: Final = ("type", "format", "description", "default", "enum")
-_schemas: Recent[ValueType, dict[str, Any]] = Recent(most=1024, heaviest=4096)
+_schemas: WeightedLRU[ValueType, dict[str, Any]] = WeightedLRU(most=1024, heaviest=4096)
 
 
-def json_schema_of(found: ValueType, cells: Mapping[str, Cell]) -> dict[str, Any]:
+def json_schema_of(found: ValueType, cells: Mapping[str, RecursiveType]) -> dict[str, Any]:
     """The JSON schema of a type; types that contain themselves are under `$defs`."""
     return _complete(_written(found), cells)
 
 
-def _complete(written: Mapping[str, Any], cells: Mapping[str, Cell]) -> dict[str, Any]:
+def _complete(written: Mapping[str, Any], cells: Mapping[str, RecursiveType]) -> dict[str, Any]:
     """A copy of what is written, with the definitions that it refers to."""
     wanted: list[str] = []
     schema = _referring(written, wanted)
@@ -66,7 +66,7 @@ class _Writing:
         mark = _mark(found)
         if found in self._written or found in self._frames:
             return
-        if isinstance(mark, Record):
+        if isinstance(mark, RecordType):
             for each in mark.fields:
                 self._look_up(each.type)
         elif (frame := frame_of(found)) is not None:
@@ -74,13 +74,13 @@ class _Writing:
             for part in (frame, *found.parts):
                 self._look_up(part)
         else:
-            self._written[found] = mark.shown() if isinstance(mark, Choice | Inside) else _schemas.get(found)
+            self._written[found] = mark.shown() if isinstance(mark, LiteralType | RecursiveUse) else _schemas.get(found)
 
     def _put_together(self, found: ValueType) -> dict[str, Any]:
         mark, schema = _mark(found), self._written.get(found)
         if schema is not None:
             return schema
-        if isinstance(mark, Record):
+        if isinstance(mark, RecordType):
             return mark.shown({each.name: self._put_together(each.type) for each in mark.fields})
         parts = [self._put_together(part) for part in found.parts if not part.is_common]
         filled: dict[str, Any] = _filled(self._put_together(self._frames[found]), parts)

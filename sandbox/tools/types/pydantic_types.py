@@ -61,7 +61,7 @@ class ValueType:
     members: tuple[ValueType, ...] = ()
     """What a union is made of."""
     is_tried_last: bool = False
-    cell: Cell | None = None
+    cell: RecursiveType | None = None
     """What it is a use of, where it is a type inside itself."""
     is_common: bool = False
     """Whether any source may name it; the same type is then the same object."""
@@ -86,7 +86,7 @@ class FieldType:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Cell:
+class RecursiveType:
     """A type that contains itself, by its name; filled in when it is known."""
 
     name: str
@@ -102,7 +102,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Scalar:
+class ScalarType:
     """Marks a type whose values are taken as they are or converted."""
 
     expected: str
@@ -130,7 +130,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Choice:
+class LiteralType:
     """Marks a literal type. Pydantic takes True for 1, so the values are compared here, with their types."""
 
     values: frozenset[tuple[type, JSON]]
@@ -158,7 +158,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Container:
+class ContainerType:
     """Marks a container type: what its value is made into before its members are checked, and how many it has."""
 
     expected: str
@@ -205,7 +205,7 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Nullable:
+class NullableType:
     """Marks an optional type whose null may be written as text."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
@@ -217,7 +217,7 @@ class Nullable:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class OneOf:
+class UnionType:
     """Marks a union: as it is, else what its JSON text stands for, else converted; each time in the declared order."""
 
     members: tuple[ValueType, ...]
@@ -252,7 +252,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TextForm:
+class TextType:
     """Marks a type of values that JSON has only text for: checked by pydantic, handed over as the text it is."""
 
     kind: Any
@@ -281,7 +281,7 @@ class TextForm:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Constrained:
+class ConstrainedType:
     """Marks a type with constraints. One that is broken is refused like a wrong type, by the same count."""
 
     expected: str

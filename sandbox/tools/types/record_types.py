@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from sandbox.tools.types import coercion
-from sandbox.tools.types.pydantic_types import Cell, FieldType, Info, Shown, from_text
+from sandbox.tools.types.pydantic_types import FieldType, Info, RecursiveType, Shown, from_text
 from sandbox.tools.types.validation_budget import Attempt
 
 REFERENCE: Final = "x-inside"
@@ -25,7 +25,7 @@ REFERENCE: Final = "x-inside"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Record:
+class RecordType:
     """Marks an object with named members; its value is a dict of those that were given."""
 
     fields: tuple[FieldType, ...]
@@ -65,10 +65,10 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Inside:
+class RecursiveUse:
     """Marks a type inside itself."""
 
-    cell: Cell
+    cell: RecursiveType
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.with_info_plain_validator_function(self._checked)

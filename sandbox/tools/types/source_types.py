@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 from sandbox.tools.syntax.scope import Scope, last_name
 from sandbox.tools.types.annotation_syntax import arguments
-from sandbox.tools.types.pydantic_types import Cell, ValueType
-from sandbox.tools.types.validation_budget import MOST_EFFORT, effort_of
+from sandbox.tools.types.pydantic_types import RecursiveType, ValueType
+from sandbox.tools.types.validation_budget import MAX_PATTERN_COST, pattern_cost
 
 _MOST_USES: Final = 200
 _OF_ONE: Final = 1_000
@@ -27,11 +27,11 @@ Fault: TypeAlias = tuple[ast.AST, str, str]
 
 
 @dataclass(slots=True)
-class Declared:
+class SourceTypes:
     """Types by the names of their classes and aliases, and what the source's constraints may still cost."""
 
     types: dict[str, ValueType] = field(default_factory=dict)
-    cells: dict[str, Cell] = field(default_factory=dict)
+    cells: dict[str, RecursiveType] = field(default_factory=dict)
     """The types that contain themselves."""
     faults: dict[str, list[Fault]] = field(default_factory=dict)
     nullable: dict[str, bool] = field(default_factory=dict)
@@ -59,8 +59,8 @@ class Declared:
         """Whether these constraints, by what they say, can be looked at beside all that were before."""
         if constraints not in self._seen:
             self._seen.add(constraints)
-            self._effort += _OF_ONE + (effort_of(pattern) if isinstance(pattern, str) else 0)
-        return self._effort <= MOST_EFFORT
+            self._effort += _OF_ONE + (pattern_cost(pattern) if isinstance(pattern, str) else 0)
+        return self._effort <= MAX_PATTERN_COST
 
 
 # Which names of a generic class or alias stand for types that whoever uses it says, and what they stand for where.
@@ -75,7 +75,7 @@ _MOST_NODES: Final = 1000
 
 
 @dataclass(slots=True)
-class Place:
+class AnnotationPlace:
     """Where the annotation stands that is being read."""
 
     within: str = ""

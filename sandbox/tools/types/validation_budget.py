@@ -6,7 +6,7 @@ which is sound because it has failed a hundred times already: a refusal inside o
 whose members may be refused while the union is not, makes an attempt of its own for each member it tries.
 
 *Bounded work.* Unions inside unions multiply, and so does text that is parsed again for each member. All attempts of
-one validation share a `Work`, which ends it with `TooMuchWork` instead of minutes later.
+one validation share a `WorkBudget`, which ends it with `TooMuchWork` instead of minutes later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TooMuchWork(Exception):
 
 
 @dataclass(slots=True)
-class Work:
+class WorkBudget:
     """What one validation may still do."""
 
     left: int = MAX_WORK
@@ -43,7 +43,7 @@ class Work:
 class Attempt:
     """One try at validating: whether it may convert, and how many more refusals it counts."""
 
-    work: Work
+    work: WorkBudget
     converts: bool = True
     refusals_left: int = MAX_REFUSALS
 
@@ -67,7 +67,7 @@ class Attempt:
 # after some 100 ms. So the states are estimated, and there is a bound on those of all patterns of one source.
 
 
-MOST_EFFORT: Final = 1_000_000
+MAX_PATTERN_COST: Final = 1_000_000
 """Of all that is looked at together: half a second."""
 _OF_ONE: Final = 100
 _AT_MOST: Final = 250_000
@@ -75,7 +75,7 @@ _UNICODE: Final = 1_000
 _PIECE = re.compile(r"\\[wWdDsSpP]|\\.|\[\^?\]?(?:[^\\\]]|\\.)*\]|\{(\d{1,6})(?:,(\d{0,6}))?\}|.", re.DOTALL)
 
 
-def effort_of(pattern: str) -> int:
+def pattern_cost(pattern: str) -> int:
     """About how many states a regular expression has; classes such as `\\w` have a thousand."""
     sums, last = [0], 0
     for piece in _PIECE.finditer(pattern):

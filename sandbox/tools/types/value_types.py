@@ -24,21 +24,21 @@ from sandbox.tools.safe_text import excerpt, name_list
 from sandbox.tools.types import coercion
 from sandbox.tools.types.pydantic_types import (
     STRICT,
-    Cell,
-    Choice,
-    Constrained,
-    Container,
+    ConstrainedType,
+    ContainerType,
     FieldType,
     Hole,
-    Nullable,
-    OneOf,
-    Scalar,
-    TextForm,
+    LiteralType,
+    NullableType,
+    RecursiveType,
+    ScalarType,
+    TextType,
+    UnionType,
     ValueType,
 )
-from sandbox.tools.types.record_types import REFERENCE, Inside, Record, without_null
-from sandbox.tools.types.validation_budget import Attempt, TooMuchWork, Work
-from sandbox.tools.weighted_lru import Recent
+from sandbox.tools.types.record_types import REFERENCE, RecordType, RecursiveUse, without_null
+from sandbox.tools.types.validation_budget import Attempt, TooMuchWork, WorkBudget
+from sandbox.tools.weighted_lru import WeightedLRU
 
 __all__ = [
     "ANYTHING",
@@ -50,11 +50,11 @@ __all__ = [
     "STRICT",
     "TEXT",
     "Attempt",
-    "Cell",
     "FieldType",
+    "RecursiveType",
     "TooMuchWork",
     "ValueType",
-    "Work",
+    "WorkBudget",
     "array_of",
     "constrained",
     "fixed_array_of",
@@ -75,14 +75,16 @@ _REMARKS: Final = frozenset({"description", "examples", "json_schema_extra"})
 _OF_NUMBERS: Final = frozenset({"gt", "ge", "lt", "le", "multiple_of"})
 
 TEXT: Final = ValueType(
-    Annotated[str, Scalar("a string", coercion.text_from)], "a string", takes_text=True, is_common=True
+    Annotated[str, ScalarType("a string", coercion.text_from)], "a string", takes_text=True, is_common=True
 )
-INTEGER: Final = ValueType(Annotated[int, Scalar("an integer", coercion.integer_from)], "an integer", is_common=True)
+INTEGER: Final = ValueType(
+    Annotated[int, ScalarType("an integer", coercion.integer_from)], "an integer", is_common=True
+)
 NUMBER: Final = ValueType(
-    Annotated[float, Scalar("a number", coercion.number_from)], "a number", is_tried_last=True, is_common=True
+    Annotated[float, ScalarType("a number", coercion.number_from)], "a number", is_tried_last=True, is_common=True
 )
 BOOLEAN: Final = ValueType(
-    Annotated[bool, Scalar("true or false", coercion.boolean_from)], "true or false", is_common=True
+    Annotated[bool, ScalarType("true or false", coercion.boolean_from)], "true or false", is_common=True
 )
 
 
@@ -111,16 +113,16 @@ def record_of(
     """An object with these members; `extra` is what its source says about others, if it does."""
     members = f" with {name_list(each.name for each in fields)}" if fields else ""
     expected = excerpt(f"an object{f' {name}' if name else ''}{members}")
-    record = Record(tuple(fields), expected, extra, description)
+    record = RecordType(tuple(fields), expected, extra, description)
     return ValueType(Annotated[Any, record], expected, size=1 + sum(each.type.size for each in fields))
 
 
-def inside(cell: Cell) -> ValueType:
+def inside(cell: RecursiveType) -> ValueType:
     """A type that contains itself."""
-    return ValueType(Annotated[Any, Inside(cell)], excerpt(f"an object {cell.name}"), cell=cell)
+    return ValueType(Annotated[Any, RecursiveUse(cell)], excerpt(f"an object {cell.name}"), cell=cell)
 
 
-def without_itself(found: ValueType, cell: Cell) -> ValueType:
+def without_itself(found: ValueType, cell: RecursiveType) -> ValueType:
     """A union without the member that is the union itself, which adds nothing to it."""
     members = [member for member in found.members if member.cell is not cell]
     return found if len(members) in (0, len(found.members)) else one_of(members)
@@ -128,7 +130,7 @@ def without_itself(found: ValueType, cell: Cell) -> ValueType:
 
 def text_for(kind: Any, expected: str, *, numbers_too: bool = False) -> ValueType:
     """Text that stands for a value of this kind; `numbers_too` are written out as text."""
-    return ValueType(Annotated[Any, TextForm(kind, expected, numbers_too)], expected, takes_text=True)
+    return ValueType(Annotated[Any, TextType(kind, expected, numbers_too)], expected, takes_text=True)
 
 
 def constrained(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
@@ -155,7 +157,7 @@ def _bounded_inside(base: ValueType, bounds: Mapping[str, Any]) -> ValueType | N
     if others and len(others) < len(base.members):
         return one_of([constrained(one_of(others), bounds), NULL])
     form, *rest = getattr(base.type, "__metadata__", (None,))
-    if not isinstance(form, TextForm) or not form.numbers_too:
+    if not isinstance(form, TextType) or not form.numbers_too:
         return None
     kind = _understood(form.kind, bounds)
     of_text = replace(form, kind=kind, adapter=TypeAdapter(kind))
@@ -165,7 +167,7 @@ def _bounded_inside(base: ValueType, bounds: Mapping[str, Any]) -> ValueType | N
 def _annotated(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
     for name in _OF_NUMBERS & constraints.keys():
         _refuse_no_number(name, constraints[name])
-    annotated = _understood(base.type, constraints, Constrained(base.expected, constraints.get("pattern")))
+    annotated = _understood(base.type, constraints, ConstrainedType(base.expected, constraints.get("pattern")))
     return replace(base, type=annotated, size=base.size + 1, members=(), is_common=False, form=None, parts=())
 
 
@@ -177,7 +179,7 @@ def _refuse_no_number(name: str, bound: object) -> None:
         raise ValueError("multiple_of is not above 0")
 
 
-def _understood(kind: Any, constraints: Mapping[str, Any], *marks: Constrained) -> Any:
+def _understood(kind: Any, constraints: Mapping[str, Any], *marks: ConstrainedType) -> Any:
     """The annotation for pydantic, or ValueError with what it says of it."""
     try:
         annotated: Any = Annotated[kind, Field(**constraints), *marks]
@@ -199,7 +201,7 @@ def _values(values: tuple[JSON, ...]) -> ValueType:
     takes_text = any(isinstance(value, str) for value in values)
     typed = frozenset((type(value), value) for value in values)
     listed = tuple({(type(value), value): value for value in values}.values())
-    return ValueType(Annotated[Any, Choice(typed, listed, expected)], expected, takes_text=takes_text)
+    return ValueType(Annotated[Any, LiteralType(typed, listed, expected)], expected, takes_text=takes_text)
 
 
 def one_of(members: list[ValueType]) -> ValueType:
@@ -231,10 +233,10 @@ def _distinct(members: Iterable[ValueType]) -> list[ValueType]:
 _LARGEST: Final = 16
 
 ANYTHING: Final = ValueType(Any, "anything", takes_text=True, is_common=True)
-NULL: Final = ValueType(Annotated[None, Scalar("null", coercion.null_from)], "null", is_common=True)
+NULL: Final = ValueType(Annotated[None, ScalarType("null", coercion.null_from)], "null", is_common=True)
 _HOLES: Final = tuple(ValueType(Annotated[Any, Hole(number)], "anything", is_common=True) for number in range(8))
 
-_kept: Recent[Hashable, ValueType] = Recent(most=1024, heaviest=4096)
+_kept: WeightedLRU[Hashable, ValueType] = WeightedLRU(most=1024, heaviest=4096)
 
 
 def common(key: Hashable, make: Callable[[], ValueType]) -> ValueType:
@@ -271,7 +273,7 @@ def _array(parts: Sequence[ValueType], said: Any) -> ValueType:
     expected = "an array" if item is ANYTHING else excerpt(f"an array, each item {item.expected}")
     shown: list[tuple[str, JSON]] = [("uniqueItems", True)] if is_unique else []
     shown += [("items", {"type": "string"})] if shows_text else []
-    container = Container(expected, list, coercion.array_from, shown=tuple(shown))
+    container = ContainerType(expected, list, coercion.array_from, shown=tuple(shown))
     return ValueType(Annotated[GenericAlias(list, (item.type,)), container], expected, size=1 + item.size)
 
 
@@ -280,7 +282,7 @@ def _fixed_array(items: Sequence[ValueType], said: Any) -> ValueType:  # noqa: A
     places = GenericAlias(tuple, tuple(item.type for item in items))
     # One without places says what it holds all the same: providers take no array that does not.
     shown: tuple[tuple[str, JSON], ...] = () if items else (("items", {"type": "string"}),)
-    container = Container(expected, list, coercion.array_from, len(items), shown=shown)
+    container = ContainerType(expected, list, coercion.array_from, len(items), shown=shown)
     return ValueType(Annotated[places, container], expected, size=1 + sum(item.size for item in items))
 
 
@@ -288,7 +290,7 @@ def _object(parts: Sequence[ValueType], shows_members: Any) -> ValueType:
     (member,) = parts
     expected = "an object" if member is ANYTHING else excerpt(f"an object, each value {member.expected}")
     left_out = None if shows_members else "additionalProperties"
-    container = Container(expected, dict, coercion.object_from, left_out=left_out)
+    container = ContainerType(expected, dict, coercion.object_from, left_out=left_out)
     return ValueType(Annotated[GenericAlias(dict, (str, member.type)), container], expected, size=1 + member.size)
 
 
@@ -299,13 +301,13 @@ def _union(members: Sequence[ValueType], said: Any) -> ValueType:  # noqa: ARG00
         return _nullable(others[0], expected)
     takes_text = any(member.takes_text for member in members)
     size = 1 + sum(member.size for member in members)
-    union = Annotated[Any, OneOf(tuple(members), expected)]
+    union = Annotated[Any, UnionType(tuple(members), expected)]
     return ValueType(union, expected, takes_text=takes_text, size=size, members=tuple(members))
 
 
 def _nullable(member: ValueType, expected: str) -> ValueType:
     optional: Any = member.type | None
-    annotated = optional if member.takes_text else Annotated[optional, Nullable()]
+    annotated = optional if member.takes_text else Annotated[optional, NullableType()]
     return ValueType(annotated, expected, takes_text=member.takes_text, size=member.size + 1, members=(member, NULL))
 
 

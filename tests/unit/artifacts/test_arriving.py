@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.outputs.artifacts.receiver import DATA, END, FILE, OVER, REFUSED, Arrived, FileRecords
+from sandbox.outputs.artifacts.receiver import DATA, END, FILE, OVER, REFUSED, FileRecords, ReceivedFiles
 from sandbox.outputs.artifacts.store import ArtifactStore, Retention
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 
 
 def record(kind: int, payload: bytes | dict[str, Any]) -> bytes:
@@ -33,9 +33,9 @@ OVER_NOW = record(OVER, {"more": 0})
 
 def arrived(
     store: ArtifactStore, data: bytes, *, step: int = 1 << 20, is_expected: bool = False, **most: int
-) -> Arrived:
+) -> ReceivedFiles:
     limits = {"most_files": 10, "most_bytes": 10_000, **most}
-    with closing(Keeping(store.shelf())) as keeping:
+    with closing(ArtifactWriter(store.shelf())) as keeping:
         records = FileRecords(keeping, **limits)
         for start in range(0, len(data), step):
             records.feed(data[start : start + step])
@@ -56,7 +56,7 @@ def test_files_are_kept_however_the_bytes_are_cut(store: ArtifactStore, step: in
 
 
 def test_a_call_without_files_has_no_warning(store: ArtifactStore) -> None:
-    assert arrived(store, b"") == Arrived()
+    assert arrived(store, b"") == ReceivedFiles()
 
 
 def test_a_missing_end_is_reported(store: ArtifactStore) -> None:

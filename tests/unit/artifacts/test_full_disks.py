@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from sandbox.outputs.artifacts.receiver import DATA, END, FILE
-from sandbox.outputs.artifacts.spool import Spill
+from sandbox.outputs.artifacts.spool import StreamSpool
 from sandbox.outputs.artifacts.store import ArtifactStore
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 from tests.unit.artifacts.test_arriving import OVER_NOW, arrived, file, record
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -50,8 +50,8 @@ def test_a_full_disk_loses_the_file_of_a_call(small: ArtifactStore) -> None:
 
 def test_a_full_disk_loses_the_output_of_a_call(small: ArtifactStore) -> None:
     async def fault() -> str | None:
-        with closing(Keeping(small.shelf())) as keeping:
-            spill = Spill(keeping)
+        with closing(ArtifactWriter(small.shelf())) as keeping:
+            spill = StreamSpool(keeping)
             spill.feed(LARGE)
             assert await spill.keep("stdout.txt") is None
             return spill.fault

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.errors import ArtifactMissing, ArtifactsUnavailable, SpecError
-from sandbox.outputs.artifacts.reading import MOST_SHOWN, Artifacts, Span, page_of_bytes, page_of_lines
+from sandbox.outputs.artifacts.reading import MAX_PAGE_BYTES, Artifacts, Span, page_of_bytes, page_of_lines
 from sandbox.outputs.artifacts.store import ArtifactStore
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 
 LINES: Final = b"".join(b"line %d\n" % number for number in range(1, 101))
 
@@ -32,7 +32,7 @@ def kept(store: ArtifactStore) -> Artifacts:
 
 
 def keep(store: ArtifactStore, content: bytes, name: str = "a.txt") -> str:
-    with closing(Keeping(store.shelf())) as keeping:
+    with closing(ArtifactWriter(store.shelf())) as keeping:
         coming = keeping.begin()
         coming.write(content)
         return coming.keep(name).id
@@ -96,11 +96,11 @@ def test_the_requested_bytes_are_read(data: bytes, first: int, last: int) -> Non
 
 
 def test_pages_follow_each_other_through_the_whole(store: ArtifactStore, kept: Artifacts) -> None:
-    data = os.urandom(3 * MOST_SHOWN + 17)
+    data = os.urandom(3 * MAX_PAGE_BYTES + 17)
     id, read, at = keep(store, data), b"", 0
     while at < len(data):
         page = kept.show(id, bytes=(at, None))
-        assert page.is_cut is (at + MOST_SHOWN < len(data))
+        assert page.is_cut is (at + MAX_PAGE_BYTES < len(data))
         read, at = read + page.data, page.end
     assert read == data
 
@@ -113,9 +113,9 @@ def test_lines_across_blocks_are_found(store: ArtifactStore, kept: Artifacts) ->
 
 
 def test_one_long_line_is_given_in_pages(store: ArtifactStore, kept: Artifacts) -> None:
-    id = keep(store, b"x" * (2 * MOST_SHOWN))
+    id = keep(store, b"x" * (2 * MAX_PAGE_BYTES))
     page = kept.show(id, lines=(1, 1))
-    assert (len(page.data), page.is_cut) == (MOST_SHOWN, True)
+    assert (len(page.data), page.is_cut) == (MAX_PAGE_BYTES, True)
 
 
 @pytest.mark.parametrize("bounds", [{"lines": (1, 2), "bytes": (1, 2)}, {"lines": (-1, 2)}, {"bytes": (0, -1)}])

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from sandbox.errors import ArtifactsUnavailable
-from sandbox.outputs.artifacts.spool import Spill
+from sandbox.outputs.artifacts.spool import StreamSpool
 from sandbox.outputs.artifacts.store import ArtifactStore, Retention
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 
 
 def test_a_kept_stream_is_complete(tmp_path: Path) -> None:
     async def spilled(sizes: list[int]) -> None:
-        with closing(Keeping(store.shelf())) as keeping:
-            spill, fed = Spill(keeping), b""
+        with closing(ArtifactWriter(store.shelf())) as keeping:
+            spill, fed = StreamSpool(keeping), b""
             for number, size in enumerate(sizes):
                 piece = bytes([number % 251]) * size
                 spill.feed(piece)
@@ -35,8 +35,8 @@ def test_a_kept_stream_is_complete(tmp_path: Path) -> None:
 
 def test_a_short_dropped_stream_is_never_written(tmp_path: Path) -> None:
     async def dropped() -> None:
-        with closing(Keeping(ArtifactStore(tmp_path / "store").shelf())) as keeping:
-            spill = Spill(keeping)
+        with closing(ArtifactWriter(ArtifactStore(tmp_path / "store").shelf())) as keeping:
+            spill = StreamSpool(keeping)
             spill.feed(b"x" * 1000)
             await spill.drop()
 
@@ -46,8 +46,8 @@ def test_a_short_dropped_stream_is_never_written(tmp_path: Path) -> None:
 
 def test_bytes_after_the_end_of_the_call_are_never_written(tmp_path: Path) -> None:
     async def fed() -> None:
-        with closing(Keeping(ArtifactStore(tmp_path / "store").shelf())) as keeping:
-            spill = Spill(keeping)
+        with closing(ArtifactWriter(ArtifactStore(tmp_path / "store").shelf())) as keeping:
+            spill = StreamSpool(keeping)
         spill.feed(bytes(1 << 20))
         assert await spill.keep("stdout.txt") is None
 
@@ -57,7 +57,7 @@ def test_bytes_after_the_end_of_the_call_are_never_written(tmp_path: Path) -> No
 
 def test_a_file_kept_for_a_cancelled_call_is_held_by_no_call(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
-    with closing(Keeping(store.shelf())) as keeping:
+    with closing(ArtifactWriter(store.shelf())) as keeping:
         coming = keeping.begin()
         coming.write(b"x")
     with pytest.raises(ArtifactsUnavailable):
@@ -67,8 +67,8 @@ def test_a_file_kept_for_a_cancelled_call_is_held_by_no_call(tmp_path: Path) -> 
 
 def test_a_writer_faster_than_the_disk_is_slowed_down(tmp_path: Path) -> None:
     async def fed() -> None:
-        with closing(Keeping(ArtifactStore(tmp_path).shelf())) as keeping:
-            spill, written = Spill(keeping), asyncio.Event()
+        with closing(ArtifactWriter(ArtifactStore(tmp_path).shelf())) as keeping:
+            spill, written = StreamSpool(keeping), asyncio.Event()
             spill.feed(bytes(4 << 20))
             behind = [spill.is_behind]
             spill.when_written(written.set)
@@ -82,8 +82,8 @@ def test_a_writer_faster_than_the_disk_is_slowed_down(tmp_path: Path) -> None:
 
 def test_a_failure_to_keep_names_its_reason(tmp_path: Path) -> None:
     async def fault(store: ArtifactStore) -> str | None:
-        with closing(Keeping(store.shelf())) as keeping:
-            spill = Spill(keeping)
+        with closing(ArtifactWriter(store.shelf())) as keeping:
+            spill = StreamSpool(keeping)
             spill.feed(bytes(1 << 20))
             assert await spill.keep("stdout.txt") is None
             return spill.fault

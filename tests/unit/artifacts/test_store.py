@@ -17,26 +17,26 @@ import pytest
 
 from sandbox.errors import ArtifactMissing, ArtifactsUnavailable
 from sandbox.outcome import Artifact
-from sandbox.outputs.artifacts.store import ArtifactStore, QuotaReached, Retention, Shelf
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.store import ArtifactStore, QuotaReached, Retention, TenantStore
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 from tests.checkout import ROOT
 
 HOUR: Final = 3600
 
 
-def keep(shelf: Shelf, content: bytes, name: str = "a.txt") -> Artifact:
-    with closing(Keeping(shelf)) as keeping:
+def keep(shelf: TenantStore, content: bytes, name: str = "a.txt") -> Artifact:
+    with closing(ArtifactWriter(shelf)) as keeping:
         coming = keeping.begin()
         coming.write(content)
         return coming.keep(name)
 
 
-def read(shelf: Shelf, id: str) -> bytes:
+def read(shelf: TenantStore, id: str) -> bytes:
     with shelf.open(id) as file:
         return file.read()
 
 
-def ids(shelf: Shelf) -> list[str]:
+def ids(shelf: TenantStore) -> list[str]:
     return [each.artifact.id for each in shelf.everything()]
 
 
@@ -48,11 +48,11 @@ def age(store: Path, artifact: Artifact, *, hours: float) -> None:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def shelf(tmp_path: Path) -> TenantStore:
     return ArtifactStore(tmp_path).shelf()
 
 
-def test_kept_content_is_found_by_its_digest(shelf: Shelf) -> None:
+def test_kept_content_is_found_by_its_digest(shelf: TenantStore) -> None:
     artifact = keep(shelf, b"content", "ä/b.txt")
     assert artifact.digest == hashlib.sha256(b"content").hexdigest()
     assert artifact.id == artifact.digest[:32]
@@ -62,7 +62,7 @@ def test_kept_content_is_found_by_its_digest(shelf: Shelf) -> None:
         assert read(shelf, id) == b"content"
 
 
-def test_few_digits_do_while_only_one_artifact_begins_with_them(shelf: Shelf) -> None:
+def test_few_digits_do_while_only_one_artifact_begins_with_them(shelf: TenantStore) -> None:
     kept = [keep(shelf, str(number).encode()) for number in range(17)]
     firsts = [artifact.id[0] for artifact in kept]
     for artifact in kept:
@@ -73,7 +73,7 @@ def test_few_digits_do_while_only_one_artifact_begins_with_them(shelf: Shelf) ->
                 shelf.find(artifact.id[0])
 
 
-def test_the_same_content_is_kept_once(shelf: Shelf, tmp_path: Path) -> None:
+def test_the_same_content_is_kept_once(shelf: TenantStore, tmp_path: Path) -> None:
     first, second = keep(shelf, b"same", "first"), keep(shelf, b"same", "second")
     assert (first.id, [first.name, second.name]) == (second.id, ["first", "second"])
     assert ids(shelf) == [first.id]
@@ -81,7 +81,7 @@ def test_the_same_content_is_kept_once(shelf: Shelf, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("id", ["", "abc", "../../../etc/passwd", "0" * 32, "A" * 32, "0" * 65, "ü" * 10, "\0" * 8])
-def test_missing_content_is_reported(shelf: Shelf, id: str) -> None:
+def test_missing_content_is_reported(shelf: TenantStore, id: str) -> None:
     keep(shelf, b"content")
     for ask in (shelf.find, shelf.open):
         with pytest.raises(ArtifactMissing, match="no artifact"):
@@ -90,13 +90,13 @@ def test_missing_content_is_reported(shelf: Shelf, id: str) -> None:
 
 def test_no_folder_is_created_before_the_first_artifact(tmp_path: Path) -> None:
     shelf = ArtifactStore(tmp_path / "store").shelf()
-    with closing(Keeping(shelf)):
+    with closing(ArtifactWriter(shelf)):
         assert ids(shelf) == []
     assert not (tmp_path / "store").exists()
 
 
-def test_dropped_content_leaves_nothing(shelf: Shelf, tmp_path: Path) -> None:
-    with closing(Keeping(shelf)) as keeping:
+def test_dropped_content_leaves_nothing(shelf: TenantStore, tmp_path: Path) -> None:
+    with closing(ArtifactWriter(shelf)) as keeping:
         keeping.begin().write(b"half")
         dropped = keeping.begin()
         dropped.drop()
@@ -114,7 +114,7 @@ def test_tenants_share_nothing(tmp_path: Path) -> None:
     assert two.find(artifact.id).name == "other name"
 
 
-def test_a_lost_name_is_recorded_again(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_lost_name_is_recorded_again(shelf: TenantStore, tmp_path: Path) -> None:
     artifact = keep(shelf, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\0\x06", "plot.png")
     assert (artifact.width, artifact.height) == (5, 6)
     (about,) = tmp_path.glob("*/*/about/*")
@@ -178,7 +178,7 @@ def test_an_engine_prunes_without_being_asked(tmp_path: Path) -> None:
 
 def test_content_held_by_a_running_call_stays(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, retention=Retention(age_s=HOUR, tenant_bytes=100))
-    with closing(Keeping(store.shelf())) as keeping:
+    with closing(ArtifactWriter(store.shelf())) as keeping:
         coming = keeping.begin()
         coming.write(b"h" * 60)
         held = coming.keep("held")
@@ -203,9 +203,9 @@ WRITER: Final = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from sandbox.outputs.artifacts.writer import Keeping
+from sandbox.outputs.artifacts.writer import ArtifactWriter
 from sandbox.outputs.artifacts.store import ArtifactStore
-keeping = Keeping(ArtifactStore(Path(sys.argv[1])).shelf())
+keeping = ArtifactWriter(ArtifactStore(Path(sys.argv[1])).shelf())
 held = keeping.begin()
 held.write(b"whole")
 held.keep("whole")
@@ -252,6 +252,6 @@ def test_a_store_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
         keep(ArtifactStore(tmp_path / "file").shelf(), b"x")
 
 
-def test_a_store_is_closed_to_other_users(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_store_is_closed_to_other_users(shelf: TenantStore, tmp_path: Path) -> None:
     keep(shelf, b"private")
     assert {path.stat().st_mode & 0o077 for path in tmp_path.glob("*/*/*")} == {0}

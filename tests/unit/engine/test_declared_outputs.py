@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.engine.declared_outputs import declared_outputs
-from sandbox.outputs.budgets import Declared
+from sandbox.outputs.budgets import DeclaredOutputs
 from sandbox.tools import read_tool
 
 BLOCK = "# /// script\n# [tool.sandbox]\n# {said}\n# ///\n"
@@ -19,25 +19,28 @@ EXECUTE = "    def execute(self, args: dict):\n        return None\n"
 @pytest.mark.parametrize(
     ("source", "declared"),
     [
-        (FUNCTION, Declared()),
-        (BLOCK.format(said='output_type = "table"') + FUNCTION, Declared(value="table")),
-        (BLOCK.format(said="return_char_limit = 50000") + FUNCTION, Declared(return_char_limit=50_000)),
-        (BLOCK.format(said='stdout_type = "file_content"') + FUNCTION, Declared(stdout="file_content")),
-        (f"@tool(output_type='image', return_char_limit=7)\n{FUNCTION}", Declared(value="image", return_char_limit=7)),
-        (f"@tool(output_type=OutputType.TABLE)\n{FUNCTION}", Declared(value="table")),
-        (CLASS.format(said=EXECUTE), Declared(value="status_message", stdout="status_message")),
+        (FUNCTION, DeclaredOutputs()),
+        (BLOCK.format(said='output_type = "table"') + FUNCTION, DeclaredOutputs(value="table")),
+        (BLOCK.format(said="return_char_limit = 50000") + FUNCTION, DeclaredOutputs(return_char_limit=50_000)),
+        (BLOCK.format(said='stdout_type = "file_content"') + FUNCTION, DeclaredOutputs(stdout="file_content")),
+        (
+            f"@tool(output_type='image', return_char_limit=7)\n{FUNCTION}",
+            DeclaredOutputs(value="image", return_char_limit=7),
+        ),
+        (f"@tool(output_type=OutputType.TABLE)\n{FUNCTION}", DeclaredOutputs(value="table")),
+        (CLASS.format(said=EXECUTE), DeclaredOutputs(value="status_message", stdout="status_message")),
         (
             CLASS.format(said="    output_semantic_type = OutputType.KNOWLEDGE_CONTENT\n" + EXECUTE),
-            Declared(value="knowledge_content", stdout="knowledge_content"),
+            DeclaredOutputs(value="knowledge_content", stdout="knowledge_content"),
         ),
         (
             CLASS.format(
                 said="    stdout_semantic_type = 'table'\n    stderr_semantic_type = OutputType.STATUS_MESSAGE\n"
                 + EXECUTE
             ),
-            Declared(value="status_message", stdout="table", stderr="status_message"),
+            DeclaredOutputs(value="status_message", stdout="table", stderr="status_message"),
         ),
     ],
 )
-def test_a_declaration_of_outputs_is_read(source: str, declared: Declared) -> None:
+def test_a_declaration_of_outputs_is_read(source: str, declared: DeclaredOutputs) -> None:
     assert declared_outputs(read_tool(source)) == declared

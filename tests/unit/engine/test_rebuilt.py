@@ -11,12 +11,12 @@ from sandbox.engine.rebuilt import needs_rebuilding
 from sandbox.engine.request import build_request
 from sandbox.policy import load
 from sandbox.spec import CallSpec
-from sandbox.tools import Tool, read_tool
+from sandbox.tools import ToolDefinition, read_tool
 
 IMPORTS = "import datetime, typing\nfrom typing import *\nfrom enum import Enum\nfrom pathlib import Path\n"
 
 
-def tool(annotation: str, *, before: str = "") -> Tool:
+def tool(annotation: str, *, before: str = "") -> ToolDefinition:
     return read_tool(f"{IMPORTS}{before}\ndef tool(a: {annotation}, b=1):\n    pass\n")
 
 

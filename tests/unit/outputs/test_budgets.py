@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.outcome import Shaped
-from sandbox.outputs.budgets import DEFAULT_BUDGETS, Asked, Budgets, Declared, Room
+from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, DeclaredOutputs, OutputBudget, RequestedOutputs
 from sandbox.outputs.notices import strip_notices
 from sandbox.outputs.shaping import shape
 from sandbox.outputs.tokens import shape_within, within_tokens
@@ -24,44 +24,46 @@ def in_words(text: str) -> int:
 
 
 def test_the_default_budget_is_that_of_the_type() -> None:
-    assert DEFAULT_BUDGETS.stdout == Room("execution_result", 8_000)
-    assert DEFAULT_BUDGETS.stderr == Room("error_message", 8_000)
-    assert DEFAULT_BUDGETS.value({}) == Room("json_data", 8_000)
-    assert DEFAULT_BUDGETS.value("text") == Room("execution_result", 8_000)
+    assert DEFAULT_BUDGETS.stdout == OutputBudget("execution_result", 8_000)
+    assert DEFAULT_BUDGETS.stderr == OutputBudget("error_message", 8_000)
+    assert DEFAULT_BUDGETS.value({}) == OutputBudget("json_data", 8_000)
+    assert DEFAULT_BUDGETS.value("text") == OutputBudget("execution_result", 8_000)
 
 
 @pytest.mark.parametrize(
     ("declared", "policy", "asked", "room"),
     [
-        (Declared(value="file_content"), Output(), None, Room("file_content", 60_000)),
-        (Declared(value="of mine"), Output(), None, Room("of mine", 2_000)),
-        (Declared(return_char_limit=50_000), Output(), None, Room("json_data", 50_000)),
-        (Declared(return_char_limit=9_000_000), Output(), None, Room("json_data", 1_000_000)),
-        (Declared(return_char_limit=9), Output(), None, Room("json_data", 9)),
-        (Declared(return_char_limit=50_000), POLICY, None, Room("json_data", 500)),
-        (Declared(return_char_limit=50_000), Output(shown=700), None, Room("json_data", 700)),
-        (Declared(), POLICY, None, Room("json_data", 500)),
-        (Declared(), POLICY, 100, Room("json_data", 100)),
-        (Declared(), POLICY, 501, Room("json_data", 500)),
-        (Declared(), Output(), 50_000, Room("json_data", 8_000)),
-        (Declared(return_char_limit=50_000), Output(), 20_000, Room("json_data", 20_000)),
-        (Declared(value="table"), POLICY, 100, Room("table", 0)),
-        (Declared(value="image", return_char_limit=50), Output(), None, Room("image", 0)),
+        (DeclaredOutputs(value="file_content"), Output(), None, OutputBudget("file_content", 60_000)),
+        (DeclaredOutputs(value="of mine"), Output(), None, OutputBudget("of mine", 2_000)),
+        (DeclaredOutputs(return_char_limit=50_000), Output(), None, OutputBudget("json_data", 50_000)),
+        (DeclaredOutputs(return_char_limit=9_000_000), Output(), None, OutputBudget("json_data", 1_000_000)),
+        (DeclaredOutputs(return_char_limit=9), Output(), None, OutputBudget("json_data", 9)),
+        (DeclaredOutputs(return_char_limit=50_000), POLICY, None, OutputBudget("json_data", 500)),
+        (DeclaredOutputs(return_char_limit=50_000), Output(shown=700), None, OutputBudget("json_data", 700)),
+        (DeclaredOutputs(), POLICY, None, OutputBudget("json_data", 500)),
+        (DeclaredOutputs(), POLICY, 100, OutputBudget("json_data", 100)),
+        (DeclaredOutputs(), POLICY, 501, OutputBudget("json_data", 500)),
+        (DeclaredOutputs(), Output(), 50_000, OutputBudget("json_data", 8_000)),
+        (DeclaredOutputs(return_char_limit=50_000), Output(), 20_000, OutputBudget("json_data", 20_000)),
+        (DeclaredOutputs(value="table"), POLICY, 100, OutputBudget("table", 0)),
+        (DeclaredOutputs(value="image", return_char_limit=50), Output(), None, OutputBudget("image", 0)),
     ],
 )
 def test_a_tool_overrides_its_type_and_others_only_lower(
-    declared: Declared, policy: Output, asked: int | None, room: Room
+    declared: DeclaredOutputs, policy: Output, asked: int | None, room: OutputBudget
 ) -> None:
-    assert Budgets(declared, policy, Asked(return_char_limit=asked)).value({"a": 1}) == room
+    assert Budgets(declared, policy, RequestedOutputs(return_char_limit=asked)).value({"a": 1}) == room
 
 
 def test_a_call_lowers_the_budget_of_the_value_only() -> None:
-    asked = Asked(return_char_limit=5)
-    assert Budgets(Declared(stdout="status_message"), Output(), asked).stdout == Room("status_message", 2_000)
+    asked = RequestedOutputs(return_char_limit=5)
+    assert Budgets(DeclaredOutputs(stdout="status_message"), Output(), asked).stdout == OutputBudget(
+        "status_message", 2_000
+    )
 
 
 def test_a_call_may_set_type_and_budget_of_each_output() -> None:
-    asked = Asked(
+    asked = RequestedOutputs(
         outputs={
             "stdout": AskedOutput(type="json_data", characters=9_000),
             "stderr": AskedOutput(characters=0),
@@ -69,34 +71,69 @@ def test_a_call_may_set_type_and_budget_of_each_output() -> None:
         },
         return_char_limit=80,
     )
-    budgets = Budgets(Declared(stdout="status_message"), POLICY, asked)
-    assert (budgets.stdout, budgets.stderr) == (Room("json_data", 500), Room("error_message", 0))
-    assert budgets.value("text") == Room("execution_result", 70)
+    budgets = Budgets(DeclaredOutputs(stdout="status_message"), POLICY, asked)
+    assert (budgets.stdout, budgets.stderr) == (OutputBudget("json_data", 500), OutputBudget("error_message", 0))
+    assert budgets.value("text") == OutputBudget("execution_result", 70)
 
 
 @pytest.mark.parametrize(
     ("declared", "policy", "asked", "room"),
     [
-        (Declared(), Output(tokens=(("json_data", 100),)), Asked(), Room("json_data", 800, 100)),
-        (Declared(), Output(tokens=(("json_data", 100),)), Asked(tokens=30), Room("json_data", 800, 30)),
-        (Declared(), Output(tokens=(("json_data", 100),)), Asked(tokens=300), Room("json_data", 800, 100)),
-        (Declared(return_token_limit=5_000), Output(), Asked(), Room("json_data", 40_000, 5_000)),
-        (Declared(return_token_limit=5_000), POLICY, Asked(), Room("json_data", 500, 5_000)),
-        (Declared(return_token_limit=5_000), Output(shown=700), Asked(), Room("json_data", 700, 5_000)),
-        (Declared(), Output(), Asked(tokens=0), Room("json_data", 8_000, 0)),
-        (Declared(), Output(), Asked(outputs={"value": AskedOutput(tokens=7)}, tokens=9), Room("json_data", 8_000, 7)),
-        (Declared(value="image", return_token_limit=50), Output(), Asked(), Room("image", 0, 50)),
+        (
+            DeclaredOutputs(),
+            Output(tokens=(("json_data", 100),)),
+            RequestedOutputs(),
+            OutputBudget("json_data", 800, 100),
+        ),
+        (
+            DeclaredOutputs(),
+            Output(tokens=(("json_data", 100),)),
+            RequestedOutputs(tokens=30),
+            OutputBudget("json_data", 800, 30),
+        ),
+        (
+            DeclaredOutputs(),
+            Output(tokens=(("json_data", 100),)),
+            RequestedOutputs(tokens=300),
+            OutputBudget("json_data", 800, 100),
+        ),
+        (
+            DeclaredOutputs(return_token_limit=5_000),
+            Output(),
+            RequestedOutputs(),
+            OutputBudget("json_data", 40_000, 5_000),
+        ),
+        (DeclaredOutputs(return_token_limit=5_000), POLICY, RequestedOutputs(), OutputBudget("json_data", 500, 5_000)),
+        (
+            DeclaredOutputs(return_token_limit=5_000),
+            Output(shown=700),
+            RequestedOutputs(),
+            OutputBudget("json_data", 700, 5_000),
+        ),
+        (DeclaredOutputs(), Output(), RequestedOutputs(tokens=0), OutputBudget("json_data", 8_000, 0)),
+        (
+            DeclaredOutputs(),
+            Output(),
+            RequestedOutputs(outputs={"value": AskedOutput(tokens=7)}, tokens=9),
+            OutputBudget("json_data", 8_000, 7),
+        ),
+        (
+            DeclaredOutputs(value="image", return_token_limit=50),
+            Output(),
+            RequestedOutputs(),
+            OutputBudget("image", 0, 50),
+        ),
     ],
 )
 def test_tokens_of_a_tool_or_policy_replace_characters(
-    declared: Declared, policy: Output, asked: Asked, room: Room
+    declared: DeclaredOutputs, policy: Output, asked: RequestedOutputs, room: OutputBudget
 ) -> None:
     assert Budgets(declared, policy, asked, in_words).value({"a": 1}) == room
 
 
 def test_without_a_tokenizer_token_budgets_do_not_apply() -> None:
     policy = Output(tokens=(("json_data", 100),))
-    assert Budgets(Declared(return_token_limit=5), policy).value({"a": 1}) == Room("json_data", 8_000)
+    assert Budgets(DeclaredOutputs(return_token_limit=5), policy).value({"a": 1}) == OutputBudget("json_data", 8_000)
 
 
 @pytest.mark.parametrize("output_type", ["execution_result", "knowledge_content", "status_message", "error_message"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sandbox.outcome import Shaped
 from sandbox.outputs.capture import Capture
-from sandbox.outputs.shaping import FORMS, shape
+from sandbox.outputs.shaping import SHAPES, shape
 
 MEBIBYTE = 1024 * 1024
 CHUNK = 64 * 1024
@@ -39,7 +39,7 @@ CONTROLS = [
 ]
 PRINTED = st.lists(PIECE | BROKEN | st.sampled_from(CONTROLS), max_size=60).map(b"".join)
 STEPS = st.lists(st.integers(1, 9), min_size=1, max_size=8)
-TYPE = st.sampled_from(list(FORMS))
+TYPE = st.sampled_from(list(SHAPES))
 EXACT_TYPE = st.sampled_from(["knowledge_content", "file_content", "file_view_result"])
 SHOWN = st.integers(0, 9)  # small compared to the stream, so that most streams lose their middle
 
@@ -152,7 +152,7 @@ def test_an_unfinished_sequence_past_the_limit_is_dropped_and_counted() -> None:
 
 @pytest.mark.parametrize("shown", range(1, 5))
 def test_the_kept_ends_fill_the_whole_budget(shown: int) -> None:
-    texts = [name for name, form in FORMS.items() if form.budget and name != "json_data"]
+    texts = [name for name, form in SHAPES.items() if form.budget and name != "json_data"]
     letters = b"abcdefghijklmnopqrstuvwxyz"
     assert {
         name: captured(letters, shown=shown, steps=[1], output_type=name).shape().shown for name in texts

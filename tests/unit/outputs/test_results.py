@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.outcome import Json
-from sandbox.outputs.budgets import Asked, Budgets, Declared
-from sandbox.outputs.history import for_memory
+from sandbox.outputs.budgets import Budgets, DeclaredOutputs, RequestedOutputs
+from sandbox.outputs.history import for_history
 from sandbox.outputs.notices import strip_notices
 from sandbox.outputs.results import is_result, shape_result
 from sandbox.policy import Output
 
-OF_EXECUTE = Declared(value="status_message", stdout="status_message")
+OF_EXECUTE = DeclaredOutputs(value="status_message", stdout="status_message")
 LOG = "".join(f"line {number}\n" for number in range(5_000))
 
 
@@ -46,8 +46,8 @@ def test_each_text_is_shaped_like_the_stream_of_its_name() -> None:
 
 def test_a_budget_of_the_value_holds_for_the_whole_result() -> None:
     for budgets in (
-        Budgets(Declared(return_char_limit=600), Output()),
-        Budgets(Declared(), Output(), Asked(return_char_limit=600)),
+        Budgets(DeclaredOutputs(return_char_limit=600), Output()),
+        Budgets(DeclaredOutputs(), Output(), RequestedOutputs(return_char_limit=600)),
     ):
         shaped = shape_result(result(LOG, LOG), budgets)
         assert shaped.shown <= 600
@@ -55,14 +55,14 @@ def test_a_budget_of_the_value_holds_for_the_whole_result() -> None:
 
 
 def test_a_result_may_be_limited_in_tokens() -> None:
-    budgets = Budgets(Declared(), Output(tokens=(("execution_result", 50),)), tokenizer=str.split)
+    budgets = Budgets(DeclaredOutputs(), Output(tokens=(("execution_result", 50),)), tokenizer=str.split)
     fitted = json.loads(shape_result(result(LOG), budgets).text)
     assert 40 <= len(strip_notices(fitted["stdout"]).split()) <= 50
 
 
 def test_a_result_has_a_form_for_the_history() -> None:
-    shaped = shape_result(result(LOG, LOG, rows=list(range(9_000))), Budgets(Declared(), Output()))
-    remembered = for_memory(shaped)
+    shaped = shape_result(result(LOG, LOG, rows=list(range(9_000))), Budgets(DeclaredOutputs(), Output()))
+    remembered = for_history(shaped)
     assert json.loads(remembered.text)["ok"] is True
     assert remembered.shown <= 12_000
 
@@ -77,7 +77,7 @@ def test_a_value_that_resembles_a_result_is_no_result() -> None:
 @given(st.text(max_size=60), st.text(max_size=60), st.integers(0, 50))
 def test_a_result_of_any_texts_is_json_within_the_budgets_of_its_parts(stdout: str, stderr: str, room: int) -> None:
     policy = Output(budgets=(("error_message", room), ("execution_result", room), ("json_data", room)))
-    shaped = shape_result(result(stdout, stderr, key=stdout), Budgets(Declared(), policy))
+    shaped = shape_result(result(stdout, stderr, key=stdout), Budgets(DeclaredOutputs(), policy))
     fitted = json.loads(shaped.text)
     assert len(strip_notices(fitted["stdout"])) <= room
     assert len(strip_notices(fitted["stderr"])) <= room

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from sandbox.outcome import Artifact, Json, Shaped
 from sandbox.outputs.boundaries import is_border
-from sandbox.outputs.notices import LONGEST, strip_notices
-from sandbox.outputs.shaping import FORMS, form_of, shape, shape_ends, shape_reference, shape_value, value_type
-from sandbox.outputs.text_ends import Ends
+from sandbox.outputs.notices import MAX_NOTICE_CHARACTERS, strip_notices
+from sandbox.outputs.shaping import SHAPES, shape, shape_ends, shape_for, shape_reference, shape_value, value_type
+from sandbox.outputs.text_ends import TextEnds
 
 NOTICE = re.compile(r"\[… (\d+) of (\d+) characters omitted \((?:line|row)s? (\d+)(?:–(\d+))?[^)\]]*\)[^\]]*…\]")  # noqa: RUF001
 PLAIN = "abc  \n\n\u0301\u200d漢😀"
@@ -24,8 +24,8 @@ TEXT = st.text(alphabet=st.sampled_from(PLAIN), max_size=120)
 CONTROLS = ["\r", "\b", "\x1b[31m", "\x1b[K", "\x1b"]
 PIECES = [*PLAIN, *CONTROLS, "an error\n", '  File "/work/t.py", line 1\n', "    code()\n"]
 PRINTED = st.lists(st.sampled_from([*PIECES, "Fatal: no\n", '{"a": "', "[1, 2, "]), max_size=60).map("".join)
-TEXTS = [name for name, form in FORMS.items() if form.budget and name not in ("json_data", "table")]
-TYPE = st.sampled_from([*FORMS, "an unknown type"])
+TEXTS = [name for name, form in SHAPES.items() if form.budget and name not in ("json_data", "table")]
+TYPE = st.sampled_from([*SHAPES, "an unknown type"])
 TEXT_TYPE = st.sampled_from([*TEXTS, "an unknown type"])
 BUDGET = st.integers(0, 130)
 FLOAT = st.floats(allow_nan=False, allow_infinity=False)
@@ -63,7 +63,7 @@ def test_the_shown_text_is_within_the_budget_and_a_short_notice(text: str, outpu
     shaped = shape(text, output_type=output_type, budget=budget)
     assert shaped.shown <= budget
     assert len(strip_notices(shaped.text)) <= budget
-    assert len(shaped.text) <= budget + LONGEST + 2  # the quotes of a notice in JSON
+    assert len(shaped.text) <= budget + MAX_NOTICE_CHARACTERS + 2  # the quotes of a notice in JSON
 
 
 @given(text=PRINTED, output_type=TYPE, budget=BUDGET)
@@ -225,7 +225,7 @@ def test_the_reason_names_the_budget() -> None:
 
 
 def test_dropped_text_is_reported_at_the_end_even_when_the_rest_fits() -> None:
-    shaped = shape_ends(Ends.whole("abc", dropped=7), output_type="execution_result", budget=3)
+    shaped = shape_ends(TextEnds.whole("abc", dropped=7), output_type="execution_result", budget=3)
     assert shaped.text == "abc[… last 7 characters dropped: over the output limit …]"
     assert (shaped.characters, shaped.shown, shaped.truncated) == (10, 3, True)
     assert shaped.reason == "over the output limit"
@@ -233,7 +233,7 @@ def test_dropped_text_is_reported_at_the_end_even_when_the_rest_fits() -> None:
 
 def test_both_notices_of_a_huge_stream_are_shorter_than_200_characters() -> None:
     huge = 10**13
-    ends = Ends(head="a\n" * 50, tail="a\n" * 50, characters=huge, newlines=huge // 2, dropped=huge)
+    ends = TextEnds(head="a\n" * 50, tail="a\n" * 50, characters=huge, newlines=huge // 2, dropped=huge)
     shaped = shape_ends(ends, output_type="execution_result", budget=10)
     assert len(shaped.text) - shaped.shown <= 200
     assert shaped.reason == "over the budget of 10 characters; over the output limit"
@@ -259,7 +259,7 @@ def test_a_value_is_shaped_by_its_python_type(value: Json, output_type: str, tex
 
 
 def test_default_budgets_are_those_of_the_table() -> None:
-    assert {name: (form.budget, form.memory) for name, form in FORMS.items()} == {
+    assert {name: (form.budget, form.memory) for name, form in SHAPES.items()} == {
         "knowledge_content": (60_000, 12_000),
         "file_content": (60_000, 12_000),
         "file_view_result": (60_000, 12_000),
@@ -272,7 +272,7 @@ def test_default_budgets_are_those_of_the_table() -> None:
         "binary": (0, 0),
         "file": (0, 0),
     }
-    unknown = form_of("an unknown type")
+    unknown = shape_for("an unknown type")
     assert (unknown.budget, unknown.memory) == (2_000, 4_000)
 
 
@@ -322,4 +322,4 @@ def test_broken_text_is_reported_with_a_reference() -> None:
     )
     assert shaped.artifact == plot.id
     long = plot.model_copy(update={"name": "n" * 999, "mime": "m" * 999, "bytes": 10**15})
-    assert len(shape_reference(long, output_type="image").text) <= LONGEST
+    assert len(shape_reference(long, output_type="image").text) <= MAX_NOTICE_CHARACTERS

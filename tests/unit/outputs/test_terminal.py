@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.outputs import terminal as terminal_module
-from sandbox.outputs.terminal import LONGEST_LINE, Terminal, as_seen
+from sandbox.outputs.terminal import MAX_LINE_CHARACTERS, Terminal, as_seen
 from tests.unit.outputs.slow_terminal import read_slowly
 
 COLOURS = ["\x1b[m", "\x1b[31m", "\x1b[1;32m"]
@@ -78,8 +78,8 @@ def test_pieces_do_not_matter_for_long_lines_and_many_moves(
     text: str, steps: list[int], longest: int, moves: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal_module, "LONGEST_LINE", longest)
-        patch.setattr(terminal_module, "MOST_MOVES", moves)
+        patch.setattr(terminal_module, "MAX_LINE_CHARACTERS", longest)
+        patch.setattr(terminal_module, "MAX_MOVES", moves)
         assert in_pieces(text, steps=steps) == as_seen(text)
 
 
@@ -110,7 +110,7 @@ def test_an_endless_line_is_held_up_to_a_bound() -> None:
     terminal = Terminal()
     settled = sum(len(terminal.feed("x" * 999)) for _ in range(1000))
     assert settled + len(terminal.rest()) == 999_000
-    assert len(terminal.rest()) <= LONGEST_LINE
+    assert len(terminal.rest()) <= MAX_LINE_CHARACTERS
 
 
 def test_a_sequence_longer_than_any_real_one_is_text() -> None:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.tools import Binding, Problem, Tool, bind, read_tool
+from sandbox.tools import ArgumentProblem, Binding, ToolDefinition, bind, read_tool
 from tests.processor_time import within
 
 
-def _tool(parameters: str, *, before: str = "") -> Tool:
+def _tool(parameters: str, *, before: str = "") -> ToolDefinition:
     return read_tool(f"{before}\ndef tool({parameters}): pass\n", entry="tool")
 
 
@@ -228,11 +228,11 @@ def test_a_problem_has_the_path_to_the_value(annotation: str, value: object, pat
 def test_unknown_missing_and_wrong_are_reported_together() -> None:
     tool = _tool("count: int, name: str, rows: list[int] = ()")
     assert bind(tool, {"count": 3.9, "rows": [1, "x", "y"], "colour": "red"}).problems == (
-        Problem("colour", "the tool takes no argument of this name", "one of count, name, rows", '"red"'),
-        Problem("count", "must be an integer", "an integer", "3.9"),
-        Problem("name", "this argument is required and was not given", "a string", "nothing"),
-        Problem("rows[1]", "must be an integer", "an integer", '"x"'),
-        Problem("rows[2]", "must be an integer", "an integer", '"y"'),
+        ArgumentProblem("colour", "the tool takes no argument of this name", "one of count, name, rows", '"red"'),
+        ArgumentProblem("count", "must be an integer", "an integer", "3.9"),
+        ArgumentProblem("name", "this argument is required and was not given", "a string", "nothing"),
+        ArgumentProblem("rows[1]", "must be an integer", "an integer", '"x"'),
+        ArgumentProblem("rows[2]", "must be an integer", "an integer", '"y"'),
     )
 
 
@@ -586,6 +586,6 @@ def test_any_quoted_annotation_gives_a_binding(annotation: str) -> None:
     assert isinstance(_bind(repr(annotation), 1), Binding)
 
 
-def _is_bounded(problem: Problem) -> bool:
+def _is_bounded(problem: ArgumentProblem) -> bool:
     texts = (problem.path, problem.message, problem.expected, problem.got)
     return all(len(text) <= 200 and text.isprintable() for text in texts)

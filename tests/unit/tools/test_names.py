@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.tools.tool import LONGEST_GENERATED, display_name, machine_name
+from sandbox.tools.tool import MAX_GENERATED_NAME, display_name, machine_name
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_a_class_has_a_machine_name_derived_from_its_own(name: str, known: str) 
 
 
 def test_a_generated_name_is_short_enough_for_every_provider() -> None:
-    assert len(machine_name("Very" * 40)) == LONGEST_GENERATED
+    assert len(machine_name("Very" * 40)) == MAX_GENERATED_NAME

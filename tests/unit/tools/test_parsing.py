@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.errors import SourceError
-from sandbox.tools import Tool, read_tool
+from sandbox.tools import ToolDefinition, read_tool
 from sandbox.tools.check import check_source
 from sandbox.tools.syntax.parsing import MAX_TOKENS, count_tokens, parse_module
 from sandbox.tools.syntax.scope import type_parameters
@@ -264,7 +264,7 @@ def test_any_filename_and_entry_are_a_tool_or_a_source_error(filename: str, entr
 
 def _is_answered(source: str | bytes, *, filename: str = "tool.py", entry: str | None = None) -> bool:
     try:
-        return isinstance(read_tool(source, filename=filename, entry=entry), Tool)
+        return isinstance(read_tool(source, filename=filename, entry=entry), ToolDefinition)
     except SourceError as refusal:
         return len(str(refusal)) < 3000
 

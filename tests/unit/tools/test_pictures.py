@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.tools.check import check_source
 from sandbox.tools.safe_text import columns, pictured
-from sandbox.tools.types.validation_budget import MOST_EFFORT, effort_of
+from sandbox.tools.types.validation_budget import MAX_PATTERN_COST, pattern_cost
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_syntax_error_is_shown_under_its_place() -> None:
     [("abc", 3), (r"\d{4}-\d{2}", 6001), ("(ab){3}", 6), ("((a{2}){3}b){10}", 70), ("[^a-z]", 1000), ("((((", 0)],
 )
 def test_the_effort_of_a_pattern_is_its_states(pattern: str, states: int) -> None:
-    assert effort_of(pattern) - effort_of("") == states
+    assert pattern_cost(pattern) - pattern_cost("") == states
 
 
 def test_a_source_of_too_many_large_patterns_is_refused() -> None:
@@ -51,6 +51,6 @@ def test_a_source_of_too_many_large_patterns_is_refused() -> None:
         f"a{number}: Annotated[str, Field(pattern='(.[^x]{{900}}){{{number}}}')]" for number in range(1, 9)
     )
     told = [each.path for each in check_source(f"def f({large}): ...").problems if "too large" in each.message]
-    assert 8 * effort_of("[^x]{900}") > MOST_EFFORT
+    assert 8 * pattern_cost("[^x]{900}") > MAX_PATTERN_COST
     assert told
     assert "f.a1" not in told

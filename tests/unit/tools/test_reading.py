@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.errors import SourceError
-from sandbox.tools import CallForm, Parameter, ParameterKind, Tool, read_tool
+from sandbox.tools import CallForm, Parameter, ParameterKind, ToolDefinition, read_tool
 from tests.processor_time import within
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -18,7 +18,7 @@ TWO = "def one(): pass\ndef two(): pass\n"
 
 def test_a_tool_is_read_completely() -> None:
     source = 'import json\n\n\nasync def greet(name: str, *, times: int = 1):\n    """Greet.\n\n    Often.\n    """\n'
-    assert read_tool(source, filename="/tmp/greeting.py") == Tool(
+    assert read_tool(source, filename="/tmp/greeting.py") == ToolDefinition(
         name="greet",
         entry="greet",
         filename="greeting.py",

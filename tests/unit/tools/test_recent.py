@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sandbox.tools.weighted_lru import Recent
+from sandbox.tools.weighted_lru import WeightedLRU
 
 
 def test_the_least_recently_used_is_evicted_first() -> None:
-    recent: Recent[str, int] = Recent(most=2, heaviest=100)
+    recent: WeightedLRU[str, int] = WeightedLRU(most=2, heaviest=100)
     recent.put("a", 1)
     recent.put("b", 2)
     assert recent.get("a") == 1
@@ -15,7 +15,7 @@ def test_the_least_recently_used_is_evicted_first() -> None:
 
 
 def test_heavy_values_evict_many_light_ones() -> None:
-    recent: Recent[str, int] = Recent(most=100, heaviest=10)
+    recent: WeightedLRU[str, int] = WeightedLRU(most=100, heaviest=10)
     for name in "abcde":
         recent.put(name, 0, weight=2)
     recent.put("heavy", 1, weight=7)
@@ -24,14 +24,14 @@ def test_heavy_values_evict_many_light_ones() -> None:
 
 
 def test_a_value_too_heavy_for_the_cache_evicts_nothing() -> None:
-    recent: Recent[str, int] = Recent(most=100, heaviest=10)
+    recent: WeightedLRU[str, int] = WeightedLRU(most=100, heaviest=10)
     recent.put("light", 1)
     recent.put("heavy", 2, weight=11)
     assert (recent.get("light"), recent.get("heavy")) == (1, None)
 
 
 def test_a_repeated_value_counts_once() -> None:
-    recent: Recent[str, int] = Recent(most=100, heaviest=10)
+    recent: WeightedLRU[str, int] = WeightedLRU(most=100, heaviest=10)
     for number in range(50):
         recent.put("same", number, weight=6)
     recent.put("other", 1, weight=4)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sandbox.errors import SourceError
-from sandbox.tools import Tool, read_tool
+from sandbox.tools import ToolDefinition, read_tool
 from sandbox.tools.check import check_source
 
 FUNCTION = "def tool(): pass\n"
 
 
-def _read(*block: str) -> Tool:
+def _read(*block: str) -> ToolDefinition:
     return read_tool("\n".join([*block, FUNCTION]))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from sandbox.tools.schemas import Finding, Health, Level, health
+from sandbox.tools.schemas import Health, Level, SchemaFinding, health
 from tests.unit.tools.schemas.shapes import ANY_JSON
 
 CLOSED: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
@@ -154,8 +154,10 @@ def test_invalid_stays_invalid_and_reasons_add_up() -> None:
 
 
 def test_a_reason_reads_as_a_sentence_about_a_place() -> None:
-    assert health(_of({"type": "array"})).reasons == (Finding("root.properties.a", "is an array without `items`"),)
-    assert str(Finding("root", "is wrong")) == "root: is wrong"
+    assert health(_of({"type": "array"})).reasons == (
+        SchemaFinding("root.properties.a", "is an array without `items`"),
+    )
+    assert str(SchemaFinding("root", "is wrong")) == "root: is wrong"
 
 
 def test_reasons_are_bounded_and_the_level_is_still_the_worst() -> None:

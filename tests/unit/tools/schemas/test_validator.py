@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox.errors import SchemaRefused
-from sandbox.tools.schemas import Finding, validator
+from sandbox.tools.schemas import SchemaFinding, validator
 
 PERSON = {
     "type": "object",
@@ -130,7 +130,7 @@ def _nested(levels: int, core: Any) -> Any:
 
 
 def test_comparisons_that_multiply_are_counted_instead_of_made() -> None:
-    assert validator(_doubling(60)).problems(1) == (Finding("root", "is too large to compare with this schema"),)
+    assert validator(_doubling(60)).problems(1) == (SchemaFinding("root", "is too large to compare with this schema"),)
     assert not validator(_doubling(10)).is_valid(1)
     assert validator(_doubling(10)).is_valid("x")
 
@@ -155,13 +155,13 @@ def test_a_recursive_schema_checks_deep_documents() -> None:
 @pytest.mark.slow
 def test_a_large_document_that_does_not_fit_gets_one_problem() -> None:
     problems = validator({"items": {"type": "string"}}).problems(list(range(200_000)))
-    assert problems == (Finding("root", "does not fit the schema, and is too large to say where"),)
+    assert problems == (SchemaFinding("root", "does not fit the schema, and is too large to say where"),)
 
 
 def test_a_text_is_matched_with_a_pattern_while_that_is_cheap() -> None:
     checked = validator({"pattern": "(a{100}){20}$"})
     assert checked.is_valid("a" * 100_000)
-    assert checked.problems("a" * 3_000_000) == (Finding("root", "is too large to compare with this schema"),)
+    assert checked.problems("a" * 3_000_000) == (SchemaFinding("root", "is too large to compare with this schema"),)
     assert not validator({"propertyNames": {"pattern": "^b"}}).is_valid({"a": 1})
     assert not validator({"patternProperties": {"a$": False}}).is_valid({"x" * 3_000_000: 1})
 
