@@ -97,7 +97,7 @@ def sha256_of(file: Path) -> str:
 
 
 class LocalIndex:
-    """Serves the wheels of a folder at `url`, a page for each package, and at `links_url`, all on a single page."""
+    """A server of the wheels of a folder at `url`, a page for each package, and at `links_url`, all on a single page."""
 
     def __init__(self, folder: Path, *, form: Form = "json", login: tuple[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ class LocalIndex:
         self.breaks_off = 0
         """Number of further files that break off in the middle."""
         self.drips: str | None = None
-        """Prefixes of the paths that the index sends a byte at a time."""
+        """Beginning of the paths whose answers the index sends a byte at a time."""
         self.redirects: dict[str, str] = {}
         """Redirects: a path and its target."""
         self.corrupted: set[str] = set()

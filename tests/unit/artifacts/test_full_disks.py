@@ -23,7 +23,7 @@ LARGE = os.urandom(2 << 20)
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[ArtifactStore]:
-    """Return a store on a file system of one MiB."""
+    """Yield a store on a file system of one MiB."""
     (place := tmp_path / "small").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
     try:

@@ -18,7 +18,7 @@ MANY: Final = 500
 
 
 def _sandbox(**settings: Any) -> AsyncSandbox:
-    """A sandbox whose tool returns a number; from 100 on, the tool prints and never ends."""
+    """Return a sandbox whose tool returns a number; from 100 on, the tool prints and never ends."""
 
     def answer(n: int) -> Any:
         return returns(n) if n < 100 else script(prints("here\n"), hangs())

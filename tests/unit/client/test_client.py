@@ -41,7 +41,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def _sandbox() -> Sandbox:
-    """Yield a sandbox that runs a single call at a time, so that the second ends only after the first."""
+    """Return a sandbox that runs a single call at a time, so that the second ends only after the first."""
     return Sandbox(
         backend=FakeBackend({"tool": lambda hang: script(prints("a\n"), hangs()) if hang else 1}), concurrency=1
     )
@@ -64,13 +64,13 @@ def _collected_only_on_request() -> Iterator[None]:
 
 
 class _WhereCtrlCComes:
-    """A lock that does nothing."""
+    """A lock whose acquisition Ctrl-C interrupts."""
 
     def __enter__(self) -> None:
         raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
-        """Do not enter."""
+        """Do nothing, because the lock is never entered."""
 
 
 ODD: Final[dict[str, dict[str, Any]]] = {

@@ -20,7 +20,7 @@ Work = Callable[[AsyncSandbox], Coroutine[Any, Any, Any]]
 
 
 class _Hanging(FakeBackend):
-    """Yield a sandbox with a tool that prints and never ends."""
+    """A backend with a tool that prints and never ends."""
 
     def __init__(self) -> None:
         super().__init__({"tool": self._begin})

@@ -73,7 +73,7 @@ LIES: Final = {
 
 @dataclass
 class Heard:
-    """Return the bytes that came by a channel."""
+    """The bytes that came through a channel, and the number of its ends."""
 
     data: bytes = b""
     ends: int = 0

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow  # the SDK takes half a second to import
 
 
 class _Daemon(BaseHTTPRequestHandler):
-    """Answer everything like a daemon's `/version`."""
+    """A server that answers every request like a daemon's `/version`."""
 
     answer: ClassVar[bytes] = b""
     status: ClassVar[int] = 200
@@ -37,7 +37,7 @@ class _Daemon(BaseHTTPRequestHandler):
         self.wfile.write(self.answer)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Accept connections and read nothing."""
+        """Print nothing."""
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def test_an_endless_greeting_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 
 @contextmanager
 def listener_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
-    """Listen on a port, and hang up on every caller."""
+    """Listen on a port, answer each caller like this, and hang up."""
     with socket.create_server(("127.0.0.1", 0)) as door:
 
         def serve() -> None:

@@ -24,7 +24,7 @@ REQUEST: Final = b"GET http://127.0.0.1/ HTTP/1.1\r\n\r\n"
 
 @contextmanager
 def _process() -> Iterator[tuple[int, int]]:
-    """Return a waiting process and a descriptor of it."""
+    """Yield a waiting process and a descriptor of it."""
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
         descriptor = os.pidfd_open(process.pid)
         yield process.pid, descriptor

@@ -42,7 +42,7 @@ FAR_FUTURE: Final = ">=3.98,<3.99"
 
 
 def like(version: str, *, flags: str = "", python: str | None = None) -> HostInterpreter:
-    """Return an interpreter that does not exist."""
+    """Describe an interpreter that does not exist."""
     short = "".join(version.split(".")[:2])
     return replace(
         own_interpreter(),
@@ -60,7 +60,7 @@ def program(path: Path, text: str) -> Path:
 
 
 def interpreter_that_starts_with(folder: Path, text: str) -> Path:
-    """Start the real interpreter over a broken standard library."""
+    """Copy the real interpreter next to a standard library whose first module is this text."""
     python = folder / "bin" / f"python{sysconfig.get_python_version()}"
     python.parent.mkdir(parents=True)
     shutil.copy(own_interpreter().python, python)

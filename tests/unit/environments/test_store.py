@@ -228,7 +228,7 @@ def test_a_failure_leaves_nothing(store: Store) -> None:
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a store on a file system of one MiB."""
+    """Yield a folder on a file system of one MiB."""
     (place := tmp_path / "small").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", place], check=True)
     try:

@@ -45,7 +45,7 @@ class _Boxes:
         self.is_over = threading.Event()
 
     def tell(self, event: Progress) -> None:
-        """A download that waits until the first box has ended."""
+        """Hold a download until the first box has ended."""
         if event.stage == "download":
             assert self.is_over.wait(PATIENCE_S)
 
@@ -64,7 +64,7 @@ def index(tmp_path: Path) -> Iterator[LocalIndex]:
 
 
 async def _nothing() -> None:
-    """Return a store with one wheel already in it."""
+    """Keep no skeleton, because the store already has one."""
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def _unpacking(
 
 
 def _keep_skeleton(kept: Path) -> None:
-    """Make a wheel with next to nothing in it."""
+    """Write a skeleton with next to nothing in it."""
     (kept / "content" / site_folder(own_interpreter())).mkdir(parents=True, exist_ok=True)
     (kept / "content" / "pyvenv.cfg").touch()
     (kept / "files").write_text(write_list(take_stock(kept / "content").files))
@@ -182,7 +182,7 @@ class _Ahead(_Boxes):
 
 
 def _run_ahead(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
-    """Unpack in a workspace whose box was opened before."""
+    """Return the names of the unpacked wheels, in a workspace whose box was opened before."""
 
     async def unpacked() -> list[str]:
         async with _unpacking(index, boxes, folder) as unpacking:

@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def layer(folder: Path) -> Iterator[bytes]:
-    """Write a manifest of the files that are there now."""
+    """Return the layer of an environment whose manifest lists the present files."""
     return iter(Layer(folder, place="environment", files=list_digest(take_stock(folder).files)))
 
 

@@ -52,8 +52,8 @@ def pieces(data: bytes, *, steps: list[int]) -> Iterator[bytes]:
         at, number = at + step, number + 1
 
 
-def unmended(shaped: Shaped) -> Shaped:
-    """Return the text without the notice about invalid UTF-8, which a plain text no longer shows."""
+def without_repair_notice(shaped: Shaped) -> Shaped:
+    """Remove the notice about invalid UTF-8, because decoded text no longer shows the broken bytes."""
     parts = [part for part in (shaped.reason or "").split("; ") if part and part != MENDED]
     return shaped.model_copy(update={"reason": "; ".join(parts) or None})
 
@@ -73,7 +73,7 @@ def test_a_captured_stream_shapes_exactly_like_the_whole_text(
 ) -> None:
     capture = captured(data, shown=shown, steps=steps, output_type=output_type)
     whole = shape(data.decode(errors="replace"), output_type=output_type, budget=min(budget, shown))
-    assert unmended(capture.shape(budget=budget)) == whole
+    assert without_repair_notice(capture.shape(budget=budget)) == whole
 
 
 @given(data=STREAM, steps=STEPS, limit=st.integers(0, 80))
@@ -237,7 +237,9 @@ def test_printed_text_is_shaped_like_the_whole_in_any_pieces(
     data: bytes, steps: list[int], shown: int, output_type: str
 ) -> None:
     capture = captured(data, shown=shown, steps=steps, output_type=output_type)
-    assert unmended(capture.shape()) == shape(data.decode(errors="replace"), output_type=output_type, budget=shown)
+    assert without_repair_notice(capture.shape()) == shape(
+        data.decode(errors="replace"), output_type=output_type, budget=shown
+    )
 
 
 def test_printed_json_is_pruned_and_longer_json_shows_both_ends() -> None:

@@ -111,7 +111,7 @@ def test_shown_lines_keep_their_order_with_highlights_between_the_ends(number: i
 
 
 def numbers_in(text: str) -> list[int]:
-    """Return the complete lines that `numbered` wrote, without cut ones."""
+    """Return the complete numbers that `numbered` wrote, without cut ones."""
     return [int(each) for each in re.findall(r"<(\d{5})>", text)]
 
 

@@ -15,7 +15,7 @@ from tests import virtual_time
 
 
 class Caller:
-    """Enter, and stay until released."""
+    """A caller that enters, and stays until released."""
 
     def __init__(self, gate: FairLimiter, tenant: str, *, arrivals: list[Caller]) -> None:
         self.tenant = tenant

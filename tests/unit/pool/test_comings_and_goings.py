@@ -24,7 +24,7 @@ SINGLE_USE: Final = policy_with(mode=ReuseMode.NEVER, idle=IDLE_S)
 
 @dataclass
 class Story:
-    """Run a course of events that is the same for each seed."""
+    """A course of events that is the same for each seed."""
 
     random: Random
     world: World

@@ -244,7 +244,7 @@ async def test_a_box_lost_by_its_caller_does_not_delay_others(world: World) -> N
 
 
 def _call_under_way() -> RunningCall:
-    """End a call whose caller has the outcome while its last process still runs."""
+    """Return a call whose caller has the outcome while its last process still runs."""
     loop = asyncio.get_running_loop()
     return RunningCall(1, lambda *_: 0, None, len, 1, ended=loop.create_future(), replied=loop.create_future())
 

@@ -74,7 +74,7 @@ class World:
         return _asked_for(tenant, policy, ())[0]
 
     def hold(self, tenant: str = "", **plan: Any) -> Caller:
-        """A caller that keeps its box until it is released."""
+        """Start a caller that keeps its box until it is released."""
         return Caller(self, tenant, plan)
 
     @property
@@ -86,7 +86,7 @@ class World:
 
 
 class Caller:
-    """Ask for a box, hold it, and leave when released."""
+    """A caller that asks for a box, holds it, and leaves when released."""
 
     def __init__(self, world: World, tenant: str, plan: dict[str, Any]) -> None:
         self._leave = asyncio.Event()

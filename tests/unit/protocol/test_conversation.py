@@ -118,7 +118,7 @@ class Talk:
 
 
 def talking(test: Callable[[Talk], Awaitable[None]]) -> Callable[[], None]:
-    """Run the test in a session that is open, and let go of it."""
+    """Run the test in an open session, and close it."""
 
     async def talk() -> None:
         open_talk = Talk()
@@ -403,7 +403,7 @@ async def test_a_value_over_its_limit_is_cut_and_its_call_killed_once(talk: Talk
 
 
 def item(data: bytes) -> bytes:
-    """Send an item, as before a reply."""
+    """Pack an item, as before a reply."""
     return (1 << 31 | len(data)).to_bytes(4, "big") + data
 
 

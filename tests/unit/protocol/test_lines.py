@@ -75,7 +75,7 @@ class Wire:
 
 
 class Talk:
-    """A session in a box with lines."""
+    """A session with a box that has direct pipes."""
 
     def __init__(self) -> None:
         self.wire = Wire()
@@ -408,7 +408,7 @@ async def test_the_inputs_of_a_call_follow_on_its_pipes(talk: Talk) -> None:
 
 
 async def _call_before_its_child(talk: Talk) -> RunningCall:
-    """Open a box for a single call at a time, whose second child is on its way."""
+    """Call in a box for one call at a time, whose second child is on its way."""
     await talk.open(ahead=1, is_one_at_a_time=True)
     talk.ready()
     talk.start()

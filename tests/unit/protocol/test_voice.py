@@ -21,7 +21,7 @@ class Listener:
         self.heard = b""
 
     def listen(self, receiver: Receiver) -> None:
-        """Deliver nothing."""
+        """Keep no receiver, because no message comes back."""
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
         self.heard += data
@@ -29,7 +29,7 @@ class Listener:
             os.close(descriptor)
 
     async def all_sent(self) -> None:
-        """Accept the message at once."""
+        """Return at once, because every message is accepted at once."""
 
     def open_pipes(self) -> DirectPipes | None:
         return None

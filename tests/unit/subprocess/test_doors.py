@@ -15,7 +15,7 @@ from tests.leaks import Watch, descriptors
 
 @dataclass(frozen=True)
 class Going(Group):
-    """Return a group that has only these files left."""
+    """A group that has only these files left."""
 
     left: tuple[str, ...] = ()
 

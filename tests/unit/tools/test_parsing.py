@@ -116,14 +116,14 @@ def test_a_good_source_is_read_while_threads_parse_and_gc_runs(
 
 
 def _parse_until(is_over: threading.Event) -> None:
-    """Disturbances that a program around the engine may cause."""
+    """Parse deep sources, as a program around the engine may do."""
     while not is_over.is_set():
         with contextlib.suppress(SystemError, RecursionError):
             ast.parse(f"x = {'-' * 800}1")
 
 
 def _read_many(reader: int) -> list[bool]:
-    """Parse deep and shallow sources, none read before; a wrong source keeps its own error."""
+    """Read deep and shallow sources, none of them for the second time; return which were read correctly."""
     depths = [500, 1, 90]
     sources = [f"# {reader} {each}\ndef tool(a: int):\n    return {'-' * depths[each % 3]}a" for each in range(ROUNDS)]
     return [read_tool(source).parameters[0].name == "a" for source in sources]

@@ -61,7 +61,7 @@ TANGLED = st.fixed_dictionaries(
         "$defs": st.fixed_dictionaries({"a": _SCHEMAS, "b": _SCHEMAS}),
     }
 )
-"""Build parameters whose references lead anywhere in them, also round in circles."""
+"""Parameters whose references lead anywhere in them, also round in circles."""
 
 
 @st.composite

@@ -76,7 +76,7 @@ class _Counting(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def web_server() -> Iterator[tuple[str, list[str]]]:
-    """A server that offers schemas to every client, and the requests that it got."""
+    """Yield the url of a server that offers schemas to every client, and the requests that it got."""
     asked: list[str] = []
     server = http.server.HTTPServer(("127.0.0.1", 0), type("Asked", (_Counting,), {"asked": asked}))
     thread = threading.Thread(target=server.serve_forever)
