@@ -97,7 +97,7 @@ def sha256_of(file: Path) -> str:
 
 
 class LocalIndex:
-    """A server of the wheels of a folder at `url`, a page for each package, and at `links_url`, all on a single page."""
+    """A server of the wheels of a folder: at `url` a page for each package, at `links_url` a single page."""
 
     def __init__(self, folder: Path, *, form: Form = "json", login: tuple[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
