@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -23,7 +24,7 @@ def tool() -> None:
     while True:
         time.sleep(60)
 """
-_MOST_AT_REST: Final = 7  # below a warden: the zygote, two children ahead of calls with a guard each, a vacant guard
+_MAX_AT_REST: Final = 6  # below a warden: the zygote, two children ahead of calls with a guard each, a vacant guard
 _RUNNER: Final = "runners/python/__main__.py"
 _GROUPS: Final = "/sys/fs/cgroup"
 
@@ -56,7 +57,20 @@ def serves(sandbox: Sandbox) -> bool:
 
 def is_at_rest() -> bool:
     """Whether nothing runs in this process's boxes but children waiting for calls."""
-    return all(len(_below(box)) < _MOST_AT_REST for box in _wardens()) and not is_at_work()
+    return all(_count_awake(box) <= _MAX_AT_REST for box in _wardens()) and not is_at_work()
+
+
+def _count_awake(warden: psutil.Process) -> int:
+    """Count the processes of a box without its template, the one stopped process that the zygote keeps to fork from."""
+    templates = [child for zygote in _children(warden) for child in _children(zygote) if _is_template(child)]
+    return len(_below(warden)) - bool(templates)
+
+
+def _is_template(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_STOPPED and not _children(process)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def is_at_work() -> bool:
@@ -101,17 +115,26 @@ def _is_runner(process: psutil.Process) -> bool:
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
+    """List the children as the kernel knows them: psutil reads the status of every process of the machine for that."""
+    tasks = Path("/proc", str(process.pid), "task")
     try:
-        return process.children()
-    except psutil.NoSuchProcess:
+        if not tasks.exists():
+            return process.children()
+        numbers = [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    except (psutil.NoSuchProcess, OSError):
         return []
+    return [child for number in numbers if (child := _process(number))]
+
+
+def _process(number: int) -> psutil.Process | None:
+    try:
+        return psutil.Process(number)
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _below(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
+    return [each for child in _children(process) for each in (child, *_below(child))]
 
 
 def groups_of(engine: int) -> list[str]:
