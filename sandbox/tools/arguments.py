@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from pydantic import BaseModel, Field, PydanticUserError, ValidationError, create_model
+from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from sandbox.errors import SchemaRefused
@@ -22,19 +22,10 @@ from sandbox.tools.safe_text import NAME_LENGTH, excerpt, name_list, printable
 from sandbox.tools.syntax.parsing import parse_expression
 from sandbox.tools.tool import ToolDefinition
 from sandbox.tools.types.annotations import AnnotationReader
+from sandbox.tools.types.pydantic_types import STRICT, ValueType
 from sandbox.tools.types.schema_types import schema_type
-from sandbox.tools.types.value_types import (
-    ANYTHING,
-    BOOLEAN,
-    INTEGER,
-    NUMBER,
-    STRICT,
-    TEXT,
-    Attempt,
-    TooMuchWork,
-    ValueType,
-    WorkBudget,
-)
+from sandbox.tools.types.validation_budget import Attempt, TooMuchWork, WorkBudget
+from sandbox.tools.types.value_types import ANYTHING, BOOLEAN, INTEGER, NUMBER, TEXT
 from sandbox.tools.weighted_lru import WeightedLRU
 
 if TYPE_CHECKING:
@@ -182,10 +173,7 @@ def _without_nulls(plain: Mapping[str, JSON], tool: ToolDefinition, model: _Mode
     from sandbox.tools.check import check_source
     from sandbox.tools.schemas.strict import without_filled_nulls
 
-    try:
-        chosen = check_source(tool.text, filename=tool.filename, entry=tool.entry).chosen()
-    except PydanticUserError:  # a type that has no schema
-        chosen = None
+    chosen = check_source(tool.text, filename=tool.filename, entry=tool.entry).chosen()
     return given if chosen is None else without_filled_nulls(given, chosen.schema_)
 
 

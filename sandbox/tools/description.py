@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic.errors import PydanticInvalidForJsonSchema
-
 from sandbox.tools.dialects import Candidate
 from sandbox.tools.docstrings import Documentation, read_docstring
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
@@ -25,7 +23,8 @@ from sandbox.tools.tool import INJECTED, MAX_GENERATED_NAME, NAME_PATTERN
 from sandbox.tools.types.annotations import AnnotationReader
 from sandbox.tools.types.field_metadata import ABSENT, FieldMetadata, read_default
 from sandbox.tools.types.json_schemas import json_schema_of
-from sandbox.tools.types.value_types import ANYTHING, FieldType, ValueType, record_of
+from sandbox.tools.types.pydantic_types import FieldType, ValueType
+from sandbox.tools.types.value_types import ANYTHING, record_of
 
 _TWO_WAYS: Final = "define the class in this source, or use a plain type such as str, dict or list[str]"
 _NOTHING: Final[dict[str, Any]] = {"type": "object", "properties": {}, "required": []}
@@ -58,7 +57,7 @@ def mapping_schema(candidate: Candidate, source: Source) -> dict[str, Any] | Non
     if annotation is None:
         return None
     reader = AnnotationReader(source.scope, declared=source.taken)
-    return _with_members(json_schema_of(reader.spoken_type(annotation)[0], reader.cells))
+    return _with_members(json_schema_of(reader.spoken_type(annotation)[0].schema, reader.cells))
 
 
 def _with_members(schema: dict[str, Any]) -> dict[str, Any] | None:
@@ -209,19 +208,15 @@ class _Description:
         fields = [self._field(argument, default) for argument, default in with_defaults(function, listed)]
         self._check_section(function, fields)
         self._check_documented(function, [each.name for each in fields])
-        return self._written(record_of(fields, extra="allow" if function.args.kwarg is not None else None))
+        return self._schema_of(record_of(fields, extra="allow" if function.args.kwarg is not None else None))
 
-    def _written(self, found: ValueType) -> dict[str, Any]:
-        try:
-            return json_schema_of(found, self.reader.cells)
-        except (RecursionError, PydanticInvalidForJsonSchema):
-            self._add("no_schema", "the types of its parameters have no JSON schema", remedy=_TWO_WAYS)
-            return dict(_NOTHING)
+    def _schema_of(self, found: ValueType) -> dict[str, Any]:
+        return json_schema_of(found.schema, self.reader.cells)
 
     def _of_mapping(self, annotation: ast.expr | None) -> dict[str, Any]:
         """All arguments as one dict: what its annotation says, when that is a type with members."""
         found = ANYTHING if annotation is None else self.reader.spoken_type(annotation)[0]
-        made = _with_members(self._written(found))
+        made = _with_members(self._schema_of(found))
         if made is None:
             return {**_NOTHING, "additionalProperties": True}
         self._check_taken(made)

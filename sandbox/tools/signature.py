@@ -18,7 +18,8 @@ from sandbox.tools.types.annotations import AnnotationReader
 from sandbox.tools.types.field_metadata import FIELDS, read_default
 from sandbox.tools.types.json_schemas import json_schema_of
 from sandbox.tools.types.known_types import ITERATORS
-from sandbox.tools.types.value_types import ANYTHING, ValueType, array_of
+from sandbox.tools.types.pydantic_types import ValueType
+from sandbox.tools.types.value_types import ANYTHING, array_of
 
 MAX_PARAMETERS: Final = 256
 MAX_ANNOTATION_CHARACTERS: Final = 16 * 1024
@@ -263,7 +264,7 @@ def returned_schema(candidate: Candidate, source: Source) -> dict[str, Any] | No
         source.scope, lambda node, _what, _why: unknown.append(node), is_returned=True, declared=source.returned
     )
     found = _returned(annotation, reader, source)
-    return None if unknown or found is ANYTHING else json_schema_of(found, reader.cells)
+    return None if unknown or found is ANYTHING else json_schema_of(found.schema, reader.cells)
 
 
 def _returned(annotation: ast.expr, reader: AnnotationReader, source: Source) -> ValueType:

@@ -44,21 +44,19 @@ from sandbox.tools.types.class_fields import (
 )
 from sandbox.tools.types.field_metadata import ABSENT, FieldMetadata, read_annotated_extra
 from sandbox.tools.types.known_types import ARRAYS, CALLED_ARRAYS, FORMS, MAPPINGS, PLAIN, SETS, TUPLES, special_type
+from sandbox.tools.types.pydantic_types import FieldType, RecursiveType, ValueType
 from sandbox.tools.types.source_types import AnnotationPlace, SourceTypes, bounds_of, given_for, parameters_of
 from sandbox.tools.types.value_types import (
     ANYTHING,
     NULL,
-    FieldType,
-    RecursiveType,
-    ValueType,
     array_of,
     constrained,
     fixed_array_of,
-    inside,
     object_of,
     one_of,
     one_of_values,
     record_of,
+    recursive_use,
     without_itself,
 )
 
@@ -250,7 +248,7 @@ class AnnotationReader:
             return self._read_before(key)
         if key in self._open:
             self._known.cells[key] = self._open[key]
-            return inside(self._open[key])
+            return recursive_use(self._open[key])
         cell = self._open[key] = RecursiveType(key)
         with self._place.binding(said if key != name else {}):
             found = (
@@ -262,7 +260,7 @@ class AnnotationReader:
         found = without_itself(found, cell)
         cell.type = found
         self._told.add(key)
-        self._known.types[key] = inside(cell) if key in self._known.cells else found
+        self._known.types[key] = recursive_use(cell) if key in self._known.cells else found
         return self._known.types[key]
 
     def _said_of(self, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> dict[str, ValueType]:

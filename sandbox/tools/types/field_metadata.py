@@ -14,7 +14,7 @@ from typing import Any, Final
 from sandbox.tools.plain_json import JSON, NotPlain, PlainCopy
 from sandbox.tools.syntax.literals import NotLiteral, literal
 from sandbox.tools.syntax.scope import Scope, last_name
-from sandbox.tools.types.record_types import REFERENCE
+from sandbox.tools.types.json_schemas import REFERENCE
 
 FIELDS: Final = frozenset({"Field", "field"})
 _CONSTRAINTS: Final = frozenset(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
@@ -12,17 +11,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from sandbox.tools.types.value_types import (
-    ANYTHING,
-    BOOLEAN,
-    INTEGER,
-    NULL,
-    NUMBER,
-    TEXT,
-    ValueType,
-    constrained,
-    text_for,
-)
+from sandbox.tools.types.pydantic_types import ValueType
+from sandbox.tools.types.value_types import ANYTHING, BOOLEAN, INTEGER, NULL, NUMBER, TEXT, constrained, text_for
 
 PLAIN: Final = {
     "str": TEXT,
@@ -131,10 +121,9 @@ def known_name(full: str, *, is_imported: bool) -> str | None:
 
 def special_type(full: str | None) -> ValueType | None:
     """The type of a name that JSON has only text for, or that pydantic gives a meaning."""
-    return _special(full) if full in _SPECIAL else None
+    return None if full not in _SPECIAL else _special(full)
 
 
 @cache
 def _special(full: str) -> ValueType:
-    made = _SPECIAL[full]()
-    return made if made.is_common else replace(made, is_common=True)
+    return _SPECIAL[full]()

@@ -1,25 +1,22 @@
-"""The marks that make pydantic's types ours: what may be converted, how it is refused, what a schema shows.
+"""Classes that stand in pydantic's annotations and decide what may be converted, and how a value is refused.
 
-Pydantic validates in strict mode, so that nothing is converted by accident. Each mark adds what may be converted: a
-scalar is tried as it is, at pydantic's own speed, and only then converted; a container is turned into a list or dict
-before its members are looked at. Whatever a tuple or a set is declared as, its value stays a list: the box rebuilds it.
+Pydantic validates in strict mode, so nothing is converted by accident. Each class adds what may be converted: a scalar
+is tried as it is, at pydantic's own speed, and converted only then; a container becomes a list or dict before its
+members are validated. A tuple or a set stays a list here; the box makes what the annotation says.
+
+An object is a record without a name: its value is the dict of the members that were given, whatever class the box
+makes of it. Only a type that contains itself has a name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from pydantic import (
-    ConfigDict,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    TypeAdapter,
-    ValidationError,
-)
-from pydantic_core import ErrorDetails, PydanticOmit, core_schema
+from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, core_schema
 
 from sandbox.tools.plain_json import JSON, json_from_text
 from sandbox.tools.safe_text import excerpt
@@ -27,47 +24,28 @@ from sandbox.tools.types import coercion
 from sandbox.tools.types.validation_budget import CHARACTERS_OF_A_STEP, Attempt
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid")
-HOLE: Final = "x-hole"
-"""Stands in the schema of a frame where a part goes."""
-_LONGEST_TEXT_OF_A_SCALAR: Final = 64
-_OURS: Final = frozenset({"wrong", "missing", "extra_forbidden"})
-_KIND_NAMES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-# What pydantic leaves in its own words, where it checks a constraint after a type that is made of several.
-_KEYWORDS: Final = {
-    "ge": "minimum",
-    "gt": "exclusiveMinimum",
-    "le": "maximum",
-    "lt": "exclusiveMaximum",
-    "multiple_of": "multipleOf",
-    "min_length": "minLength",
-    "max_length": "maxLength",
-}
-_OF_OBJECTS: Final = {"minLength": "minProperties", "maxLength": "maxProperties"}
-
+_MAX_SCALAR_CHARACTERS: Final = 64
+_OWN_ERRORS: Final = frozenset({"wrong", "missing", "extra_forbidden"})
 
 Info: TypeAlias = core_schema.ValidationInfo[Any]
-Shown: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ValueType:
-    """What an annotation means: the type for pydantic, and its name in a message."""
+    """The meaning of an annotation: the type for pydantic, the JSON schema, and the name of the type in a message."""
 
     type: Any
     expected: str
+    schema: dict[str, Any]
+    """Shared by all types that are made of this one: never changed."""
     takes_text: bool = False
     size: int = 1
-    """How many types it is made of; types that hold types multiply."""
+    """The number of types that it is made of."""
     members: tuple[ValueType, ...] = ()
-    """What a union is made of."""
+    """The members of a union."""
     is_tried_last: bool = False
-    cell: RecursiveType | None = None
-    """What it is a use of, where it is a type inside itself."""
-    is_common: bool = False
-    """Whether any source may name it; the same type is then the same object."""
-    form: tuple[str, Hashable] | None = None
-    """How it is made of its parts, where not all of them are common."""
-    parts: tuple[ValueType, ...] = ()
+    recursive: RecursiveType | None = None
+    """The type that contains itself in the place of this one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -78,48 +56,46 @@ class FieldType:
     type: ValueType
     is_required: bool
     is_optional: bool = False
-    """Whether None is one of its values; it is then shown without, and left out it is None."""
+    """Whether None is one of its values; the schema leaves null out, and an absent member is None."""
     default: Any = None
     description: str | None = None
     fills_none: bool = False
-    """Whether it becomes None when it is left out, because its class asks for a value."""
+    """Whether an absent member becomes None, because its class asks for a value."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RecursiveType:
-    """A type that contains itself, by its name; filled in when it is known."""
+    """A type that contains itself, by name; `type` is set when the whole type has been read."""
 
     name: str
     type: ValueType | None = None
-    adapter: TypeAdapter[Any] | None = None
+    _adapter: TypeAdapter[Any] | None = None
 
-    def opened(self) -> TypeAdapter[Any]:
-        """What validates it, made when it is first needed."""
-        if self.adapter is None:
+    def adapter(self) -> TypeAdapter[Any]:
+        """Return the validator, made at first use."""
+        if self._adapter is None:
             assert self.type is not None
-            self.adapter = TypeAdapter(self.type.type, config=STRICT)
-        return self.adapter
+            self._adapter = TypeAdapter(self.type.type, config=STRICT)
+        return self._adapter
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScalarType:
-    """Marks a type whose values are taken as they are or converted."""
+    """A type whose values are taken as they are, or converted."""
 
     expected: str
     convert: Callable[[object], object]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        unshown = {"pydantic_js_functions": [_omitted]}
-        converted = core_schema.with_info_plain_validator_function(self._converted, metadata=unshown)
         return core_schema.union_schema(
-            [handler(source), converted],
+            [handler(source), core_schema.with_info_plain_validator_function(self._convert)],
             mode="left_to_right",
             custom_error_type="wrong",
             custom_error_message="must be {expected}",
             custom_error_context={"expected": self.expected},
         )
 
-    def _converted(self, value: object, info: Info) -> object:
+    def _convert(self, value: object, info: Info) -> object:
         attempt: Attempt = info.context
         if attempt.converts:
             try:
@@ -131,24 +107,15 @@ class ScalarType:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LiteralType:
-    """Marks a literal type. Pydantic takes True for 1, so the values are compared here, with their types."""
+    """A literal. Pydantic takes True for 1, so this class compares the values, with their types."""
 
     values: frozenset[tuple[type, JSON]]
-    listed: tuple[JSON, ...]
     expected: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.with_info_plain_validator_function(self._chosen)
+        return core_schema.with_info_plain_validator_function(self._choose)
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
-        return self.shown()
-
-    def shown(self) -> Shown:
-        """Its schema."""
-        kinds = list(dict.fromkeys(_KIND_NAMES[type(value)] for value in self.listed))
-        return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(self.listed)}
-
-    def _chosen(self, value: object, info: Info) -> object:
+    def _choose(self, value: object, info: Info) -> object:
         attempt: Attempt = info.context
         candidates = [value, *_converted_scalars(value)] if attempt.converts else [value]
         for candidate in candidates:
@@ -159,91 +126,66 @@ class LiteralType:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ContainerType:
-    """Marks a container type: what its value is made into before its members are checked, and how many it has."""
+    """A list or dict: converts the value before its members are validated, and checks the length of a tuple."""
 
     expected: str
     kind: type[list[JSON]] | type[dict[str, JSON]]
     convert: Callable[[object], object]
     length: int | None = None
-    shown: tuple[tuple[str, JSON], ...] = ()
-    """What the schema says beside, or instead of, what pydantic makes of the type."""
-    left_out: str | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.with_info_wrap_validator_function(self._checked, handler(source))
+        return core_schema.with_info_wrap_validator_function(self._check, handler(source))
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
-        schema = {**handler(core), **dict(self.shown)}
-        return {key: value for key, value in schema.items() if key != self.left_out}
-
-    def _checked(self, value: object, members: Callable[[object], Any], info: Info) -> object:
+    def _check(self, value: object, members: Callable[[object], Any], info: Info) -> object:
         attempt: Attempt = info.context
         if attempt.is_lost:
             return None
-        found = self._found(value, attempt)
-        if found is None:
+        found: Any = _from_text(value, attempt, self.convert)
+        if not isinstance(found, self.kind) or self.length not in (None, len(found)):
             return attempt.refuse(self.expected)
         attempt.work.spend(1 + len(found) // 2)
-        checked = members(found)
+        checked = members(found if self.length is None else tuple(found))
         return list(checked) if isinstance(checked, tuple) else checked
-
-    def _found(self, value: object, attempt: Attempt) -> Any:
-        found = from_text(value, attempt, self.convert)
-        if not isinstance(found, self.kind) or self.length not in (None, len(found)):
-            return None
-        return tuple(found) if self.length is not None else found
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Hole:
-    """Marks the place of a part in a type that is only made to be written."""
-
-    number: int
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
-        return {HOLE: self.number}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NullableType:
-    """Marks an optional type whose null may be written as text."""
+    """An optional type whose null may be written as text."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.with_info_before_validator_function(self._nulled, handler(source))
+        return core_schema.with_info_before_validator_function(self._read_null, handler(source))
 
-    def _nulled(self, value: object, info: Info) -> object:
+    def _read_null(self, value: object, info: Info) -> object:
         attempt: Attempt = info.context
         return None if attempt.converts and value == "null" else value
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UnionType:
-    """Marks a union: as it is, else what its JSON text stands for, else converted; each time in the declared order."""
+    """A union: tries the value as it is, then the value of its JSON text, then conversions, in the declared order."""
 
     members: tuple[ValueType, ...]
     expected: str
     _adapters: list[TypeAdapter[Any]] = field(default_factory=list, compare=False, repr=False)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        shown = core_schema.union_schema([handler.generate_schema(member.type) for member in self.members])
-        return core_schema.with_info_wrap_validator_function(self._chosen, shown)
+        return core_schema.with_info_plain_validator_function(self._choose)
 
-    def _chosen(self, value: object, _shown: object, info: Info) -> object:
+    def _choose(self, value: object, info: Info) -> object:
         attempt: Attempt = info.context
         if attempt.is_lost:
             return None
         for candidate, converts in _tries(value, attempt):
-            for member in self._opened():
+            for adapter in self._member_adapters():
                 attempt.work.spend(1)
                 try:
                     inner = Attempt(attempt.work, converts=converts, refusals_left=1)
-                    return member.validate_python(candidate, context=inner)
+                    return adapter.validate_python(candidate, context=inner)
                 except ValidationError:
                     continue
         return attempt.refuse(self.expected)
 
-    def _opened(self) -> list[TypeAdapter[Any]]:
-        """What validates the members, made when it is first needed: reading a schema needs none of it."""
+    def _member_adapters(self) -> list[TypeAdapter[Any]]:
         if not self._adapters:
             # An integer is a number too, so a float among the members is tried last: 5 stays 5 for `float | int`.
             ordered = sorted(self.members, key=lambda member: member.is_tried_last)
@@ -253,52 +195,43 @@ class UnionType:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TextType:
-    """Marks a type of values that JSON has only text for: checked by pydantic, handed over as the text it is."""
+    """A type of values that JSON writes as text: pydantic checks the text, and the call gets the text."""
 
     kind: Any
     expected: str
     numbers_too: bool = False
-    adapter: TypeAdapter[Any] | None = None
-    """What checks a value of it that is bounded."""
+    is_bounded: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.with_info_plain_validator_function(self._checked)
+        return core_schema.with_info_plain_validator_function(self._check)
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema that pydantic writes for the kind of value."""
         return {"type": "string", "format": "decimal"} if self.numbers_too else _adapter(self.kind).json_schema()
 
-    def _checked(self, value: object, info: Info) -> object:
+    def _check(self, value: object, info: Info) -> object:
         attempt: Attempt = info.context
         text = str(value) if self.numbers_too and type(value) in (int, float) else value
         if not isinstance(text, str):
             return attempt.refuse(self.expected)
         try:
-            (self.adapter or _adapter(self.kind)).validate_python(text)
+            (TypeAdapter(self.kind) if self.is_bounded else _adapter(self.kind)).validate_python(text)
         except ValidationError as error:
-            said = f": {_first_of(error)['msg']}" if self.adapter else ""
-            return attempt.refuse(excerpt(f"{self.expected}{said}"))
+            detail = f": {_first_of(error)['msg']}" if self.is_bounded else ""
+            return attempt.refuse(excerpt(f"{self.expected}{detail}"))
         return text
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ConstrainedType:
-    """Marks a type with constraints. One that is broken is refused like a wrong type, by the same count."""
+    """A type with constraints. A value that breaks one is refused like a value of a wrong type."""
 
     expected: str
-    pattern: str | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.with_info_wrap_validator_function(self._checked, handler(source))
+        return core_schema.with_info_wrap_validator_function(self._check, handler(source))
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Shown:
-        schema = {_KEYWORDS.get(key, key): value for key, value in handler(core).items()}
-        if self.pattern is not None and "anyOf" not in schema:
-            schema["pattern"] = self.pattern
-        if schema.get("type") == "object":
-            return {_OF_OBJECTS.get(key, key): value for key, value in schema.items()}
-        return schema
-
-    def _checked(self, value: object, inner: Callable[[object], Any], info: Info) -> object:
+    def _check(self, value: object, inner: Callable[[object], Any], info: Info) -> object:
         attempt: Attempt = info.context
         if attempt.is_lost:
             return None
@@ -308,13 +241,61 @@ class ConstrainedType:
             return attempt.refuse(self.expected)
         except ValidationError as error:
             first = _first_of(error)
-            if first["type"] in _OURS:
+            if first["type"] in _OWN_ERRORS:
                 raise
-            return attempt.refuse(excerpt(f"{self.expected}: {_told(first['msg'], value)}"))
+            return attempt.refuse(excerpt(f"{self.expected}: {_message(first['msg'], value)}"))
 
 
-def from_text(value: object, attempt: Attempt, convert: Callable[[object], object]) -> object:
-    """The value, or what it is made into where it is text that may be converted; None for text that cannot."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RecordType:
+    """An object with named members; its value is a dict of the members that were given."""
+
+    fields: tuple[FieldType, ...]
+    expected: str
+    extra: Literal["forbid", "ignore", "allow"] | None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        members = {
+            each.name: core_schema.typed_dict_field(handler.generate_schema(each.type.type), required=each.is_required)
+            for each in self.fields
+        }
+        typed_dict = core_schema.typed_dict_schema(members, extra_behavior=self.extra or "forbid")
+        return core_schema.with_info_wrap_validator_function(self._check, typed_dict)
+
+    def _check(self, value: object, members: Callable[[object], Any], info: Info) -> object:
+        attempt: Attempt = info.context
+        if attempt.is_lost:
+            return None
+        found = _from_text(value, attempt, coercion.object_from)
+        if not isinstance(found, dict):
+            return attempt.refuse(self.expected)
+        attempt.work.spend(1 + len(self.fields))
+        checked = members(found)
+        unfilled = [each.name for each in self.fields if each.fills_none and each.name not in found]
+        return {**checked, **dict.fromkeys(unfilled)} if unfilled else checked
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RecursiveUse:
+    """The place inside a type where the type contains itself."""
+
+    recursive: RecursiveType
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._check)
+
+    def _check(self, value: object, info: Info) -> object:
+        attempt: Attempt = info.context
+        if attempt.is_lost:
+            return None
+        try:
+            return self.recursive.adapter().validate_python(value, context=attempt)
+        except RecursionError:
+            return attempt.refuse("nested less deeply")
+
+
+def _from_text(value: object, attempt: Attempt, convert: Callable[[object], object]) -> object:
+    """Return the value, converted if it is text and may be converted; None if the text cannot be converted."""
     if not attempt.converts or not isinstance(value, str):
         return value
     attempt.work.spend(len(value) // CHARACTERS_OF_A_STEP)
@@ -328,16 +309,11 @@ def _first_of(error: ValidationError) -> ErrorDetails:
     return error.errors(include_url=False, include_input=False, include_context=False)[0]
 
 
-def _told(message: str, value: object) -> str:
-    """What pydantic says of a constraint; it counts the characters of a text as items here."""
+def _message(message: str, value: object) -> str:
+    # Pydantic counts the characters of a text as items here, because the type is made of several.
     if not isinstance(value, str):
         return message
     return message.replace(" items after validation", " characters").replace(" item after validation", " character")
-
-
-def _omitted(*_: object) -> Shown:
-    """What may be converted is for arguments only; the schema shows the type itself."""
-    raise PydanticOmit
 
 
 @cache
@@ -346,7 +322,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _tries(value: object, attempt: Attempt) -> Iterator[tuple[object, bool]]:
-    """What a union looks at, one after the other, and whether its members may convert it."""
+    """Yield what a union tries, in order, and whether the members may convert it."""
     yield value, False
     if not attempt.converts:
         return
@@ -360,7 +336,7 @@ def _tries(value: object, attempt: Attempt) -> Iterator[tuple[object, bool]]:
             yield parsed, False
             if not isinstance(parsed, str):
                 yield parsed, True
-        if len(value) > _LONGEST_TEXT_OF_A_SCALAR:
+        if len(value) > _MAX_SCALAR_CHARACTERS:
             return
     yield value, True
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from sandbox.tools.types.pydantic_types import FieldType, ValueType
 from sandbox.tools.types.value_types import (
     ANYTHING,
     BOOLEAN,
@@ -18,8 +19,6 @@ from sandbox.tools.types.value_types import (
     NULL,
     NUMBER,
     TEXT,
-    FieldType,
-    ValueType,
     array_of,
     object_of,
     one_of,
