@@ -23,7 +23,8 @@ from benchmarks.alone import run_alone
 from benchmarks.report import Report, Spread, at_least, at_most, build_report, spread
 from sandbox.outcome import Json
 from sandbox.outputs.capture import Capture
-from sandbox.outputs.shaping import shape_for, shape_value
+from sandbox.outputs.shapes import shape_for
+from sandbox.outputs.shaping import shape_value
 
 _MIB: Final = 1 << 20
 _PIECE: Final = 1 << 16

@@ -25,7 +25,7 @@ from sandbox.environments.build_jobs import BUILD, Job, JobEnd
 from sandbox.errors import StoreUnwritable
 from sandbox.outcome import Status
 from sandbox.outputs.budgets import Budgets, DeclaredOutputs
-from sandbox.outputs.shaping import STDERR_TYPE
+from sandbox.outputs.shapes import STDERR_TYPE
 from sandbox.policy import Output, ReuseMode, format_bytes
 from sandbox.pool.pool import Lease, Pool
 from sandbox.protocol.frames import Stream

@@ -22,7 +22,8 @@ from sandbox.engine.supervisor import CallSupervisor
 from sandbox.engine.verdict import CallEnd, Verdict, contradicted, judge
 from sandbox.errors import IsolationUnavailable, ProtocolError
 from sandbox.outcome import Failure, Isolation, Outcome, Problem, Receipt, Status, Timing, Usage, printable
-from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing
+from sandbox.outputs.shapes import STDERR_TYPE, STDOUT_TYPE
+from sandbox.outputs.shaping import nothing
 from sandbox.pool.pool import Lease, PooledBox
 from sandbox.protocol.frames import Stream
 from sandbox.protocol.messages import ImportUse

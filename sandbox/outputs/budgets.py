@@ -17,7 +17,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from sandbox.outcome import Json, Shaped
-from sandbox.outputs.shaping import STDERR_TYPE, STDOUT_TYPE, nothing, shape_for, value_type
+from sandbox.outputs.shapes import STDERR_TYPE, STDOUT_TYPE, shape_for
+from sandbox.outputs.shaping import nothing, value_type
 from sandbox.outputs.tokens import MAX_TOKEN_CHARACTERS, Tokenizer, shape_within
 from sandbox.policy import Output
 from sandbox.spec import AskedOutput, CallSpec

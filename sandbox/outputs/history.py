@@ -14,7 +14,8 @@ from typing import Final
 from sandbox.outcome import Json, Shaped
 from sandbox.outputs.highlights import Highlight
 from sandbox.outputs.notices import FoundNotice, find_dropped, find_gap, strip_notices
-from sandbox.outputs.shaping import shape_ends, shape_for
+from sandbox.outputs.shapes import shape_for
+from sandbox.outputs.shaping import shape_ends
 from sandbox.outputs.text_ends import ParsedValue, TextEnds
 from sandbox.outputs.tokens import Tokenizer, shape_within
 
@@ -24,9 +25,9 @@ _MARK: Final = re.compile(r"\n\[line (\d{1,18})\] ([^\n]*)")
 def for_history(shaped: Shaped, *, tokens: int | None = None, tokenizer: Tokenizer | None = None) -> Shaped:
     """The same output within the memory budget of its type, and within so many tokens if any are given."""
     form = shape_for(shaped.type)
-    if not form.memory:
+    if not form.history:
         return shaped
-    return shape_within(partial(_within, shaped), characters=form.memory, tokens=tokens, tokenizer=tokenizer)
+    return shape_within(partial(_within, shaped), characters=form.history, tokens=tokens, tokenizer=tokenizer)
 
 
 def _within(shaped: Shaped, budget: int) -> Shaped:
@@ -42,7 +43,7 @@ def is_shown_whole(shaped: Shaped) -> bool:
     """Whether a reader of it, or of its second form, misses nothing; otherwise something must hold the exact whole."""
     if shaped.reason is not None:
         return False
-    most = shape_for(shaped.type).memory
+    most = shape_for(shaped.type).history
     return not most or len(shaped.text) <= most
 
 
@@ -61,7 +62,7 @@ def _ends_of_text(text: str, *, characters: int, shown: int, dropped: int) -> Te
         characters=characters - dropped,
         newlines=last_line - 1 + tail.count("\n"),
         dropped=dropped,
-        marks=marks,
+        highlights=marks,
     )
 
 

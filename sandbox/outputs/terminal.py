@@ -45,6 +45,11 @@ _RETURN: Final = re.compile(r"\r(?!\n)")
 _STEP: Final = re.compile(r"\r|\x08+|\x1b\[[0-9]{0,4}[CDGK]|[^\x1b\r\x08]+")
 
 
+def is_plain(text: str) -> bool:
+    """Return whether a terminal would show a text as it is."""
+    return "\x1b" not in text and "\b" not in text and "\r" not in text
+
+
 def as_seen(text: str) -> str:
     """A whole text as a terminal would show it."""
     terminal = Terminal()

@@ -27,10 +27,10 @@ class TextEnds:
     characters: int
     newlines: int
     dropped: int = 0  # characters that followed and were not kept
-    marks: tuple[Highlight, ...] = ()  # lines of it that are worth showing when they are in neither end
+    highlights: tuple[Highlight, ...] = ()  # lines worth showing when they are in neither end
     parsed: ParsedValue | None = None
-    is_read: bool = False  # as a terminal shows it, which is not how it was printed
-    is_mended: bool = False  # what was no UTF-8 is U+FFFD
+    is_rendered: bool = False  # as a terminal shows it, which is not how it was printed
+    has_replacements: bool = False  # what was no UTF-8 is U+FFFD
 
     @classmethod
     def whole(
@@ -38,10 +38,10 @@ class TextEnds:
         text: str,
         *,
         dropped: int = 0,
-        marks: tuple[Highlight, ...] = (),
+        highlights: tuple[Highlight, ...] = (),
         parsed: ParsedValue | None = None,
-        is_read: bool = False,
-        is_mended: bool = False,
+        is_rendered: bool = False,
+        has_replacements: bool = False,
     ) -> TextEnds:
         """A text that is at hand from beginning to end."""
         return cls(
@@ -50,10 +50,10 @@ class TextEnds:
             characters=len(text),
             newlines=text.count("\n"),
             dropped=dropped,
-            marks=marks,
+            highlights=highlights,
             parsed=parsed,
-            is_read=is_read,
-            is_mended=is_mended,
+            is_rendered=is_rendered,
+            has_replacements=has_replacements,
         )
 
     @property

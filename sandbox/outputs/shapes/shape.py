@@ -1,4 +1,4 @@
-"""What a form is."""
+"""The output shape: how an output of one type is fitted into its budget."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from sandbox.outputs.text_ends import TextEnds
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A text with its notice, and how many characters of the original it shows."""
+    """A text with its notice, and the number of characters of the original that it shows."""
 
     text: str
     shown: int
 
 
 class Fitter(Protocol):
-    """Fits what is too long."""
+    """Fits a text that is longer than the budget."""
 
     def __call__(self, ends: TextEnds, budget: int, notice: Notice) -> Fit: ...
 
 
 @dataclass(frozen=True, slots=True)
 class OutputShape:
-    """One output type: its budget and its memory budget where nobody asks for others, and how it is fitted."""
+    """One output type: its default budgets, and the function that fits it."""
 
     budget: int
-    memory: int
+    history: int
+    """The budget in the history of a conversation."""
     fit: Fitter
     is_printed: bool = False
-    """Whether it is read as a terminal would show it."""
-    marks: Callable[[], Highlighter] = NoHighlights
+    """Whether the text is rendered as a terminal would show it."""
+    highlighter: Callable[[], Highlighter] = NoHighlights
     kept: int = 0
-    """Characters of a stream that are kept from its beginning, where a form needs all of a text to fit it."""
+    """Characters kept from the beginning of a stream, for a type that needs the whole text to fit it."""

@@ -87,7 +87,7 @@ def lines_of_gap(ends: TextEnds, cut: Cut) -> tuple[int, int]:
 def _in_gap(ends: TextEnds, cut: Cut) -> Iterator[Highlight]:
     """The marks that begin in the gap, without what the end shows of them."""
     begin, end = len(cut.head), ends.characters - len(cut.tail)
-    for mark in ends.marks:
+    for mark in ends.highlights:
         if begin <= mark.at < end:
             is_in_end = mark.at + len(mark.text) > end
             yield replace(mark, text=mark.text[: end - mark.at]) if is_in_end else mark

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from sandbox.outcome import Shaped
 from sandbox.outputs.capture import Capture
-from sandbox.outputs.shaping import SHAPES, shape
+from sandbox.outputs.shapes import SHAPES
+from sandbox.outputs.shaping import shape
 
 MEBIBYTE = 1024 * 1024
 CHUNK = 64 * 1024

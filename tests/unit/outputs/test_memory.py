@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sandbox.outcome import Json
 from sandbox.outputs.history import for_history
 from sandbox.outputs.notices import strip_notices
-from sandbox.outputs.shaping import SHAPES, nothing, shape, shape_for, shape_value
+from sandbox.outputs.shapes import SHAPES, shape_for
+from sandbox.outputs.shaping import nothing, shape, shape_value
 
 LINES = "".join(f"line {number} is not long\n" for number in range(1, 20_001))
 
@@ -75,7 +76,7 @@ def test_short_text_is_unchanged(output_type: str) -> None:
 )
 def test_the_history_form_is_within_its_budget_and_stable(text: str, output_type: str, factor: int) -> None:
     second = for_history(shape(text * factor, output_type=output_type, budget=30_000))
-    assert len(strip_notices(second.text)) <= shape_for(output_type).memory
+    assert len(strip_notices(second.text)) <= shape_for(output_type).history
     assert for_history(second) == second
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sandbox.outcome import Artifact, Json, Shaped
 from sandbox.outputs.boundaries import is_border
 from sandbox.outputs.notices import MAX_NOTICE_CHARACTERS, strip_notices
-from sandbox.outputs.shaping import SHAPES, shape, shape_ends, shape_for, shape_reference, shape_value, value_type
+from sandbox.outputs.shapes import SHAPES, shape_for
+from sandbox.outputs.shaping import shape, shape_ends, shape_reference, shape_value, value_type
 from sandbox.outputs.text_ends import TextEnds
 
 NOTICE = re.compile(r"\[… (\d+) of (\d+) characters omitted \((?:line|row)s? (\d+)(?:–(\d+))?[^)\]]*\)[^\]]*…\]")  # noqa: RUF001
@@ -259,7 +260,7 @@ def test_a_value_is_shaped_by_its_python_type(value: Json, output_type: str, tex
 
 
 def test_default_budgets_are_those_of_the_table() -> None:
-    assert {name: (form.budget, form.memory) for name, form in SHAPES.items()} == {
+    assert {name: (form.budget, form.history) for name, form in SHAPES.items()} == {
         "knowledge_content": (60_000, 12_000),
         "file_content": (60_000, 12_000),
         "file_view_result": (60_000, 12_000),
@@ -273,7 +274,7 @@ def test_default_budgets_are_those_of_the_table() -> None:
         "file": (0, 0),
     }
     unknown = shape_for("an unknown type")
-    assert (unknown.budget, unknown.memory) == (2_000, 4_000)
+    assert (unknown.budget, unknown.history) == (2_000, 4_000)
 
 
 def test_error_lines_in_the_gap_are_kept_with_their_numbers() -> None:
