@@ -1,7 +1,7 @@
-"""Every command. A new one is one file and one line here.
+"""Every command. A new command is one function in its group's module and one line here.
 
-A command's file is imported when the words name that command, and typer is told of no other then: to make ready all of
-them for one takes longer than to read a tool.
+A module is imported only when the command line names its command, and typer then sees no other command: preparing all
+commands takes longer than reading a tool.
 """
 
 from __future__ import annotations
@@ -62,13 +62,14 @@ _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
 def command_line(first: str | None = None) -> typer.Typer:
-    """The command line for words of which this is the first: with that command or group alone, if it is one."""
+    """Return the app for a command line that starts with `first`; it holds only that command or group if `first` is
+    one."""
     app = typer.Typer(
         add_completion=False,
         context_settings=_SETTINGS,
         no_args_is_help=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # plain help is there in half the time
+        rich_markup_mode=None,  # rich help takes twice as long
     )
     app.callback()(root)
     is_known = first in _COMMANDS or first in _GROUPS
@@ -82,7 +83,7 @@ def command_line(first: str | None = None) -> typer.Typer:
 
 
 def named_command(words: Sequence[str]) -> str:
-    """The command that the first of these words name, as it is called: `sandbox env lock`."""
+    """Return the full name of the command that these words call, such as `sandbox env lock`."""
     first, second, *_ = (*words, "", "")
     if second in _GROUPS.get(first, ()):
         return f"sandbox {first} {second}"
@@ -108,7 +109,7 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Run tools, pieces of Python source, in boxes that the host's kernel walls off.
+    """Run tools, pieces of Python source, in boxes that the host's kernel isolates.
 
     Exit codes: 0 ok, 1 the tool failed, 2 usage, source or arguments, 3 a limit, 4 environment, 5 backend or isolation,
     130 cancelled, 141 the reader of the output went away.

@@ -1,10 +1,8 @@
-"""`sandbox doctor`: what this host can do, measured by running real calls.
+"""`sandbox doctor`: the capabilities of this host, measured by real calls.
 
-Which walls were up around a call that demanded none, which of the shipped policies would run here, and whether each
-limit bites: see `sandbox.doctor`. The exit code answers one question: 0 when the `default` policy runs here, 5 when it
-does not.
-
-`--attack` asks another: do the walls hold when they are attacked? See attack_report.py.
+The report shows the isolation around a call that demanded none, the shipped policies that run here, and whether each
+limit has an effect. The exit code is 0 if the `default` policy runs on this host and 5 if not. `--attack` runs the
+shipped attacks instead and shows whether the isolation holds.
 """
 
 from __future__ import annotations
@@ -34,18 +32,16 @@ _DEFAULT: Final = "default"
 def doctor(
     *,
     backend: Backend = None,
-    attack: Annotated[
-        bool, typer.Option("--attack", help="Attack the walls instead, and see which of them hold.")
-    ] = False,
+    attack: Annotated[bool, typer.Option("--attack", help="Run the shipped attacks and show which are held.")] = False,
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="NAME|FILE", help="With --attack: the policy under attack.")
+        str | None, typer.Option("--policy", metavar="NAME|FILE", help="With --attack: policy under attack.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """See which walls, limits and policies this host has.
+    """Show which isolation, limits and policies this host offers.
 
     Runs real calls. Exits with 0 when the default policy runs on this host, and with 5 when it does not; with --attack,
-    0 when every wall held and 5 when one did not.
+    0 when every attack was held and 5 when one was not.
     """
     import asyncio
 
@@ -136,7 +132,7 @@ def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True)
 class Siege:
-    """What came of all attacks, and around what they were tried."""
+    """The results of all attacks and the isolation they were tried against."""
 
     policy: Policy
     receipt: Receipt
@@ -144,12 +140,12 @@ class Siege:
 
     @property
     def lost(self) -> list[str]:
-        """The attacks against which the walls did not hold."""
+        """Return the attacks that the isolation did not hold."""
         return [finding.attack.name for finding in self.findings if not finding.held]
 
 
 def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
-    """Try every attack and show what came of it; 0 when all walls held, 5 when one did not."""
+    """Run every attack and show the results; return 0 if all were held, 5 otherwise."""
     import asyncio
 
     from sandbox.cli.exit_codes import UNAVAILABLE
@@ -163,13 +159,13 @@ def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
 
 
 async def _besiege(backend: str | None, name: str) -> Siege:
-    from sandbox.cli.temporary_sandbox import forgetful_sandbox
+    from sandbox.cli.temporary_sandbox import temporary_sandbox
     from sandbox.doctor.attacks import attack_all
     from sandbox.errors import BackendUnavailable
     from sandbox.policy import load
 
     policy = load(name)
-    async with forgetful_sandbox(backend) as engine:
+    async with temporary_sandbox(backend) as engine:
         outcome = await engine.run("def probe():\n    return True\n", policy=policy)
         if outcome.receipt is None:
             raise BackendUnavailable("no box can be opened here")
@@ -222,7 +218,7 @@ def _report_conclusion(siege: Siege) -> str:
     skipped = [attack.name for attack in _not_asked(siege)]
     unasked = f" Not tried, because the policy permits it: {', '.join(skipped)}." if skipped else ""
     if siege.lost:
-        return f"{len(siege.lost)} of {asked} attacks got through or told nothing: {', '.join(siege.lost)}.{unasked}"
+        return f"{len(siege.lost)} of {asked} attacks got through or gave no result: {', '.join(siege.lost)}.{unasked}"
     return f"All {asked} attacks were held.{unasked}"
 
 

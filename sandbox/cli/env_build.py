@@ -1,4 +1,4 @@
-"""`sandbox env build`: have an environment in the store before a tool needs it."""
+"""`sandbox env lock` and `sandbox env build`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
     *,
     file: ToolFile = None,
     lock: Annotated[
-        Path | None, typer.Option("--lock", metavar="FILE", help="Build exactly what `env lock -o FILE` came to.")
+        Path | None, typer.Option("--lock", metavar="FILE", help="Lock file to build exactly, from `env lock -o FILE`.")
     ] = None,
     python: PythonVersions = None,
     policy: PolicyName = "default",
@@ -36,7 +36,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Build an environment, unless it is in the store already."""
+    """Build an environment unless the store has it."""
     from sandbox.cli.build_progress import build_progress
     from sandbox.client.client import Sandbox
 
@@ -63,7 +63,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
 
 
 def _noting(warnings: list[str], tell: OnProgress, event: Progress) -> None:
-    """Keep what is worth a warning, and pass everything on."""
+    """Collect warnings and pass every event on."""
     if event.stage == "warn" and event.text not in warnings:
         warnings.append(event.text)
     tell(event)
@@ -131,14 +131,12 @@ def _show(facts: dict[str, Any]) -> None:
 
 
 _STDOUT: Final = Path("-")
-Requirements = Annotated[
-    list[str] | None, typer.Argument(metavar="REQ", help="What is required, such as requests==2.32.3.")
-]
+Requirements = Annotated[list[str] | None, typer.Argument(metavar="REQ", help="Requirement, such as requests==2.32.3.")]
 ToolFile = Annotated[
-    Path | None, typer.Option("--file", metavar="TOOL.py", help="A tool, whose own requirements are taken too.")
+    Path | None, typer.Option("--file", metavar="TOOL.py", help="Tool whose requirements are included.")
 ]
 PythonVersions = Annotated[
-    str | None, typer.Option("--python", metavar="VERSIONS", help='For which Python, such as ">=3.9,<3.13".')
+    str | None, typer.Option("--python", metavar="VERSIONS", help='Python versions, such as ">=3.9,<3.13".')
 ]
 
 
@@ -148,21 +146,17 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
     file: ToolFile = None,
     python: PythonVersions = None,
     policy: PolicyName = "default",
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask the indexes again, also for what was resolved before.")
-    ] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Resolve again even if the answer is cached.")] = False,
     offline: Offline = False,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Write the lock there, for `env build --lock`; - is stdout."
-        ),
+        typer.Option("-o", "--output", metavar="FILE", help="File for the lock (see `env build --lock`); - is stdout."),
     ] = None,
     backend: Backend = None,
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Resolve requirements to exact wheels, each with its SHA-256."""
+    """Resolve requirements to exact wheels, each with its SHA-256. Installs nothing."""
     from sandbox.cli.build_progress import Warnings, build_progress
     from sandbox.cli.inputs import write_file
     from sandbox.client.client import Sandbox
@@ -175,7 +169,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
             policy=policy,
             store=store,
             offline=offline,
-            on_progress=Warnings() if as_json else on_progress,  # a lock has no place for them
+            on_progress=Warnings() if as_json else on_progress,  # the lock format has no field for them
         ) as box,
     ):
         lock = box.lock(file, refresh=refresh, **fields)
@@ -191,7 +185,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
 
 
 def asked(requirements: list[str] | None, *, file: Path | None, python: str | None) -> dict[str, Any]:
-    """The fields of what the command line asks for, which must be something."""
+    """Return the fields that the command line gives; raise `SpecError` if it names nothing to install."""
     from sandbox.errors import SpecError
 
     if not requirements and file is None:
@@ -228,7 +222,7 @@ def _tell_left_out(page: ConsolePage, requirements: tuple[str, ...]) -> None:
 
 
 def requirements_left_out(lock: Lock) -> tuple[str, ...]:
-    """What of the requirements asks for nothing on the interpreter that the lock is for, and is not in it."""
+    """Return the requirements whose markers exclude the lock's interpreter."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
@@ -254,5 +248,5 @@ def _row(package: LockedPackage) -> list[Cell]:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 package`, `2 packages`."""
+    """Return `1 package` or `2 packages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

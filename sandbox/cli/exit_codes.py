@@ -1,10 +1,10 @@
-"""From whatever happened to an exit code: every way a command can end is here.
+"""The exit code and the error message of every way a command can end.
 
     0 ok   1 the tool failed   2 usage, source or arguments   3 a limit   4 environment   5 backend or isolation
     130 cancelled: SIGINT, SIGTERM or SIGHUP   141 the reader of our output went away
 
-Nobody who uses the command line ever sees a Python traceback of ours. What we did not foresee is one line too, and
-`SANDBOX_TRACEBACK=1` lets whoever reports it show the rest.
+Users never see a Python traceback of the engine. An unforeseen error is one line too, and `SANDBOX_TRACEBACK=1` shows
+the traceback for a bug report.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ _ONCE_MORE_S: Final = 0.02
 
 
 class Interrupts:
-    """Raises `KeyboardInterrupt` for each signal that asks us to end, and remembers that one came: what is torn down
-    because of it may raise something else on the way out. One that came while an object was removed has nowhere to go:
-    Python drops it, and it is raised once more."""
+    """Raise `KeyboardInterrupt` for each signal that asks the process to end, and remember that one came.
+
+    Clean-up after an interrupt may raise another error, which must not hide the interrupt. Python drops an interrupt
+    that arrives while it finalizes an object; a timer then raises the interrupt again.
+    """
 
     def __init__(self) -> None:
         self.came = False
         for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and background jobs set it
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and background jobs ignore it
                 signal.signal(number, self._interrupt)
         signal.signal(signal.SIGALRM, self._interrupt)
         self._dropped, sys.unraisablehook = sys.unraisablehook, self._take_dropped
 
     def stop(self) -> None:
-        """We are ending already: what is left is one line to write."""
+        """Ignore further signals: only one line is left to write."""
         for number in (*_SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
@@ -64,17 +66,17 @@ class Interrupts:
 
 
 class CutShort(Exception):
-    """An interrupt ended a call, and what came of it until then has been told."""
+    """An interrupt ended a call whose outcome is already reported."""
 
 
 def cut_short(interrupt: KeyboardInterrupt) -> Outcome | None:
-    """What came of the call that it ended, if that had begun."""
+    """Return the outcome of the call that the interrupt ended, if the call had begun."""
     outcome: Outcome | None = vars(interrupt).get("outcome")
     return outcome
 
 
 def exit_code_of(words: list[str]) -> int:
-    """Run one command line; what went wrong has been told when this returns."""
+    """Run one command line, report any error, and return the exit code."""
     prepare_streams()
     as_json = "--json" in words
     interrupts = Interrupts()
@@ -131,8 +133,7 @@ def _judged(error: BaseException, words: list[str]) -> tuple[Told, int]:
 
 
 def _usage_complaint(error: BaseException, words: list[str]) -> Told | None:
-    """What typer's parser says. Its errors have had two homes, typer's own and click's; both can be asked alike. Some
-    do not know which command they are about."""
+    """Return the usage error that typer or click raised; some of them do not name their command."""
     format_message = getattr(error, "format_message", None)
     if format_message is None:
         return None
@@ -145,7 +146,7 @@ def _usage_complaint(error: BaseException, words: list[str]) -> Told | None:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is told of an error."""
+    """The parts of an error that the command line reports."""
 
     type: str
     message: str
@@ -153,7 +154,7 @@ class Told:
 
 
 def report_error(told: Told, *, as_json: bool) -> None:
-    """Tell it."""
+    """Print the error."""
     if as_json:
         show_document(json.dumps({"error": asdict(told)}, ensure_ascii=False))
     else:
@@ -161,7 +162,7 @@ def report_error(told: Told, *, as_json: bool) -> None:
 
 
 def error_text(told: Told) -> str:
-    """The lines for people; a source error's message already shows the faulty line, with a caret below it."""
+    """Return the lines for people; a source error's message already shows the faulty line with a caret."""
     text = painted("error:", "red", on=sys.stderr) + f" {visible(told.message)}\n"
     if told.remedy:
         arrow = glyph("→", plain="->", on=sys.stderr)

@@ -47,7 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """What `run` calls, with which arguments, and under which limits."""
+    """The call that `run` makes: its arguments, requirements, policy and limits."""
 
     entry: Annotated[
         str | None, typer.Option("--entry", metavar="NAME", help="Function to call if the file has several.")
@@ -94,7 +94,7 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultOptions:
-    """Where `run` opens the box, and what it does with the outcome."""
+    """The backend and folders of `run`, and the presentation of its outcome."""
 
     outputs: Annotated[
         list[str] | None,

@@ -1,9 +1,9 @@
-"""An outcome for people: what the tool said, then its value, then what became of the call.
+"""An outcome for people: the tool's output, then its value, then the end of the call.
 
-To stdout goes what the tool wrote to its stdout, and last its value: text as it is, a table row by row (or in columns,
-where somebody looks), an image or bytes as a line on them, anything else as JSON. A tool that returns None shows
-nothing. To stderr goes what it wrote to its stderr, then for a call that is not ok what is wrong with it, and last one
-line of figures. So a pipe gets the result and nothing else, whatever happened.
+Stdout receives what the tool wrote to its stdout, then the value: text as it is, a table row by row (in columns on a
+terminal), an image or bytes as one descriptive line, anything else as JSON. None prints nothing. Stderr receives what
+the tool wrote to its stderr, the error of a call that is not ok, and one line of figures. A pipe therefore gets the
+result and nothing else.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _MOST_REFUSALS: Final = 5
 
 
 def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_fitted: bool = False) -> None:
-    """Write all of it; the tool's own output only where it was not already shown as it came, and the value as it fits
-    into its budget where that was asked for."""
+    """Print the outcome.
+
+    The tool's output is skipped if it was streamed already. With `is_value_fitted` the value is printed in its budget.
+    """
     if not is_output_shown:
         show(_ended(visible(outcome.stdout.text)))
         tell(_ended(visible(outcome.stderr.text)))
@@ -49,12 +51,12 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
 
 
 def _is_for_eyes(value: Json) -> bool:
-    """Whether it says what it was: a table, an image, bytes. Nobody reads those as JSON."""
+    """Return whether the value is a table, an image or bytes, which people do not read as JSON."""
     return isinstance(value, dict) and isinstance(value.get("$type"), str)
 
 
 def _show_fitted(outcome: Outcome) -> None:
-    """The value's text; a table is drawn where somebody looks, if nothing is left out of it."""
+    """Print the shaped text of the value; draw a complete table on a terminal."""
     fitted = outcome.shaped_value
     if fitted.type == "table" and not fitted.truncated and is_terminal(sys.stdout):
         from sandbox.cli.tables import drawn_table, screen_width
@@ -66,7 +68,7 @@ def _show_fitted(outcome: Outcome) -> None:
 
 
 def show_value(value: Json) -> None:
-    """The value alone; coloured where somebody looks and it is short enough to be looked at."""
+    """Print the value alone, coloured on a terminal if it is short."""
     if value is None:
         return
     if isinstance(value, str):
@@ -78,7 +80,7 @@ def show_value(value: Json) -> None:
 
 
 def value_json(value: Json) -> str:
-    """On one line where it fits, otherwise indented."""
+    """Return the value as JSON, on one line if it fits and otherwise indented."""
     fit = portable(value)
     line = json.dumps(fit, ensure_ascii=False)
     return line if len(line) <= _WIDEST_LINE else json.dumps(fit, ensure_ascii=False, indent=2)
@@ -96,7 +98,7 @@ def _coloured(text: str) -> str:
 
 
 def headline(outcome: Outcome) -> str:
-    """What became of a call that is not ok: `exception: ValueError: no such city`."""
+    """Describe the end of a call that is not ok: `exception: ValueError: no such city`."""
     status = outcome.status.value
     if outcome.limit_name and outcome.status is Status.LIMIT:
         status += f" {outcome.limit_name}"
@@ -111,7 +113,7 @@ def headline(outcome: Outcome) -> str:
 
 
 def details(outcome: Outcome) -> list[str]:
-    """What else is known about it, line by line."""
+    """Return further facts about the end of the call, one per line."""
     lines = [_problem_line(problem) for problem in outcome.problems]
     if outcome.error is not None and outcome.error.traceback:
         lines += visible(outcome.error.traceback).strip("\n").split("\n")
@@ -128,7 +130,7 @@ def details(outcome: Outcome) -> list[str]:
 
 
 def _problem_line(problem: Problem) -> str:
-    """`count: must be an integer, got "x"`."""
+    """Return one line such as `count: must be an integer, got "x"`."""
     path, message = one_line(problem.path), one_line(problem.message)
     expected, got = one_line(str(problem.expected or "")), one_line(str(problem.got or ""))
     told = [f"expected {expected}"] if expected and expected not in message else []
@@ -138,7 +140,7 @@ def _problem_line(problem: Problem) -> str:
 
 
 def _network_line(outcome: Outcome) -> str | None:
-    """`network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1 (address)`."""
+    """Return one line such as `network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1 (address)`."""
     traffic: Any = outcome.evidence.get("network")
     if not isinstance(traffic, dict):
         return None
@@ -159,13 +161,13 @@ def _limit_line(outcome: Outcome) -> str | None:
 
 
 def summary(outcome: Outcome) -> str:
-    """`ok · 12 ms · 4.2 MiB · cold · process`, without what was not measured."""
+    """Return `ok · 12 ms · 4.2 MiB · cold · process`, without unmeasured parts."""
     peak = outcome.usage.memory_peak_bytes
     is_run = outcome.receipt is not None or outcome.environment is not None
     parts = [
         outcome.status.value,
         rounded_seconds(outcome.usage.wall_s) if is_run else "nothing ran",
-        rounded_bytes(peak) if peak else "",  # none where it was ended before it had begun
+        rounded_bytes(peak) if peak else "",  # a call that ended before it began has no receipt
         outcome.timing.path if is_run else "",
         outcome.receipt.isolation.value if outcome.receipt else "",
     ]
@@ -173,5 +175,5 @@ def summary(outcome: Outcome) -> str:
 
 
 def _ended(text: str) -> str:
-    """With a line break at its end, if there is any text."""
+    """Append a line break to text that lacks one."""
     return text if not text or text.endswith("\n") else f"{text}\n"

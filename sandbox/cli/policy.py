@@ -1,4 +1,9 @@
-"""`sandbox policy list`: the shipped policies, each with who should choose it."""
+"""`sandbox policy list`, `show` and `explain`.
+
+`explain` reads from the receipt of a real call under the policy which mechanism enforces a limit and which isolation
+layers are active. If this host refuses the policy, the call runs under a policy without requirements, which shows what
+is present and what is missing.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +52,12 @@ def _first_sentence(text: str) -> str:
 
 
 PolicyFile = Annotated[
-    str, typer.Argument(metavar="NAME|FILE", help="A shipped policy's name, or the path of a policy file.")
+    str, typer.Argument(metavar="NAME|FILE", help="Name of a shipped policy, or path of a policy file.")
 ]
 
 
 def show_policy(policy: PolicyFile, as_json: AsJson = False) -> int:
-    """Show all that a policy grants and demands."""
+    """Show everything that a policy grants and requires."""
     from sandbox.policy import load
 
     loaded = load(policy)
@@ -79,7 +84,7 @@ _PROXY: Final = "the engine's proxy"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a policy, explained."""
+    """Explanation of one line of a policy."""
 
     key: str
     value: str
@@ -90,7 +95,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """One layer of isolation, explained."""
+    """Explanation of one layer of isolation."""
 
     name: str
     is_required: bool
@@ -99,7 +104,7 @@ class Wall:
 
 
 def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False) -> int:
-    """Explain each line, and what enforces it on this host."""
+    """Explain each line and its enforcement on this host."""
     import asyncio
 
     from sandbox.policy import load
@@ -114,12 +119,12 @@ def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False
 
 
 async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
-    """The policy's own trial, and the receipt to explain it with."""
-    from sandbox.cli.temporary_sandbox import forgetful_sandbox
+    """Return the trial of the policy and the receipt that explains it."""
+    from sandbox.cli.temporary_sandbox import temporary_sandbox
     from sandbox.doctor.probe import try_policies, undemanding
     from sandbox.errors import BackendUnavailable
 
-    async with forgetful_sandbox(backend) as box:
+    async with temporary_sandbox(backend) as box:
         trial, fallback = await try_policies(box.run, [policy, undemanding()])
     receipt = trial.receipt or fallback.receipt
     if receipt is None:
@@ -128,7 +133,7 @@ async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
 
 
 def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
-    """Every field of the policy, by its section."""
+    """Yield every field of the policy, section by section."""
     keepers = {f"{section}.{key}": keeper for section, key, keeper in _keepers(policy, receipt)}
     return {
         name: [_line(section, key, keepers.get(f"{name}.{key}")) for key in type(section).model_fields]
@@ -145,7 +150,7 @@ def _line(section: Section, key: str, keeper: Keeper | None) -> Line:
 
 
 def _keepers(policy: Policy, receipt: Receipt) -> Iterator[tuple[str, str, Keeper]]:
-    """What enforces the lines of which more is known than that the engine does: section, key, keeper."""
+    """Return the enforcement of each (section, key) that something other than the engine enforces."""
     from sandbox.outcome import EnforcedBy
 
     watched = {
@@ -186,7 +191,7 @@ def _files(policy: Policy, receipt: Receipt) -> Keeper:
 
 
 def _build_memory(receipt: Receipt) -> Keeper:
-    """Builds run in boxes of processes, whatever backend the calls have."""
+    """Builds run in subprocess boxes, whatever backend the calls use."""
     from sandbox.outcome import EnforcedBy
 
     if receipt.backend != "subprocess":
@@ -214,7 +219,7 @@ def _network(policy: Policy, receipt: Receipt) -> dict[str, Keeper]:
 
 
 def _walls(policy: Policy, receipt: Receipt) -> list[Wall]:
-    """Every layer there is."""
+    """Yield every layer of isolation."""
     from sandbox.backends.hints import PURPOSES
 
     required = {layer.value for layer in policy.isolation.require}
@@ -269,7 +274,8 @@ def _row(line: Line) -> list[Cell]:
     from sandbox.cli.tables import Cell
     from sandbox.cli.text import with_note
 
-    value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the walls
+    # `require` is shown among the isolation layers.
+    value = "see below" if line.key == "require" and line.value != "nothing" else line.value
     keeper = with_note(line.enforced_by, line.note)
     return [Cell(line.key), Cell(value, "bold"), Cell(line.meaning), Cell(keeper, "dim")]
 

@@ -1,10 +1,10 @@
 """`sandbox run`: one call of a tool in a file.
 
-The call runs on the engine's own thread and this one writes, so that a reader who pauses (a full pipe, Ctrl-S) holds
-back the tool and never the clock that limits it.
+The call runs on the engine's own thread and this thread writes. A reader who pauses (a full pipe, Ctrl-S) holds back
+the tool, never the clock that limits the tool.
 
-With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for what is printed,
-`{"event": "progress", "value"}` for what a generator gives, and last the outcome itself, or `{"error": …}`.
+With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for printed text,
+`{"event": "progress", "value"}` for an item of a generator, and last the outcome itself or `{"error": …}`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _spec_fields(file: Path, call: CallOptions, result: ResultOptions) -> dict[s
 def _outcome(
     box: Sandbox, file: Path, arguments: Mapping[str, Any], fields: Mapping[str, Any], result: ResultOptions
 ) -> Outcome:
-    """Run the call; an interrupted call is reported before `CutShort` ends the command."""
+    """Run the call; report the outcome of an interrupted call before `CutShort` ends the command."""
     try:
         if result.stream:
             return _streamed(box, file, arguments, fields, as_json=result.as_json)
@@ -136,13 +136,14 @@ def _streamed(
                     return event.outcome
         except KeyboardInterrupt as interrupt:
             if cut_short(interrupt) is None:
-                events.throw(interrupt)  # it came between two events, and learns here what came of the call
+                # The interrupt came between two events; the stream answers with the call's outcome.
+                events.throw(interrupt)
             raise
     raise AssertionError("the last event is the outcome")
 
 
 class _Lines:
-    """What is printed, as one JSON document per piece."""
+    """Write each piece of output as one JSON document."""
 
     def write(self, stream: str, text: str) -> None:
         show_document(json.dumps({"event": "printed", "stream": stream, "text": text}, ensure_ascii=False))
@@ -154,12 +155,14 @@ class _Lines:
         show_document(json.dumps({"event": "progress", "value": fit}, ensure_ascii=False))
 
     def end(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: each piece was written at once."""
 
 
 class _Screen:
-    """What is printed, to the streams it was printed to; at the end, both are at the beginning of a line. What a
-    generator gives is shown on stderr: stdout gets all of it as the value."""
+    """Write each piece to the stream it was printed to, and end both streams with a line break.
+
+    Items of a generator go to stderr, because stdout gets all of them as the value.
+    """
 
     def __init__(self) -> None:
         streams = {"stdout": sys.stdout, "stderr": sys.stderr}

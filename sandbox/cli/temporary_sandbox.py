@@ -1,4 +1,4 @@
-"""A sandbox for the commands that try out this host: their calls are ours, and the store of artifacts is the user's."""
+"""A sandbox for commands that probe this host: the user's artifact store stays untouched."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sandbox.client.client import AsyncSandbox
 
 
 @asynccontextmanager
-async def forgetful_sandbox(backend: str | None) -> AsyncIterator[AsyncSandbox]:
-    """One that keeps nothing of what its calls leave."""
+async def temporary_sandbox(backend: str | None) -> AsyncIterator[AsyncSandbox]:
+    """Yield a sandbox that deletes what its calls leave."""
     with TemporaryDirectory(prefix="sandbox-") as folder:
         async with AsyncSandbox(backend=backend, artifact_store=folder) as box:
             yield box

@@ -1,10 +1,10 @@
-"""The two streams of this process, as commands write to them.
+"""The two output streams of this process, as commands write to them.
 
-Whatever the locale, nothing that is written can fail for its characters: JSON is UTF-8 always, and other text has what
-an encoding lacks written out. A reader who went away (`| head`) ends the command quietly, by `ReaderGone`; it is no
-`OSError`, because typer has ideas of its own about those. What cannot be told on stderr is not told.
+No character can make a write fail, whatever the locale: JSON is always UTF-8, and other text is escaped where the
+encoding lacks a character. A reader who went away (`| head`) ends the command quietly by `ReaderGone`, which is not an
+`OSError` because typer handles those itself. Text that cannot be written to stderr is dropped.
 
-Typer prints its help and rich draws its tables on `sys.stdout`; that stands for the same way out.
+Typer prints help and rich draws tables on `sys.stdout`, which this module replaces with the same writer.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _CODES: Final[dict[Colour, str]] = {"red": "31", "green": "32", "yellow": "33", 
 
 
 class ReaderGone(Exception):
-    """Nobody reads our stdout any more."""
+    """The reader of stdout closed it."""
 
 
 class Unwritable(Exception):
-    """Stdout takes nothing: a full disk, mostly."""
+    """Stdout accepts no data, usually because of a full disk."""
 
 
 def prepare_streams() -> None:
-    """Make the standard descriptors safe to use, also where the caller closed some of them.
+    """Make the standard descriptors safe to use, even if the caller closed some of them.
 
-    A closed one would be given to the next socket or file that is opened, and a box would be talked to on stdout.
+    The next socket or file would get the number of a closed one, and a box would receive what is meant for stdout.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -43,15 +43,14 @@ def prepare_streams() -> None:
 
 def _prepared(stream: TextIO | None) -> TextIO:
     if stream is None:
-        return open(os.devnull, "w", encoding="utf-8")  # for as long as the process lives
+        return open(os.devnull, "w", encoding="utf-8")  # for the lifetime of the process
     with suppress(AttributeError, ValueError):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]  # for typer, which prints its help
     return stream
 
 
 class _WayOut:
-    """Stdout for those who write to it themselves: all they know of it, but that it fails as `show` does. Nothing is
-    kept back in it, and nobody gets at what is below."""
+    """Stdout for libraries that write to it directly: unbuffered, with the errors of `show`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -61,7 +60,7 @@ class _WayOut:
         return len(text)
 
     def flush(self) -> None:
-        """Everything is written by now."""
+        """Do nothing: every write is immediate."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer":
@@ -75,23 +74,23 @@ def show(text: str) -> None:
 
 
 def show_document(text: str) -> None:
-    """Write JSON to stdout: UTF-8 whatever the locale, and a line break."""
+    """Write JSON and a line break to stdout, in UTF-8 whatever the locale."""
     show_bytes(f"{text}\n".encode("utf-8", "replace"))
 
 
 def tell(text: str) -> None:
-    """Write to stderr, after what was shown before."""
+    """Write to stderr, after everything that `show` wrote."""
     with suppress(OSError, ValueError):
         _write_all(sys.stderr, text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
 
 
 def stages(*, is_silent: bool) -> Callable[[str], None]:
-    """Tells how something long goes, line by line; whoever reads JSON just waits for it."""
+    """Return a callback that prints the stages of a long operation, or nothing for readers of JSON."""
     return (lambda _: None) if is_silent else (lambda stage: tell(f"{stage}\n"))
 
 
 def show_bytes(data: bytes) -> None:
-    """Write to stdout, as it is."""
+    """Write raw bytes to stdout."""
     try:
         _write_all(sys.stdout, data)
     except BrokenPipeError:
@@ -101,8 +100,11 @@ def show_bytes(data: bytes) -> None:
 
 
 def _write_all(stream: TextIO, data: bytes) -> None:
-    """Past Python's own layers: those lose the rest of a partial write when they do not buffer (PYTHONUNBUFFERED), and
-    give up on a terminal that another program has left non-blocking."""
+    """Write without Python's own layers.
+
+    Unbuffered (PYTHONUNBUFFERED) they lose the rest of a partial write, and they give up on a terminal that another
+    program left non-blocking.
+    """
     descriptor, rest = stream.fileno(), memoryview(data)
     while rest:
         try:
@@ -112,31 +114,31 @@ def _write_all(stream: TextIO, data: bytes) -> None:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody looks at it."""
+    """Return whether the stream is a terminal."""
     with suppress(ValueError, AttributeError):
         return stream.isatty()
     return False
 
 
 def is_drawn_on(stream: TextIO) -> bool:
-    """Whether it is a terminal that takes sequences."""
+    """Return whether the stream is a terminal that understands escape sequences."""
     return is_terminal(stream) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def has_colours(stream: TextIO) -> bool:
-    """The same, of a user who wants colours."""
+    """Return whether the stream is such a terminal and the user wants colours."""
     return is_drawn_on(stream) and not os.environ.get("NO_COLOR")
 
 
 def painted(text: str, colour: Colour, *, on: TextIO) -> str:
-    """The text in a colour, where there are colours; each line for itself."""
+    """Colour each line of the text if the stream has colours."""
     if not has_colours(on):
         return text
     return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
 
 
 def glyph(symbol: str, *, plain: str, on: TextIO) -> str:
-    """The symbol, or its plain form where the stream's encoding lacks it."""
+    """Return the symbol, or its plain form if the stream's encoding lacks it."""
     try:
         symbol.encode(on.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

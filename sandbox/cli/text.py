@@ -1,12 +1,12 @@
-"""Foreign text made safe to look at: nothing in it can drive a terminal, and nothing in it is hidden from the reader.
+"""Text of tools made safe to print, and measured figures as people read them.
 
-A tool's text may hold sequences that move the cursor, change the window's title, paste, or lie: bidirectional overrides
-show a line in another order than it has, and zero-width characters hide in it. Each such character is written as
-`\\u001b`, the form that JSON has for it too, so that JSON stays the same JSON. Line breaks and tabs stay, and `\\r\\n`
-becomes `\\n`. So do letters of every script, with the marks and joiners that they need.
+A tool's text may hold sequences that move the cursor, change the window's title or paste, and characters that mislead:
+bidirectional overrides reorder a line, and zero-width characters are invisible. `visible` writes each such character as
+`\\u001b`, which is also JSON's form, so that JSON stays the same JSON. Line breaks and tabs stay, `\\r\\n` becomes
+`\\n`, and letters of every script keep their marks and joiners.
 
-It does not depend on whether anybody looks: what is shown on a terminal and what goes into a file is the same text, but
-for lines that are written over while they are watched. `--json` is the exact way.
+A terminal and a file receive the same text, except for lines that a tool overwrites while a terminal shows them.
+`--json` is exact.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _UNSAFE: Final = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with every character that could act, lie or hide written out."""
+    """Return the text with every character escaped that could act, mislead or hide."""
     return _UNSAFE.sub(_written_out, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, *, most: int = 300) -> str:
-    """The same on one line of bounded length."""
+    """Return the text on one line of at most `most` characters."""
     line = " ".join(visible(text[: 2 * most]).split())
     return line if len(line) <= most and len(text) <= 2 * most else f"{line[: most - 1]}…"
 
@@ -41,22 +41,23 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 class SeenPieces:
-    """The same for text that comes in pieces, as a terminal would show it: without colours, and of a line that is
-    written over the last state. Where somebody looks, such a line is begun again. Elsewhere nothing can be taken back,
-    and it is written once more when it has ended."""
+    """Escape text that comes in pieces, without colours, and keep track of overwritten lines.
+
+    A terminal redraws an overwritten line. Elsewhere the line is written again when it has ended.
+    """
 
     def __init__(self, *, is_live: bool) -> None:
         self._is_live = is_live
         self._terminal = Terminal()
-        self._shown = ""  # of the line that has not ended
+        self._shown = ""  # the shown part of the unfinished line
 
     def feed(self, text: str) -> str:
-        """What is to be written now."""
+        """Return the text to write now."""
         settled = visible(self._terminal.feed(text))
         return self._written(settled, visible(self._terminal.rest()))
 
     def end(self) -> str:
-        """What was held back."""
+        """Return the text that was held back."""
         return self._written(visible(self._terminal.rest()), "")
 
     def _written(self, settled: str, rest: str) -> str:
@@ -74,12 +75,12 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def with_note(word: str, note: str) -> str:
-    """`cgroup`, or `watcher: the engine's clock` where a note explains the word."""
+    """Return `cgroup`, or `watcher: the engine's clock` if a note explains the word."""
     return f"{word}: {note}" if note else word
 
 
 def rounded_seconds(seconds: float) -> str:
-    """`6.3 ms`, `120 ms`, `1.01 s`, `2 min 5 s`."""
+    """Return `6.3 ms`, `120 ms`, `1.01 s` or `2 min 5 s`."""
     if seconds < 0.00995:
         return f"{seconds * 1000:.1f} ms"
     if seconds < 0.9995:
@@ -91,7 +92,7 @@ def rounded_seconds(seconds: float) -> str:
 
 
 def rounded_bytes(size: float) -> str:
-    """`512 B`, `4.2 MiB`, `512 MiB`."""
+    """Return `512 B`, `4.2 MiB` or `512 MiB`."""
     for unit in _UNITS:
         if size < 1023.5 or unit == _UNITS[-1]:
             break
@@ -100,7 +101,7 @@ def rounded_bytes(size: float) -> str:
 
 
 def limit_figure(name: str | None, value: object, *, exact: bool, unit: object = None) -> str:
-    """A value of the limit of that name in its unit, or in one that was told with it; as it is when there is none."""
+    """Return a value of the named limit in `unit` or the limit's own unit; other values stay as they are."""
     if unit is not None:
         return f"{value} {unit}"
     from sandbox.policy import Limits, format_bytes, format_seconds
@@ -117,7 +118,7 @@ def limit_figure(name: str | None, value: object, *, exact: bool, unit: object =
 
 
 def rounded_age(seconds: float) -> str:
-    """`just now`, `5 min ago`, `3 h ago`, `12 d ago`."""
+    """Return `just now`, `5 min ago`, `3 h ago` or `12 d ago`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds // size:.0f} {unit} ago"

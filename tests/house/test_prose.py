@@ -29,7 +29,6 @@ NOT_YET: Final = (
     "sandbox/backends/docker/",
     "sandbox/backends/*.py",
     "sandbox/backends/subprocess/",
-    "sandbox/cli/",
     "sandbox/client/",
     "sandbox/doctor/",
     "sandbox/egress/",
