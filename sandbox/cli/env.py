@@ -173,9 +173,7 @@ def _page(reports: Sequence[VerifyReport]) -> ConsolePage:
     page.table(["", "key", "found"], rows, whole=2)
     if not all(report.is_intact for report in reports):
         page.line("")
-        page.line(
-            "Find out who could write to the store. `sandbox env prune KEY` removes an environment."
-        )
+        page.line("Find out who could write to the store. `sandbox env prune KEY` removes an environment.")
     if not all(report.is_whole for report in reports):
         page.line("Incomplete environments are never used; the next build replaces them.")
     return page
