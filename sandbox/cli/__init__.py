@@ -1,11 +1,9 @@
 """The command line: the only room of the engine that prints.
 
-    app             every command and the module it lives in
-    options         options that several commands share
-    inputs          parsing of arguments, limits and named files
-    exit_codes      the exit code and the error message of every ending
-    terminal, text  the two output streams, and text that is safe to print
-    tables          tables and facts, drawn by rich
+    app       every command with its module, and the exit code of every ending
+    options   options that several commands share, and the parsing of their text
+    terminal  the two output streams, and text that is safe to print
+    tables    tables and facts, drawn by rich
 
 Every other module holds one group of commands. No module imports anything heavy at its top: the engine is imported when
 a command runs, and rich only where a command draws on a terminal.
@@ -30,7 +28,7 @@ def main() -> NoReturn:
     # atexit calls the first registered function last, after all others and after all threads ended.
     atexit.register(lambda: _leave(code))
     try:
-        from sandbox.cli.exit_codes import exit_code_of
+        from sandbox.cli.app import exit_code_of
 
         code = exit_code_of(sys.argv[1:])
     except KeyboardInterrupt:

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sandbox.cli.options import ArtifactPlace, AsJson
-from sandbox.cli.terminal import is_terminal, show, show_bytes, show_document, tell
-from sandbox.cli.text import one_line, visible
+from sandbox.cli.terminal import is_terminal, one_line, show, show_bytes, show_document, tell, visible
 from sandbox.errors import ArtifactsUnavailable, SandboxError, SpecError
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ def about(artifact: Artifact) -> str:
     """Describe an artifact on one line: `plot.png · image/png · 12.3 KiB · 640 × 480`."""  # noqa: RUF002
     import sys
 
-    from sandbox.cli.terminal import glyph
-    from sandbox.cli.text import one_line, rounded_bytes
+    from sandbox.cli.terminal import glyph, one_line, rounded_bytes
 
     times = glyph("×", plain="x", on=sys.stderr)  # noqa: RUF001
     size = f"{artifact.width} {times} {artifact.height}" if artifact.width and artifact.height else ""
@@ -76,7 +74,7 @@ def _moment(seconds: float) -> str:
 
 def _page(found: Sequence[StoredArtifact]) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import one_line, rounded_age, rounded_bytes
+    from sandbox.cli.terminal import one_line, rounded_age, rounded_bytes
 
     page, now = ConsolePage(), time.time()
     if not found:

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sandbox.cli.terminal import glyph, is_terminal, tell
-from sandbox.cli.text import one_line, rounded_bytes, rounded_seconds
+from sandbox.cli.terminal import glyph, is_terminal, one_line, rounded_bytes, rounded_seconds, tell
 from sandbox.environments.progress import OnProgress, Progress, Stage, nobody
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sandbox.cli.options import AsJson
-from sandbox.cli.terminal import glyph, is_terminal, painted, show, show_document, tell
-from sandbox.cli.text import one_line, visible
+from sandbox.cli.terminal import glyph, is_terminal, one_line, painted, show, show_document, tell, visible
 
 if TYPE_CHECKING:
     from sandbox.tools.check import CheckReport

@@ -8,7 +8,10 @@ shipped attacks instead and shows whether the isolation holds.
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sandbox.cli.tables import Cell, ConsolePage
+    from sandbox.client.client import AsyncSandbox
     from sandbox.doctor import Checkup
     from sandbox.doctor.attacks import Attack, Finding
     from sandbox.doctor.report import LimitTried, PolicyTried, WallFound
@@ -45,7 +49,7 @@ def doctor(
     """
     import asyncio
 
-    from sandbox.cli.exit_codes import UNAVAILABLE
+    from sandbox.cli.app import UNAVAILABLE
 
     if attack:
         return attack_host(backend, policy or _DEFAULT, as_json=as_json)
@@ -100,7 +104,7 @@ def _conclusion(checkup: Checkup) -> str:
 
 def _wall_row(name: str, wall: WallFound, *, matters: bool) -> list[Cell]:
     from sandbox.cli.tables import Cell, arrow, mark
-    from sandbox.cli.text import with_note
+    from sandbox.cli.terminal import with_note
 
     remedy = "" if wall.in_force else arrow(wall.remedy)
     found = Cell(with_note(wall.measured_by, wall.detail))
@@ -118,7 +122,7 @@ def _policy_row(name: str, tried: PolicyTried) -> list[Cell]:
 
 def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.text import limit_figure, one_line, with_note
+    from sandbox.cli.terminal import limit_figure, one_line, with_note
 
     told = one_line(tried.message, most=100)
     return [
@@ -148,7 +152,7 @@ def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
     """Run every attack and show the results; return 0 if all were held, 5 otherwise."""
     import asyncio
 
-    from sandbox.cli.exit_codes import UNAVAILABLE
+    from sandbox.cli.app import UNAVAILABLE
 
     siege = asyncio.run(_besiege(backend, policy))
     if as_json:
@@ -159,7 +163,6 @@ def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
 
 
 async def _besiege(backend: str | None, name: str) -> Siege:
-    from sandbox.cli.temporary_sandbox import temporary_sandbox
     from sandbox.doctor.attacks import attack_all
     from sandbox.errors import BackendUnavailable
     from sandbox.policy import load
@@ -207,7 +210,7 @@ def _report_page(siege: Siege) -> ConsolePage:
 
 def _row(finding: Finding) -> list[Cell]:
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.text import one_line
+    from sandbox.cli.terminal import one_line
 
     attack = finding.attack
     return [mark(finding.held), Cell(attack.name), Cell(attack.tries), Cell(one_line(finding.how, most=400))]
@@ -226,3 +229,13 @@ def _not_asked(siege: Siege) -> Sequence[Attack]:
     from sandbox.doctor.attacks import ATTACKS
 
     return [attack for attack in ATTACKS if not attack.is_asked(siege.policy)]
+
+
+@asynccontextmanager
+async def temporary_sandbox(backend: str | None) -> AsyncIterator[AsyncSandbox]:
+    """Yield a sandbox that deletes what its calls leave."""
+    from sandbox.client.client import AsyncSandbox
+
+    with TemporaryDirectory(prefix="sandbox-") as folder:
+        async with AsyncSandbox(backend=backend, artifact_store=folder) as box:
+            yield box

@@ -72,7 +72,7 @@ def _moment(seconds: float) -> str:
 
 def _list_page(found: Sequence[StoredEnvironment], root: str) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import one_line, rounded_age, rounded_bytes
+    from sandbox.cli.terminal import one_line, rounded_age, rounded_bytes
 
     page, now = ConsolePage(), time.time()
     if not found:
@@ -97,7 +97,7 @@ def _list_page(found: Sequence[StoredEnvironment], root: str) -> ConsolePage:
 
 def _environment_page(environment: StoredEnvironment) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import rounded_age, rounded_bytes
+    from sandbox.cli.terminal import rounded_age, rounded_bytes
 
     manifest, page = environment.manifest, ConsolePage()
     page.title(environment.key)
@@ -253,7 +253,7 @@ def _read(option: str, text: str | None, parse: Callable[[object], Quantity]) ->
 def _prune_page(report: PruneReport) -> ConsolePage:
     from sandbox.cli.env_build import counted
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     page = ConsolePage()
     fates = dict.fromkeys(report.environments, "would be removed" if report.dry_run else "removed")

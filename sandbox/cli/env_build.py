@@ -72,7 +72,7 @@ def _noting(warnings: list[str], tell: OnProgress, event: Progress) -> None:
 def _read_lock(path: Path, requirements: list[str] | None) -> Lock:
     from pydantic import ValidationError
 
-    from sandbox.cli.inputs import read_file
+    from sandbox.cli.options import read_file
     from sandbox.environments.lock import Lock
     from sandbox.errors import SpecError
 
@@ -111,7 +111,7 @@ def _facts(environment: Environment, store: Path | None, *, seconds: float) -> d
 
 def _show(facts: dict[str, Any]) -> None:
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes, rounded_seconds
+    from sandbox.cli.terminal import rounded_bytes, rounded_seconds
 
     page = ConsolePage()
     if facts["folder"] is None:
@@ -158,7 +158,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
 ) -> int:
     """Resolve requirements to exact wheels, each with its SHA-256. Installs nothing."""
     from sandbox.cli.build_progress import Warnings, build_progress
-    from sandbox.cli.inputs import write_file
+    from sandbox.cli.options import write_file
     from sandbox.client.client import Sandbox
 
     fields = asked(requirements, file=file, python=python)
@@ -195,7 +195,7 @@ def asked(requirements: list[str] | None, *, file: Path | None, python: str | No
 
 def _page(lock: Lock) -> ConsolePage:
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     page = ConsolePage()
     left_out = requirements_left_out(lock)
@@ -241,7 +241,7 @@ def requirements_left_out(lock: Lock) -> tuple[str, ...]:
 
 def _row(package: LockedPackage) -> list[Cell]:
     from sandbox.cli.tables import Cell
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     size = rounded_bytes(package.size) if package.size is not None else ""
     return [Cell(package.name, "bold"), Cell(package.version), Cell(package.wheel, "dim"), Cell(size)]

@@ -41,7 +41,7 @@ def export_environment(
 
     The bundle holds the lock and its wheels. The import builds the environment from them again.
     """
-    from sandbox.cli.inputs import read_file
+    from sandbox.cli.options import read_file
     from sandbox.environments.bundles.exporting import export_bundle
     from sandbox.environments.bundles.signing import read_signing_key
     from sandbox.environments.store.store import Store
@@ -82,7 +82,7 @@ def import_environment(
 
     Afterwards the same requirements on the same kind of interpreter work without a network.
     """
-    from sandbox.cli.inputs import write_file
+    from sandbox.cli.options import write_file
     from sandbox.environments.bundles.importing import import_bundle
     from sandbox.environments.bundles.signing import read_key
     from sandbox.environments.store.store import Store
@@ -134,7 +134,7 @@ def _signature_text(report: ImportReport) -> str:
 
 def _key(path: Path | None, read: Callable[..., AnyKey]) -> AnyKey | None:
     """Read the key file, if there is one."""
-    from sandbox.cli.inputs import read_file
+    from sandbox.cli.options import read_file
 
     return None if path is None else read(read_file(path, what="the key", most=_LONGEST_KEY), name=str(path))
 
@@ -145,7 +145,7 @@ def _show(facts: dict[str, Any], told: dict[str, str], *, as_json: bool) -> None
         return
     from sandbox.cli.env_build import counted
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     shown = {
         "file": facts["file"],

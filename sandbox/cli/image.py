@@ -68,7 +68,7 @@ def bootstrap_image(
 
 def _page(done: Bootstrapped) -> ConsolePage:
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes, rounded_seconds
+    from sandbox.cli.terminal import rounded_bytes, rounded_seconds
 
     page = ConsolePage()
     page.facts(
@@ -170,7 +170,7 @@ def _build(environment: Environment, docker_host: str | None, *, as_json: bool) 
 
 def _build_page(image: EnvironmentImage, way: str, seconds: float) -> ConsolePage:
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes, rounded_seconds
+    from sandbox.cli.terminal import rounded_bytes, rounded_seconds
 
     page = ConsolePage()
     page.facts(
@@ -216,7 +216,7 @@ def _list_page(bases: Sequence[BaseImage], environments: Sequence[EnvironmentIma
 
 def _row(image: BaseImage | EnvironmentImage, purpose: str, made_from: str) -> list[Cell]:
     from sandbox.cli.tables import Cell
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     return [
         Cell(image.tag, "bold"),
@@ -286,7 +286,7 @@ def _both(first: PruneReport, second: PruneReport) -> PruneReport:
 
 def _prune_page(report: PruneReport) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     page = ConsolePage()
     verb = "would be removed" if report.is_dry_run else "removed"
@@ -308,7 +308,7 @@ def pull_image(
 ) -> int:
     """Pull an image that another machine pushed."""
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
     from sandbox.images import pull
 
     with connected(docker_host) as client:

@@ -13,8 +13,19 @@ import sys
 from typing import Any, Final
 
 from sandbox.cli.artifact import SHOWN_ID_LENGTH, about
-from sandbox.cli.terminal import glyph, has_colours, is_terminal, painted, show, tell
-from sandbox.cli.text import limit_figure, one_line, rounded_bytes, rounded_seconds, visible
+from sandbox.cli.terminal import (
+    glyph,
+    has_colours,
+    is_terminal,
+    limit_figure,
+    one_line,
+    painted,
+    rounded_bytes,
+    rounded_seconds,
+    show,
+    tell,
+    visible,
+)
 from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
 _WIDEST_LINE: Final = 80

@@ -120,7 +120,7 @@ def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False
 
 async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
     """Return the trial of the policy and the receipt that explains it."""
-    from sandbox.cli.temporary_sandbox import temporary_sandbox
+    from sandbox.cli.doctor import temporary_sandbox
     from sandbox.doctor.probe import try_policies, undemanding
     from sandbox.errors import BackendUnavailable
 
@@ -272,7 +272,7 @@ def _page(trial: Trial, receipt: Receipt) -> ConsolePage:
 
 def _row(line: Line) -> list[Cell]:
     from sandbox.cli.tables import Cell
-    from sandbox.cli.text import with_note
+    from sandbox.cli.terminal import with_note
 
     # `require` is shown among the isolation layers.
     value = "see below" if line.key == "require" and line.value != "nothing" else line.value
@@ -282,7 +282,7 @@ def _row(line: Line) -> list[Cell]:
 
 def _wall_row(wall: Wall) -> list[Cell]:
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.text import with_note
+    from sandbox.cli.terminal import with_note
 
     return [
         mark(wall.state.counts, matters=wall.is_required),

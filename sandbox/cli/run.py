@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sandbox.cli.exit_codes import CutShort, cut_short
+from sandbox.cli.app import CutShort, cut_short
 from sandbox.cli.options import CallOptions, ResultOptions, takes_options
-from sandbox.cli.terminal import is_drawn_on, is_terminal, show, show_document, tell
-from sandbox.cli.text import SeenPieces, one_line
+from sandbox.cli.terminal import SeenPieces, is_drawn_on, is_terminal, one_line, show, show_document, tell
 
 if TYPE_CHECKING:
     from sandbox.client.client import Sandbox
@@ -37,7 +36,7 @@ def run(
 ) -> int:
     """Run a tool in a box and show its outcome."""
     from sandbox.cli.build_progress import build_progress
-    from sandbox.cli.inputs import load_tokenizer, read_arguments, refuse_second_reader
+    from sandbox.cli.options import load_tokenizer, read_arguments, refuse_second_reader
     from sandbox.client.client import Sandbox
 
     if result.save_artifacts is not None:
@@ -73,7 +72,7 @@ def run(
 
 
 def _spec_fields(file: Path, call: CallOptions, result: ResultOptions) -> dict[str, Any]:
-    from sandbox.cli.inputs import read_limits, read_object, read_outputs, read_pairs
+    from sandbox.cli.options import read_limits, read_object, read_outputs, read_pairs
 
     return {
         "entry": call.entry,

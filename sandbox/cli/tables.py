@@ -17,8 +17,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from sandbox.cli.terminal import glyph, show
-from sandbox.cli.text import one_line, visible
+from sandbox.cli.terminal import glyph, one_line, show, visible
 from sandbox.outcome import Json
 from sandbox.outputs.shapes.table import TableValue, cell, read_table, size_of
 
