@@ -1,12 +1,13 @@
-"""The command line: the only room of the engine that prints.
+"""The command line: the only place of the engine that prints.
 
-    app       every command with its module, and the exit code of every ending
-    options   options that several commands share, and the parsing of their text
-    terminal  the two output streams, and text that is safe to print
-    tables    tables and facts, drawn by rich
+    app             every command, and which file it lives in
+    ending          from whatever happened to an exit code
+    terminal        the two streams; visible: what may be written to them
+    outcome_report  an outcome, and error_report an error, for people
+    probe           what this host can do, asked by running real calls
 
-Every other module holds one group of commands. No module imports anything heavy at its top: the engine is imported when
-a command runs, and rich only where a command draws on a terminal.
+A command's file holds its options and what it does. Nothing heavy is imported at the top of any of these modules: the
+engine comes in when a command runs, and rich only where something is drawn on a terminal.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ _CANCELLED: Final = 130
 
 
 def main() -> NoReturn:
-    """Run the command line of this process and exit with its code."""
+    """The console script: run the command line of this process and leave with its exit code."""
     code = _BROKEN
-    # atexit calls the first registered function last, after all others and after all threads ended.
-    atexit.register(lambda: _leave(code))
+    atexit.register(lambda: _leave(code))  # what is registered first is called last, after all others and all threads
     try:
-        from sandbox.cli.app import exit_code_of
+        from sandbox.cli.exit_codes import exit_code_of
 
         code = exit_code_of(sys.argv[1:])
     except KeyboardInterrupt:
-        code = _CANCELLED  # the interrupt came before a command began, or while its error was printed
+        code = _CANCELLED  # before there was anything to tell it, or while it was told
     if code == _CANCELLED:
-        # All output is written. An ordinary exit could end by the signal instead of our code: an interrupt during an
-        # `exec` of text (dataclasses use one at import time) makes Python do so.
+        # Everything is written and closed. Python itself would end by the signal, not with our code, where the
+        # interrupt met an `exec` of text: dataclasses have one, and they are made while modules are imported.
         os._exit(code)
     sys.exit(code)
 
 
 def _leave(code: int) -> None:
-    """End the process without Python's own clean-up, which takes longer than the call of a small tool."""
+    """End the process here. Python would now take everything apart, object by object, which takes longer than the call
+    of a small tool, and the kernel takes it back at once. What cannot be written out Python tells in its own way."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,9 +1,10 @@
-"""Progress of an environment's build, shown on stderr.
+"""How the building of an environment goes, shown on stderr while it goes on.
 
-On a terminal, a few lines stay in place, one per stage, and disappear when the build ends. Elsewhere each stage prints
-one plain line when it begins. Without a build nothing is shown and rich is not imported.
+On a terminal it is a few lines that stay in their place, one for each stage, and that are gone as soon as there is
+nothing to wait for: what the command has to say stands alone. Anywhere else it is one plain line for each stage that
+begins. Where nothing is built, nothing is shown and nothing of rich is imported.
 
-Events come from several threads of the engine at once. Each event only records its state; rich's own thread draws.
+Events come from the engine's threads, several at once. They only note where things stand; rich's own thread draws.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sandbox.cli.terminal import glyph, is_terminal, one_line, rounded_bytes, rounded_seconds, tell
+from sandbox.cli.terminal import glyph, is_terminal, tell
+from sandbox.cli.text import one_line, rounded_bytes, rounded_seconds
 from sandbox.environments.progress import OnProgress, Progress, Stage, nobody
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ _FRAMES_PER_S: Final = 12
 
 @contextmanager
 def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
-    """Yield the `on_progress` callback for an engine; the terminal is clean again at the end of the block."""
+    """What to give an engine as its `on_progress`; at the end of the block nothing of it is left on the terminal."""
     if not is_shown:
         yield nobody
     elif not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":
@@ -69,7 +71,7 @@ def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
 
 
 class _Lines:
-    """Print one line when a stage begins, and one for each warning."""
+    """One line for each stage, when it begins, and for each warning."""
 
     def __init__(self) -> None:
         self._told: set[Stage] = set()
@@ -87,7 +89,7 @@ class _Lines:
 
 
 class Warnings:
-    """Print one line for each distinct warning, and nothing about stages."""
+    """One line for each warning, said once; nothing of the steps."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
@@ -100,37 +102,37 @@ class Warnings:
 
 @dataclass(slots=True)
 class Step:
-    """The state of one stage."""
+    """One stage, and how far it is."""
 
     stage: Stage
     began: float
     ended: float | None = None
     text: str = ""
     parts: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    """Done and total for each part: each wheel of a download, or the whole of any other stage."""
+    """What is done, and of how much; of each wheel in a download, of the whole in other stages."""
 
     def note(self, event: Progress) -> None:
-        """Record one event of this stage."""
+        """Take in one event of it."""
         is_split = self.stage == "download"
         if is_split or not self.text or event.total is None:
             self.text = one_line(event.text, most=_LONGEST_DETAIL)
-        # Replaced, never changed in place: the drawing thread reads it meanwhile.
+        # Never changed in place: whoever draws reads it meanwhile.
         self.parts = {**self.parts, (event.text if is_split else ""): (event.done, event.total)}
 
     @property
     def done(self) -> int:
-        """Return the sum of all parts that are done."""
+        """How much is done."""
         return sum(done for done, _ in self.parts.values())
 
     @property
     def total(self) -> int | None:
-        """Return the total if every part has one, otherwise None."""
+        """Of how much, if that is known of every part and is more than nothing."""
         totals = [total for _, total in self.parts.values()]
         return sum(total or 0 for total in totals) or None if None not in totals else None
 
     @property
     def detail(self) -> str:
-        """Return a few words on the subject of this stage."""
+        """What it is about, in a few words."""
         if self.stage != "download":
             return self.text
         under_way = [name for name, (done, total) in self.parts.items() if done != total]
@@ -140,7 +142,7 @@ class Step:
 
     @property
     def figure(self) -> str:
-        """Return the progress in numbers."""
+        """How far it is, in numbers."""
         done, total = self.done, self.total
         if self.stage == "download":
             is_part = total is not None and self.ended is None
@@ -151,12 +153,12 @@ class Step:
 
     @property
     def elapsed(self) -> float:
-        """Return the seconds that the stage has taken so far."""
+        """For how long it has gone on, or went on."""
         return (self.ended or time.monotonic()) - self.began
 
 
 class Display:
-    """The lines on a terminal. Any thread may call its methods; the first event makes it visible."""
+    """The lines on a terminal; may be called from any thread, and shows itself with the first event."""
 
     def __init__(self) -> None:
         self._steps: tuple[Step, ...] = ()
@@ -179,7 +181,7 @@ class Display:
                 self._live = self._opened()
 
     def end(self) -> None:
-        """Remove the lines; warnings stay."""
+        """Take it away, if it is there; what it was warned of stays."""
         with self._guard:
             live, self._live = self._live, None
             self._steps = ()
@@ -190,7 +192,7 @@ class Display:
             self._warnings = ()
 
     def _step_of(self, stage: Stage) -> Step:
-        """Return the step of this stage; end the steps before it, and restart a step that comes again."""
+        """The step that this stage is; it ends those before it, and one that comes again begins anew."""
         now = time.monotonic()
         if self._steps and self._steps[-1].stage == stage:
             return self._steps[-1]
@@ -219,7 +221,7 @@ class Display:
 
 
 def drawn(steps: Sequence[Step], *, spinner: Spinner, width: int) -> Table:
-    """Draw one line per step: mark, stage, subject, progress and time, in fixed columns."""
+    """One line for each step: a mark, what is done, to what, how far, and for how long. Columns keep their places."""
     from rich.table import Table
 
     is_wide = width >= _WIDE_ENOUGH
@@ -256,5 +258,5 @@ def _cells(step: Step, spinner: Spinner) -> Iterator[RenderableType]:
 
 
 def _whole_seconds(seconds: float) -> str:
-    """Return the time in whole seconds, and nothing below one second."""
+    """Nothing at first, and then what changes once a second."""
     return rounded_seconds(seconds) if seconds >= _A_MINUTE_S else f"{seconds:.0f} s" if seconds >= 1 else ""

@@ -1,9 +1,9 @@
-"""An outcome for people: the tool's output, then its value, then the end of the call.
+"""An outcome for people: what the tool said, then its value, then what became of the call.
 
-Stdout receives what the tool wrote to its stdout, then the value: text as it is, a table row by row (in columns on a
-terminal), an image or bytes as one descriptive line, anything else as JSON. None prints nothing. Stderr receives what
-the tool wrote to its stderr, the error of a call that is not ok, and one line of figures. A pipe therefore gets the
-result and nothing else.
+To stdout goes what the tool wrote to its stdout, and last its value: text as it is, a table row by row (or in columns,
+where somebody looks), an image or bytes as a line on them, anything else as JSON. A tool that returns None shows
+nothing. To stderr goes what it wrote to its stderr, then for a call that is not ok what is wrong with it, and last one
+line of figures. So a pipe gets the result and nothing else, whatever happened.
 """
 
 from __future__ import annotations
@@ -13,19 +13,8 @@ import sys
 from typing import Any, Final
 
 from sandbox.cli.artifact import SHOWN_ID_LENGTH, about
-from sandbox.cli.terminal import (
-    glyph,
-    has_colours,
-    is_terminal,
-    limit_figure,
-    one_line,
-    painted,
-    rounded_bytes,
-    rounded_seconds,
-    show,
-    tell,
-    visible,
-)
+from sandbox.cli.terminal import glyph, has_colours, is_terminal, painted, show, tell
+from sandbox.cli.text import limit_figure, one_line, rounded_bytes, rounded_seconds, visible
 from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
 _WIDEST_LINE: Final = 80
@@ -36,10 +25,8 @@ _MOST_REFUSALS: Final = 5
 
 
 def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_fitted: bool = False) -> None:
-    """Print the outcome.
-
-    The tool's output is skipped if it was streamed already. With `is_value_fitted` the value is printed in its budget.
-    """
+    """Write all of it; the tool's own output only where it was not already shown as it came, and the value as it fits
+    into its budget where that was asked for."""
     if not is_output_shown:
         show(_ended(visible(outcome.stdout.text)))
         tell(_ended(visible(outcome.stderr.text)))
@@ -62,12 +49,12 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
 
 
 def _is_for_eyes(value: Json) -> bool:
-    """Return whether the value is a table, an image or bytes, which people do not read as JSON."""
+    """Whether it says what it was: a table, an image, bytes. Nobody reads those as JSON."""
     return isinstance(value, dict) and isinstance(value.get("$type"), str)
 
 
 def _show_fitted(outcome: Outcome) -> None:
-    """Print the shaped text of the value; draw a complete table on a terminal."""
+    """The value's text; a table is drawn where somebody looks, if nothing is left out of it."""
     fitted = outcome.shaped_value
     if fitted.type == "table" and not fitted.truncated and is_terminal(sys.stdout):
         from sandbox.cli.tables import drawn_table, screen_width
@@ -79,7 +66,7 @@ def _show_fitted(outcome: Outcome) -> None:
 
 
 def show_value(value: Json) -> None:
-    """Print the value alone, coloured on a terminal if it is short."""
+    """The value alone; coloured where somebody looks and it is short enough to be looked at."""
     if value is None:
         return
     if isinstance(value, str):
@@ -91,7 +78,7 @@ def show_value(value: Json) -> None:
 
 
 def value_json(value: Json) -> str:
-    """Return the value as JSON, on one line if it fits and otherwise indented."""
+    """On one line where it fits, otherwise indented."""
     fit = portable(value)
     line = json.dumps(fit, ensure_ascii=False)
     return line if len(line) <= _WIDEST_LINE else json.dumps(fit, ensure_ascii=False, indent=2)
@@ -109,7 +96,7 @@ def _coloured(text: str) -> str:
 
 
 def headline(outcome: Outcome) -> str:
-    """Describe the end of a call that is not ok: `exception: ValueError: no such city`."""
+    """What became of a call that is not ok: `exception: ValueError: no such city`."""
     status = outcome.status.value
     if outcome.limit_name and outcome.status is Status.LIMIT:
         status += f" {outcome.limit_name}"
@@ -124,7 +111,7 @@ def headline(outcome: Outcome) -> str:
 
 
 def details(outcome: Outcome) -> list[str]:
-    """Return further facts about the end of the call, one per line."""
+    """What else is known about it, line by line."""
     lines = [_problem_line(problem) for problem in outcome.problems]
     if outcome.error is not None and outcome.error.traceback:
         lines += visible(outcome.error.traceback).strip("\n").split("\n")
@@ -141,7 +128,7 @@ def details(outcome: Outcome) -> list[str]:
 
 
 def _problem_line(problem: Problem) -> str:
-    """Return one line such as `count: must be an integer, got "x"`."""
+    """`count: must be an integer, got "x"`."""
     path, message = one_line(problem.path), one_line(problem.message)
     expected, got = one_line(str(problem.expected or "")), one_line(str(problem.got or ""))
     told = [f"expected {expected}"] if expected and expected not in message else []
@@ -151,7 +138,7 @@ def _problem_line(problem: Problem) -> str:
 
 
 def _network_line(outcome: Outcome) -> str | None:
-    """Return one line such as `network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1 (address)`."""
+    """`network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1 (address)`."""
     traffic: Any = outcome.evidence.get("network")
     if not isinstance(traffic, dict):
         return None
@@ -172,13 +159,13 @@ def _limit_line(outcome: Outcome) -> str | None:
 
 
 def summary(outcome: Outcome) -> str:
-    """Return `ok · 12 ms · 4.2 MiB · cold · process`, without unmeasured parts."""
+    """`ok · 12 ms · 4.2 MiB · cold · process`, without what was not measured."""
     peak = outcome.usage.memory_peak_bytes
     is_run = outcome.receipt is not None or outcome.environment is not None
     parts = [
         outcome.status.value,
         rounded_seconds(outcome.usage.wall_s) if is_run else "nothing ran",
-        rounded_bytes(peak) if peak else "",  # a call that ended before it began has no receipt
+        rounded_bytes(peak) if peak else "",  # none where it was ended before it had begun
         outcome.timing.path if is_run else "",
         outcome.receipt.isolation.value if outcome.receipt else "",
     ]
@@ -186,5 +173,5 @@ def summary(outcome: Outcome) -> str:
 
 
 def _ended(text: str) -> str:
-    """Append a line break to text that lacks one."""
+    """With a line break at its end, if there is any text."""
     return text if not text or text.endswith("\n") else f"{text}\n"

@@ -1,9 +1,4 @@
-"""`sandbox policy list`, `show` and `explain`.
-
-`explain` reads from the receipt of a real call under the policy which mechanism enforces a limit and which isolation
-layers are active. If this host refuses the policy, the call runs under a policy without requirements, which shows what
-is present and what is missing.
-"""
+"""`sandbox policy list`: the shipped policies, each with who should choose it."""
 
 from __future__ import annotations
 
@@ -52,12 +47,12 @@ def _first_sentence(text: str) -> str:
 
 
 PolicyFile = Annotated[
-    str, typer.Argument(metavar="NAME|FILE", help="Name of a shipped policy, or path of a policy file.")
+    str, typer.Argument(metavar="NAME|FILE", help="A shipped policy's name, or the path of a policy file.")
 ]
 
 
 def show_policy(policy: PolicyFile, as_json: AsJson = False) -> int:
-    """Show everything that a policy grants and requires."""
+    """Show all that a policy grants and demands."""
     from sandbox.policy import load
 
     loaded = load(policy)
@@ -84,7 +79,7 @@ _PROXY: Final = "the engine's proxy"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Explanation of one line of a policy."""
+    """One line of a policy, explained."""
 
     key: str
     value: str
@@ -95,7 +90,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """Explanation of one layer of isolation."""
+    """One layer of isolation, explained."""
 
     name: str
     is_required: bool
@@ -104,7 +99,7 @@ class Wall:
 
 
 def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False) -> int:
-    """Explain each line and its enforcement on this host."""
+    """Explain each line, and what enforces it on this host."""
     import asyncio
 
     from sandbox.policy import load
@@ -119,12 +114,12 @@ def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False
 
 
 async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
-    """Return the trial of the policy and the receipt that explains it."""
-    from sandbox.cli.doctor import temporary_sandbox
+    """The policy's own trial, and the receipt to explain it with."""
+    from sandbox.cli.temporary_sandbox import forgetful_sandbox
     from sandbox.doctor.probe import try_policies, undemanding
     from sandbox.errors import BackendUnavailable
 
-    async with temporary_sandbox(backend) as box:
+    async with forgetful_sandbox(backend) as box:
         trial, fallback = await try_policies(box.run, [policy, undemanding()])
     receipt = trial.receipt or fallback.receipt
     if receipt is None:
@@ -133,7 +128,7 @@ async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
 
 
 def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
-    """Yield every field of the policy, section by section."""
+    """Every field of the policy, by its section."""
     keepers = {f"{section}.{key}": keeper for section, key, keeper in _keepers(policy, receipt)}
     return {
         name: [_line(section, key, keepers.get(f"{name}.{key}")) for key in type(section).model_fields]
@@ -150,7 +145,7 @@ def _line(section: Section, key: str, keeper: Keeper | None) -> Line:
 
 
 def _keepers(policy: Policy, receipt: Receipt) -> Iterator[tuple[str, str, Keeper]]:
-    """Return the enforcement of each (section, key) that something other than the engine enforces."""
+    """What enforces the lines of which more is known than that the engine does: section, key, keeper."""
     from sandbox.outcome import EnforcedBy
 
     watched = {
@@ -191,7 +186,7 @@ def _files(policy: Policy, receipt: Receipt) -> Keeper:
 
 
 def _build_memory(receipt: Receipt) -> Keeper:
-    """Builds run in subprocess boxes, whatever backend the calls use."""
+    """Builds run in boxes of processes, whatever backend the calls have."""
     from sandbox.outcome import EnforcedBy
 
     if receipt.backend != "subprocess":
@@ -219,7 +214,7 @@ def _network(policy: Policy, receipt: Receipt) -> dict[str, Keeper]:
 
 
 def _walls(policy: Policy, receipt: Receipt) -> list[Wall]:
-    """Yield every layer of isolation."""
+    """Every layer there is."""
     from sandbox.backends.hints import PURPOSES
 
     required = {layer.value for layer in policy.isolation.require}
@@ -272,17 +267,16 @@ def _page(trial: Trial, receipt: Receipt) -> ConsolePage:
 
 def _row(line: Line) -> list[Cell]:
     from sandbox.cli.tables import Cell
-    from sandbox.cli.terminal import with_note
+    from sandbox.cli.text import with_note
 
-    # `require` is shown among the isolation layers.
-    value = "see below" if line.key == "require" and line.value != "nothing" else line.value
+    value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the walls
     keeper = with_note(line.enforced_by, line.note)
     return [Cell(line.key), Cell(value, "bold"), Cell(line.meaning), Cell(keeper, "dim")]
 
 
 def _wall_row(wall: Wall) -> list[Cell]:
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.terminal import with_note
+    from sandbox.cli.text import with_note
 
     return [
         mark(wall.state.counts, matters=wall.is_required),

@@ -1,10 +1,10 @@
 """`sandbox run`: one call of a tool in a file.
 
-The call runs on the engine's own thread and this thread writes. A reader who pauses (a full pipe, Ctrl-S) holds back
-the tool, never the clock that limits the tool.
+The call runs on the engine's own thread and this one writes, so that a reader who pauses (a full pipe, Ctrl-S) holds
+back the tool and never the clock that limits it.
 
-With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for printed text,
-`{"event": "progress", "value"}` for an item of a generator, and last the outcome itself or `{"error": …}`.
+With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for what is printed,
+`{"event": "progress", "value"}` for what a generator gives, and last the outcome itself, or `{"error": …}`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sandbox.cli.app import CutShort, cut_short
+from sandbox.cli.exit_codes import CutShort, cut_short
 from sandbox.cli.options import CallOptions, ResultOptions, takes_options
-from sandbox.cli.terminal import SeenPieces, is_drawn_on, is_terminal, one_line, show, show_document, tell
+from sandbox.cli.terminal import is_drawn_on, is_terminal, show, show_document, tell
+from sandbox.cli.text import SeenPieces, one_line
 
 if TYPE_CHECKING:
     from sandbox.client.client import Sandbox
@@ -36,7 +37,7 @@ def run(
 ) -> int:
     """Run a tool in a box and show its outcome."""
     from sandbox.cli.build_progress import build_progress
-    from sandbox.cli.options import load_tokenizer, read_arguments, refuse_second_reader
+    from sandbox.cli.inputs import load_tokenizer, read_arguments, refuse_second_reader
     from sandbox.client.client import Sandbox
 
     if result.save_artifacts is not None:
@@ -72,7 +73,7 @@ def run(
 
 
 def _spec_fields(file: Path, call: CallOptions, result: ResultOptions) -> dict[str, Any]:
-    from sandbox.cli.options import read_limits, read_object, read_outputs, read_pairs
+    from sandbox.cli.inputs import read_limits, read_object, read_outputs, read_pairs
 
     return {
         "entry": call.entry,
@@ -95,7 +96,7 @@ def _spec_fields(file: Path, call: CallOptions, result: ResultOptions) -> dict[s
 def _outcome(
     box: Sandbox, file: Path, arguments: Mapping[str, Any], fields: Mapping[str, Any], result: ResultOptions
 ) -> Outcome:
-    """Run the call; report the outcome of an interrupted call before `CutShort` ends the command."""
+    """Run the call; an interrupted call is reported before `CutShort` ends the command."""
     try:
         if result.stream:
             return _streamed(box, file, arguments, fields, as_json=result.as_json)
@@ -135,14 +136,13 @@ def _streamed(
                     return event.outcome
         except KeyboardInterrupt as interrupt:
             if cut_short(interrupt) is None:
-                # The interrupt came between two events; the stream answers with the call's outcome.
-                events.throw(interrupt)
+                events.throw(interrupt)  # it came between two events, and learns here what came of the call
             raise
     raise AssertionError("the last event is the outcome")
 
 
 class _Lines:
-    """Write each piece of output as one JSON document."""
+    """What is printed, as one JSON document per piece."""
 
     def write(self, stream: str, text: str) -> None:
         show_document(json.dumps({"event": "printed", "stream": stream, "text": text}, ensure_ascii=False))
@@ -154,14 +154,12 @@ class _Lines:
         show_document(json.dumps({"event": "progress", "value": fit}, ensure_ascii=False))
 
     def end(self) -> None:
-        """Do nothing: each piece was written at once."""
+        """Nothing is held back."""
 
 
 class _Screen:
-    """Write each piece to the stream it was printed to, and end both streams with a line break.
-
-    Items of a generator go to stderr, because stdout gets all of them as the value.
-    """
+    """What is printed, to the streams it was printed to; at the end, both are at the beginning of a line. What a
+    generator gives is shown on stderr: stdout gets all of it as the value."""
 
     def __init__(self) -> None:
         streams = {"stdout": sys.stdout, "stderr": sys.stderr}

@@ -1,6 +1,6 @@
-"""Tables and facts for people, drawn by rich. Commands import this module only when they draw.
+"""Tables for people, drawn by rich; the only module that needs it always, so it is imported when one is drawn.
 
-The text of a cell may come from a policy file or a box, so rich never reads it as markup.
+What stands in a cell may come from a policy file or from a box, so it is never read as markup.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from sandbox.cli.terminal import glyph, one_line, show, visible
+from sandbox.cli.terminal import glyph, show
+from sandbox.cli.text import one_line, visible
 from sandbox.outcome import Json
 from sandbox.outputs.shapes.table import TableValue, cell, read_table, size_of
 
 _NARROWEST, _WIDEST = 60, 120
-"""Narrower columns would cut names to nothing; a terminal wraps long lines anyway."""
+"""Below that names would be cut, and nothing be left of them at last; a terminal breaks lines, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text with its style; `note` appears dimmed below it."""
+    """A text, and how it looks; `note` stands below it, in the background."""
 
     text: str
     style: str = ""
     note: str = ""
 
     def drawn(self) -> Text:
-        """Return the cell as rich text."""
+        """As rich takes it."""
         text = Text(visible(self.text), style=self.style)
         if self.note:
             text = Text.assemble(text, "\n" if self.text else "", (visible(self.note), "dim"))
@@ -42,39 +43,39 @@ class Cell:
 
 
 def mark(good: bool, *, matters: bool = True) -> Cell:
-    """Return ✓, or ✗ in red if it matters and in yellow if not."""
+    """✓, or ✗ in the colour of how much it matters."""
     if good:
         return Cell(glyph("✓", plain="yes", on=sys.stdout), "bold green")
     return Cell(glyph("✗", plain="NO", on=sys.stdout), "bold red" if matters else "bold yellow")
 
 
 def arrow(text: str | None) -> str:
-    """Return the remedy with an arrow before it."""
+    """A remedy, as it stands below what it would mend."""
     return f"{glyph('→', plain='->', on=sys.stdout)} {text}" if text else ""
 
 
 def screen_width() -> int:
-    """Return the width of tables."""
+    """How wide tables may be."""
     return min(max(_NARROWEST, Console(file=sys.stdout).width), _WIDEST)
 
 
 class ConsolePage:
-    """Tables and lines, printed together."""
+    """Tables and lines, one below the other, shown at once."""
 
     def __init__(self) -> None:
         self._parts: list[RenderableType] = []
 
     def title(self, text: str, *, note: str = "") -> None:
-        """Add a heading."""
+        """A heading."""
         line = Text.assemble((visible(text), "bold"), (f"  {visible(note)}" if note else "", "dim"))
         self._parts += ["", line] if self._parts else [line]
 
     def line(self, text: str, *, style: str = "", in_one_piece: bool = False) -> None:
-        """Add a paragraph; `in_one_piece` leaves line breaks to the terminal."""
+        """One paragraph; in one piece, it is left to the terminal to break it."""
         self._parts.append(Text(visible(text), style=style, no_wrap=in_one_piece))
 
     def facts(self, facts: Mapping[str, str]) -> None:
-        """Add one line per fact; paths and digests stay unbroken, so that users can copy them."""
+        """One line for each; paths and digests stay in one piece, which can be copied."""
         width = max(map(len, facts), default=0)
         for name, fact in facts.items():
             line = Text.assemble((f" {visible(name):{width}}   ", "dim"), visible(fact))
@@ -82,7 +83,7 @@ class ConsolePage:
             self._parts.append(line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, whole: int = 1) -> None:
-        """Add a table; the first `whole` columns keep their width and the others shrink on a narrow terminal."""
+        """A table; the `whole` first columns stay as they are, and the others give way on a narrow terminal."""
         table = rich_table.Table(
             box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 2, 0, 0)
         )
@@ -94,7 +95,7 @@ class ConsolePage:
         self._parts.append(Padding(table, (0, 0, 0, 1)))
 
     def show(self) -> None:
-        """Print everything on stdout, as wide as the terminal up to a readable limit."""
+        """Draw it on stdout, as wide as the terminal, up to what a reader's eye can follow."""
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
         width = screen_width()
         console.width = max(width, console.width)
@@ -110,7 +111,7 @@ _AROUND_A_CELL: Final = 3
 
 
 def drawn_table(value: Json, *, width: int) -> ConsolePage | None:
-    """Draw the value if it is a complete table that fits; numbers are right-aligned."""
+    """The value, if it is such a table."""
     table = read_table(value)
     if table is None or not _is_regular(table) or not isinstance(value, dict):
         return None
@@ -127,13 +128,13 @@ def drawn_table(value: Json, *, width: int) -> ConsolePage | None:
 
 
 def _is_regular(table: TableValue) -> bool:
-    """Return whether no row is missing and every row has one cell per column."""
+    """Whether every row is there, and has as many cells as there are columns."""
     is_whole = not table.missing and all(len(row) == len(table.columns) for row in table.rows)
     return is_whole and 0 < len(table.columns) * (len(table.rows) + 1) <= _MOST_CELLS
 
 
 def _column(told: dict[str, Any], values: list[Json]) -> list[str]:
-    """Return the column's name, type and cells, padded to one width."""
+    """Its name, its type and its cells, all of one width."""
     texts = [one_line(told["name"]), one_line(told["dtype"]), *(visible(cell(value)) for value in values)]
     width = max(map(cell_len, texts))
     are_numbers = all(value is None or type(value) in (int, float) for value in values)

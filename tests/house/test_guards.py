@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from tests.__main__ import pytest_options
 from tests.checkout import ROOT
+from tests.house.nested_runs import ALONE, SHARED, run_tests
 from tests.leaks import Watch, descriptors, processes, shared_scope, temporary_directories
 
 ENDLESS: Final = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
@@ -55,11 +56,6 @@ def test_the_engines_temporary_files_go_where_the_run_looks() -> None:
     assert os.environ["TMPDIR"] == tempfile.gettempdir()
 
 
-def test_workers_share_all_tests_but_not_a_named_test() -> None:
-    assert [word for word in pytest_options(["-m", "not slow"]) if word.startswith("--numprocesses=")] != []
-    assert not [word for word in pytest_options([f"{__file__}::test_it"]) if word.startswith("--numprocesses=")]
-
-
 def test_a_test_without_shared_fixtures_is_watched_alone(request: pytest.FixtureRequest) -> None:
     # A fixture that every test uses must not widen the scope that the guard watches.
     assert shared_scope(request.node) == "function"
@@ -73,16 +69,13 @@ LEAKS: Final = {
 }
 
 
-ALONE: Final = ()
-SHARED: Final = ("-p", "xdist", "-p", "tests.workers", "--numprocesses=2", "--dist=loadfile")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "options"), [*((kind, ALONE) for kind in LEAKS), ("temporary", SHARED)])
 def test_a_run_with_leftovers_fails_and_names_them(kind: str, options: tuple[str, ...], tmp_path: Path) -> None:
-    answer = _run_tests(tmp_path, f"def test_that_leaks():\n    {LEAKS[kind]}\n", *options)
+    answer = run_tests(tmp_path, f"def test_that_leaks():\n    {LEAKS[kind]}\n", *options)
     assert answer.returncode == 1
-    assert f"left behind:\n  {kind} " in answer.stdout
+    # Where the module left more than its test, pytest indents both failures as parts of a group.
+    assert re.search(rf"left behind:\n[ |]*{kind} ", answer.stdout), answer.stdout
 
 
 @pytest.mark.slow
@@ -91,7 +84,7 @@ def test_a_run_with_leftovers_fails_and_names_them(kind: str, options: tuple[str
 def test_a_control_group_of_an_engine_that_died_fails_the_run(options: tuple[str, ...], tmp_path: Path) -> None:
     with _control_group() as folder:
         leak = f"import os; os.mkdir({str(folder)!r} + f'/sandbox-{_dead()}-0-engine')"
-        answer = _run_tests(tmp_path, f"def test_that_leaks():\n    {leak}\n", *options)
+        answer = run_tests(tmp_path, f"def test_that_leaks():\n    {leak}\n", *options)
         assert answer.returncode == 1
         assert f"cgroup {folder}/sandbox-" in answer.stdout
 
@@ -117,7 +110,7 @@ def _dead() -> int:
 @pytest.mark.root
 def test_a_mount_of_a_worker_is_named_and_stays_private(tmp_path: Path) -> None:
     mount = f"import subprocess; subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', {str(tmp_path)!r}], check=True)"
-    answer = _run_tests(tmp_path, f"def test_that_mounts():\n    {mount}\n", *SHARED)
+    answer = run_tests(tmp_path, f"def test_that_mounts():\n    {mount}\n", *SHARED)
     assert answer.returncode == 1
     assert f"left behind:\n  mount {tmp_path}" in answer.stdout
     assert not tmp_path.is_mount()
@@ -126,7 +119,7 @@ def test_a_mount_of_a_worker_is_named_and_stays_private(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_slow_test_without_its_mark_fails(tmp_path: Path) -> None:
     strict = "import tests.pace as pace; pace.TOO_SLOW_SECONDS = pace.SLOW_SECONDS = 0.1\n"
-    answer = _run_tests(tmp_path, f"{strict}def test_that_dawdles():\n    import time; time.sleep(0.2)\n")
+    answer = run_tests(tmp_path, f"{strict}def test_that_dawdles():\n    import time; time.sleep(0.2)\n")
     assert answer.returncode == 1
     assert "add @pytest.mark.slow" in answer.stdout
 
@@ -160,7 +153,7 @@ def test_it(folder_of_the_run):
 @pytest.mark.slow
 def test_one_worker_makes_what_all_share_and_the_run_removes_it(tmp_path: Path) -> None:
     (tmp_path / "test_again.py").write_text(SHARING)
-    answer = _run_tests(tmp_path, SHARING, *SHARED)
+    answer = run_tests(tmp_path, SHARING, *SHARED)
     assert answer.returncode == 0, answer.stdout
     seen = [file.read_text().split(maxsplit=2) for file in tmp_path.glob("*.seen")]
     processes, folders, makers = (set(each) for each in zip(*seen, strict=True))
@@ -185,32 +178,6 @@ def test_that_interrupts_the_run():
 def test_an_interrupted_run_leaves_no_temporary_directory(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    answer = _run_tests(tmp_path, INTERRUPTING, *SHARED, TMPDIR=str(temporary))
+    answer = run_tests(tmp_path, INTERRUPTING, *SHARED, TMPDIR=str(temporary))
     assert answer.returncode == pytest.ExitCode.INTERRUPTED, answer.stdout
     assert list(temporary.iterdir()) == []
-
-
-def _run_tests(folder: Path, tests: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    (folder / "conftest.py").write_text("import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n")
-    (folder / "test_it.py").write_text(tests)
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "pytest",
-        "-p",
-        "tests.leaks",
-        "-p",
-        "tests.pace",
-        "-p",
-        "no:cacheprovider",
-    ]
-    return subprocess.run(
-        [*command, *options, "-o", "filterwarnings=", "--rootdir", str(folder), str(folder)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DEBUG_TEMPROOT": str(folder), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )

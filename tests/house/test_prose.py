@@ -29,6 +29,7 @@ NOT_YET: Final = (
     "sandbox/backends/docker/",
     "sandbox/backends/*.py",
     "sandbox/backends/subprocess/",
+    "sandbox/cli/",
     "sandbox/client/",
     "sandbox/doctor/",
     "sandbox/egress/",

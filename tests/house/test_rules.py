@@ -59,6 +59,7 @@ CROWDED_FOLDERS: Final = {
     "runners/python/box",
     "runners/python/call",
     "runners/python/zygote",
+    "sandbox/cli",
     "sandbox/engine",
 }
 AMBIGUOUS_CLASSES: Final = {

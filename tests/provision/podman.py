@@ -3,6 +3,7 @@
     /var/tmp/sandbox-run-podman-<random>/
         podman.sock   containers.conf   log
         images/   run/   tmp/
+        crun/      what crun knows of each container
 
 As `docker_daemon`, the service lives in a mount namespace of its own, without the version 2 half of a hybrid control
 group hierarchy. Podman gives a container without limits on open files and processes limits of a million, which a
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from tests.provision import ProvisionError, debian, earlier_runs
 PROGRAMS: Final = ("podman", "catatonit", "crun")
 HOME: Final = "/var/tmp"
 _KIND: Final = "podman-"
+_CONTAINERS: Final = ("crun", "images/overlay-containers")
 _PATIENCE_S: Final = 180.0
 _SETTINGS: Final = """
 [containers]
@@ -35,6 +37,7 @@ lock_type = "file"
 """
 _APART: Final = ("unshare", "--mount", "--propagation", "slave")
 _ENTER: Final = """
+mkdir -p crun /run/crun && mount --bind crun /run/crun
 if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
 exec setpriv --pdeathsig TERM podman "$@"
 """
@@ -97,6 +100,11 @@ def remove_abandoned() -> list[Path]:
 
 def _remove(folder: Path) -> None:
     """Remove the folder with what still runs of it, such as containers and their monitors."""
-    containers = [entry.name for entry in (folder / "images" / "overlay-containers").glob("*/")]
+    containers = {
+        entry.name for known in ("crun", "images/overlay-containers") for entry in (folder / known).glob("*/")
+    }
     groups = [group for name in containers for group in earlier_runs.control_groups(f"libpod_parent/libpod-{name}")]
     earlier_runs.remove_with_processes(folder, groups)
+    for group in earlier_runs.control_groups("libpod_parent"):
+        with suppress(OSError):  # containers of another Podman are in it
+            group.rmdir()

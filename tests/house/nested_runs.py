@@ -1,0 +1,33 @@
+"""Runs of pytest inside tests, with the plugins of this project and with tests that are made up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.checkout import ROOT
+
+ALONE: Final = ()
+SHARED: Final = ("-p", "xdist", "-p", "tests.workers", "--numprocesses=2", "--dist=loadfile")
+_PLUGINS: Final = ("-p", "tests.leaks", "-p", "tests.pace", "-p", "tests.second_runs", "-p", "no:cacheprovider")
+_CONFTEST: Final = "import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n"
+
+
+def run_tests(
+    folder: Path, tests: str, *options: str, conftest: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the source `tests` in that folder, with these options of pytest and environment variables."""
+    (folder / "conftest.py").write_text(_CONFTEST + conftest)
+    (folder / "test_it.py").write_text(tests)
+    command = [sys.executable, "-W", "ignore", "-m", "pytest", *_PLUGINS, *options, "-o", "filterwarnings="]
+    return subprocess.run(
+        [*command, "--rootdir", str(folder), str(folder)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DEBUG_TEMPROOT": str(folder), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
