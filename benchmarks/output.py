@@ -18,7 +18,7 @@ import psutil
 from benchmarks.alone import run_alone
 from benchmarks.report import Report, Spread, at_least, at_most, build_report, spread
 from sandbox import AsyncSandbox, Outcome, Policy, Status
-from sandbox.policy import Excess, load
+from sandbox.policy import OverflowAction, load
 
 _SOURCE: Final = """
 import os
@@ -71,7 +71,7 @@ def _shoutings() -> dict[str, _Shouting]:
     default = load("default")
     unpaced = default.limits.model_copy(update={"output_rate": 1 << 40})
     fast = default.model_copy(update={"limits": unpaced})
-    killing = fast.model_copy(update={"output": fast.output.model_copy(update={"over": Excess.KILL})})
+    killing = fast.model_copy(update={"output": fast.output.model_copy(update={"over": OverflowAction.KILL})})
     return {
         "default policy": _Shouting(default, Status.OK),
         "at full speed": _Shouting(fast, Status.OK),

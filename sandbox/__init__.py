@@ -1,7 +1,7 @@
 """Sandbox runs tools, pieces of Python source, in boxes.
 
-The public names, nothing else. Each lives in the module that `_HOMES` gives it and is imported when it is first asked
-for, so that `import sandbox` costs a program nothing it does not use.
+This module holds the public names and nothing else. Each name is imported from its home when it is first used, so that
+`import sandbox` costs a program nothing that it does not use.
 """
 
 from __future__ import annotations
@@ -9,162 +9,106 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+# Type checkers read the imports, and the program reads `_HOMES`; a test compares the two.
 if TYPE_CHECKING:
-    from sandbox.authoring import (
-        BaseTool,
-        OutputType,
-        Tool,
-        ToolResult,
-        method_metadata,
-        openapi_schema,
-        tool,
-        tool_metadata,
-    )
-    from sandbox.client.client import AsyncSandbox, Sandbox
-    from sandbox.client.stream import Event, Finished, Printed, Progress
-    from sandbox.doctor import Checkup
-    from sandbox.environments import Environment
-    from sandbox.environments.lock import Lock
-    from sandbox.errors import (
-        ArtifactMissing,
-        ArtifactsUnavailable,
-        BackendUnavailable,
-        BoxLost,
-        BuildFailed,
-        CallFailed,
-        CallNotStarted,
-        EngineClosed,
-        EnvironmentTampered,
-        EnvironmentUnavailable,
-        HostExhausted,
-        IndexRefused,
-        IndexUnavailable,
-        IsolationUnavailable,
-        PolicyError,
-        ProtocolError,
-        RequirementRefused,
-        ResolutionFailed,
-        SandboxError,
-        SchemaRefused,
-        SourceError,
-        SpecError,
-        StoreUnwritable,
-    )
-    from sandbox.outcome import Outcome, Status
-    from sandbox.outputs.artifacts.store import ArtifactStore, Retention
-    from sandbox.policy import Policy
-    from sandbox.spec import CallFields
-    from sandbox.tools.check import CheckReport
+    from sandbox.authoring import BaseTool as BaseTool
+    from sandbox.authoring import OutputType as OutputType
+    from sandbox.authoring import Tool as Tool
+    from sandbox.authoring import ToolResult as ToolResult
+    from sandbox.authoring import method_metadata as method_metadata
+    from sandbox.authoring import openapi_schema as openapi_schema
+    from sandbox.authoring import tool as tool
+    from sandbox.authoring import tool_metadata as tool_metadata
+    from sandbox.client.client import AsyncSandbox as AsyncSandbox
+    from sandbox.client.client import Sandbox as Sandbox
+    from sandbox.client.stream import Event as Event
+    from sandbox.client.stream import Finished as Finished
+    from sandbox.client.stream import Printed as Printed
+    from sandbox.client.stream import Progress as Progress
+    from sandbox.doctor import Checkup as Checkup
+    from sandbox.environments import Environment as Environment
+    from sandbox.environments.lock import Lock as Lock
+    from sandbox.errors import ArtifactMissing as ArtifactMissing
+    from sandbox.errors import ArtifactsUnavailable as ArtifactsUnavailable
+    from sandbox.errors import BackendUnavailable as BackendUnavailable
+    from sandbox.errors import BoxLost as BoxLost
+    from sandbox.errors import BuildFailed as BuildFailed
+    from sandbox.errors import CallFailed as CallFailed
+    from sandbox.errors import CallNotStarted as CallNotStarted
+    from sandbox.errors import EngineClosed as EngineClosed
+    from sandbox.errors import EnvironmentTampered as EnvironmentTampered
+    from sandbox.errors import EnvironmentUnavailable as EnvironmentUnavailable
+    from sandbox.errors import HostExhausted as HostExhausted
+    from sandbox.errors import IndexRefused as IndexRefused
+    from sandbox.errors import IndexUnavailable as IndexUnavailable
+    from sandbox.errors import IsolationUnavailable as IsolationUnavailable
+    from sandbox.errors import PolicyError as PolicyError
+    from sandbox.errors import ProtocolError as ProtocolError
+    from sandbox.errors import RequirementRefused as RequirementRefused
+    from sandbox.errors import ResolutionFailed as ResolutionFailed
+    from sandbox.errors import SandboxError as SandboxError
+    from sandbox.errors import SchemaRefused as SchemaRefused
+    from sandbox.errors import SourceError as SourceError
+    from sandbox.errors import SpecError as SpecError
+    from sandbox.errors import StoreUnwritable as StoreUnwritable
+    from sandbox.outcome import Outcome as Outcome
+    from sandbox.outcome import Status as Status
+    from sandbox.outputs.artifacts.store import ArtifactStore as ArtifactStore
+    from sandbox.outputs.artifacts.store import Retention as Retention
+    from sandbox.policy import Policy as Policy
+    from sandbox.spec import CallFields as CallFields
+    from sandbox.tools.check import CheckReport as CheckReport
 
-__all__ = [
-    "ArtifactMissing",
-    "ArtifactStore",
-    "ArtifactsUnavailable",
-    "AsyncSandbox",
-    "BackendUnavailable",
-    "BaseTool",
-    "BoxLost",
-    "BuildFailed",
-    "CallFailed",
-    "CallFields",
-    "CallNotStarted",
-    "CheckReport",
-    "Checkup",
-    "EngineClosed",
-    "Environment",
-    "EnvironmentTampered",
-    "EnvironmentUnavailable",
-    "Event",
-    "Finished",
-    "HostExhausted",
-    "IndexRefused",
-    "IndexUnavailable",
-    "IsolationUnavailable",
-    "Lock",
-    "Outcome",
-    "OutputType",
-    "Policy",
-    "PolicyError",
-    "Printed",
-    "Progress",
-    "ProtocolError",
-    "RequirementRefused",
-    "ResolutionFailed",
-    "Retention",
-    "Sandbox",
-    "SandboxError",
-    "SchemaRefused",
-    "SourceError",
-    "SpecError",
-    "Status",
-    "StoreUnwritable",
-    "Tool",
-    "ToolResult",
-    "method_metadata",
-    "openapi_schema",
-    "tool",
-    "tool_metadata",
-]
-
-_HOMES: Final[dict[str, str]] = {
-    **dict.fromkeys(
-        (
-            "BaseTool",
-            "OutputType",
-            "Tool",
-            "ToolResult",
-            "method_metadata",
-            "openapi_schema",
-            "tool",
-            "tool_metadata",
-        ),
-        "sandbox.authoring",
-    ),
-    "AsyncSandbox": "sandbox.client.client",
-    "Sandbox": "sandbox.client.client",
-    "Environment": "sandbox.environments",
-    "Lock": "sandbox.environments.lock",
-    **dict.fromkeys(
-        (
-            "ArtifactMissing",
-            "ArtifactsUnavailable",
-            "BackendUnavailable",
-            "BoxLost",
-            "BuildFailed",
-            "CallFailed",
-            "CallNotStarted",
-            "EngineClosed",
-            "EnvironmentTampered",
-            "EnvironmentUnavailable",
-            "HostExhausted",
-            "IndexRefused",
-            "IndexUnavailable",
-            "IsolationUnavailable",
-            "PolicyError",
-            "ProtocolError",
-            "RequirementRefused",
-            "ResolutionFailed",
-            "SandboxError",
-            "SchemaRefused",
-            "SourceError",
-            "SpecError",
-            "StoreUnwritable",
-        ),
-        "sandbox.errors",
-    ),
+_HOMES: Final = {
+    "ArtifactMissing": "sandbox.errors",
     "ArtifactStore": "sandbox.outputs.artifacts.store",
-    "Retention": "sandbox.outputs.artifacts.store",
+    "ArtifactsUnavailable": "sandbox.errors",
+    "AsyncSandbox": "sandbox.client.client",
+    "BackendUnavailable": "sandbox.errors",
+    "BaseTool": "sandbox.authoring",
+    "BoxLost": "sandbox.errors",
+    "BuildFailed": "sandbox.errors",
+    "CallFailed": "sandbox.errors",
+    "CallFields": "sandbox.spec",
+    "CallNotStarted": "sandbox.errors",
     "CheckReport": "sandbox.tools.check",
     "Checkup": "sandbox.doctor",
-    "Outcome": "sandbox.outcome",
-    "Status": "sandbox.outcome",
-    "Policy": "sandbox.policy",
-    "CallFields": "sandbox.spec",
+    "EngineClosed": "sandbox.errors",
+    "Environment": "sandbox.environments",
+    "EnvironmentTampered": "sandbox.errors",
+    "EnvironmentUnavailable": "sandbox.errors",
     "Event": "sandbox.client.stream",
     "Finished": "sandbox.client.stream",
+    "HostExhausted": "sandbox.errors",
+    "IndexRefused": "sandbox.errors",
+    "IndexUnavailable": "sandbox.errors",
+    "IsolationUnavailable": "sandbox.errors",
+    "Lock": "sandbox.environments.lock",
+    "Outcome": "sandbox.outcome",
+    "OutputType": "sandbox.authoring",
+    "Policy": "sandbox.policy",
+    "PolicyError": "sandbox.errors",
     "Printed": "sandbox.client.stream",
     "Progress": "sandbox.client.stream",
+    "ProtocolError": "sandbox.errors",
+    "RequirementRefused": "sandbox.errors",
+    "ResolutionFailed": "sandbox.errors",
+    "Retention": "sandbox.outputs.artifacts.store",
+    "Sandbox": "sandbox.client.client",
+    "SandboxError": "sandbox.errors",
+    "SchemaRefused": "sandbox.errors",
+    "SourceError": "sandbox.errors",
+    "SpecError": "sandbox.errors",
+    "Status": "sandbox.outcome",
+    "StoreUnwritable": "sandbox.errors",
+    "Tool": "sandbox.authoring",
+    "ToolResult": "sandbox.authoring",
+    "method_metadata": "sandbox.authoring",
+    "openapi_schema": "sandbox.authoring",
+    "tool": "sandbox.authoring",
+    "tool_metadata": "sandbox.authoring",
 }
+__all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
@@ -172,11 +116,12 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         value: object = getattr(import_module(_HOMES[name]), name)
-    except AttributeError as error:  # which `from sandbox import` would take for a name that there is not
+    except AttributeError as error:
+        # `from sandbox import` would take an AttributeError for a name that does not exist.
         raise ImportError(f"{name} cannot be imported: {error}", name=_HOMES[name]) from error
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -1,7 +1,7 @@
-"""`python -m sandbox`: the same as the console script, which has not got the current folder on its path.
+"""`python -m sandbox`: the console script, started as a module.
 
-Python puts that folder there for a module that it runs, before all others. Tools lie in it, and one that is called like
-a module of ours or of the standard library would be imported here, outside of any box.
+Python puts the current folder first on the path of a module that it runs. That folder holds tools, and a tool file
+named like a module of the engine or of the standard library would be imported outside of any box.
 """
 
 from __future__ import annotations

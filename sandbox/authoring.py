@@ -1,19 +1,19 @@
-"""What authors of tools import: base classes, decorators, `ToolResult` and `OutputType`.
+"""The names that authors of tools import: base classes, decorators, `ToolResult` and `OutputType`.
 
     from sandbox import BaseTool, ToolResult
 
-On the host these are the engine's own names. In a box there is no engine: there the module `sandbox` is this one file,
-handed over by the engine, whatever else of that name is installed. So it stands alone: the standard library of Python
-3.8 and later, nothing that takes long to import, and nothing that knows where it runs.
+On the host the engine exports these names. A box has no engine: the engine sends this file, and the box's module
+`sandbox` is this file alone, whatever other module of that name is installed. So the file uses only the standard
+library of Python 3.8 and later, imports quickly, and does not depend on where it runs.
 
-Nothing here does anything to a tool. The engine reads all of it from the text of the source, without running it; in a
-box the decorators only note what they were given (`__tool__`), so that a tool's own tests can look at it. Four ways of
-writing a tool are understood:
+The names do nothing to a tool. The engine reads all of them from the text of the source, without running it; in a box
+the decorators only store their arguments in `__tool__`, where a tool's own tests can find them. A tool has one of four
+forms:
 
-    @tool                                   a function; the decorator may be left out
+    @tool                                   a function; the decorator is optional
     def word_count(text: str) -> int: ...
 
-    @tool_metadata(display_name="Files")    a class of methods, each decorated one a callable of its own
+    @tool_metadata(display_name="Files")    a class of methods; each decorated method can be called
     class FilesTool(Tool):
         @method_metadata(is_core=True)
         def read(self, path: str) -> str: ...
@@ -23,7 +23,7 @@ writing a tool are understood:
         description = "Checks a file."
         def execute(self, args: dict) -> ToolResult: ...
 
-    TOOL_NAME = "greet"                     a module with `run`, which needs nothing of this file
+    TOOL_NAME = "greet"                     a module with `run`, which needs no name of this file
     async def run(**kwargs): ...
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
 
     def overload(function):
-        """Means something to type checkers only; `typing` takes longer to import than all of this."""
+        """Return the function. Importing `typing` takes longer than importing all of this file."""
         return function
 
 
@@ -58,7 +58,7 @@ __all__ = [
 
 
 class OutputType(str, enum.Enum):
-    """What an output is: it decides how much of it is shown, and how it is cut."""
+    """The type of an output, which decides how much of the output is shown and how it is cut."""
 
     KNOWLEDGE_CONTENT = "knowledge_content"
     FILE_CONTENT = "file_content"
@@ -77,9 +77,9 @@ class OutputType(str, enum.Enum):
 
 
 class ToolResult:
-    """What a tool says came of it: whether it did what it was asked, and what there is to read about that.
+    """The result of a tool: success or failure, and texts to read.
 
-    A result that is not `ok` makes the call `failed`; `meta` is any JSON, kept beside the texts.
+    A result that is not `ok` makes the call `failed`. `meta` holds any JSON, next to the texts.
     """
 
     __slots__ = ("meta", "ok", "stderr", "stdout")
@@ -100,7 +100,7 @@ class ToolResult:
         self.meta: dict[str, Any] = dict(meta or {})
 
     def __repr__(self) -> str:
-        """Short whatever the texts are: results end up in logs."""
+        """Return a short text, because results end up in logs."""
         mark = "✓" if self.ok else "✗"
         return f"ToolResult({mark}, stdout_len={len(self.stdout)}, stderr_len={len(self.stderr)})"
 
@@ -118,23 +118,23 @@ class ToolResult:
 class Tool:
     """The base of a class of methods: each method with `@openapi_schema` or `@method_metadata` can be called.
 
-    The class is made without arguments, anew for every call.
+    The engine creates a new instance, without arguments, for every call.
     """
 
     def success_response(self, data: object = "") -> ToolResult:
-        """A result that is ok; what is not text is given as its JSON."""
+        """Return a successful result. Data that is not text becomes JSON."""
         return ToolResult(True, stdout=_text(data))
 
     def fail_response(self, message: object = "") -> ToolResult:
-        """A result that is not."""
+        """Return a failed result. A message that is not text becomes JSON."""
         return ToolResult(False, stderr=_text(message))
 
 
 class BaseTool:
-    """The base of a tool that is one class: a name, a description, and `execute`.
+    """The base of a tool that is one class with a name, a description, and `execute`.
 
-    The class is made without arguments, anew for every call, and asked in this order: `validate_args`,
-    `needs_permission`, `execute`. Each may be `async`.
+    The engine creates a new instance, without arguments, for every call, and calls `validate_args`, `needs_permission`
+    and `execute`, in this order. Each method may be `async`.
     """
 
     name: str = ""
@@ -144,15 +144,16 @@ class BaseTool:
     stderr_semantic_type: OutputType | str | None = None
 
     def validate_args(self, args: dict[str, Any]) -> bool | tuple[bool, str]:  # noqa: ARG002
-        """Whether the arguments make sense together, with a text that says why not; types have been checked before."""
+        """Return True if the arguments fit together, else False or False with a reason. Their types are already
+        checked."""
         return True
 
     def needs_permission(self, args: dict[str, Any]) -> bool | str:  # noqa: ARG002
-        """Whether somebody must be asked before this is done, or what they must be asked."""
+        """Return True, or a question for the user, if a person must permit the call."""
         return False
 
     def execute(self, args: dict[str, Any]) -> ToolResult:
-        """Do it."""
+        """Run the tool."""
         raise NotImplementedError(f"{type(self).__name__} does not define execute")
 
 
@@ -178,7 +179,7 @@ def tool(  # noqa: F811
     return_token_limit: int | None = None,
     enable_parallel_execution: bool | None = None,
 ) -> Any:
-    """Mark the function of a source that is the tool: `@tool`, or `@tool(name=…)` with what differs from the source."""
+    """Mark a function as the tool: `@tool`, or `@tool(name=…)` with values that replace those of the source."""
     said = {
         "name": name,
         "description": description,
@@ -204,7 +205,7 @@ def tool_metadata(
     is_core: bool = False,
     visible: bool = False,
 ) -> Callable[[_Class], _Class]:
-    """How a class of methods is shown: the lighter the earlier; a core tool cannot be turned off."""
+    """Describe how a class of methods is shown. Lighter classes come first; a core tool cannot be turned off."""
     said = {
         "display_name": display_name,
         "description": description,
@@ -220,14 +221,16 @@ def tool_metadata(
 def method_metadata(
     *, display_name: str | None = None, description: str | None = None, is_core: bool = False, visible: bool = True
 ) -> Callable[[_Function], _Function]:
-    """How one method is shown; it makes the method one that can be called."""
+    """Describe how a method is shown, and make the method callable as a tool."""
     said = {"display_name": display_name, "description": description, "is_core": is_core, "visible": visible}
     return lambda marked: _note(marked, said)
 
 
 def openapi_schema(schema: Mapping[str, Any]) -> Callable[[_Function], _Function]:
-    """The schema of a method, where it is not to be read from its signature; it makes the method one that can be
-    called. With several, the first describes it."""
+    """Give a method a schema that replaces its signature's, and make the method callable as a tool.
+
+    If a method has several schemas, the first one describes it.
+    """
 
     def mark(marked: Any) -> Any:
         before = getattr(marked, "__tool__", {}).get("schemas", [])
@@ -237,7 +240,7 @@ def openapi_schema(schema: Mapping[str, Any]) -> Callable[[_Function], _Function
 
 
 def _note(marked: Any, said: Mapping[str, Any]) -> Any:
-    """Add what was said of it; what a base class was told stays the base's."""
+    """Add the arguments of a decorator to a copy, so that a base class keeps its own."""
     marked.__tool__ = dict(vars(marked).get("__tool__", {}), **said)
     return marked
 

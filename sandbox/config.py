@@ -1,22 +1,23 @@
-"""What a user or operator has set for every engine of theirs, so that no program and no command needs to say it again.
+"""Settings of a user or operator for every engine and command.
 
-Three places, the later ones count more: a file, the environment, and what is said to the engine or command itself.
+Three places hold settings, and later ones win: a file, environment variables, and the arguments of the engine or
+command.
 
-The file is `config.toml` in the folder `sandbox` of the user's own settings (`$XDG_CONFIG_HOME`, or `~/.config`), or
-whatever `SANDBOX_CONFIG` names. All of it may be left out::
+The file is `config.toml` in the folder `sandbox` of the user's settings (`$XDG_CONFIG_HOME`, or `~/.config`), or the
+file that `SANDBOX_CONFIG` names. Every setting is optional::
 
     backend = "container"                   # SANDBOX_BACKEND
 
     [container]
     host = "tcp://builds.example:2376"
-    runtime = "runsc"                       # SANDBOX_RUNTIME: one of those that the daemon has
-    environment = "image"                   # "mount" shows the store's folders, "image" makes images of them; "auto"
+    runtime = "runsc"                       # SANDBOX_RUNTIME: a runtime that the daemon has
+    environment = "image"                   # "mount" shows the store's folders, "image" builds images; "auto"
 
-`DOCKER_HOST` is every Docker program's and not ours: it says where the daemon is only where the file does not. The
-`image` commands speak to the same daemon as calls do.
+Every Docker program reads `DOCKER_HOST`, so that variable applies only if the file names no host. The `image` commands
+use the same daemon as calls do.
 
-An unknown key is an error, like a file that was named and is not there. What is set here chooses between backends; what
-calls may do is for policies to say.
+An unknown key is an error, and so is a named file that does not exist. Settings choose between backends; policies
+decide what calls may do.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from sandbox.errors import SpecError
-from sandbox.policy.messages import complaints
+from sandbox.policy.messages import describe_errors
 
 EnvironmentForm = Literal["auto", "mount", "image"]
 
@@ -44,7 +45,7 @@ class _Table(BaseModel):
 
 
 class ContainerSettings(_Table):
-    """How containers are opened."""
+    """Settings of the container backend."""
 
     host: _Text | None = None
     runtime: _Text | None = None
@@ -52,14 +53,14 @@ class ContainerSettings(_Table):
 
 
 class Configuration(_Table):
-    """What is set."""
+    """All settings."""
 
     backend: _Text = "subprocess"
     container: ContainerSettings = ContainerSettings()
 
 
 def load_configuration(variables: Mapping[str, str] | None = None) -> Configuration:
-    """The file, and what the environment says beside it; `SpecError` says what is wrong with either."""
+    """Return the settings of the file, overridden by environment variables. Raise `SpecError` for a wrong setting."""
     environment = os.environ if variables is None else variables
     content = _content(environment)
     container = content.get("container", {})
@@ -70,7 +71,7 @@ def load_configuration(variables: Mapping[str, str] | None = None) -> Configurat
     try:
         return Configuration.model_validate(content)
     except ValidationError as error:
-        raise _wrong(environment, complaints(error, model=Configuration)[0]) from None
+        raise _wrong(environment, describe_errors(error, model=Configuration)[0]) from None
 
 
 def _content(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def _content(environment: Mapping[str, str]) -> dict[str, Any]:
         is_there = bool(environment.get(_FILE_VARIABLE)) or os.path.exists(path)
         if is_there:
             raise _wrong(environment, error.strerror or "it cannot be read") from None
-        return {}  # nor is it where this user may not even look, as in the home of who became them
+        return {}  # this also covers a home folder that the current user may not read, such as after a change of user
     if len(data) > _LARGEST:
         raise _wrong(environment, f"it is larger than {_LARGEST >> 10} KiB")
     try:
@@ -102,5 +103,5 @@ def _path(environment: Mapping[str, str]) -> Path:
 def _wrong(environment: Mapping[str, str], reason: str) -> SpecError:
     return SpecError(
         f"the configuration {_path(environment)} cannot be used: {reason[:500]}",
-        remedy=f"mend the file, or name another in {_FILE_VARIABLE}",
+        remedy=f"correct the file, or name another in {_FILE_VARIABLE}",
     )

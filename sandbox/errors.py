@@ -1,35 +1,35 @@
-"""Every error the engine raises, as one tree.
+"""Every error that the engine raises, as one tree.
 
-A tool's own failure is never here: it is an `Outcome` with a status. What is raised says that *we* could not do our
-part, or that we were asked for something that cannot be done::
+A tool's own failure is never an error here: the failure is an `Outcome` with a status. An error says that the engine
+could not do its part, or that the request cannot be met::
 
     SandboxError
     ├── SpecError                 the call is malformed: fix the call                              exit 2
-    │   ├── SourceError           the tool's text cannot be read as a tool (line and column)       exit 2
-    │   └── SchemaRefused         a JSON schema cannot be used for what was asked of it            exit 2
+    │   ├── SourceError           the source is not a readable tool (line and column)              exit 2
+    │   └── SchemaRefused         a JSON schema cannot be used for this purpose                    exit 2
     ├── PolicyError               a policy is wrong, unknown, or grants less than was asked        exit 2
-    ├── EnvironmentUnavailable    what the tool requires cannot be provided                        exit 4
-    │   ├── RequirementRefused    a requirement is malformed, or not one the policy allows         exit 4
+    ├── EnvironmentUnavailable    the tool's requirements cannot be provided                       exit 4
+    │   ├── RequirementRefused    a requirement is malformed, or the policy does not allow it      exit 4
     │   ├── ResolutionFailed      no set of packages fits all the requirements                     exit 4
-    │   ├── IndexUnavailable      the package index does not answer as one: try again later        exit 4
-    │   │   └── IndexRefused          nor will it, as it is set here: a wrong login, no such folder    exit 4
+    │   ├── IndexUnavailable      the package index gives no usable answer: try again later        exit 4
+    │   │   └── IndexRefused      the index settings are wrong: a wrong login, no such folder      exit 4
     │   ├── BuildFailed           the packages are known but could not be installed                exit 4
-    │   │   ├── WheelGone         a wheel that was locked is nowhere any more                      exit 4
-    │   │   └── StoreUnwritable   there is no room for them in the store, or no right to write     exit 4
-    │   └── EnvironmentTampered   what is in the store is not what was built                       exit 4
-    ├── BackendUnavailable        no box can be opened here at all                                 exit 5
-    │   ├── HostExhausted         nor now: processes, descriptors or memory have run out           exit 5
-    │   └── IsolationUnavailable  a box could, but not with the walls the policy requires          exit 5
-    ├── BoxLost                   the box went away for a reason that is not the call's            exit 5
-    │   ├── CallNotStarted        it went before the call began: the same call may be made again   exit 5
-    │   └── ProtocolError         what came out of the box is not the protocol                     exit 5
+    │   │   ├── WheelGone         a locked wheel no longer exists anywhere                         exit 4
+    │   │   └── StoreUnwritable   the store has no room, or the engine may not write to it         exit 4
+    │   └── EnvironmentTampered   the content of the store is not what was built                   exit 4
+    ├── BackendUnavailable        no box can be opened on this host                                exit 5
+    │   ├── HostExhausted         processes, descriptors or memory have run out, for now           exit 5
+    │   └── IsolationUnavailable  a box could open, but without the required isolation             exit 5
+    ├── BoxLost                   the box went away, and the call is not the cause                 exit 5
+    │   ├── CallNotStarted        the box went away before the call began: retry the call          exit 5
+    │   └── ProtocolError         the bytes from the box do not follow the protocol                exit 5
     ├── ArtifactsUnavailable      artifacts cannot be kept or read here                            exit 5
-    │   └── ArtifactMissing       there is none of that id, or not any more                        exit 2
-    ├── EngineClosed              the engine was closed while, or before, it was asked             exit 5
+    │   └── ArtifactMissing       no artifact has that id, or not any more                         exit 2
+    ├── EngineClosed              the engine was closed before or during the request               exit 5
     └── CallFailed                raised only by `Outcome.raise_for_status()`                      exit 1, 2, 3, 130
 
-Every message says what, which, and what to do about it; the remedy is also kept apart, so that a terminal can show it
-on a line of its own. Text that came from a tool never enters a message unbounded.
+Every message names the thing, its problem, and a remedy. The remedy is also an attribute, so that a terminal can show
+the remedy on a line of its own. Text from a tool never enters a message unbounded.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 
 class SandboxError(Exception):
-    """The root: catch this to catch everything the engine raises on purpose."""
+    """The root of all errors that the engine raises on purpose."""
 
     exit_code: int = 5
     retryable: bool = False
-    """Whether the same call may succeed a little later, with nothing changed here."""
+    """True if the same call may succeed a little later, with no change on this host."""
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(message)
@@ -57,18 +57,18 @@ class SandboxError(Exception):
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled as it is, for other threads and processes; `__init__` words the message, and did so."""
+        """Copy and pickle the attributes without calling `__init__`, which would build the message a second time."""
         return BaseException.__new__, (type(self), *self.args), vars(self)
 
 
 class SpecError(SandboxError):
-    """The call's own fields are wrong; nothing was started."""
+    """A field of the call is wrong. The engine started nothing."""
 
     exit_code = 2
 
 
 class SourceError(SpecError):
-    """The text handed over cannot be read as a tool."""
+    """The source is not a readable tool."""
 
     def __init__(
         self, message: str, *, line: int | None = None, column: int | None = None, remedy: str | None = None
@@ -79,7 +79,7 @@ class SourceError(SpecError):
 
 
 class SchemaRefused(SpecError):
-    """A JSON schema cannot be taken, or not for this; `reasons` says where and why, each with a path."""
+    """A JSON schema cannot be used for this purpose; `reasons` holds a path and a reason for each problem."""
 
     _SHOWN: ClassVar[int] = 3
 
@@ -91,39 +91,39 @@ class SchemaRefused(SpecError):
 
 
 class PolicyError(SandboxError):
-    """A policy is unknown or malformed, or the call asks for more than it grants."""
+    """A policy is unknown or malformed, or the call asks for more than the policy grants."""
 
     exit_code = 2
 
 
 class EnvironmentUnavailable(SandboxError):
-    """What the tool requires to be installed cannot be provided."""
+    """The requirements of the tool cannot be provided."""
 
     exit_code = 4
 
 
 class RequirementRefused(EnvironmentUnavailable):
-    """Some of the requirements are malformed or not allowed; the message names each. Nothing was resolved."""
+    """Some requirements are malformed or not allowed; the message names each. The engine resolved nothing."""
 
 
 class ResolutionFailed(EnvironmentUnavailable):
-    """The requirements are well-formed, and no set of packages satisfies them all."""
+    """The requirements are well-formed, but no set of packages satisfies them all."""
 
 
 class IndexUnavailable(EnvironmentUnavailable):
-    """A package index is down, slow, or answers with something else than packages."""
+    """A package index is down, slow, or answers with something other than packages."""
 
     retryable = True
 
 
 class IndexRefused(IndexUnavailable):
-    """A package index refuses us, or cannot be asked as this machine is set up: waiting changes nothing."""
+    """A package index refuses the engine, or this machine's settings for it are wrong. Waiting does not help."""
 
     retryable = False
 
 
 class BuildFailed(EnvironmentUnavailable):
-    """The packages were resolved but could not be made into an environment; `log` has more of what was said."""
+    """The resolved packages could not be made into an environment; `log` holds more of the build's output."""
 
     def __init__(self, message: str, *, remedy: str | None = None, log: str = "") -> None:
         super().__init__(message, remedy=remedy)
@@ -131,30 +131,30 @@ class BuildFailed(EnvironmentUnavailable):
 
 
 class WheelGone(BuildFailed):
-    """No index and no folder has a wheel of the lock any more, nor another one of its name."""
+    """No index and no folder has a wheel of the lock any more, nor another wheel of its name."""
 
 
 class StoreUnwritable(BuildFailed):
-    """The store's disk is full, or may not be written to: nothing that the packages are to blame for."""
+    """The store's disk is full or not writable. The packages are not the cause."""
 
 
 class EnvironmentTampered(EnvironmentUnavailable):
-    """An environment or a package of the store differs from what was published."""
+    """An environment or a package in the store differs from what was published."""
 
 
 class BackendUnavailable(SandboxError):
-    """This backend cannot open any box on this host."""
+    """The backend cannot open any box on this host."""
 
 
 class HostExhausted(BackendUnavailable):
-    """The host, or the limits that the engine runs under, have no more of what a box or a call takes; the tool has not
-    run."""
+    """The host, or the limits of the engine's own process, leave too few resources for a box or a call. The tool has
+    not run."""
 
     retryable = True
 
 
 class IsolationUnavailable(BackendUnavailable):
-    """The policy requires walls that this host cannot put up; `missing` names them."""
+    """The policy requires isolation that this host cannot provide; `missing` names the layers."""
 
     def __init__(self, message: str, *, missing: tuple[str, ...] = (), remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)
@@ -162,36 +162,36 @@ class IsolationUnavailable(BackendUnavailable):
 
 
 class BoxLost(SandboxError):
-    """The box is gone, and not through the doing of the call that ran in it."""
+    """The box is gone, and the call that ran in it is not the cause."""
 
 
 class CallNotStarted(BoxLost):
-    """The box died while it was opened, or before it had the call: nothing has run."""
+    """The box died while it was opened, or before the call reached it. The tool has not run."""
 
     retryable = True
 
 
 class ProtocolError(BoxLost):
-    """Bytes from a box are not a frame, not a message, or not one that may come now."""
+    """Bytes from a box are not a frame, not a message, or a message at the wrong time."""
 
 
 class ArtifactsUnavailable(SandboxError):
-    """The store of artifacts cannot be written to, or not be searched."""
+    """The artifact store cannot be written or searched."""
 
 
 class ArtifactMissing(ArtifactsUnavailable):
-    """No artifact has that id: it was never kept for this tenant, or was removed to make room."""
+    """No artifact has that id: the tenant never had it, or the store removed it to make room."""
 
     exit_code = 2
 
 
 class EngineClosed(SandboxError):
-    """The engine is closed: open a new one."""
+    """The engine is closed. Open a new one."""
 
 
 class CallFailed(SandboxError):
-    """The outcome is not `ok`; raised by `raise_for_status`, never by `run`. Its outcome says how to exit, and whether
-    to try again."""
+    """The outcome is not `ok`. Only `Outcome.raise_for_status` raises this error; the outcome decides the exit code and
+    whether a retry may help."""
 
     exit_code = 1
 

@@ -1,15 +1,16 @@
-"""Where the data folders are: `runners`, `images` and `policies`, in a checkout and in an installed wheel.
+"""Find the data folders `runners`, `images` and `policies`, in a checkout and in an installed wheel.
 
-The folders are data, not packages: nothing imports them, and each has one reader in the engine, which asks here::
+The folders are data, not packages: no module imports them, and each folder has one reader in the engine, which finds it
+here::
 
     checkout, editable install          wheel
     ├── policies/  runners/  images/    └── sandbox/
     └── sandbox/                            ├── resources.py
         └── resources.py                    └── _bundled/policies/  runners/  images/
 
-`_bundled` exists in a wheel only, so its presence decides. Without it the folders beside the package are taken, but
-only where the landmark shows that they are ours: the parent of an installed package is `site-packages`, where a
-stranger's distribution may have left a folder called `images`.
+`_bundled` exists in a wheel only, so its presence decides. Without it the folders next to the package count, but only
+if the landmark is there: the parent of an installed package is `site-packages`, where a foreign distribution may have
+left a folder called `images`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _PACKAGE: Final = Path(__file__).resolve().parent
 _LANDMARK: Final = Path("policies", "default.toml")
 
 
-def folder(name: FolderName) -> Path:
-    """The data folder of that name; `FileNotFoundError` says what an incomplete installation lacks."""
+def find_folder(name: FolderName) -> Path:
+    """Return the path of a data folder. Raise `FileNotFoundError` if the installation is incomplete."""
     root = _root()
     if root is None:
         raise FileNotFoundError(
@@ -41,8 +42,8 @@ def folder(name: FolderName) -> Path:
 
 
 @cache
-def authoring_kit() -> str:
-    """The text of the module that tools in a box import as `sandbox`."""
+def read_authoring() -> str:
+    """Return the source of the module that tools in a box import as `sandbox`."""
     return (_PACKAGE / "authoring.py").read_text(encoding="utf-8")
 
 

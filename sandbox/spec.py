@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from sandbox.errors import SpecError
-from sandbox.policy import Policy, named
+from sandbox.policy import Policy, resolve_policy_name
 from sandbox.unchecked import unchecked
 
 Spec = TypeVar("Spec", bound=BaseModel)
@@ -111,7 +111,7 @@ def new_call_id() -> str:
 
 def _named(policy: object) -> object:
     """A path of any kind is as good as its text."""
-    return named(policy) if isinstance(policy, os.PathLike) else policy
+    return resolve_policy_name(policy) if isinstance(policy, os.PathLike) else policy
 
 
 _Requirement = str | dict[str, str | list[str]]

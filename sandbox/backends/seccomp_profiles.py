@@ -118,7 +118,7 @@ def load_profile(name: str, *, folder: Path | None = None) -> Profile:
 
     The shipped profiles are taken unless another folder is given.
     """
-    return _load(folder or resources.folder("policies") / "seccomp", name, extended_by=())
+    return _load(folder or resources.find_folder("policies") / "seccomp", name, extended_by=())
 
 
 def _load(folder: Path, name: str, *, extended_by: tuple[str, ...]) -> Profile:

@@ -20,7 +20,7 @@ MACHINES: Final[tuple[Machine, ...]] = get_args(Machine)
 @lru_cache(maxsize=1)
 def load_table() -> dict[Machine, dict[str, int]]:
     """Name to number for each machine; a name is missing where the machine has no such call."""
-    lines = (resources.folder("policies") / "seccomp" / "syscalls.tsv").read_text("ascii").splitlines()
+    lines = (resources.find_folder("policies") / "seccomp" / "syscalls.tsv").read_text("ascii").splitlines()
     columns = lines[0].split("\t")[1:]
     table: dict[Machine, dict[str, int]] = {machine: {} for machine in MACHINES}
     for line in lines[1:]:

@@ -28,9 +28,9 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s")
 
 def list_policies(as_json: AsJson = False) -> int:
     """List the policies that come with the engine."""
-    from sandbox.policy import load, shipped
+    from sandbox.policy import list_shipped, load
 
-    purposes = {name: _first_sentence(load(name).description) for name in shipped()}
+    purposes = {name: _first_sentence(load(name).description) for name in list_shipped()}
     if as_json:
         show_document(json.dumps([{"name": name, "purpose": purpose} for name, purpose in purposes.items()], indent=2))
         return 0
@@ -67,7 +67,9 @@ def show_policy(policy: PolicyFile, as_json: AsJson = False) -> int:
     page.line(loaded.description)
     for name, section in loaded.sections().items():
         page.title(f"[{name}]")
-        page.table(["", ""], [[Cell(key, "dim"), Cell(section.spelled(key))] for key in type(section).model_fields])
+        page.table(
+            ["", ""], [[Cell(key, "dim"), Cell(section.format_field(key))] for key in type(section).model_fields]
+        )
     page.line("")
     page.line(f"digest {loaded.digest}", style="dim")
     page.show()
@@ -141,7 +143,7 @@ def _line(section: Section, key: str, keeper: Keeper | None) -> Line:
 
     word, note = keeper or (EnforcedBy.WATCHER, "the engine")
     meaning = type(section).model_fields[key].description or ""
-    return Line(key=key, value=section.spelled(key), meaning=meaning, enforced_by=word, note=note)
+    return Line(key=key, value=section.format_field(key), meaning=meaning, enforced_by=word, note=note)
 
 
 def _keepers(policy: Policy, receipt: Receipt) -> Iterator[tuple[str, str, Keeper]]:

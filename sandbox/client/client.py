@@ -26,7 +26,7 @@ from sandbox.errors import EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.tokens import Tokenizer
-from sandbox.policy import Policy, named
+from sandbox.policy import Policy, resolve_policy_name
 from sandbox.pool.pool import PoolStatistics
 from sandbox.spec import (
     CallFields,
@@ -80,7 +80,7 @@ class AsyncSandbox:
             if type(number) is not int or number < least:
                 raise SpecError(f"{name} is a whole number, {least} or more, not {number!r:.80}")
         self._backend = backend
-        self._policy = named(policy) if isinstance(policy, PathLike) else policy
+        self._policy = resolve_policy_name(policy) if isinstance(policy, PathLike) else policy
         self._settings = EngineSettings(
             concurrency=concurrency,
             warm_memory=warm_memory,

@@ -14,7 +14,7 @@ from sandbox.doctor.probe import Bite, Trial, try_limits, try_policies, undemand
 from sandbox.doctor.report import Checkup, Host, LimitTried, PolicyTried, WallFound
 from sandbox.errors import BackendUnavailable
 from sandbox.outcome import EnforcedBy, Receipt
-from sandbox.policy import load, shipped
+from sandbox.policy import list_shipped, load
 
 DEFAULT: Final = "default"
 
@@ -22,7 +22,7 @@ DEFAULT: Final = "default"
 async def check_up(backend: Backend) -> Checkup:
     """Try out everything; raises `BackendUnavailable` where no box can be opened at all."""
     async with calls_that_leave_nothing(backend) as run:
-        first, *trials = await try_policies(run, [undemanding(), *map(load, shipped())])
+        first, *trials = await try_policies(run, [undemanding(), *map(load, list_shipped())])
         if first.receipt is None:
             raise first.refusal or BackendUnavailable("no box can be opened here")
         return _checkup(first.receipt, trials, await try_limits(run))

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, Unpack
 
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import Outcome, Receipt, Status
-from sandbox.policy import Excess, Isolation, Limits, Network, Output, Policy, Reuse, ReuseMode, Strength, load
+from sandbox.policy import Isolation, Limits, Network, Output, OverflowAction, Policy, Reuse, ReuseMode, Strength, load
 from sandbox.spec import CallFields
 
 _PROBE: Final = "def probe():\n    return True\n"
@@ -95,7 +95,11 @@ async def _try(run: Run, policy: Policy) -> Trial:
 async def try_limits(run: Run) -> list[Bite]:
     """Every canary at once."""
     policy = undemanding().model_copy(
-        update={"limits": _SMALL, "output": Output(over=Excess.KILL), "reuse": Reuse(mode=ReuseMode.NEVER, ahead=0)}
+        update={
+            "limits": _SMALL,
+            "output": Output(over=OverflowAction.KILL),
+            "reuse": Reuse(mode=ReuseMode.NEVER, ahead=0),
+        }
     )
     canaries = _CANARIES.read_text()
     return list(await asyncio.gather(*(_release(run, canaries, policy, name) for name in CANARIES)))

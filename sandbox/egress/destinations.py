@@ -12,7 +12,7 @@ from sandbox.egress.host_proxies import HostProxies, HostProxy, UnknownProxy
 from sandbox.egress.http_head import END_OF_HEAD, MOST_HEAD_BYTES, Head
 from sandbox.egress.names import Names
 from sandbox.policy import Network
-from sandbox.policy.hosts import WEB_PORTS, admits
+from sandbox.policy.hosts import WEB_PORTS, admits_host
 
 _LOOKING_UP_S: Final = 10.0
 _CONNECTING_S: Final = 10.0
@@ -60,7 +60,7 @@ class Destinations:
 
     def _refuse_unless_admitted(self, head: Head) -> None:
         named = self._network.hosts
-        if named and not any(admits(each, head.host, head.port) for each in named):
+        if named and not any(admits_host(each, head.host, head.port) for each in named):
             raise Refused(403, "host", f"the policy does not name {head.host} at port {head.port}")
         if not named and head.port not in WEB_PORTS:
             raise Refused(403, "port", f"port {head.port} is none of {', '.join(map(str, WEB_PORTS))}")

@@ -29,7 +29,7 @@ from sandbox.outputs.shapes import STDERR_TYPE
 from sandbox.policy import Output, ReuseMode, format_bytes
 from sandbox.pool.pool import Lease, Pool
 from sandbox.protocol.frames import Stream
-from sandbox.resources import folder
+from sandbox.resources import find_folder
 from sandbox.spec import CallSpec
 from sandbox.threads import Threads, in_own_thread
 from sandbox.tools import ToolDefinition, read_tool
@@ -204,7 +204,7 @@ def _plan(job: Job) -> BoxPlan:
 
 @cache
 def _program(name: str, entry: str) -> ToolDefinition:
-    path = folder("runners") / "builder" / f"{name}.py"
+    path = find_folder("runners") / "builder" / f"{name}.py"
     return read_tool(path.read_bytes(), filename=path.name, entry=entry)
 
 

@@ -28,7 +28,7 @@ from sandbox.outputs.artifacts.spool import StreamSpool
 from sandbox.outputs.artifacts.writer import ArtifactWriter
 from sandbox.outputs.budgets import DEFAULT_BUDGETS, Budgets, OutputBudget
 from sandbox.outputs.shaping import nothing
-from sandbox.policy import Excess, Policy, ReuseMode, SlowReader
+from sandbox.policy import OverflowAction, Policy, ReuseMode, SlowReader
 from sandbox.pool.pool import PooledBox
 from sandbox.protocol.frames import Stream
 from sandbox.protocol.messages import NO_END, Ended, Replied, ValueReply
@@ -270,7 +270,7 @@ class CallSupervisor:
         """Keep what shaping needs; how much more may come at once."""
         output = self._outputs.get(stream) or self._new_output(stream)
         output.capture.feed(data)
-        if output.capture.over_limit and self._policy.output.over is Excess.KILL:
+        if output.capture.over_limit and self._policy.output.over is OverflowAction.KILL:
             self._stop(KillReason.OUTPUT)
         spill = output.spill
         delay = output.pace.delay(len(data), now=time.monotonic())

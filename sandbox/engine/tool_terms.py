@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sandbox.errors import PolicyError
-from sandbox.policy import Limits, Policy, load, shipped, widenings
+from sandbox.policy import Limits, Policy, find_widenings, list_shipped, load
 from sandbox.tools import ToolDefinition
 
 
@@ -19,13 +19,13 @@ def policy_for(tool: ToolDefinition, granted: Policy) -> Policy:
     named = tool.settings.policy
     if named is None or named == granted.name:
         return granted
-    if named not in shipped():
+    if named not in list_shipped():
         raise PolicyError(
             f"the source asks for policy {named[:80]!r}, which is none of those that a source can name",
-            remedy=f"name one of {', '.join(shipped())}",
+            remedy=f"name one of {', '.join(list_shipped())}",
         )
     asked = load(named)
-    wider = [line for line in widenings(granted, asked) if not _is_made_up_for(line, granted, asked)]
+    wider = [line for line in find_widenings(granted, asked) if not _is_made_up_for(line, granted, asked)]
     if wider:
         raise PolicyError(
             f"the source asks for policy '{named}', which is more than '{granted.name}' grants: {'; '.join(wider)}",

@@ -13,7 +13,7 @@ from sandbox.environments.interpreters.host import HostInterpreter, own_interpre
 from sandbox.environments.model import Environment
 from sandbox.environments.uv_binary import uv_program
 from sandbox.policy import Network, NetworkMode, Policy, load
-from sandbox.resources import folder
+from sandbox.resources import find_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,6 @@ def builder_digest() -> str:
     """Exactly what builds environments here: a change of it makes new environments, and leaves the old ones alone."""
     from importlib.metadata import version
 
-    programs = sorted((folder("runners") / "builder").glob("*.py"))
+    programs = sorted((find_folder("runners") / "builder").glob("*.py"))
     parts = [version("uv"), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in programs)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from sandbox.errors import BackendUnavailable
-from sandbox.resources import folder
+from sandbox.resources import find_folder
 
 # Counted up when the same recipe comes to another image because this package does something else with it.
 RECIPE_FORMAT: Final = 1
@@ -57,7 +57,7 @@ def _digest(*parts: str) -> str:
 
 def load_recipe(name: str) -> Recipe:
     """The recipe of that name; `BackendUnavailable` lists those there are."""
-    images = folder("images")
+    images = find_folder("images")
     names = sorted(path.parent.name for path in images.glob("*/image.toml"))
     if name not in names:
         raise BackendUnavailable(f"there is no image {name[:80]!r}", remedy=f"take one of: {', '.join(names)}")

@@ -1,12 +1,11 @@
-"""Policies: what a box may use, reach and see, and the walls without which a call is refused.
+"""Policies: the limits, network, files and isolation of a box.
 
-`model` says what a policy is, `load` reads one from its TOML file, `tighten` lowers it for one call and compares two.
-Nothing here enforces anything: backends do, and the receipt tells what they really did.
+`model` defines a policy, `load` reads one from its TOML file, and `tighten` compares two policies and lowers one for a
+call. This package enforces nothing: backends enforce a policy, and the receipt shows what was in force.
 """
 
-from sandbox.policy.load import load, named, shipped
+from sandbox.policy.load import list_shipped, load, resolve_policy_name
 from sandbox.policy.model import (
-    Excess,
     Filesystem,
     Isolation,
     Layer,
@@ -14,6 +13,7 @@ from sandbox.policy.model import (
     Network,
     NetworkMode,
     Output,
+    OverflowAction,
     Policy,
     Reuse,
     ReuseMode,
@@ -22,12 +22,11 @@ from sandbox.policy.model import (
 )
 from sandbox.policy.quantities import Bytes, Seconds, format_bytes, format_seconds
 from sandbox.policy.supply import Environments, Supply
-from sandbox.policy.tighten import tighten, widenings
+from sandbox.policy.tighten import find_widenings, tighten
 
 __all__ = [
     "Bytes",
     "Environments",
-    "Excess",
     "Filesystem",
     "Isolation",
     "Layer",
@@ -35,6 +34,7 @@ __all__ = [
     "Network",
     "NetworkMode",
     "Output",
+    "OverflowAction",
     "Policy",
     "Reuse",
     "ReuseMode",
@@ -42,11 +42,11 @@ __all__ = [
     "SlowReader",
     "Strength",
     "Supply",
+    "find_widenings",
     "format_bytes",
     "format_seconds",
+    "list_shipped",
     "load",
-    "named",
-    "shipped",
+    "resolve_policy_name",
     "tighten",
-    "widenings",
 ]

@@ -1,8 +1,9 @@
-"""One policy file, from its path to a TOML document, without trusting that it is one.
+"""Read a policy file into a TOML document, without trusting the file.
 
-A path may come from a command line and name anything: a folder, a pipe that never answers, a device, a file of many
-gigabytes. It is opened without waiting, must be a regular file, and is read up to a cap above any real policy: the time
-that `tomllib` takes for a long dotted key grows with its square, one second at the cap.
+A path from a command line can name anything: a folder, a pipe without a writer, a device, a file of many gigabytes. So
+this module opens the file without blocking, takes regular files only, and reads up to a bound that is larger than any
+real policy. The bound also limits `tomllib`, whose time for a long dotted key grows with the square of its length: one
+second at the bound.
 """
 
 from __future__ import annotations
@@ -15,36 +16,36 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.errors import PolicyError
-from sandbox.policy.messages import quoted
+from sandbox.policy.messages import quote
 
-LARGEST_FILE: Final = 16 * 1024
+MAX_FILE_BYTES: Final = 16 * 1024
 
-_PLACE: Final = re.compile(r" \(at (?:line (?P<line>[0-9]+), column [0-9]+|end of document)\)\Z")
+_POSITION: Final = re.compile(r" \(at (?:line (?P<line>[0-9]+), column [0-9]+|end of document)\)\Z")
 
 
 def read_document(path: Path) -> dict[str, object]:
-    """The file's tables; `PolicyError` names the file and, where its TOML makes no sense, the line."""
-    text = _text(_content(path), path=path)
+    """Return the tables of a file. Raise `PolicyError` with the file's name and, for a syntax error, the line."""
+    text = _decode(_read(path), path=path)
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise _unreadable(path, "is nested too deeply") from None
+        raise _build_error(path, "is nested too deeply") from None
     except ValueError as error:
-        raise _malformed(path, error, text=text) from None
+        raise _build_syntax_error(path, error, text=text) from None
 
 
-def _content(path: Path) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         with open(path, "rb", opener=_open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _unreadable(path, "is not a regular file")
-            content = file.read(LARGEST_FILE + 1)
+                raise _build_error(path, "is not a regular file")
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise _unreadable(path, f"cannot be read: {error.strerror}") from None
+        raise _build_error(path, f"cannot be read: {error.strerror}") from None
     except ValueError:
-        raise _unreadable(path, "is not a path: it holds characters that no path can") from None
-    if len(content) > LARGEST_FILE:
-        raise _unreadable(path, f"is larger than {LARGEST_FILE // 1024} KiB, so it is no policy")
+        raise _build_error(path, "is not a path: it holds characters that no path can") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise _build_error(path, f"is larger than {MAX_FILE_BYTES // 1024} KiB, so it is no policy")
     return content
 
 
@@ -52,22 +53,22 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _text(content: bytes, *, path: Path) -> str:
+def _decode(content: bytes, *, path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _unreadable(path, f"is not UTF-8 text, from byte {error.start} on") from None
+        raise _build_error(path, f"is not UTF-8 text, from byte {error.start} on") from None
 
 
-def _unreadable(path: Path, reason: str) -> PolicyError:
-    return PolicyError(f"policy file {quoted(str(path))} {reason}")
+def _build_error(path: Path, reason: str) -> PolicyError:
+    return PolicyError(f"policy file {quote(str(path))} {reason}")
 
 
-def _malformed(path: Path, error: ValueError, *, text: str) -> PolicyError:
-    """tomllib puts the place at the end of its message; editors and people look for `file:line` in front."""
+def _build_syntax_error(path: Path, error: ValueError, *, text: str) -> PolicyError:
+    """Move the position from the end of tomllib's message to the front, where editors look for `file:line`."""
     message = str(error)
-    place = _PLACE.search(message)
-    if place is None:
-        return _unreadable(path, f"is not TOML: {message[:200]}")
-    line = place["line"] or text.count("\n") + 1
-    return PolicyError(f"policy file {quoted(str(path))}, line {line}: {message[: place.start()][:200]}")
+    position = _POSITION.search(message)
+    if position is None:
+        return _build_error(path, f"is not TOML: {message[:200]}")
+    line = position["line"] or text.count("\n") + 1
+    return PolicyError(f"policy file {quote(str(path))}, line {line}: {message[: position.start()][:200]}")

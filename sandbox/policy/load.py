@@ -1,9 +1,9 @@
-"""From the name of a shipped policy, or the path of a policy file, to a `Policy`.
+"""Load a policy by the name of a shipped policy or the path of a policy file.
 
-A name is looked up in the list of shipped policies and never becomes part of a path; what holds a `/` or ends in
-`.toml` is a path. `extends` names another policy in the same two ways, a path being relative to the file that says it.
-The chain is followed to its root first and then applied downwards: what a file leaves out it takes from the policy it
-extends, and what it says may only tighten that. The description is each file's own.
+A text with a `/`, or one that ends in `.toml`, is a path. Any other text is looked up in the list of shipped policies
+and never becomes part of a path. The key `extends` names the parent policy in the same two ways; a relative path starts
+at the file's own folder. The loader follows the chain to its root and applies the files from the root downwards: a file
+inherits what it leaves out, and may only tighten what it sets. The description is never inherited.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pydantic import ValidationError
 
 from sandbox.errors import PolicyError
 from sandbox.policy.files import read_document
-from sandbox.policy.messages import complaints, quoted, refusal
+from sandbox.policy.messages import build_error, describe_errors, quote
 from sandbox.policy.model import Policy
-from sandbox.policy.tighten import widenings
-from sandbox.resources import folder
+from sandbox.policy.tighten import find_widenings
+from sandbox.resources import find_folder
 
 _SUFFIX: Final = ".toml"
 
@@ -37,90 +37,90 @@ class _PolicyFile:
 
     @property
     def title(self) -> str:
-        return f"policy file {quoted(str(self.path))}"
+        return f"policy file {quote(str(self.path))}"
 
 
-def shipped() -> tuple[str, ...]:
-    """The names of the policies that come with the engine."""
-    return tuple(sorted(path.stem for path in _shipped_folder().glob(f"*{_SUFFIX}")))
+def list_shipped() -> tuple[str, ...]:
+    """Return the names of the policies that come with the engine."""
+    return tuple(sorted(path.stem for path in _find_shipped_folder().glob(f"*{_SUFFIX}")))
 
 
 def load(name_or_path: str | os.PathLike[str]) -> Policy:
-    """The policy of that name or in that file; `PolicyError` says what is unknown, malformed or too wide."""
-    root, *heirs = reversed(_chain(_located(named(name_or_path), beside=Path())))
-    policy = _validated(root, inherited={})
+    """Return the named policy. Raise `PolicyError` if it is unknown, malformed or wider than the policy it extends."""
+    root, *heirs = reversed(_read_chain(_locate(resolve_policy_name(name_or_path), relative_to=Path())))
+    policy = _validate(root, inherited={})
     for file in heirs:
-        policy = _extended(file, granted=policy)
+        policy = _extend(file, granted=policy)
     return policy
 
 
-def named(policy: str | os.PathLike[str]) -> str:
-    """The text that names the policy: what is a path and no text never stands for a name."""
+def resolve_policy_name(policy: str | os.PathLike[str]) -> str:
+    """Return a text that `load` accepts: names stay, and a path object becomes an absolute path, never a name."""
     return policy if isinstance(policy, str) else os.path.abspath(os.fsdecode(policy))
 
 
-def _chain(path: Path) -> list[_PolicyFile]:
-    """The file, what it extends, what that extends, and so on."""
+def _read_chain(path: Path) -> list[_PolicyFile]:
+    """Return the file and its parents, from the file to the root."""
     files = [_PolicyFile(path, read_document(path))]
     seen = [os.path.realpath(path)]
-    while (parent := _parent(files[-1])) is not None:
+    while (parent := _find_parent(files[-1])) is not None:
         if os.path.realpath(parent) in seen:
-            names = " → ".join(quoted(str(place)) for place in [*(file.path for file in files), parent])
+            names = " → ".join(quote(str(place)) for place in [*(file.path for file in files), parent])
             raise PolicyError(f"policies extend each other in a circle: {names[:2000]}")
         files.append(_PolicyFile(parent, read_document(parent)))
         seen.append(os.path.realpath(parent))
     return files
 
 
-def _parent(file: _PolicyFile) -> Path | None:
+def _find_parent(file: _PolicyFile) -> Path | None:
     extends = file.document.get("extends")
     if extends is None:
         return None
     if not isinstance(extends, str):
-        raise refusal(file.title, lines=["extends: must be text, the name or path of one policy"])
+        raise build_error(file.title, lines=["extends: must be text, the name or path of one policy"])
     try:
-        return _located(extends, beside=file.path.parent)
+        return _locate(extends, relative_to=file.path.parent)
     except PolicyError as error:
-        raise refusal(file.title, lines=[f"extends: {error.message}"], remedy=error.remedy) from None
+        raise build_error(file.title, lines=[f"extends: {error.message}"], remedy=error.remedy) from None
 
 
-def _located(name_or_path: str, *, beside: Path) -> Path:
+def _locate(name_or_path: str, *, relative_to: Path) -> Path:
     if "/" in name_or_path or name_or_path.endswith(_SUFFIX):
-        return beside / name_or_path
-    names = shipped()
+        return relative_to / name_or_path
+    names = list_shipped()
     if name_or_path not in names:
         remedy = "a policy file of your own is named by its path, such as ./mine.toml"
-        raise PolicyError(f"no policy is called {quoted(name_or_path)}; there are: {', '.join(names)}", remedy=remedy)
-    return _shipped_folder() / f"{name_or_path}{_SUFFIX}"
+        raise PolicyError(f"no policy is called {quote(name_or_path)}; there are: {', '.join(names)}", remedy=remedy)
+    return _find_shipped_folder() / f"{name_or_path}{_SUFFIX}"
 
 
-def _shipped_folder() -> Path:
+def _find_shipped_folder() -> Path:
     try:
-        return folder("policies")
+        return find_folder("policies")
     except FileNotFoundError as error:
         raise PolicyError(str(error)) from None
 
 
-def _extended(file: _PolicyFile, *, granted: Policy) -> Policy:
-    policy = _validated(file, inherited={name: dict(part) for name, part in granted.sections().items()})
-    wider = widenings(granted, policy)
+def _extend(file: _PolicyFile, *, granted: Policy) -> Policy:
+    policy = _validate(file, inherited={name: dict(part) for name, part in granted.sections().items()})
+    wider = find_widenings(granted, policy)
     if wider:
         remedy = "a policy may only tighten what it extends: ask for less, or do not extend"
-        raise refusal(f"{file.title} is wider than '{granted.name}', which it extends", lines=wider, remedy=remedy)
+        raise build_error(f"{file.title} is wider than '{granted.name}', which it extends", lines=wider, remedy=remedy)
     return policy
 
 
-def _validated(file: _PolicyFile, *, inherited: Mapping[str, Mapping[str, object]]) -> Policy:
+def _validate(file: _PolicyFile, *, inherited: Mapping[str, Mapping[str, object]]) -> Policy:
     if "name" in file.document:
-        raise refusal(file.title, lines=["name: is taken from the file's name, remove this line"])
+        raise build_error(file.title, lines=["name: is taken from the file's name, remove this line"])
     try:
-        return Policy.model_validate({**_merged(file.document, inherited), "name": file.name})
+        return Policy.model_validate({**_merge(file.document, inherited), "name": file.name})
     except ValidationError as error:
-        raise refusal(file.title, lines=complaints(error, model=Policy)) from None
+        raise build_error(file.title, lines=describe_errors(error, model=Policy)) from None
 
 
-def _merged(document: Mapping[str, object], inherited: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Key by key, the document's own before the inherited; what is no section is left for validation to refuse."""
+def _merge(document: Mapping[str, object], inherited: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """Merge key by key; the document wins. A value that should be a section stays, for validation to refuse."""
     merged: dict[str, object] = {**inherited}
     for key, value in document.items():
         if key != "extends":

@@ -1,7 +1,7 @@
-"""Words that have an order, such as the strengths of a wall.
+"""Enums whose members have an order, such as the strengths of isolation.
 
-A `StrEnum` compares as text, so `"machine" < "process"` would silently be an answer about the alphabet. Members of a
-`Rank` compare in the order they are written down.
+A `StrEnum` compares as text, so `"machine" < "process"` would compare the alphabet. Members of an `OrderedEnum` compare
+in the order of their definition.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Rank(StrEnum):
-    """Members from the least to the most, compared in that order, also with their plain text."""
+class OrderedEnum(StrEnum):
+    """A `StrEnum` whose members, and their plain texts, compare in the order of their definition."""
 
     @property
     def position(self) -> int:

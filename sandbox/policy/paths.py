@@ -1,4 +1,4 @@
-"""Paths of the host that a policy names: written in one way only, so that they compare as text."""
+"""Host paths in a policy: each path has one spelling, so that paths compare as text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sandbox.policy.quantities import KIB
 NEVER_READABLE: Final = ("/proc", "/sys", "/dev", "/run", "/var/run")
 
 
-def plain_path(path: str) -> str:
-    """The same text, when it is one plain place; `ValueError` says why not."""
+def check_path(path: str) -> str:
+    """Return the path if it is absolute and in its normal form; otherwise raise `ValueError`."""
     if not path.isprintable():
         raise ValueError(f"{path[:80]!r} holds characters that cannot be printed")
     if len(path) > 4 * KIB:
@@ -26,9 +26,9 @@ def plain_path(path: str) -> str:
     return path
 
 
-def readable_path(path: str) -> str:
-    """Refuse what is not one plain place, and what would hand the host's processes, devices or sockets to a tool."""
-    if plain_path(path) == "/":
+def check_readable_path(path: str) -> str:
+    """Return the path as `check_path` does, and refuse paths that show processes, devices or sockets of the host."""
+    if check_path(path) == "/":
         raise ValueError("'/' would show the whole host")
     for hidden in NEVER_READABLE:
         if is_within(path, parent=hidden) or is_within(hidden, parent=path):
@@ -40,5 +40,5 @@ def is_within(path: str, *, parent: str) -> bool:
     return path == parent or path.startswith(parent + "/")
 
 
-def sorted_once(items: tuple[str, ...]) -> tuple[str, ...]:
+def sort_unique(items: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(items)))

@@ -1,8 +1,8 @@
-"""Less, never more: how one policy is compared with another, and what one call may ask for.
+"""Compare policies, and lower a policy for one call.
 
-The operator's policy is a ceiling. A policy that `extends` another, and a call that brings limits of its own, may
-lower it and nothing else. `_RULES` says for every field which direction is down; a field without a rule is a
-`KeyError` here, so that a new permission cannot slip through uncompared (a test asks for every field's rule).
+The operator's policy is a ceiling. A policy that `extends` another one, and a call with limits of its own, may only
+lower it. `_RULES` says for every field which direction is down. A field without a rule raises `KeyError` here, so that
+no new permission stays uncompared; a test checks that every field has a rule.
 """
 
 from __future__ import annotations
@@ -14,61 +14,61 @@ from pydantic import ValidationError
 
 from sandbox.policy.base_model import Section
 from sandbox.policy.hosts import is_covered
-from sandbox.policy.messages import complaints, refusal
+from sandbox.policy.messages import build_error, describe_errors
 from sandbox.policy.model import Limits, Policy
 from sandbox.policy.paths import is_within
 
 _Rule = Callable[[Section, Section, str, str], list[str]]
 
 
-def widenings(granted: Policy, asked: Policy) -> list[str]:
-    """Each field in which `asked` allows more, or demands less, than `granted`."""
+def find_widenings(granted: Policy, asked: Policy) -> list[str]:
+    """Return a line for each field in which `asked` allows more, or demands less, than `granted`."""
     parts = asked.sections()
     return [
         line
         for section, part in granted.sections().items()
-        for line in _widenings_of(section, part, parts[section], granted.name)
+        for line in _compare_section(section, part, parts[section], granted.name)
     ]
 
 
 def tighten(policy: Policy, limits: Mapping[str, object] | None = None) -> Policy:
-    """The policy under which a call runs that asks for these limits; `PolicyError` if it asks for more than granted."""
+    """Return the policy of a call that asks for these limits. Raise `PolicyError` if a limit exceeds the policy's."""
     if not limits:
         return policy
-    asked = _asked(policy, limits)
-    wider = _widenings_of("limits", policy.limits, asked, policy.name)
+    asked = _validate_limits(policy, limits)
+    wider = _compare_section("limits", policy.limits, asked, policy.name)
     if wider:
         remedy = "ask for less, or choose a policy that grants more"
-        raise refusal(f"the call asks for more than policy '{policy.name}' grants", lines=wider, remedy=remedy)
+        raise build_error(f"the call asks for more than policy '{policy.name}' grants", lines=wider, remedy=remedy)
     return policy if asked == policy.limits else policy.model_copy(update={"limits": asked})
 
 
-def _widenings_of(section: str, granted: Section, asked: Section, name: str) -> list[str]:
+def _compare_section(section: str, granted: Section, asked: Section, name: str) -> list[str]:
     return [
-        f"{section}.{key}: {complaint}"
+        f"{section}.{key}: {problem}"
         for key in type(granted).model_fields
-        for complaint in _RULES[f"{section}.{key}"](granted, asked, key, name)
+        for problem in _RULES[f"{section}.{key}"](granted, asked, key, name)
     ]
 
 
-def _asked(policy: Policy, limits: Mapping[str, object]) -> Limits:
+def _validate_limits(policy: Policy, limits: Mapping[str, object]) -> Limits:
     try:
         return Limits.model_validate({**policy.limits.model_dump(), **limits})
     except ValidationError as error:
-        lines = complaints(error, model=Limits, section="limits")
-        raise refusal("the call's own limits are malformed", lines=lines) from None
+        lines = describe_errors(error, model=Limits, section="limits")
+        raise build_error("the call's own limits are malformed", lines=lines) from None
 
 
 def _at_most(granted: Section, asked: Section, key: str, name: str) -> list[str]:
     if getattr(asked, key) <= getattr(granted, key):
         return []
-    return [f"{asked.spelled(key)} is more than {granted.spelled(key)} granted by '{name}'"]
+    return [f"{asked.format_field(key)} is more than {granted.format_field(key)} granted by '{name}'"]
 
 
 def _at_least(granted: Section, asked: Section, key: str, name: str) -> list[str]:
     if getattr(asked, key) >= getattr(granted, key):
         return []
-    return [f"{asked.spelled(key)} is weaker than {granted.spelled(key)} demanded by '{name}'"]
+    return [f"{asked.format_field(key)} is weaker than {granted.format_field(key)} demanded by '{name}'"]
 
 
 def _all_of(granted: Section, asked: Section, key: str, name: str) -> list[str]:
@@ -88,30 +88,30 @@ def _some_of(granted: Section, asked: Section, key: str, name: str) -> list[str]
 
 
 def _some_of_any(granted: Section, asked: Section, key: str, name: str) -> list[str]:
-    """A list that admits what it holds, or anything when it is empty."""
+    """Compare lists that admit only their items, or everything if empty."""
     if not getattr(granted, key):
         return []
     if not getattr(asked, key):
-        return [f"{asked.spelled(key)} is more than those granted by '{name}'"]
+        return [f"{asked.format_field(key)} is more than those granted by '{name}'"]
     return _some_of(granted, asked, key, name)
 
 
 def _covered(granted: Section, asked: Section, key: str, name: str) -> list[str]:
-    """Patterns, of which none at all admits anything."""
+    """Compare lists of host patterns that admit any host if empty."""
     before, after = getattr(granted, key), getattr(asked, key)
     if before and not after:
-        return [f"{asked.spelled(key)} is more than those granted by '{name}'"]
+        return [f"{asked.format_field(key)} is more than those granted by '{name}'"]
     others = [each for each in after if before and not any(is_covered(each, by=wider) for wider in before)]
     return [f"{each} is not among what is granted by '{name}'" for each in others]
 
 
 def _some_of_in_order(granted: Section, asked: Section, key: str, name: str) -> list[str]:
-    """A list whose first items come before the others, and that stands for something else when it is empty."""
+    """Compare lists whose order matters and whose empty list stands for something else."""
     before, after = getattr(granted, key), getattr(asked, key)
     if before == after:
         return []
     if not before or not after:
-        return [f"{asked.spelled(key)} instead of {granted.spelled(key)} granted by '{name}'"]
+        return [f"{asked.format_field(key)} instead of {granted.format_field(key)} granted by '{name}'"]
     others = _some_of(granted, asked, key, name)
     if others or after == tuple(item for item in before if item in after):
         return others
@@ -119,7 +119,7 @@ def _some_of_in_order(granted: Section, asked: Section, key: str, name: str) -> 
 
 
 def _each_at_most(granted: Section, asked: Section, key: str, name: str) -> list[str]:
-    """Pairs of a name and a number; a name without a number stands for one that is not known here."""
+    """Compare pairs of a name and a number. A missing name stands for an unknown number, so it counts as more."""
     after = dict(getattr(asked, key))
     return [
         f"{each} {after.get(each, 'of its own')} is more than {most} granted by '{name}'"

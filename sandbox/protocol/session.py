@@ -54,7 +54,7 @@ from sandbox.protocol.running_call import RunningCall, TakeItem
 from sandbox.protocol.slots import Slots
 from sandbox.protocol.timers import TimerQueue
 from sandbox.protocols import Carrier, Slot
-from sandbox.resources import authoring_kit
+from sandbox.resources import read_authoring
 
 _NO_LIMITS: Final = frames.pack_sized(b"{}")
 _COMING_S: Final = 0.25
@@ -121,7 +121,7 @@ class RunnerSession:
         """Tell the runner what it is to be; raises `LayerFailure` or `BoxLost` when it cannot. `outputs`: how much is
         taken of what calls leave as files."""
         self._carrier.listen(self)
-        told = {"preload": list(preload), "environment": dict(environment or {}), "kit": authoring_kit()}
+        told = {"preload": list(preload), "environment": dict(environment or {}), "kit": read_authoring()}
         children = {"ahead": ahead, "single_use": is_single_use, "outputs": None if outputs is None else dict(outputs)}
         self._voice.say({"type": "open", "protocol": frames.PROTOCOL, **told, **children, **walls})
         self._lines.want(ahead, are_for_one_call=is_single_use)

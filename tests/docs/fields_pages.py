@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from sandbox import outcome
 from sandbox.outcome import Outcome, Status
-from sandbox.policy import Policy, load, shipped
+from sandbox.policy import Policy, list_shipped, load
 from tests.docs.fields import fields, members
 from tests.docs.layout import item, paragraphs, wrapped
 
@@ -54,16 +54,16 @@ def policy_page() -> list[str]:
     for name, section in defaults.sections().items():
         lines += [f"## `[{name}]`", "", *paragraphs(type(section).__doc__ or "")]
         for key, field in type(section).model_fields.items():
-            lines += item(f"`{key}`", f"default: {section.spelled(key)}", field.description or "")
+            lines += item(f"`{key}`", f"default: {section.format_field(key)}", field.description or "")
         lines.append("")
-    shown = [line for name in sorted(shipped()) for line in _shipped(name, defaults)]
+    shown = [line for name in sorted(list_shipped()) for line in _shipped(name, defaults)]
     return [*lines, "## Shipped policies", "", *shown]
 
 
 def _shipped(name: str, defaults: Policy) -> list[str]:
     policy, before = load(name), defaults.sections()
     different = [
-        f"`{section}.{key}` = {part.spelled(key)}"
+        f"`{section}.{key}` = {part.format_field(key)}"
         for section, part in policy.sections().items()
         for key in type(part).model_fields
         if getattr(part, key) != getattr(before[section], key)

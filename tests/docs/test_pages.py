@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from sandbox.outcome import Status
-from sandbox.policy import shipped
+from sandbox.policy import list_shipped
 from tests.checkout import ROOT
 from tests.docs.pages import FOLDER, all_pages
 
@@ -59,7 +59,7 @@ def test_the_readme_names_every_status() -> None:
 
 def test_the_policies_page_has_a_row_for_every_policy() -> None:
     page = HOW_TO_POLICIES.read_text()
-    assert [name for name in shipped() if f"| `{name}` |" not in page] == []
+    assert [name for name in list_shipped() if f"| `{name}` |" not in page] == []
 
 
 def test_the_index_of_the_documentation_names_every_page() -> None:

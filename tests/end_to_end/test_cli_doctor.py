@@ -12,7 +12,7 @@ import pytest
 from sandbox.backends.hints import PURPOSES
 from sandbox.doctor.probe import CANARIES
 from sandbox.outcome import EnforcedBy, MeasuredBy
-from sandbox.policy import load, shipped
+from sandbox.policy import list_shipped, load
 from tests.checkout import ROOT
 from tests.end_to_end.command_line import sandbox
 from tests.unprivileged import AS_NOBODY
@@ -36,7 +36,7 @@ def checkup(store: Path) -> dict[str, Any]:
 
 def test_every_layer_policy_and_limit_is_there(checkup: dict[str, Any]) -> None:
     assert set(checkup["layers"]) == set(PURPOSES)
-    assert set(checkup["policies"]) == set(shipped())
+    assert set(checkup["policies"]) == set(list_shipped())
     assert set(checkup["limits"]) == set(CANARIES)
 
 

@@ -10,7 +10,7 @@ import pytest
 from sandbox import Sandbox
 from sandbox.backends.hints import PURPOSES
 from sandbox.outcome import EnforcedBy, MeasuredBy
-from sandbox.policy import load, shipped
+from sandbox.policy import list_shipped, load
 from tests.end_to_end.calls import TRIVIAL
 from tests.end_to_end.command_line import sandbox
 
@@ -19,22 +19,22 @@ pytestmark = pytest.mark.slow
 
 def test_every_shipped_policy_is_listed_with_its_first_sentence() -> None:
     listed = json.loads(sandbox("policy", "list", "--json").stdout)
-    assert [each["name"] for each in listed] == list(shipped())
+    assert [each["name"] for each in listed] == list(list_shipped())
     for each in listed:
         description = load(each["name"]).description
         assert description.startswith(each["purpose"])
         assert each["purpose"].endswith(".")
     shown = sandbox("policy", "list").stdout
-    assert all(name in shown for name in shipped())
+    assert all(name in shown for name in list_shipped())
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "20"])
 def test_names_are_whole_however_narrow_the_terminal_says_it_is(columns: str) -> None:
     shown = sandbox("policy", "list", env={"COLUMNS": columns}).stdout
-    assert [name for name in shipped() if f" {name} " not in shown] == []
+    assert [name for name in list_shipped() if f" {name} " not in shown] == []
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", list_shipped())
 def test_a_policy_is_shown_whole(name: str) -> None:
     shown = sandbox("policy", "show", name)
     policy = load(name)

@@ -89,7 +89,7 @@ def test_a_stream_that_is_left_early_ends_its_call(sandbox: Sandbox) -> None:
 ENGINE: Final = """
 import json, resource, sys
 from sandbox import Policy, Sandbox
-from sandbox.policy import Limits, Output, Excess
+from sandbox.policy import Limits, Output, OverflowAction
 
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) << 10
@@ -103,7 +103,7 @@ def tool(mebibytes: int) -> str:
     return "printed"
 '''
 limits = Limits(wall=200, cpu=200, output_rate=8 << 30)
-policy = Policy(name="loud", description="x", limits=limits, output=Output(over=Excess(sys.argv[1])))
+policy = Policy(name="loud", description="x", limits=limits, output=Output(over=OverflowAction(sys.argv[1])))
 with Sandbox(policy=policy) as engine:
     for _ in range(2):
         engine.run(PRINTS, {"mebibytes": 64})

@@ -9,7 +9,7 @@ import pytest
 from sandbox import Outcome, Sandbox, Status
 from sandbox.errors import PolicyError
 from sandbox.policy import load
-from sandbox.policy.model import LEAST_MEMORY
+from sandbox.policy.model import MIN_MEMORY
 
 pytestmark = [pytest.mark.usefixtures("harmless"), pytest.mark.slow]
 
@@ -74,10 +74,10 @@ def test_memory_is_limited_for_the_whole_call(kind: str, sandbox: Sandbox) -> No
 
 @pytest.mark.root  # without control groups a call that is over at once is not seen to take more
 def test_the_least_memory_that_can_be_asked_for_is_enough_for_a_call_and_is_held_to(sandbox: Sandbox) -> None:
-    least = {"memory": LEAST_MEMORY, "disk": MIB}
+    least = {"memory": MIN_MEMORY, "disk": MIB}
     assert _take(sandbox, "return 1", **least).value == 1
-    outcome = _take(sandbox, f"return len(b'x' * {2 * LEAST_MEMORY})", **least)
-    assert (outcome.status, outcome.evidence["limit"]) == (Status.MEMORY, LEAST_MEMORY), outcome
+    outcome = _take(sandbox, f"return len(b'x' * {2 * MIN_MEMORY})", **least)
+    assert (outcome.status, outcome.evidence["limit"]) == (Status.MEMORY, MIN_MEMORY), outcome
     with pytest.raises(PolicyError, match=r"limits\.memory: must be at least 4 MiB"):
         sandbox.run(HEAD, limits={"memory": "1KiB"})
 

@@ -219,29 +219,10 @@ def test_a_failing_import_of_a_public_name_names_its_cause(tmp_path: Path) -> No
 
 def test_the_type_checker_sees_the_names_that_are_listed() -> None:
     tree = _tree(ROOT / "sandbox" / "__init__.py")
-    listed = next(ast.literal_eval(_value(node)) for node in tree.body if "__all__" in _targets(node))
-    assert set(_public_bindings(tree)) == set(listed)
-
-
-def _value(node: ast.stmt) -> ast.expr:
-    assert isinstance(node, ast.Assign | ast.AnnAssign)
-    assert node.value is not None
-    return node.value
-
-
-def _targets(node: ast.stmt) -> set[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return {target.id for target in targets if isinstance(target, ast.Name)}
-
-
-def _public_bindings(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that the module defines or imports from the engine, those for type checkers only included."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sandbox."):
-            yield from (alias.asname or alias.name for alias in node.names)
-    for node in tree.body:
-        names = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else _targets(node)
-        yield from (name for name in names if not name.startswith("_"))
+    (checked,) = (node.body for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in checked if isinstance(node, ast.ImportFrom)]
+    homes = next(node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.value)
+    assert {alias.asname: node.module for node in imports for alias in node.names} == ast.literal_eval(homes)
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:

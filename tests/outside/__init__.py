@@ -1,13 +1,13 @@
-"""An outside of the tests' own: all addresses there are, in a network namespace that nothing leaves.
+"""An internet for tests: every address, in a network namespace that no packet leaves.
 
     with outside(tmp_path) as world:
         subprocess.run([*world.inside(), sys.executable, "-c", PROGRAM])   # `inside` is where the engine runs
         assert world.heard() == [Heard("93.184.216.34", 80, "GET /hello HTTP/1.1")]
 
-There are two namespaces with a cable between them. On the near side the engine runs, with an address of its own, a
-default route, a name server and a hosts file, as on any machine. On the far side every address is the machine's,
-private and metadata ones included, and a server answers on it and writes down who spoke to it: should a wall fail, it
-is heard there, and nothing leaves the machine. See `near.py` and `far.py`, which run in them.
+A virtual cable connects two namespaces. On the near side the engine runs, with an address, a default route, a name
+server and a hosts file, as on any machine. On the far side every address belongs to the machine, including private and
+metadata addresses, and a server answers there and records its clients: a leak is recorded there, and no packet leaves
+the machine. `near.py` and `far.py` run in the two namespaces.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OWN_PUBLIC: Final = "93.184.216.99"
 
 
 class Heard(NamedTuple):
-    """Somebody spoke to the outside, or to the engine's own machine."""
+    """A connection to the outside, or to the engine's own machine."""
 
     address: str
     port: int
@@ -40,23 +40,23 @@ class Heard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the two programs can be asked."""
+    """The running near side, which also answers for the far side."""
 
     process: int
     authority: Path
     _near: subprocess.Popen[str]
 
     def inside(self, *options: str) -> Sequence[str]:
-        """What a command begins with that is to run on the near side; with these options of nsenter."""
+        """Return the prefix of a command that runs on the near side, with these options of nsenter."""
         where = (f"--net=/proc/{self.process}/ns/net", f"--mount=/proc/{self.process}/ns/mnt")
         return ["nsenter", *where, *options, "--"]
 
     def heard(self) -> list[Heard]:
-        """Who has spoken to any address since this was last asked; look-ups of names do not count."""
+        """Return the connections since the last question. Name look-ups do not count."""
         return [Heard(str(address), int(str(port)), str(said)) for address, port, said in self._ask("heard")]
 
     def asked_names(self) -> list[str]:
-        """Which names were looked up since this was last asked."""
+        """Return the names that were looked up since the last question."""
         return [str(each) for each in self._ask("names")]
 
     def _ask(self, question: str) -> Any:
@@ -71,7 +71,7 @@ class Outside:
 
 @contextmanager
 def outside(folder: Path) -> Iterator[Outside]:
-    """Both sides, until the block ends."""
+    """Run both sides until the block ends."""
     authority = folder / "authority"
     make_authority(authority)
     make_certificate(authority, "server", host="DNS:public.example,DNS:*.public.example")

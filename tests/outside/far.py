@@ -1,7 +1,7 @@
-"""The far side, as root in a network namespace of its own: every address is this machine's, and a server answers.
+"""The far side, as root in a network namespace: every address belongs to this machine, and a server answers.
 
-Names are answered by what they are called: see `addresses_of`. The web server speaks plainly at every port but 443,
-where it has a certificate; what it does is said by the path that is asked for.
+The name decides how the name server answers: see `addresses_of`. The web server speaks plain HTTP at every port except
+443, where it has a certificate; the requested path decides what it does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIXED = {
 
 
 def addresses_of(name: str) -> list[str]:
-    """`rebind.example` is public when it is asked for the first time, and the machine's own from then on."""
+    """Return the addresses of a name. `rebind.example` is public at the first look-up, and this machine's from then on."""
     if name.startswith("rebind"):
         return [public] if times_asked[name] <= 1 else ["127.0.0.1"]
     if name.startswith("as-"):  # as-10-0-0-1.example
@@ -164,7 +164,7 @@ def serve(port: int) -> None:
 
 
 class Proxy(socketserver.StreamRequestHandler):
-    """The proxy of some company: says 200 to whatever is asked for, and goes no further than this machine."""
+    """A company's proxy: answers 200 to every request, and connects to no other machine."""
 
     def handle(self) -> None:
         address, port = self.connection.getsockname()[:2]
@@ -184,7 +184,7 @@ def serve_proxy() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
-def tell(line: str) -> None:
+def send(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -194,7 +194,7 @@ def run(*lines: str) -> None:
         subprocess.run(["ip", *line.split()], check=True)
 
 
-tell("there")
+send("there")
 assert sys.stdin.readline() == "cable\n"
 run(
     "link set lo up",
@@ -208,9 +208,9 @@ for port in (22, 80, 443, 8080, 8443):
     serve(port)
 serve_proxy()
 threading.Thread(target=serve_names, daemon=True).start()
-tell("up")
+send("up")
 for question in sys.stdin:
-    told = heard if re.fullmatch("heard\n", question) else names
-    since = told[:]
-    del told[: len(since)]  # more may have come by now
-    tell(json.dumps(since))
+    records = heard if re.fullmatch("heard\n", question) else names
+    since = records[:]
+    del records[: len(since)]  # more may have come by now
+    send(json.dumps(since))

@@ -1,7 +1,7 @@
-"""The near side, as root in network and mount namespaces of its own: a machine with a cable to the outside.
+"""The near side, as root in network and mount namespaces: a machine with a cable to the outside.
 
-Services of its own listen on its loopback and on an address that looks public. What is asked on standard input is
-answered on standard output, until that closes.
+Services listen on its loopback and on an address that looks public. The program answers questions from standard input
+on standard output, until standard input closes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 NAME_SERVER = "9.9.9.9"
 
 
-def tell(line: str) -> None:
+def send(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -28,8 +28,8 @@ def run(*lines: str) -> None:
         subprocess.run(["ip", *line.split()], check=True)
 
 
-def show(path: str, text: str) -> None:
-    """Have this machine read that text there."""
+def mount_text(path: str, text: str) -> None:
+    """Mount a file with that text over the path."""
     ours = os.path.join(folder, os.path.basename(path))
     with open(ours, "w") as file:
         file.write(text)
@@ -37,7 +37,7 @@ def show(path: str, text: str) -> None:
     subprocess.run(["mount", "--bind", ours, os.path.realpath(path)], check=True)
 
 
-def listener(address: str, port: int) -> socket.socket:
+def listen(address: str, port: int) -> socket.socket:
     made = socket.socket()
     made.bind((address, port))
     made.listen(100)
@@ -45,7 +45,7 @@ def listener(address: str, port: int) -> socket.socket:
     return made
 
 
-def heard_here() -> list[list[object]]:
+def accept_own() -> list[list[object]]:
     found: list[list[object]] = []
     for each in own:
         try:
@@ -76,17 +76,17 @@ run(
     "route add default via 10.77.0.2 dev near",
     "-6 route add default via fd77::2 dev near",
 )
-show("/etc/resolv.conf", f"nameserver {NAME_SERVER}\noptions timeout:2 attempts:1\n")
-show("/etc/hosts", "127.0.0.1 localhost near\n10.77.0.2 in-the-hosts-file.example\n")
+mount_text("/etc/resolv.conf", f"nameserver {NAME_SERVER}\noptions timeout:2 attempts:1\n")
+mount_text("/etc/hosts", "127.0.0.1 localhost near\n10.77.0.2 in-the-hosts-file.example\n")
 far.stdin.write("cable\n")
 far.stdin.flush()
 assert far.stdout.readline() == "up\n"
-own = [listener(address, port) for address in ("127.0.0.1", own_public) for port in (80, 443)]
-tell("up")
+own = [listen(address, port) for address in ("127.0.0.1", own_public) for port in (80, 443)]
+send("up")
 for line in sys.stdin:
     far.stdin.write(line)
     far.stdin.flush()
     said = json.loads(far.stdout.readline())
-    tell(json.dumps(said + heard_here() if line == "heard\n" else said))
+    send(json.dumps(said + accept_own() if line == "heard\n" else said))
 far.stdin.close()
 far.wait()

@@ -1,4 +1,4 @@
-"""What a release would publish, built once per run from the checkout: the sdist, and the wheel made from the sdist."""
+"""The files of a release, built once per run from the checkout: the sdist, and the wheel made from the sdist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Built:
 
 @pytest.fixture(scope="session")
 def built(folder_of_the_run: Path) -> Built:
-    """The sdist and the wheel."""
+    """Return the sdist and the wheel."""
     folder = made_once(folder_of_the_run / "built", _build)
     return Built(sdist=next(folder.glob("*.tar.gz")), wheel=next(folder.glob("*.whl")))
 
@@ -35,7 +35,7 @@ def _build(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def make_environment() -> Iterator[Callable[..., Path]]:
-    """Make a fresh environment, install into it with these arguments of pip, and answer with its `bin`."""
+    """Return a function that creates a virtual environment, runs `pip install` in it and returns its `bin` folder."""
     with tempfile.TemporaryDirectory(prefix="sandbox-environments-") as folder:
 
         def make(name: str, *requirements: str) -> Path:
@@ -48,12 +48,12 @@ def make_environment() -> Iterator[Callable[..., Path]]:
 
 
 def install(python: Path, *requirements: str) -> None:
-    """Install into the environment of `python`, which needs no pip of its own."""
+    """Install into the environment of `python`, which needs no pip."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
     run(*pip, "install", "--quiet", *requirements)
 
 
 def run(*command: str) -> None:
-    """Run in the checkout, for other users to read; fail with all that was said."""
+    """Run a command in the checkout, with files that other users may read; fail with its whole output."""
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, umask=0o022, check=False)
     assert answer.returncode == 0, f"{' '.join(command)} failed:\n{answer.stdout}{answer.stderr}"

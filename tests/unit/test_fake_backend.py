@@ -308,9 +308,9 @@ def test_an_unknown_layer_is_refused_at_once() -> None:
 
 
 def test_every_shipped_policy_runs_on_the_fake() -> None:
-    from sandbox.policy import shipped
+    from sandbox.policy import list_shipped
 
-    for policy in shipped():
+    for policy in list_shipped():
         outcome = outcome_of(1, policy=policy)
         assert outcome.receipt is not None
         assert outcome.receipt.policy.name == policy

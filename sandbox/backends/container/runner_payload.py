@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from sandbox.resources import folder
+from sandbox.resources import find_folder
 
 _PYTHON: Final = "/usr/bin/python3"
 _LENGTH: Final = 8
@@ -72,7 +72,7 @@ def command(*, is_near: bool) -> list[str]:
 def package(magic: bytes) -> bytes:
     """The first thing to send to a container whose Python has that magic number."""
     is_compiled = magic == importlib.util.MAGIC_NUMBER
-    root = folder("runners") / "python"
+    root = find_folder("runners") / "python"
     files = [path for path in sorted(root.rglob("*.py")) if path.name != "__main__.py"]
     modules = {_name(path, root): _module(path, root, is_compiled=is_compiled) for path in files}
     data = marshal.dumps(modules) if is_compiled else marshal.dumps(modules, _MARSHAL_FORMAT)

@@ -43,7 +43,7 @@ from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
 from sandbox.policy import Layer, Limits, NetworkMode, Policy, Strength, format_bytes
-from sandbox.resources import folder
+from sandbox.resources import find_folder
 
 if TYPE_CHECKING:
     from sandbox.egress.listener_handoff import Porter
@@ -286,6 +286,6 @@ def _may_be_changed(python: Path, caller: Caller) -> bool:
 @cache
 def runner_folder() -> Path:
     """Where the runner is; compiled once here, because a box's interpreter never writes bytecode."""
-    runner = folder("runners") / "python"
+    runner = find_folder("runners") / "python"
     compileall.compile_dir(runner, quiet=2)
     return runner

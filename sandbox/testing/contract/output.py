@@ -7,7 +7,7 @@ from typing import Final
 
 from sandbox.client.stream import Finished, Printed
 from sandbox.outcome import Status
-from sandbox.policy import Excess
+from sandbox.policy import OverflowAction
 from sandbox.testing.contract import expect
 from sandbox.testing.contract.subject import UNTIL_BEGUN_S, Subject, until_printed
 
@@ -87,7 +87,7 @@ async def check_output_past_its_limit_is_counted_and_dropped(subject: Subject) -
 
 
 async def check_output_past_its_limit_ends_the_call_where_the_policy_says_so(subject: Subject) -> None:
-    policy = subject.policy_with("output", over=Excess.KILL)
+    policy = subject.policy_with("output", over=OverflowAction.KILL)
     arguments = {"text": "z" * 65536, "times": 100_000}
     outcome = await subject.sandbox.run(WRITE, arguments, policy=policy, limits={"output": _MEBIBYTE})
     expect.ended(outcome, Status.LIMIT, limit_name="output")

@@ -10,7 +10,7 @@ import pytest
 
 import sandbox
 from sandbox import BaseTool, OutputType, Tool, ToolResult, authoring, method_metadata, openapi_schema, tool
-from sandbox.resources import authoring_kit
+from sandbox.resources import read_authoring
 from tests.runners.interpreters import interpreters
 
 USE: Final = """
@@ -46,7 +46,9 @@ assert len(names) == 8 and str(OutputType.JSON_DATA) == "json_data"
 @pytest.mark.slow
 @pytest.mark.parametrize("version", interpreters())
 def test_the_module_works_alone_on_every_python(version: str) -> None:
-    loading = f"kit = sys.modules['authoring'] = types.ModuleType('authoring'); exec({authoring_kit()!r}, kit.__dict__)"
+    loading = (
+        f"kit = sys.modules['authoring'] = types.ModuleType('authoring'); exec({read_authoring()!r}, kit.__dict__)"
+    )
     script = f"import sys, types\n{loading}\n{USE}"
     answer = subprocess.run(
         [interpreters()[version], "-I", "-S", "-W", "error", "-c", script], capture_output=True, check=False
@@ -55,7 +57,7 @@ def test_the_module_works_alone_on_every_python(version: str) -> None:
 
 
 def test_the_module_imports_nothing_slow() -> None:
-    script = f"exec({authoring_kit()!r}); import sys; print(*sorted(sys.modules))"
+    script = f"exec({read_authoring()!r}); import sys; print(*sorted(sys.modules))"
     answer = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, check=True, text=True)
     assert {"typing", "dataclasses", "inspect", "re", "json"}.isdisjoint(answer.stdout.split())
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sandbox.backends.container.container_config import Container, document
 from sandbox.policy import load
-from sandbox.policy.model import LEAST_INODES
+from sandbox.policy.model import MIN_INODES
 
 PAGE = 4096
 
@@ -28,7 +28,7 @@ def _places(runtime: str, *, disk: int, inodes: int) -> dict[str, tuple[int, int
 
 
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
-@given(disk=st.integers(min_value=4 * PAGE, max_value=1 << 40), inodes=st.integers(LEAST_INODES, 1 << 20))
+@given(disk=st.integers(min_value=4 * PAGE, max_value=1 << 40), inodes=st.integers(MIN_INODES, 1 << 20))
 def test_all_places_together_have_the_limits_of_the_policy(runtime: str, disk: int, inodes: int) -> None:
     places = _places(runtime, disk=disk, inodes=inodes)
     assert {"/work", "/dev/shm"} <= {*places}
@@ -40,5 +40,5 @@ def test_all_places_together_have_the_limits_of_the_policy(runtime: str, disk: i
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
 @given(disk=st.integers(min_value=1, max_value=4 * PAGE))
 def test_every_place_has_a_limit(runtime: str, disk: int) -> None:
-    places = _places(runtime, disk=disk, inodes=LEAST_INODES)
+    places = _places(runtime, disk=disk, inodes=MIN_INODES)
     assert all(size and count for size, count in places.values())

@@ -12,7 +12,7 @@ import pytest
 from sandbox import AsyncSandbox, Checkup, IsolationUnavailable, Sandbox
 from sandbox.backends.hints import PURPOSES
 from sandbox.doctor.probe import CANARIES
-from sandbox.policy import shipped
+from sandbox.policy import list_shipped
 from sandbox.testing import FakeBackend, leaves, returns, script
 
 
@@ -23,7 +23,7 @@ def test_every_check_uses_the_backend_that_calls_run_on(tmp_path: Path) -> None:
         assert (checkup.backend, backend.open_boxes) == ("fake", ())
         assert sandbox.artifacts.list() == ()
         sandbox.run("def tool(): pass\n", policy="trusted").raise_for_status()
-    assert (set(checkup.layers), set(checkup.policies)) == (set(PURPOSES), set(shipped()))
+    assert (set(checkup.layers), set(checkup.policies)) == (set(PURPOSES), set(list_shipped()))
     assert (checkup.default_runs, checkup.policies["default"].missing) == (False, ("seccomp",))
     assert {name: tried.bites for name, tried in checkup.limits.items()} == dict.fromkeys(CANARIES, False)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sandbox.errors import PolicyError
-from sandbox.policy import Network, Policy, widenings
-from sandbox.policy.hosts import admits, host_pattern, is_covered
+from sandbox.policy import Network, Policy, find_widenings
+from sandbox.policy.hosts import admits_host, is_covered, parse_host_pattern
 from sandbox.policy.load import load
 
 
@@ -33,7 +33,7 @@ from sandbox.policy.load import load
     ],
 )
 def test_a_pattern_matches_its_hosts(pattern: str, host: str, port: int, means: bool) -> None:
-    assert admits(host_pattern(pattern), host, port) is means
+    assert admits_host(parse_host_pattern(pattern), host, port) is means
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_one_pattern_is_within_another(pattern: str, wider: str, is_within: bool
 )  # fmt: skip
 def test_an_invalid_host_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no host"):
-        host_pattern(text)
+        parse_host_pattern(text)
 
 
 def _policy(**network: object) -> Policy:
@@ -86,14 +86,14 @@ def test_a_policy_keeps_hosts_in_one_form() -> None:
     ],
 )
 def test_hosts_are_only_ever_narrowed(granted: list[str], asked: list[str], complaint: str | None) -> None:
-    found = widenings(_policy(hosts=granted), _policy(hosts=asked))
+    found = find_widenings(_policy(hosts=granted), _policy(hosts=asked))
     assert found == ([] if complaint is None else [f"network.hosts: {complaint}"])
 
 
 @pytest.mark.parametrize("key", ["connections", "connections_in_all", "sent", "received", "idle"])
 def test_permissions_for_the_network_are_only_ever_lowered(key: str) -> None:
-    assert widenings(_policy(**{key: 10}), _policy(**{key: 9})) == []
-    assert len(widenings(_policy(**{key: 10}), _policy(**{key: 11}))) == 1
+    assert find_widenings(_policy(**{key: 10}), _policy(**{key: 9})) == []
+    assert len(find_widenings(_policy(**{key: 10}), _policy(**{key: 11}))) == 1
 
 
 def test_the_shipped_policy_names_no_hosts() -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sandbox.errors import PolicyError
-from sandbox.policy import Policy, load, shipped
-from sandbox.policy.files import LARGEST_FILE
-from sandbox.policy.load import _merged
-from sandbox.policy.messages import complaints
+from sandbox.policy import Policy, list_shipped, load
+from sandbox.policy.files import MAX_FILE_BYTES
+from sandbox.policy.load import _merge
+from sandbox.policy.messages import describe_errors
 
 DESCRIBED = 'description = "for tests"\n'
 
@@ -58,7 +58,7 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
 def test_an_unknown_name_is_answered_with_the_known_names() -> None:
     error = refusal_of("defualt")
     assert "'defualt'" in error.message
-    assert all(name in error.message for name in shipped())
+    assert all(name in error.message for name in list_shipped())
     assert error.remedy is not None
 
 
@@ -106,8 +106,8 @@ def test_a_file_of_a_hundred_megabytes_is_refused_unread(tmp_path: Path) -> None
 
 
 def test_a_file_that_is_exactly_as_large_as_allowed_is_read(tmp_path: Path) -> None:
-    assert load(written(tmp_path, DESCRIBED + "#" * (LARGEST_FILE - len(DESCRIBED)))).name == "mine"
-    assert "larger" in refusal_of(written(tmp_path, DESCRIBED + "#" * (LARGEST_FILE - len(DESCRIBED) + 1))).message
+    assert load(written(tmp_path, DESCRIBED + "#" * (MAX_FILE_BYTES - len(DESCRIBED)))).name == "mine"
+    assert "larger" in refusal_of(written(tmp_path, DESCRIBED + "#" * (MAX_FILE_BYTES - len(DESCRIBED) + 1))).message
 
 
 def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
@@ -265,8 +265,8 @@ _keys = st.sampled_from(
 @given(st.dictionaries(_keys, _values | st.dictionaries(_keys, _values, max_size=3), max_size=6))
 def test_any_document_is_a_policy_or_is_refused_in_plain_words(document: dict[str, object]) -> None:
     try:
-        Policy.model_validate(_merged(document, {"limits": {"wall": 3.0}}))
+        Policy.model_validate(_merge(document, {"limits": {"wall": 3.0}}))
     except ValidationError as error:
-        lines = complaints(error, model=Policy)
+        lines = describe_errors(error, model=Policy)
         assert lines
         assert all(": " in line and "Input" not in line and "https://errors" not in line for line in lines)

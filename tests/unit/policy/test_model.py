@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 import sandbox.policy.model
 from sandbox.policy import Filesystem, Isolation, Layer, Limits, NetworkMode, Policy, ReuseMode, Strength
-from sandbox.policy.model import MOST_READABLE, Reuse, Variables
+from sandbox.policy.model import MAX_READABLE, Reuse, Variables
 from sandbox.policy.quantities import MIB
 
 PLAIN = Policy(name="plain", description="for tests")
@@ -119,7 +119,7 @@ def test_a_plain_path_is_accepted(path: str) -> None:
 
 def test_the_number_of_readable_paths_is_bounded() -> None:
     with pytest.raises(ValidationError):
-        Filesystem(readable=tuple(f"/opt/{number}" for number in range(MOST_READABLE + 1)))
+        Filesystem(readable=tuple(f"/opt/{number}" for number in range(MAX_READABLE + 1)))
 
 
 @pytest.mark.parametrize("ahead", [-1, 17, True, 1.5])
@@ -164,17 +164,17 @@ def test_an_empty_or_long_description_is_refused(description: str) -> None:
 
 
 def test_values_are_spelled_as_people_write_them() -> None:
-    assert PLAIN.limits.spelled("wall") == "30 s"
-    assert PLAIN.limits.spelled("memory") == "512 MiB"
-    assert PLAIN.limits.spelled("processes") == "64"
-    assert PLAIN.network.spelled("mode") == "none"
-    assert PLAIN.filesystem.spelled("readable") == "nothing"
-    assert PLAIN.environment.spelled("verify") == "false"
-    assert PLAIN.supply.spelled("exclude_newer") == "0 s"
-    assert PLAIN.supply.spelled("allow") == "any"
-    assert PLAIN.supply.spelled("deny") == "nothing"
-    assert PLAIN.supply.spelled("indexes") == "the machine's own"
-    assert PLAIN.isolation.spelled("require").startswith("user_namespace, mount_namespace")
+    assert PLAIN.limits.format_field("wall") == "30 s"
+    assert PLAIN.limits.format_field("memory") == "512 MiB"
+    assert PLAIN.limits.format_field("processes") == "64"
+    assert PLAIN.network.format_field("mode") == "none"
+    assert PLAIN.filesystem.format_field("readable") == "nothing"
+    assert PLAIN.environment.format_field("verify") == "false"
+    assert PLAIN.supply.format_field("exclude_newer") == "0 s"
+    assert PLAIN.supply.format_field("allow") == "any"
+    assert PLAIN.supply.format_field("deny") == "nothing"
+    assert PLAIN.supply.format_field("indexes") == "the machine's own"
+    assert PLAIN.isolation.format_field("require").startswith("user_namespace, mount_namespace")
 
 
 def test_the_digest_ignores_name_and_description() -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sandbox.policy.quantities import (
     GIB,
     KIB,
+    MAX_BYTES,
+    MAX_COUNT,
+    MAX_SECONDS,
     MIB,
-    MOST_BYTES,
-    MOST_COUNTED,
-    MOST_SECONDS,
     format_bytes,
     format_seconds,
     parse_bytes,
@@ -50,7 +50,7 @@ ODD = [
     ("written", "size"),
     [
         (1, 1),
-        (MOST_BYTES, MOST_BYTES),
+        (MAX_BYTES, MAX_BYTES),
         ("1", 1),
         ("64KiB", 64 * KIB),
         ("512MiB", 512 * MIB),
@@ -80,7 +80,7 @@ def test_a_size_is_read_in_binary_and_decimal_units(written: object, size: int) 
         float("inf"),
         float("nan"),
         10**400,
-        MOST_BYTES + 1,
+        MAX_BYTES + 1,
         "0",
         "0B",
         "0.5B",
@@ -106,7 +106,7 @@ def test_an_invalid_size_is_refused(written: object) -> None:
         ("500ms", 0.5),
         ("1h", 3600.0),
         ("1.5H", 5400.0),
-        (MOST_SECONDS, float(MOST_SECONDS)),
+        (MAX_SECONDS, float(MAX_SECONDS)),
     ],
 )
 def test_a_duration_is_read_in_every_unit(written: object, seconds: float) -> None:
@@ -116,19 +116,19 @@ def test_a_duration_is_read_in_every_unit(written: object, seconds: float) -> No
 
 @pytest.mark.parametrize(
     "written",
-    [*ODD, 0, -1, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 10**400, MOST_SECONDS + 1, "0s", "1 fortnight"],
+    [*ODD, 0, -1, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 10**400, MAX_SECONDS + 1, "0s", "1 fortnight"],
 )
 def test_an_invalid_duration_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="must be"):
         parse_seconds(written)
 
 
-@pytest.mark.parametrize(("written", "count"), [(1, 1), ("64", 64), (MOST_COUNTED, MOST_COUNTED)])
+@pytest.mark.parametrize(("written", "count"), [(1, 1), ("64", 64), (MAX_COUNT, MAX_COUNT)])
 def test_a_count_is_read_from_a_number_and_from_digits(written: object, count: int) -> None:
     assert parse_count(written) == parse_count_or_zero(written) == count
 
 
-@pytest.mark.parametrize("written", [*ODD, -1, 1.0, 1.5, MOST_COUNTED + 1, 10**400])
+@pytest.mark.parametrize("written", [*ODD, -1, 1.0, 1.5, MAX_COUNT + 1, 10**400])
 def test_an_invalid_count_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_count(written)
@@ -192,12 +192,12 @@ def test_an_invalid_wait_is_refused(written: object) -> None:
         parse_seconds_or_zero(written)
 
 
-@given(st.integers(min_value=1, max_value=MOST_BYTES))
+@given(st.integers(min_value=1, max_value=MAX_BYTES))
 def test_a_written_size_reads_back_as_itself(size: int) -> None:
     assert parse_bytes(format_bytes(size)) == size
 
 
-@given(st.floats(min_value=1e-9, max_value=MOST_SECONDS))
+@given(st.floats(min_value=1e-9, max_value=MAX_SECONDS))
 def test_a_written_duration_reads_back_as_itself(seconds: float) -> None:
     assert parse_seconds(format_seconds(seconds)) == seconds
 

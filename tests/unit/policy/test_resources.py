@@ -32,20 +32,20 @@ def filled(parent: Path) -> Path:
 
 
 def test_this_installation_has_its_policies() -> None:
-    assert (resources.folder("policies") / "default.toml").is_file()
+    assert (resources.find_folder("policies") / "default.toml").is_file()
 
 
 @pytest.mark.parametrize("name", ["runners", "images", "policies"])
 def test_a_checkout_has_its_folders_next_to_the_package(tmp_path: Path, name: str) -> None:
     filled(tmp_path)
-    assert installed(tmp_path).folder(name) == tmp_path / name
+    assert installed(tmp_path).find_folder(name) == tmp_path / name
 
 
 @pytest.mark.parametrize("name", ["runners", "images", "policies"])
 def test_a_wheel_has_its_folders_inside_the_package_only(tmp_path: Path, name: str) -> None:
     filled(tmp_path)
     filled(tmp_path / "sandbox" / "_bundled")
-    assert installed(tmp_path).folder(name) == tmp_path / "sandbox" / "_bundled" / name
+    assert installed(tmp_path).find_folder(name) == tmp_path / "sandbox" / "_bundled" / name
 
 
 def test_a_wheel_without_a_folder_does_not_take_a_foreign_one(tmp_path: Path) -> None:
@@ -54,13 +54,13 @@ def test_a_wheel_without_a_folder_does_not_take_a_foreign_one(tmp_path: Path) ->
     with pytest.raises(
         FileNotFoundError, match=r"'images'.* is missing from .*_bundled.* install sandbox-engine again"
     ):
-        installed(tmp_path).folder("images")
+        installed(tmp_path).find_folder("images")
 
 
 def test_a_foreign_folder_next_to_an_emptied_package_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     with pytest.raises(FileNotFoundError, match="the installation is incomplete"):
-        installed(tmp_path).folder("images")
+        installed(tmp_path).find_folder("images")
 
 
 def test_a_checkout_behind_a_link_is_found(tmp_path: Path) -> None:
@@ -68,4 +68,4 @@ def test_a_checkout_behind_a_link_is_found(tmp_path: Path) -> None:
     installed(tmp_path / "checkout")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "sandbox").symlink_to(tmp_path / "checkout" / "sandbox")
-    assert installed(tmp_path / "linked").folder("policies") == tmp_path / "checkout" / "policies"
+    assert installed(tmp_path / "linked").find_folder("policies") == tmp_path / "checkout" / "policies"

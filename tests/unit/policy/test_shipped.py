@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.policy import Layer, NetworkMode, Policy, Strength, load, shipped, widenings
+from sandbox.policy import Layer, NetworkMode, Policy, Strength, find_widenings, list_shipped, load
 
 NAMES = ("batch", "default", "network", "offline", "packages", "strict", "trusted")
 
 
 def test_the_shipped_policies_are_these() -> None:
-    assert shipped() == NAMES
+    assert list_shipped() == NAMES
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", list_shipped())
 def test_every_shipped_policy_loads_and_describes_its_users(name: str) -> None:
     policy = load(name)
     assert policy.name == name
@@ -21,7 +21,7 @@ def test_every_shipped_policy_loads_and_describes_its_users(name: str) -> None:
     assert policy.description.endswith(".")
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", list_shipped())
 def test_private_files_in_memory_have_room_below_the_memory_limit(name: str) -> None:
     limits = load(name).limits
     assert limits.file_size <= limits.disk < limits.memory
@@ -33,16 +33,18 @@ def test_the_default_file_equals_the_defaults_of_the_engine() -> None:
 
 def test_strict_is_default_tightened_except_for_the_user_namespace() -> None:
     strict = load("strict")
-    assert widenings(load("default"), strict) == ["isolation.require: leaves out user_namespace demanded by 'default'"]
+    assert find_widenings(load("default"), strict) == [
+        "isolation.require: leaves out user_namespace demanded by 'default'"
+    ]
     assert (strict.isolation.minimum, strict.reuse.mode, strict.output.over) == (Strength.CONTAINER, "never", "kill")
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", list_shipped())
 def test_no_shipped_policy_accepts_more_supplies_than_default(name: str) -> None:
     assert load(name).supply == load("default").supply
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", list_shipped())
 def test_only_strict_checks_every_file_of_an_environment_each_time(name: str) -> None:
     assert load(name).environment.verify is (name == "strict")
 
@@ -50,7 +52,7 @@ def test_only_strict_checks_every_file_of_an_environment_each_time(name: str) ->
 def test_offline_is_default_without_a_network() -> None:
     offline = load("offline")
     assert offline.network.mode is NetworkMode.NONE
-    assert widenings(load("default"), offline) == []
+    assert find_widenings(load("default"), offline) == []
 
 
 def test_network_differs_from_default_in_the_network_alone() -> None:
@@ -79,10 +81,10 @@ def test_packages_reaches_the_index_and_reuses_nothing() -> None:
 def test_batch_is_larger_than_default_in_every_limit_but_never_smaller() -> None:
     batch = load("batch")
     assert (batch.limits.wall, batch.limits.memory, batch.network.mode) == (3600.0, 4 * 2**30, NetworkMode.NONE)
-    assert not [line for line in widenings(batch, load("default")) if line.startswith("limits.")]
+    assert not [line for line in find_widenings(batch, load("default")) if line.startswith("limits.")]
 
 
-@pytest.mark.parametrize("name", sorted(set(shipped()) - {"trusted", "strict"}))
+@pytest.mark.parametrize("name", sorted(set(list_shipped()) - {"trusted", "strict"}))
 def test_only_trusted_and_strict_require_other_isolation(name: str) -> None:
     isolation = load(name).isolation
     assert Layer.SECCOMP in isolation.require

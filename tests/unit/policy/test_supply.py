@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from sandbox.policy import Policy, Supply
 from sandbox.policy.quantities import GIB
-from sandbox.policy.supply import MOST_LISTED, MOST_PLACES, Environments
+from sandbox.policy.supply import MAX_INDEXES, MAX_PACKAGES, Environments
 
 
 def test_by_default_a_build_runs_no_foreign_code_and_checks_every_file() -> None:
@@ -120,10 +120,10 @@ def test_wheelhouses_are_kept_once() -> None:
 
 def test_every_list_is_bounded() -> None:
     lists = {
-        "allow": [f"p{number}" for number in range(MOST_LISTED + 1)],
-        "deny": [f"p{number}" for number in range(MOST_LISTED + 1)],
-        "indexes": [f"https://a.example/{number}" for number in range(MOST_PLACES + 1)],
-        "wheelhouse": [f"/srv/{number}" for number in range(MOST_PLACES + 1)],
+        "allow": [f"p{number}" for number in range(MAX_PACKAGES + 1)],
+        "deny": [f"p{number}" for number in range(MAX_PACKAGES + 1)],
+        "indexes": [f"https://a.example/{number}" for number in range(MAX_INDEXES + 1)],
+        "wheelhouse": [f"/srv/{number}" for number in range(MAX_INDEXES + 1)],
     }
     for key, values in lists.items():
         assert len(getattr(Supply.model_validate({key: values[1:]}), key)) == len(values) - 1

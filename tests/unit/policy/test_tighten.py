@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.errors import PolicyError
-from sandbox.policy import Limits, Policy, tighten, widenings
+from sandbox.policy import Limits, Policy, find_widenings, tighten
 from sandbox.policy.base_model import Section
-from sandbox.policy.model import LEAST_INODES, LEAST_MEMORY, LEAST_OPEN_FILES
+from sandbox.policy.model import MIN_INODES, MIN_MEMORY, MIN_OPEN_FILES
 from sandbox.policy.quantities import MIB
 from sandbox.policy.tighten import _RULES
 
 GRANTED = Policy(name="granted", description="for tests")
 FIELDS = sorted(Limits.model_fields)
-LEAST = {"inodes": LEAST_INODES, "memory": LEAST_MEMORY, "open_files": LEAST_OPEN_FILES}
+LEAST = {"inodes": MIN_INODES, "memory": MIN_MEMORY, "open_files": MIN_OPEN_FILES}
 
 
 def policy(**sections: Mapping[str, object]) -> Policy:
@@ -90,7 +90,7 @@ def test_an_invalid_limit_is_refused_by_name(value: object) -> None:
 
 @pytest.mark.parametrize(("field", "least"), LEAST.items())
 def test_too_little_to_begin_with_is_refused_by_name(field: str, least: int) -> None:
-    spelled = tighten(GRANTED, {field: least}).limits.spelled(field)
+    spelled = tighten(GRANTED, {field: least}).limits.format_field(field)
     with pytest.raises(PolicyError, match=rf"limits\.{field}: must be at least {spelled}$"):
         tighten(GRANTED, {field: least - 1})
 
@@ -104,7 +104,7 @@ def test_nothing_ever_exceeds_the_permissions(limits: dict[str, float]) -> None:
         return
     assert all(getattr(tightened.limits, field) <= getattr(GRANTED.limits, field) for field in FIELDS)
     assert all(getattr(tightened.limits, field) == value for field, value in limits.items())
-    assert widenings(GRANTED, tightened) == []
+    assert find_widenings(GRANTED, tightened) == []
 
 
 @given(less)
@@ -130,7 +130,7 @@ def test_every_field_of_a_policy_has_a_rule() -> None:
 
 
 def test_a_policy_is_no_wider_than_itself() -> None:
-    assert widenings(GRANTED, GRANTED) == []
+    assert find_widenings(GRANTED, GRANTED) == []
 
 
 def test_the_strictest_of_everything_is_no_widening() -> None:
@@ -148,8 +148,8 @@ def test_the_strictest_of_everything_is_no_widening() -> None:
         output={"shown": 10, "over": "kill"},
         reuse={"mode": "never", "idle": 1, "ahead": 0},
     )
-    assert widenings(GRANTED, asked) == []
-    assert len(widenings(asked, GRANTED)) == 17
+    assert find_widenings(GRANTED, asked) == []
+    assert len(find_widenings(asked, GRANTED)) == 17
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_the_strictest_of_everything_is_no_widening() -> None:
     ],
 )
 def test_each_widening_is_named(section: str, key: str, value: object, complaint: str) -> None:
-    assert widenings(GRANTED, policy(**{section: {key: value}})) == [f"{section}.{key}: {complaint}"]
+    assert find_widenings(GRANTED, policy(**{section: {key: value}})) == [f"{section}.{key}: {complaint}"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_each_widening_is_named(section: str, key: str, value: object, complaint
 def test_a_demand_cannot_be_dropped(
     granted: dict[str, Mapping[str, object]], asked: dict[str, Mapping[str, object]], complaint: str
 ) -> None:
-    assert widenings(policy(**granted), policy(**asked)) == [complaint]
+    assert find_widenings(policy(**granted), policy(**asked)) == [complaint]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_demand_cannot_be_dropped(
 def test_fewer_packages_from_fewer_places_are_no_widening(
     granted: Mapping[str, object], asked: Mapping[str, object]
 ) -> None:
-    assert widenings(policy(supply=granted), policy(supply=asked)) == []
+    assert find_widenings(policy(supply=granted), policy(supply=asked)) == []
 
 
 def test_a_call_cannot_bring_its_own_supplies() -> None:
@@ -262,8 +262,8 @@ def test_a_folder_within_a_readable_one_is_no_widening() -> None:
     granted = policy(filesystem={"readable": ["/opt/data"]})
     inside = policy(filesystem={"readable": ["/opt/data", "/opt/data/maps"]})
     beside = policy(filesystem={"readable": ["/opt/database", "/opt"]})
-    assert widenings(granted, inside) == []
-    assert len(widenings(granted, beside)) == 2
+    assert find_widenings(granted, inside) == []
+    assert len(find_widenings(granted, beside)) == 2
 
 
 def test_a_field_without_a_rule_cannot_be_compared() -> None:
@@ -275,4 +275,4 @@ def test_a_field_without_a_rule_cannot_be_compared() -> None:
 
     bird = Bird(name="bird", description="for tests")
     with pytest.raises(KeyError, match=r"freedom\.fly"):
-        widenings(bird, bird)
+        find_widenings(bird, bird)

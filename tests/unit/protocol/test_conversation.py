@@ -19,7 +19,7 @@ from sandbox.protocol.messages import LayerFailure
 from sandbox.protocol.running_call import RunningCall
 from sandbox.protocol.session import RunnerSession
 from sandbox.protocols import DirectPipes, Receiver
-from sandbox.resources import authoring_kit
+from sandbox.resources import read_authoring
 from sandbox.testing.fake_backend import FakeSlot
 from tests import virtual_time
 
@@ -151,7 +151,7 @@ def opened_with(data: bytes) -> Coroutine[Any, Any, object]:
                 "ahead": 3,
                 "single_use": False,
                 "outputs": outputs,
-                "kit": authoring_kit(),
+                "kit": read_authoring(),
                 "box": {},
             }
         ]
