@@ -35,7 +35,7 @@ FIXED = {
 
 
 def addresses_of(name: str) -> list[str]:
-    """Return the addresses of a name. `rebind.example` is public at the first look-up, and this machine's from then on."""
+    """Return the addresses of a name. `rebind.example` is public at the first look-up, and the machine's own later."""
     if name.startswith("rebind"):
         return [public] if times_asked[name] <= 1 else ["127.0.0.1"]
     if name.startswith("as-"):  # as-10-0-0-1.example
