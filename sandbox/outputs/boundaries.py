@@ -1,13 +1,13 @@
-"""Where a text may be cut.
+"""Find where a text may be cut.
 
-A cut never falls inside `\\r\\n`, between a combining mark and its base, beside a zero-width joiner, before the skin
-tone of an emoji, inside a flag or a Korean syllable. Whether a place is a border depends on the characters on both
-sides of it alone, so each function takes one character more than it returns; a row of flags is therefore not cut.
+A cut never falls inside `\\r\\n`, between a combining mark and its base, next to a zero-width joiner, before the skin
+tone of an emoji, inside a flag or a Korean syllable. The characters on both sides decide whether a place is a border,
+so each function takes one character more than it returns; a row of flags is therefore not cut.
 
-Line cuts leave the line break with the text that is shown, on both sides: a head ends after one, a tail begins before
-one. A notice put between them stands on a line of its own, although not a single character was added for it. A line
-border is taken only if it saves at least half of the room: otherwise one long line would empty the output. The same
-goes for sentences: a head ends and a tail begins after the space behind a full stop, where no line ends later.
+A line cut leaves the line break with the shown text, on both sides: a head ends after one, a tail begins before one. A
+notice between them stands on a line of its own, although no character was added for it. A line border is taken only if
+it saves at least half of the room: otherwise one long line would empty the output. The same holds for sentences: a head
+ends and a tail begins after the space behind a full stop, where no line ends later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SENTENCE_ENDS: Final = (". ", "! ", "? ", "\u3002", "\uff01", "\uff1f")
 
 
 def is_border(text: str, *, at: int) -> bool:
-    """Whether the text may be cut before the character at that index."""
+    """Return whether the text may be cut before the character at that index."""
     if not 0 < at < len(text):
         return True
     before, after = text[at - 1], text[at]
@@ -33,7 +33,7 @@ def is_border(text: str, *, at: int) -> bool:
 
 
 def _belongs_to(before: str, after: str) -> bool:
-    """Whether a character is read as a part of what stands before it."""
+    """Return whether a character is read as a part of what stands before it."""
     if category(after).startswith("M"):
         return True
     if "\u1160" <= after <= "\u11ff" or "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":
@@ -42,7 +42,7 @@ def _belongs_to(before: str, after: str) -> bool:
 
 
 def prefix(text: str, *, most: int) -> str:
-    """The longest beginning of at most so many characters."""
+    """Return the longest beginning of at most `most` characters."""
     at = min(most, len(text))
     while not is_border(text, at=at):
         at -= 1
@@ -50,7 +50,7 @@ def prefix(text: str, *, most: int) -> str:
 
 
 def suffix(text: str, *, most: int) -> str:
-    """The longest end of at most so many characters, and without the first, which only tells what it follows."""
+    """Return the longest end of at most `most` characters; the first character of `text` is context only."""
     at = max(len(text) - most, 1)
     while not is_border(text, at=at):
         at += 1
@@ -58,7 +58,7 @@ def suffix(text: str, *, most: int) -> str:
 
 
 def prefix_of_lines(text: str, *, most: int) -> str:
-    """A beginning of whole lines, or the longest beginning where lines are too long for that."""
+    """Return a beginning of whole lines, or the longest beginning where lines are too long for that."""
     longest = prefix(text, most=most)
     end = longest.rfind("\n") + 1
     while end > len(longest) // 2:
@@ -69,7 +69,7 @@ def prefix_of_lines(text: str, *, most: int) -> str:
 
 
 def suffix_of_lines(text: str, *, most: int) -> str:
-    """An end that begins with a line break, or the longest end where lines are too long for that."""
+    """Return an end that begins with a line break, or the longest end where lines are too long for that."""
     longest = suffix(text, most=most)
     first = len(text) - len(longest)
     last = first + (len(longest) + 1) // 2
@@ -83,7 +83,7 @@ def suffix_of_lines(text: str, *, most: int) -> str:
 
 
 def prefix_of_sentences(text: str, *, most: int) -> str:
-    """A beginning that ends with a line or a sentence, whichever ends later, or the longest beginning."""
+    """Return a beginning that ends with a line or a sentence, whichever ends later, or the longest beginning."""
     longest = prefix(text, most=most)
     of_lines = prefix_of_lines(text, most=most)
     least = len(of_lines) if len(of_lines) < len(longest) else len(longest) // 2
@@ -93,7 +93,7 @@ def prefix_of_sentences(text: str, *, most: int) -> str:
 
 
 def suffix_of_sentences(text: str, *, most: int) -> str:
-    """An end that begins with a line or a sentence, whichever begins earlier, or the longest end."""
+    """Return an end that begins with a line or a sentence, whichever begins earlier, or the longest end."""
     longest = suffix(text, most=most)
     first = len(text) - len(longest)
     of_lines = len(text) - len(suffix_of_lines(text, most=most))

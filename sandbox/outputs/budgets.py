@@ -1,12 +1,12 @@
-"""Budgets: of which type each output of a call is, and how many characters of it are shown.
+"""Budgets: the type of each output of a call, and how many characters of it are shown.
 
-Who says what, from the weakest on: the type has a budget; the operator's policy may give the type another; a tool's
-`return_char_limit` is the budget of its value instead. Then it only goes down: no more than what the policy gives the
-type, where it says so, no more than the call asks for, and no more than the policy shows of any output.
+The order, from the weakest on: the type has a budget; the operator's policy may give the type another; a tool's
+`return_char_limit` is the budget of its value instead. From there budgets only go down: to the policy's budget for the
+type, to the call's request, and to the policy's limit for any output.
 
-A budget may be of tokens as well, for engines that were given a tokenizer: a policy's for a type, a tool's for its
-value, a call's for each output. What a policy or a tool says in tokens stands in the place of the characters that the
-type would have, and of those alone. Of several that were said the least counts.
+A budget may also be in tokens, for engines with a tokenizer: a policy's for a type, a tool's for its value, a call's
+for each output. A budget in tokens of a policy or a tool replaces the budget in characters of the type only. The least
+of several budgets counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ASKED_NOTHING: Final = AskedOutput()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredOutputs:
-    """What a tool says of its outputs; None where it says nothing."""
+    """The output settings that a tool declares; None for those that it leaves out."""
 
     value: str | None = None
     stdout: str | None = None
@@ -40,14 +40,14 @@ class DeclaredOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedOutputs:
-    """What a call says of its outputs: of each by its name, and of the tokens of all."""
+    """The output settings that a call requests: of each output by name, and the tokens of all."""
 
     outputs: Mapping[Any, AskedOutput] = field(default_factory=dict)
     return_char_limit: int | None = None
     tokens: int | None = None
 
     def of(self, output: str) -> AskedOutput:
-        """What it says of that one, all in all."""
+        """Return all that is requested of one output."""
         said = self.outputs.get(output, _ASKED_NOTHING)
         if self.return_char_limit is None and self.tokens is None:
             return said
@@ -58,7 +58,7 @@ class RequestedOutputs:
 
 @dataclass(frozen=True, slots=True)
 class OutputBudget:
-    """The type of one output, and how much of it is shown: characters, and of those no more than so many tokens."""
+    """The type of one output, and how much of it is shown, in characters and in tokens."""
 
     type: str
     budget: int
@@ -85,16 +85,16 @@ class Budgets:
 
     @cached_property
     def meta(self) -> OutputBudget:
-        """That of what a result keeps beside its texts."""
+        """The budget of the values that a result keeps apart from its texts."""
         return self._room("meta", "json_data")
 
     @cached_property
     def silence(self) -> tuple[Shaped, Shaped]:
-        """What is shown of stdout and stderr where nothing was printed."""
+        """The shaped forms of stdout and stderr without output."""
         return nothing(self.stdout.type), nothing(self.stderr.type)
 
     def value(self, value: Json) -> OutputBudget:
-        """The value's type is what the tool says, or what the value is."""
+        """Return the value's type is what the tool says, or what the value is."""
         output_type = self.declared.value or value_type(value)
         room = self._rooms.get(output_type)
         if room is None:
@@ -103,7 +103,7 @@ class Budgets:
 
     @cached_property
     def _rooms(self) -> dict[str, OutputBudget]:
-        """Those that the value had so far, by its type."""
+        """The budgets of values so far, by type."""
         return {}
 
     @property
@@ -114,7 +114,7 @@ class Budgets:
         return any(each is not None for each in said)
 
     def fitted(self, room: OutputBudget, shape: Callable[[int], Shaped]) -> Shaped:
-        """What `shape` gives for the budget of characters that the room comes to."""
+        """Return the result of `shape` for the budget of characters that the budget allows."""
         return shape_within(shape, characters=room.budget, tokens=room.tokens, tokenizer=self.tokenizer)
 
     def _room(self, output: str, declared: str) -> OutputBudget:
@@ -131,7 +131,7 @@ class Budgets:
         return OutputBudget(output_type, shown or 0, _least(tokens, asked.tokens) if self.tokenizer else None)
 
     def _tokens(self, output: str, output_type: str) -> int | None:
-        """What policy and tool say of it in tokens, which are nothing to an engine that cannot count them."""
+        """Return the tokens that policy and tool allow; None without a tokenizer."""
         if self.tokenizer is None:
             return None
         limit = self.declared.return_token_limit if output == "value" else None
@@ -139,7 +139,7 @@ class Budgets:
 
 
 def requested_outputs(spec: CallSpec) -> RequestedOutputs | None:
-    """What a call asks of its outputs, if it does: nearly none does."""
+    """Return the requested output settings of a call; None for most calls."""
     if spec.return_char_limit is None and spec.tokens is None and not spec.outputs:
         return None
     return RequestedOutputs(outputs=spec.outputs, return_char_limit=spec.return_char_limit, tokens=spec.tokens)

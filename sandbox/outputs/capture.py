@@ -40,7 +40,7 @@ ByteSink = Callable[[bytes], None]
 
 
 class Capture:
-    """One stream, fed in chunks; shows up to `shown` characters and keeps nothing past `limit` bytes."""
+    """A stream, fed in chunks; shows up to `shown` characters and keeps nothing past `limit` bytes."""
 
     def __init__(
         self, *, shown: int, limit: int, output_type: str = STDOUT_TYPE, spill: ByteSink | None = None

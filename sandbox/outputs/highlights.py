@@ -1,8 +1,13 @@
-"""Marked lines: where in a text that comes in pieces the lines are that hold something.
+"""Highlights: lines in the middle of a long output that are worth showing although the middle is not.
 
-A piece ends with a line, or in the middle of one that is too long to be held. Lines of which a piece holds only a part
-are left out, and so are those that would have been cut had the pieces been smaller: what is found does not depend on
-how the text was cut.
+A few letters decide, so that a flood is searched as fast as it comes: an error is a line that says error, exception,
+fail or fatal in one of the usual spellings, and a frame is the block of a traceback that names code of the tool's own,
+or the last block before the message. The first and the last errors are kept, and the last frames. Only the beginning of
+a line is kept.
+
+A piece of text ends with a line, or in the middle of a line that is too long to be held. Lines that are only partly in
+a piece are left out, and so are lines that smaller pieces would have cut: the highlights do not depend on how the text
+was cut.
 """
 
 from __future__ import annotations
@@ -33,14 +38,14 @@ FindLines = Callable[[str], Iterator[tuple[int, int]]]
 
 
 class TextPiece:
-    """One piece, and the lines in it that hold something; those that it holds only in part are left out."""
+    """A piece of text, and the lines in it; lines that are only partly in it are left out."""
 
     def __init__(self, text: str, *, whole_from: int) -> None:
         self.text = text
         self._whole_from = whole_from
 
     def nearest(self, spellings: list[str], hits: FindLines, *, most: int) -> set[tuple[int, int]]:
-        """Where the lines with one of the spellings are, so many of each."""
+        """Return the positions of the lines with one of the spellings, at most `most` of each."""
         return {place for spelling in spellings for _, place in zip(range(most), hits(spelling), strict=False)}
 
     def forward(self, wanted: str) -> Iterator[tuple[int, int]]:
@@ -83,7 +88,7 @@ class TextPosition:
             self._is_in_line = not text.endswith("\n")
 
     def whole_from(self, text: str) -> int:
-        """Where the first line begins that begins in that piece."""
+        """Return where the first line begins that begins in that piece."""
         return (text.find("\n") + 1 or len(text)) if self._is_in_line else 0
 
     def marks(self, text: str, places: list[tuple[int, int]], *, most: int) -> Iterator[Highlight]:
@@ -93,14 +98,6 @@ class TextPosition:
             at = begin
             kept = prefix(text[begin:end], most=most)
             yield Highlight(self._at + begin, self._line + lines, kept, is_cut=len(kept) < end - begin)
-
-
-# Marks: lines in the middle of a long output that are worth showing although the middle is not.
-#
-# Which these are is a matter of a few letters, so that a flood is searched as fast as it comes: an error is a line that
-# says error, exception, fail or fatal in one of the usual spellings, and a frame is the block of a traceback that names
-# code of the tool's own, or the last one before the message. Of errors the first and the last are kept, of frames the
-# last. What is kept of a line is its beginning. However a text was cut into pieces, its marks are the same.
 
 
 _MOST_ERRORS: Final = 32
@@ -117,7 +114,7 @@ _MOST_FRAMES: Final = 3
 _LONGEST_FRAME: Final = 600
 _FRAME: Final = '  File "'
 _LINES_OF_FRAME: Final = 4
-"""Its own, the code, the marks below the code, and what comes after: the message, if it is the last frame."""
+"""The frame's own line, the code, the marks below the code, and the next line: the message, for the last frame."""
 _LIBRARY: Final = re.compile(r'  File "(?:<frozen |[^"\n]*/(?:site-packages|dist-packages|python\d[\d.]*)/)')
 
 
@@ -133,7 +130,7 @@ class NoHighlights:
     """For outputs of which only the ends matter."""
 
     def feed(self, text: str, *, newlines: int) -> None:
-        """Nothing is worth marking."""
+        """Ignore the text."""
 
     def found(self) -> tuple[Highlight, ...]:
         return ()
@@ -231,7 +228,7 @@ class FailureHighlights:
 
 
 def _spellings(text: str) -> list[str]:
-    """Those that are in it."""
+    """Return the spellings that are in the text."""
     small = text.encode("ascii", "ignore").lower()
     found = [spelling for word, spellings in _ERRORS.items() if small.rfind(word) >= 0 for spelling in spellings]
     return [spelling for spelling in found if text.rfind(spelling) >= 0]

@@ -1,7 +1,7 @@
-"""The second, shorter form of an output, for the history of a conversation: made from the first, which is at hand.
+"""The shorter form of an output for the history of a conversation, made from the first form.
 
-What was cut before keeps its counts: they are of all there was, and so are the numbers of lines. A JSON value that was
-pruned is pruned further and stays JSON. An output that is within its memory budget, as most are, stays as it is.
+The counts and line numbers of an earlier cut refer to the whole output, and stay. A pruned JSON value is pruned further
+and stays JSON. An output within its budget for the history, as most are, stays as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARK: Final = re.compile(r"\n\[line (\d{1,18})\] ([^\n]*)")
 
 
 def for_history(shaped: Shaped, *, tokens: int | None = None, tokenizer: Tokenizer | None = None) -> Shaped:
-    """The same output within the memory budget of its type, and within so many tokens if any are given."""
+    """Return the output within the history budget of its type, and within a number of tokens if one is given."""
     form = shape_for(shaped.type)
     if not form.history:
         return shaped
@@ -40,7 +40,7 @@ def _within(shaped: Shaped, budget: int) -> Shaped:
 
 
 def is_shown_whole(shaped: Shaped) -> bool:
-    """Whether a reader of it, or of its second form, misses nothing; otherwise something must hold the exact whole."""
+    """Return whether both forms of the output are complete; otherwise an artifact must hold the exact whole."""
     if shaped.reason is not None:
         return False
     most = shape_for(shaped.type).history
@@ -67,7 +67,7 @@ def _ends_of_text(text: str, *, characters: int, shown: int, dropped: int) -> Te
 
 
 def _marks(tail: str, gap: FoundNotice, *, at: int) -> tuple[tuple[Highlight, ...], str]:
-    """The lines that were kept of the gap, of each the first, and the text behind them."""
+    """Return the lines that were kept of the gap, of each the first, and the text behind them."""
     found: list[Highlight] = []
     end = 0
     for each in _MARK.finditer(tail):
@@ -79,7 +79,7 @@ def _marks(tail: str, gap: FoundNotice, *, at: int) -> tuple[tuple[Highlight, ..
 
 
 def _ends_of_json(shaped: Shaped) -> TextEnds | None:
-    """The value that is shown, without the notice in it."""
+    """Return the value that is shown, without the notice in it."""
     try:
         value: Json = json.loads(shaped.text)
     except (ValueError, RecursionError):

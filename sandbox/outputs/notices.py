@@ -1,8 +1,8 @@
-"""Notices: what stands where something was left out, at most 200 characters in all.
+"""Notices: the text in the place of what was left out, at most 200 characters in all.
 
-A notice is outside of the budget. It says how much is missing of how much, which lines the gap touches, and where the
-whole is to be read. When it would become too long it says less, and never the less important before the more.
-A tool can imitate a notice, but not the counts beside the text.
+A notice is outside of the budget. A notice says how much is missing of how much, which lines the gap touches, and where
+the whole can be read. A notice that would be too long leaves out the less important parts. A tool can imitate a notice,
+but not the counts next to the text.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _FOUND: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the notices of one output have in common."""
+    """The facts that all notices of one output share."""
 
-    characters: int  # all there were
-    dropped: int = 0  # those at the end that nobody kept
+    characters: int  # in the whole output
+    dropped: int = 0  # at the end, and not kept
     artifact: str | None = None
     is_partial: bool = False  # the artifact does not hold all of it either
 
     def gap(self, *, shown: int, lines: tuple[int, int] | None = None, unit: str = "line", kept: int = 0) -> str:
-        """What stands for the characters that were kept and are not shown."""
+        """Return the notice for characters that were kept and are not shown."""
         omitted = self.characters - self.dropped - shown
         count = f"{omitted} of {self.characters} characters omitted"
         where = _range(lines, unit) if lines else ""
@@ -44,7 +44,7 @@ class Notice:
         return next((text for text in texts if len(text) <= most), f"[… {count} …]")
 
     def end(self) -> str:
-        """What stands for the characters that nobody kept; nothing when there are none."""
+        """Return the notice for characters that were not kept, or nothing."""
         return f"[… last {self.dropped} characters dropped: over the output limit …]" if self.dropped else ""
 
 
@@ -66,7 +66,7 @@ def without_notices(text: str) -> int | None:
 
 
 def find_gap(text: str, *, omitted: int) -> FoundNotice | None:
-    """The notice that stands for so many characters."""
+    """Return the notice for this number of characters."""
     for each in _FOUND.finditer(text):
         if each["omitted"] is not None and int(each["omitted"][:20]) == omitted:
             first = int(each["first"]) if each["first"] else None
@@ -77,7 +77,7 @@ def find_gap(text: str, *, omitted: int) -> FoundNotice | None:
 
 
 def find_dropped(text: str) -> tuple[int, str]:
-    """How many characters nobody kept, as the notice at the end says, and the text without it."""
+    """Return how many characters were not kept, by the notice at the end, and the text without that notice."""
     found = list(_FOUND.finditer(text))
     if not found or found[-1]["dropped"] is None or found[-1].end() < len(text):
         return 0, text
@@ -90,5 +90,5 @@ def _range(numbers: tuple[int, int], unit: str) -> str:
 
 
 def strip_notices(text: str) -> str:
-    """The text with nothing in the place of its notices."""
+    """Return the text with nothing in the place of its notices."""
     return _FOUND.sub("", text)

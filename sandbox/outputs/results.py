@@ -1,8 +1,7 @@
-"""Results: how a `ToolResult` is shown. What its tool has to say is in its texts, so each is fitted as the stream of
-the same name would be, by the type that the tool gives it; what is kept beside them is pruned as JSON.
+"""Shape a `ToolResult`: each of its texts like the stream of the same name, and its `meta` pruned as JSON.
 
-The whole is still the JSON of the value. Where the tool or the call says how much of the value may be shown, that holds
-for all of it together, and then it is pruned as JSON once more.
+The whole is still the JSON of the value. If the tool or the call limits how much of the value is shown, that limit
+holds for all of it together, and then the whole is pruned as JSON once more.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _PARTS: Final = {"ok", "stdout", "stderr", "meta"}
 
 
 def is_result(value: Json) -> TypeGuard[dict[str, Any]]:
-    """Whether it has the parts that a runner makes of a `ToolResult`."""
+    """Return whether it has the parts that a runner makes of a `ToolResult`."""
     if not isinstance(value, dict) or value.keys() != _PARTS:
         return False
     return isinstance(value["stdout"], str) and isinstance(value["stderr"], str)
 
 
 def shape_result(value: dict[str, Any], budgets: Budgets, *, artifact: str | None = None) -> Shaped:
-    """A result with each of its parts in its own room."""
+    """Return a result with each of its parts in its own room."""
     parts = {
         "stdout": _text(value["stdout"], budgets.stdout, budgets, artifact),
         "stderr": _text(value["stderr"], budgets.stderr, budgets, artifact),

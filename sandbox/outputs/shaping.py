@@ -27,7 +27,7 @@ from sandbox.unchecked import unchecked
 _LONG_BYTES: Final = 256 << 10
 _MAX_NAME: Final = 50
 _RENDERED: Final = "as a terminal shows it"
-_REPLACED: Final = "what is no UTF-8 is shown as U+FFFD"
+_REPLACED: Final = "invalid UTF-8 is shown as U+FFFD"
 # Made once: `json.dumps` makes an encoder for each call.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 

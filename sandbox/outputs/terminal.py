@@ -1,22 +1,22 @@
-"""What a terminal would show of a text: the last state of each line, without colours.
+"""Render printed text as a terminal would show it.
 
-Programs print for terminals: a progress bar is one line written a thousand times with carriage returns between, and a
-coloured word is the word between escape sequences. A reader who is no terminal is shown what a person would have seen:
+A progress bar is one line written a thousand times with carriage returns between, and a coloured word is the word
+between escape sequences. A reader without a terminal is shown what a person would have seen:
 
-* a carriage return goes back to the beginning of the line, a backspace one column; what is written then stands in the
-  place of what was there, and the rest of the line stays, as it does on a screen;
+* a carriage return goes back to the beginning of the line, a backspace one column; the text that follows replaces
+  what was there, and the rest of the line stays, as on a screen;
 * sequences that move within the line (`CSI C`, `D`, `G`) or erase in it (`CSI K`) do so; all others (colours, titles,
   links, movements to other lines, clearing the screen) leave nothing. So does an escape character without a sequence;
 * line breaks stay as they are, `\\n` or `\\r\\n`: line numbers here are those of the exact text.
 
-A text without escape, backspace, and carriage returns other than in `\\r\\n` is unchanged; what was read once is such a
-text, so that reading again changes nothing. Every other control character is passed on.
+A text without escape, backspace, and carriage returns other than in `\\r\\n` is unchanged. Rendered text is such a
+text, so rendering again changes nothing. Every other control character is passed on.
 
 The text may come in pieces of any size, and the pieces do not matter. A line that is longer than `MAX_LINE_CHARACTERS`
 wraps: its beginning can no longer be rewritten. A sequence that is longer than any real one is text after its first two
-characters. So what is held back is bounded. Every character counts as one column: a screen gives two to a Chinese one
-and none to a combining mark, which differs only where a shorter text of other characters was written over it, and would
-cost a look at each of them. And following moves is slow: after `MAX_MOVES` backspaces and sequences they are dropped
+characters. So the held text is bounded. Every character counts as one column: a screen gives two to a Chinese character
+and none to a combining mark, which differs only if a shorter text of other characters was written over it, and would
+cost a look at each of them. Following moves is slow, so after `MAX_MOVES` backspaces and sequences they are dropped
 without being followed.
 """
 
@@ -51,7 +51,7 @@ def is_plain(text: str) -> bool:
 
 
 def as_seen(text: str) -> str:
-    """A whole text as a terminal would show it."""
+    """Return a whole text as a terminal would show it."""
     terminal = Terminal()
     return terminal.feed(text) + terminal.rest()
 
@@ -62,7 +62,7 @@ class Terminal:
     def __init__(self) -> None:
         self._unread = ""  # a sequence that has only begun, or a carriage return: a line break may follow
         self._line = ""  # up to the column that is written to next
-        self._before = ""  # what the line was before: seen where the line is shorter
+        self._before = ""  # the line before it was rewritten: seen where the new line is shorter
         self._moves_left = MAX_MOVES
         self._has_changed = False
 
@@ -72,7 +72,7 @@ class Terminal:
         return self._has_changed or bool(self._unread)
 
     def feed(self, text: str) -> str:
-        """The lines that are complete now."""
+        """Return the lines that are complete now."""
         text = self._unread + text if self._unread else text
         self._unread = ""
         if "\x1b" not in text and "\r" not in text and "\b" not in text and not self._before:
@@ -86,7 +86,7 @@ class Terminal:
         return self._feed_lines(text)
 
     def rest(self) -> str:
-        """The last line as it stands; this leaves the terminal as it was."""
+        """Return the last line as it stands; this leaves the terminal as it was."""
         return self._line + self._before[len(self._line) :]
 
     def _without_sequences(self, text: str) -> str:
@@ -115,7 +115,7 @@ class Terminal:
         return "".join(settled)
 
     def _end_line(self, text: str) -> str:
-        """The rest of one line and its break."""
+        """Return the rest of one line and its break."""
         if not (self._line or self._before or "\x1b" in text or "\b" in text or "\r" in text[:-1]):
             return f"{text}\n"
         is_pair = text.endswith("\r")
@@ -124,7 +124,7 @@ class Terminal:
         return seen + ("\r\n" if is_pair else "\n")
 
     def _write(self, text: str) -> str:
-        """A part of one line; returned is the beginning of the line, if it became too long."""
+        """Return a part of one line; returned is the beginning of the line, if it became too long."""
         if "\x1b" in text:
             text = _WITHOUT_EFFECT.sub("", text)
         if "\x1b" in text or "\b" in text:
@@ -134,7 +134,7 @@ class Terminal:
         return self._append(text) if "\r" not in text else self._overwrite(text.split("\r"))
 
     def _overwrite(self, texts: list[str]) -> str:
-        """The first goes on with the line, each of the others begins it again."""
+        """Return the first goes on with the line, each of the others begins it again."""
         first, *others = texts
         settled = self._append(first)
         self._return()
@@ -193,7 +193,7 @@ class Terminal:
 
 
 def _end_of_whole(text: str) -> int:
-    """Where what may only be read with what follows it begins."""
+    """Return where what may only be read with what follows it begins."""
     if text.endswith("\r"):
         return len(text) - 1
     last = text.rfind("\x1b", 0, -1)  # that which is the very last character may be the end of a string
@@ -217,5 +217,5 @@ def _without_effectless(text: str) -> str:
 
 
 def _moves(text: str) -> bool:
-    """Whether anything in it is to be written elsewhere than at the end of a line."""
+    """Return whether anything in it is to be written elsewhere than at the end of a line."""
     return "\x1b" in text or "\b" in text or ("\r" in text and _RETURN.search(text) is not None)

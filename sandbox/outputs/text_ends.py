@@ -29,8 +29,8 @@ class TextEnds:
     dropped: int = 0  # characters that followed and were not kept
     highlights: tuple[Highlight, ...] = ()  # lines worth showing when they are in neither end
     parsed: ParsedValue | None = None
-    is_rendered: bool = False  # as a terminal shows it, which is not how it was printed
-    has_replacements: bool = False  # what was no UTF-8 is U+FFFD
+    is_rendered: bool = False  # differs from the printed text, as a terminal shows it
+    has_replacements: bool = False  # invalid UTF-8 became U+FFFD
 
     @classmethod
     def whole(
@@ -43,7 +43,7 @@ class TextEnds:
         is_rendered: bool = False,
         has_replacements: bool = False,
     ) -> TextEnds:
-        """A text that is at hand from beginning to end."""
+        """Return a text that is at hand from beginning to end."""
         return cls(
             head=text,
             tail=text,

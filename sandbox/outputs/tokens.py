@@ -1,8 +1,8 @@
-"""Budgets in tokens: the same shapes, found by trying, because only a tokenizer knows what a text is to it.
+"""Budgets in tokens: the same shapes, found by trying, because only the tokenizer knows the tokens of a text.
 
-A tokenizer is anything that takes a text and gives how many tokens it has, or the tokens themselves, as the `encode` of
-most of them does. It is the program's own and runs in it, in threads. It may still choke on what a tool printed, as
-some do on the spelling of their own control tokens: then the budget is taken as one of characters, which is less.
+A tokenizer is a function of a text that returns the number of its tokens, or the tokens themselves, as most `encode`
+methods do. The tokenizer belongs to the program and runs in it, in threads. Some tokenizers fail on printed text, such
+as on the spelling of their own control tokens: then the budget counts as one of characters, which is less.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sandbox.outcome import Shaped
 from sandbox.outputs.notices import strip_notices
 
 MAX_TOKEN_CHARACTERS: Final = 8
-"""Characters of a token, at most: no more than so many for each are tried."""
+"""The longest token; no more characters for each token are tried."""
 _TRIES: Final = 24
 _LONGEST_FAULT: Final = 100
 
@@ -24,7 +24,7 @@ Tokenizer = Callable[[str], int | Sized]
 def shape_within(
     shape: Callable[[int], Shaped], *, characters: int, tokens: int | None, tokenizer: Tokenizer | None
 ) -> Shaped:
-    """What `shape` gives for the largest budget of characters that is within both; `tokens` is none for no such."""
+    """Return the result of `shape` for the largest budget of characters within both limits; `tokens` may be None."""
     if tokens is None or tokenizer is None:
         return shape(characters)
     try:
@@ -37,10 +37,10 @@ def shape_within(
 def within_tokens(
     shape: Callable[[int], Shaped], *, budget: int, tokens: Callable[[str], int], most: int | None = None
 ) -> Shaped:
-    """What `shape` gives for the largest budget of characters, `most` at most, that is no more than `budget` tokens.
+    """Return the result of `shape` for the largest budget of at most `most` characters that is within `budget` tokens.
 
-    Notices are not counted, as always. `tokens` is asked at most 24 times, about texts of bounded length; where its
-    answers do not grow with the text, what is given is within the budget still, but may be less than could be.
+    Notices do not count. `tokens` is called at most 24 times, with texts of bounded length. If its answers do not grow
+    with the text, the result is still within the budget, but may be shorter than possible.
     """
     high = MAX_TOKEN_CHARACTERS * budget if most is None else min(most, MAX_TOKEN_CHARACTERS * budget)
     fits, tried = 0, shape(high)
@@ -65,6 +65,6 @@ def _counted(tokenizer: Tokenizer, text: str) -> int:
 
 
 def _for_reason(shaped: Shaped, reason: str) -> Shaped:
-    """The same, cut for that reason and not for the number of characters which was tried."""
+    """Return the same, cut for that reason and not for the number of characters which was tried."""
     parts = [part for part in (shaped.reason or "").split("; ") if part and not part.startswith("over the budget")]
     return shaped.model_copy(update={"reason": "; ".join([*parts, reason])})

@@ -1,9 +1,8 @@
-"""Arguments against a tool's parameters: what the call gets, or everything that is wrong with them at once.
+"""Check arguments against the parameters of a tool: return what the call gets, or all problems at once.
 
-The annotations become the fields of a pydantic model, built once for each tool and kept. Arguments are first copied
-into plain JSON values, then known names are validated, and what nobody asked for, what is missing and what is wrong
-is reported together, each with its path, in words a model can act on. Nothing given here raises: bad arguments are an
-outcome of the call.
+The annotations become the fields of a pydantic model, built once for each tool. Arguments are first copied into plain
+JSON values, then known names are validated. Unknown, missing and wrong arguments are reported together, each with a
+path, in words that a model can act on. Bad arguments are an outcome of the call, so nothing here raises for them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _SCALARS: Final = {id(TEXT): str, id(INTEGER): int, id(NUMBER): float, id(BOOLEA
 
 @dataclass(frozen=True, slots=True)
 class ArgumentProblem:
-    """One thing that is wrong with the arguments; every text is at most 200 printable characters."""
+    """A problem with the arguments; every text has at most 200 printable characters."""
 
     path: str
     message: str
@@ -63,15 +62,15 @@ class _Model:
     names: dict[str, str]
     """The parameter's name, for each field."""
     expected: dict[str, str]
-    """What each parameter takes, in words."""
+    """The type that each parameter takes, in words."""
     left_out: dict[str, JSON]
-    """What the parameters get that are neither required nor have a default of their own."""
+    """The values of parameters that are neither required nor have a default."""
     required: frozenset[str]
     """All others may be left out, and null means the same."""
     scalars: dict[str, type]
-    """Those that are declared as one of Python's own types."""
+    """The parameters that are declared as one of Python's own scalar types."""
     whole: SchemaValidator | None = None
-    """What else the source says of them, where it has written out a schema."""
+    """The validator of the schema, if the source writes out a schema."""
 
 
 _TOO_MUCH: Final = ArgumentProblem(
@@ -104,8 +103,11 @@ def bind(tool: ToolDefinition, args: Mapping[str, object]) -> Binding:
 
 
 def _are_as_declared(args: Mapping[str, object], model: _Model) -> TypeGuard[dict[str, JSON]]:
-    """Whether there is nothing to copy, to convert or to refuse: every argument is a short text, a number or a truth
-    value where just that is declared. Nearly all are, and are not handed to pydantic then."""
+    """Return whether nothing needs to be copied, converted or refused.
+
+    Every argument is a short text, a number or a truth value, as declared. Nearly all calls are like that, and pydantic
+    is left out of them.
+    """
     scalars = model.scalars
     if model.whole is not None or type(args) is not dict:
         return False
@@ -156,7 +158,7 @@ def _build_model(tool: ToolDefinition) -> _Model:
 
 
 def _holds_null(value: JSON) -> bool:
-    """Whether null is in it anywhere; a scalar is looked at only once."""
+    """Return whether null is in it anywhere; a scalar is looked at only once."""
     if isinstance(value, dict):
         return any(_holds_null(member) for member in value.values())
     if isinstance(value, list):
@@ -195,7 +197,9 @@ def _annotated_types(tool: ToolDefinition) -> list[ValueType]:
 
 
 def _validator(tool: ToolDefinition) -> SchemaValidator | None:
-    """Of a schema that makes no sense `check` tells; a call goes by the names in it."""
+    """Return the validator of a schema that the source writes out; None if the schema is invalid, which `check`
+    reports.
+    """
     if tool.schema is None:
         return None
     from sandbox.tools.schemas.validator import validator
@@ -243,7 +247,7 @@ def _not_plain(name: object, fault: NotPlain) -> ArgumentProblem:
 def _validate(
     model: _Model, known: dict[str, JSON], *, faulty: Container[object]
 ) -> tuple[dict[str, JSON], list[ArgumentProblem]]:
-    """The known arguments by their declared types, and what is wrong with those that are not faulty already."""
+    """Return the known arguments by their declared types, and what is wrong with those that are not faulty already."""
     try:
         checked = model.fields.model_validate(known, context=Attempt(WorkBudget()))
     except TooMuchWork:
@@ -288,7 +292,7 @@ def path_of(steps: Iterable[str | int]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value in a few words."""
+    """Return a value in a few words."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""A source, checked: everything that is wrong with it, everything it can be called as, and what models are told of it.
+"""Check a source: report all problems, everything that can be called, and what models see of it.
 
-A check never stops at the first problem and never raises for what is in the source: text that is no Python is one
-problem, with its place. Reports are remembered by what they are of, as tools are.
+A check does not stop at the first problem and does not raise for the content of a source: text that is not Python is
+one problem, with its place. Reports are remembered by source, as tools are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HEAVIEST_BYTES: Final = 16 * 1024 * 1024
 
 
 class CheckedCallable(BaseModel):
-    """One thing that a source can be called as."""
+    """A callable of a source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -50,11 +50,11 @@ class CheckedCallable(BaseModel):
     returns: dict[str, Any] | None = None
     """The JSON schema of what it returns, where its annotation says one."""
     details: str
-    """What is said of it at length, for prompts."""
+    """The long description, for prompts."""
 
 
 class CheckReport(BaseModel):
-    """What a check found; `ok` when nothing of it is an error."""
+    """The result of a check; `ok` means that no problem is an error."""
 
     model_config = _FROZEN
 
@@ -62,18 +62,18 @@ class CheckReport(BaseModel):
     problems: tuple[SourceProblem, ...] = ()
     callables: tuple[CheckedCallable, ...] = ()
     entry: str | None = None
-    """What is called where no other is asked for."""
+    """The callable that runs if a call names no other."""
     metadata: tuple[ToolRecord, ...] = ()
     requirements: tuple[str, ...] = ()
     requires_python: str | None = None
     settings: ToolSettings = NO_SETTINGS
 
     def chosen(self) -> CheckedCallable | None:
-        """The callable that is the entry."""
+        """Return the callable that is the entry."""
         return next((each for each in self.callables if each.entry == self.entry), None)
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """The report as one document; `schema` is that of the entry."""
+        """Return the report as one document; `schema` is that of the entry."""
         chosen = self.chosen()
         document = self.model_dump(mode="json", by_alias=True)
         return json.dumps(
@@ -85,7 +85,7 @@ _reports: WeightedLRU[tuple[str, str, str | None], CheckReport] = WeightedLRU(mo
 
 
 def check_source(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> CheckReport:
-    """Everything that can be said of a source; nothing of it is executed."""
+    """Return the report on a source, without executing any of it."""
     key = (source_digest(source), filename, entry)
     report = _reports.get(key)
     if report is None:
@@ -127,11 +127,11 @@ def _block(text: str, problems: Problems) -> ScriptBlock:
 
 
 def _chosen(source: Source, candidates: list[Candidate], *, filename: str, entry: str | None) -> Candidate | None:
-    """What is called; a source of several tools needs to say so only when it is called."""
+    """Return the callable that runs; a source of several tools needs an entry only when it is called."""
     try:
         return choose_entry(source, candidates, filename=filename, entry=entry)
     except SourceError as error:
-        if not candidates and source.problems.found:  # what keeps it from having any is told
+        if not candidates and source.problems.found:  # a problem says why nothing can be called
             return None
         is_several = bool(candidates) and entry is None
         if not is_several:
@@ -158,7 +158,7 @@ def _callable(source: Source, candidate: Candidate) -> CheckedCallable:
 
 
 def _check_distinct(source: Source, listed: list[Candidate]) -> None:
-    """Two callables that are asked for by one name cannot be told apart."""
+    """Report callables that share one name, because a call could not tell them apart."""
     seen: set[str] = set()
     for candidate in listed:
         if candidate.entry in seen:
@@ -181,7 +181,7 @@ def _settings(source: Source, candidate: Candidate, block: ToolSettings) -> Tool
 
 
 def _check_call(source: Source, candidate: Candidate) -> None:
-    """What makes a call impossible, beyond what describing it has told."""
+    """Report what makes a call impossible and what `describe` has not reported."""
     try:
         read_signature(candidate, source)
     except SourceError as error:
@@ -196,7 +196,7 @@ def _check_health(source: Source, candidate: Candidate, schema: Mapping[str, Any
             finding.message,
             at=candidate.node,
             path=f"{candidate.entry}: {finding.path}",
-            remedy="mend the schema that the source writes out",
+            remedy="correct the schema that the source writes out",
         )
 
 

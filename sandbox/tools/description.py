@@ -1,8 +1,8 @@
-"""One callable as a model sees it: its name, what it does, and the JSON schema of its arguments.
+"""Describe one callable as a model sees it: its name, its purpose, and the JSON schema of its arguments.
 
-The signature gives the types, defaults and order; the docstring the words; an `Annotated` or a `Field` says both. A
-schema that the source writes out itself goes before all of that, and only the injected parameters are still read from
-the function. Everything that a model would miss is put on the list of problems.
+The signature gives types, defaults and order; the docstring gives the words; an `Annotated` or a `Field` gives both. A
+schema that the source writes out has precedence over all of that, and then only the injected parameters are read from
+the function. Everything that a model would miss becomes a problem.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOTHING: Final[dict[str, Any]] = {"type": "object", "properties": {}, "required
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a model is told of a callable."""
+    """A callable as a model sees it."""
 
     name: str
     description: str
@@ -41,17 +41,17 @@ class Described:
     """The schema of what it returns, where its annotation says one that is understood."""
 
     def schema(self) -> dict[str, Any]:
-        """The neutral form, which every other is made from."""
+        """Return the neutral form, which every other is made from."""
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
 
 def describe(candidate: Candidate, source: Source) -> Described:
-    """The callable as a model sees it; problems go to the source's list."""
+    """Return the callable as a model sees it; problems go to the source's list."""
     return _Description(candidate, source).made()
 
 
 def mapping_schema(candidate: Candidate, source: Source) -> dict[str, Any] | None:
-    """The schema of the dict of all arguments, where its type is one with members."""
+    """Return the schema of the dict of all arguments, where its type is one with members."""
     listed = shown_parameters(candidate)
     annotation = candidate.arguments or (listed[0][0].annotation if listed else None)
     if annotation is None:
@@ -139,7 +139,7 @@ class _Description:
         return None if docstring is None else read_docstring(_writable(docstring)).description
 
     def _said(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The schema that the source writes out, as plain JSON with all its usual parts."""
+        """Return the schema that the source writes out, as plain JSON with all its usual parts."""
         try:
             plain = PlainCopy().copy(schema)
         except (NotPlain, RecursionError) as fault:
@@ -147,11 +147,11 @@ class _Description:
             return dict(_NOTHING)
         assert isinstance(plain, dict)
         made: dict[str, Any] = {**_NOTHING, **plain}
-        self._check_told(made["properties"])
+        self._check_described(made["properties"])
         self._check_taken(made)
         return made
 
-    def _check_told(self, properties: JSON) -> None:
+    def _check_described(self, properties: JSON) -> None:
         """Whether everything that a schema names is described."""
         for name, each in properties.items() if isinstance(properties, dict) else ():
             if not isinstance(each, dict) or not each.get("description"):
@@ -214,7 +214,7 @@ class _Description:
         return json_schema_of(found.schema, self.reader.cells)
 
     def _of_mapping(self, annotation: ast.expr | None) -> dict[str, Any]:
-        """All arguments as one dict: what its annotation says, when that is a type with members."""
+        """Return all arguments as one dict: what its annotation says, when that is a type with members."""
         found = ANYTHING if annotation is None else self.reader.spoken_type(annotation)[0]
         made = _with_members(self._schema_of(found))
         if made is None:
@@ -332,7 +332,7 @@ class _Description:
 
 
 def is_constant_none(node: ast.expr) -> bool:
-    """Whether an annotation is `None`."""
+    """Return whether an annotation is `None`."""
     return isinstance(node, ast.Constant) and node.value is None
 
 

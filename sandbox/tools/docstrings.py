@@ -1,10 +1,13 @@
-"""Docstrings: what a function does, and what each of its parameters is.
+"""Read docstrings: the purpose of a function, and the meaning of each of its parameters.
 
-Google, numpy, reST and epydoc forms are parsed by `docstring_parser`. Where a text shows the marks of one form only, it
-is asked for that one; trying all of them, as it does by itself, takes ten times as long. Its types and defaults are
-never used, the signature says those. A `Keyword Args:` section, which that parser drops, is read as the `Args:` it is.
-Text of several lines stays as it was written. One line that is not as Google has it does not cost the others: see
-`google_text`.
+`docstring_parser` parses the Google, numpy, reST and epydoc forms. If a text shows the marks of one form only, that
+form alone is tried, because trying all forms takes ten times as long. Types and defaults come from the signature and
+never from the text. A `Keyword Args:` section, which the parser drops, is read as `Args:`. Text of several lines stays
+as written.
+
+A strict parser gives up on a whole text for one line without a colon in `Args:`, and loses the text below the last
+section. So the text is first brought into strict form: bullets and dashes become colons, a line without a colon belongs
+to the parameter above it, empty sections go, and text outside of sections comes first. Each line is looked at once.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ _FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """What a docstring says."""
+    """The content of a docstring."""
 
     description: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +54,7 @@ class Documentation:
 
 @lru_cache(maxsize=256)
 def read_docstring(docstring: str) -> Documentation:
-    """What it says; text that no form fits is a description."""
+    """Return the content; a text that fits no form is a description."""
     text = inspect.cleandoc(docstring[:MAX_CHARACTERS])
     body, keywords = _without_keyword_section(text)
     try:
@@ -69,18 +72,18 @@ def read_docstring(docstring: str) -> Documentation:
 
 
 def _parser_of(text: str) -> Callable[[str], Docstring]:
-    """The form that shows itself in the text; where two do, the parser tries all and takes what finds most."""
+    """Return the form that shows itself in the text; where two do, the parser tries all and takes what finds most."""
     shown = [each for marks, each in _FORMS if marks.search(text)]
     return shown[0] if len(shown) == 1 else parse if shown else google.parse
 
 
 def _headed(text: str) -> str:
-    """A text that begins with a section would be taken for a description whole."""
+    """Return a text that begins with a section would be taken for a description whole."""
     return f"{_NO_TITLE}\n\n{text}" if _SECTION.match(text) else text
 
 
 def _without_keyword_section(text: str) -> tuple[str, str]:
-    """The text without its section of keyword arguments, and that section as one of arguments."""
+    """Return the text without its section of keyword arguments, and that section as one of arguments."""
     kept: list[str] = []
     taken: list[str] = []
     indent: int | None = None
@@ -107,7 +110,9 @@ def _named(parsed: Docstring) -> Iterator[tuple[DocstringParam, str]]:
 def _description(parsed: Docstring, text: str) -> str | None:
     """Short and long description, and the examples after them."""
     short = None if parsed.short_description == _NO_TITLE else parsed.short_description
-    if short and parsed.long_description and not parsed.blank_after_short_description:  # one paragraph, as written
+    if (
+        short and parsed.long_description and not parsed.blank_after_short_description
+    ):  # a single paragraph stays as written
         parts = [f"{short}\n{parsed.long_description}", _examples(parsed, text)]
     else:
         parts = [short, parsed.long_description, _examples(parsed, text)]
@@ -115,7 +120,7 @@ def _description(parsed: Docstring, text: str) -> str | None:
 
 
 def _examples(parsed: Docstring, text: str) -> str | None:
-    """The section as it stands in the text: what it shows is code, and no parser's business."""
+    """Return the section as it stands in the text: what it shows is code, and no parser's business."""
     found = _EXAMPLES.search(text)
     if found is None:
         shown = [each.description for each in parsed.meta if isinstance(each, DocstringExample) and each.description]
@@ -123,16 +128,6 @@ def _examples(parsed: Docstring, text: str) -> str | None:
     following = _SECTION.search(text, found.end())
     body = text[found.end() : following.start() if following else len(text)].rstrip()
     return f"Examples:\n{body}" if body else None
-
-
-# Docstrings in Google's form, brought into what a strict parser of it takes.
-#
-# People write sections a little differently, and models that write tools do so even more. A parser that asks for a
-# colon
-# in each line of `Args:` gives up on the whole text for one that has none, and text below the last section is lost to
-# it.
-# So bullets and dashes become the form that was meant, a line without a colon belongs to the parameter above it, a
-# section that says nothing is left out, and what is no section stands before all sections. Each line is looked at once.
 
 
 _HEADER = re.compile(
@@ -145,16 +140,16 @@ _INDENT: Final = "    "
 
 
 def google_text(text: str) -> str:
-    """The same text with its sections last, and a colon in each line that names a parameter."""
+    """Return the same text with its sections last, and a colon in each line that names a parameter."""
     free, sections = _parted(text)
     if not sections:
         return text
-    told = [line for section in sections for line in _told(*section)]
-    return "\n".join([*free, "", *told])
+    strict = [line for section in sections for line in _strict_section(*section)]
+    return "\n".join([*free, "", *strict])
 
 
 def _parted(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """The lines that are in no section, and those of each section, by what it is."""
+    """Return the lines that are in no section, and those of each section, by what it is."""
     free: list[str] = []
     sections: list[tuple[str, list[str]]] = []
     kind, lines = "", free
@@ -171,8 +166,8 @@ def _parted(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
     return free, sections
 
 
-def _told(kind: str, lines: list[str]) -> list[str]:
-    """A section as the parser takes it."""
+def _strict_section(kind: str, lines: list[str]) -> list[str]:
+    """Return a section as the parser takes it."""
     if kind == "unread":
         return []
     if kind != "parameters":
@@ -183,20 +178,20 @@ def _told(kind: str, lines: list[str]) -> list[str]:
 
 def _with_colons(lines: list[str]) -> list[str]:
     """Lines of parameters: each names one, or belongs to the one above it."""
-    told: list[str] = []
+    strict: list[str] = []
     indent: int | None = None
     for line in lines:
         depth = len(line) - len(line.lstrip())
         indent = depth if indent is None and line.strip() else indent
         if indent is None or not line.strip():
-            told += [line] if told else []
+            strict += [line] if strict else []
         elif depth > indent:
-            told += [f"{_INDENT}{line[indent:]}"] if told else []
+            strict += [f"{_INDENT}{line[indent:]}"] if strict else []
         elif ":" in (named := _with_colon(line.strip())):
-            told.append(f"{_INDENT}{named}")
-        elif told:
-            told.append(f"{_INDENT}{_INDENT}{named}")
-    return told
+            strict.append(f"{_INDENT}{named}")
+        elif strict:
+            strict.append(f"{_INDENT}{_INDENT}{named}")
+    return strict
 
 
 def _with_colon(line: str) -> str:

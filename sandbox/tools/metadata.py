@@ -1,8 +1,11 @@
-"""What is known of a tool beside its schema: its names for people, its place in a list, and what may be switched off.
+"""Records of tools for people: names, descriptions, the order of a list, and the methods that may be switched off.
 
-The record is made from `@tool_metadata` and `@method_metadata` where a source has them, and from names and docstrings
-where it has not; a tool without any decorator gets a full one. Which methods are on is decided by `enabled_methods`
-from what an operator says: what is not mentioned is on, what is core cannot be off, and all off means none.
+A record comes from `@tool_metadata` and `@method_metadata` if a source has them, and from names and docstrings
+otherwise. `enabled_methods` decides which methods are on, by the operator's setting: an unmentioned method is on, a
+core method cannot be off.
+
+`detailed_description` brings a docstring into one form for prompts. Authors write the same sections under many headers:
+with the colon inside or outside the asterisks, with an emoji or without, on the same line or below.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ DEFAULT_WEIGHT: Final = 100
 
 
 class MethodRecord(BaseModel):
-    """One method of a tool."""
+    """A method of a tool."""
 
     model_config = _FROZEN
 
@@ -39,7 +42,7 @@ class MethodRecord(BaseModel):
 
 
 class ToolRecord(BaseModel):
-    """One tool; ascending weight is the order it is shown in: core 10-20, primary 30-50, common 60-80, rare 90+."""
+    """A tool; lists are sorted by ascending weight: core 10-20, primary 30-50, common 60-80, rare 90+."""
 
     model_config = _FROZEN
 
@@ -73,7 +76,7 @@ _METHOD_FIELDS: Final[Mapping[str, Any]] = {
 
 
 def read_records(source: Source, candidates: list[Candidate]) -> list[ToolRecord]:
-    """One record for each tool, in the order of the candidates; a class is one tool, whatever it has of methods."""
+    """Return one record for each tool, in the order of the candidates; a class is one tool, with all its methods."""
     records: list[ToolRecord] = []
     owners: dict[str, str] = {}
     for candidate in candidates:
@@ -96,7 +99,7 @@ def read_records(source: Source, candidates: list[Candidate]) -> list[ToolRecord
 
 
 def enabled_methods(record: ToolRecord, setting: bool | Mapping[str, Any] | None) -> tuple[str, ...]:  # noqa: FBT001
-    """The methods that are on, by what an operator says: true, false, or `{"enabled": …, "methods": {name: …}}`."""
+    """Return the methods that a setting enables: true, false, or `{"enabled": …, "methods": {name: …}}`."""
     is_on, methods = _switches(setting)
     return tuple(
         each.name
@@ -106,14 +109,14 @@ def enabled_methods(record: ToolRecord, setting: bool | Mapping[str, Any] | None
 
 
 def is_enabled(record: ToolRecord, setting: bool | Mapping[str, Any] | None) -> bool:  # noqa: FBT001
-    """Whether anything of the tool is on."""
+    """Return whether anything of the tool is on."""
     if record.methods:
         return bool(enabled_methods(record, setting))
     return record.is_core or _switches(setting)[0]
 
 
 def detailed_text(candidate: Candidate) -> str:
-    """What is said of a tool at length, for prompts."""
+    """Return the long description of a tool, for prompts."""
     documented: ast.ClassDef | Function | None = candidate.owner or candidate.function
     own = None if documented is None else ast.get_docstring(documented)
     arguments = None
@@ -132,7 +135,7 @@ def _switches(setting: bool | Mapping[str, Any] | None) -> tuple[bool, Mapping[s
 
 
 def _plain_record(source: Source, candidate: Candidate) -> ToolRecord:
-    """Of a function, a module or a handler."""
+    """Return the record of a function, a module or a handler."""
     said = {}
     if candidate.function is not None:
         said = _checked(source, candidate.function, "tool_metadata", _TOOL_FIELDS, candidate.entry)
@@ -180,7 +183,7 @@ def _method_record(source: Source, owner: ast.ClassDef, method: Function) -> Met
 def _checked(
     source: Source, node: ast.ClassDef | Function, decorator: str, fields: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
-    """What the decorator says, as far as it is of the right types; blank text and None say nothing."""
+    """Return the values of the decorator that have the right types, without blank text and None."""
     values = decorator_values(source, node, decorator) or {}
     if "" in values:
         values["display_name"] = values.pop("")
@@ -215,13 +218,6 @@ def _take(
         )
 
 
-# The long description of a tool, for prompts, from what its author wrote in a docstring.
-#
-# Authors write the same few things under many headers: with the colon inside or outside the asterisks, with an emoji or
-# without, on the same line or below. Whatever the form, it comes out in one: what it is, what is important, when to use
-# it, how it differs, its parameters, its examples.
-
-
 MAX_CHARACTERS: Final = 64 * 1024
 NOTHING_DETAILED: Final = "*No detailed documentation available.*"
 _IMPORTANT: Final = ("critical", "important", "warning")
@@ -251,22 +247,22 @@ class _Section:
 
 
 def detailed_description(docstring: str | None, *, arguments: str | None, fallback: str) -> str:
-    """All that is said of a tool; `arguments` is the docstring of the method that takes them, if it is another."""
+    """Return the long description; `arguments` is the docstring of a separate method that takes the arguments."""
     if docstring is None or not docstring.strip():
         return f"{fallback}\n\n{NOTHING_DETAILED}"
     introduction, sections = _parted(docstring[:MAX_CHARACTERS])
     _, inner = _parted(arguments[:MAX_CHARACTERS]) if arguments else ("", [])
     parts = [introduction.strip().partition("\n\n")[0].strip()]
-    parts += _told("⚠️ **Important**", _first(sections, _IMPORTANT), separator=": ")
-    parts += _told("**Use cases**", _first(sections, _USES))
-    parts += _told("**Key differences**", _first(sections, _DIFFERENCES))
-    parts += _told("**Parameters**", _first(inner, _ARGUMENTS) or _first(sections, _ARGUMENTS))
-    parts += _told("**Examples**", _first(sections, _EXAMPLES) or _first(inner, _EXAMPLES))
+    parts += _titled("⚠️ **Important**", _first(sections, _IMPORTANT), separator=": ")
+    parts += _titled("**Use cases**", _first(sections, _USES))
+    parts += _titled("**Key differences**", _first(sections, _DIFFERENCES))
+    parts += _titled("**Parameters**", _first(inner, _ARGUMENTS) or _first(sections, _ARGUMENTS))
+    parts += _titled("**Examples**", _first(sections, _EXAMPLES) or _first(inner, _EXAMPLES))
     return "\n\n".join(part for part in parts if part)
 
 
 def _parted(docstring: str) -> tuple[str, list[_Section]]:
-    """What stands before the first header, and the sections in their order."""
+    """Return the text before the first header, and the sections in their order."""
     introduction: list[str] = []
     sections: list[_Section] = []
     title, lines = "", introduction
@@ -288,10 +284,10 @@ def _joined(lines: list[str]) -> str:
 
 
 def _first(sections: list[_Section], titles: tuple[str, ...]) -> str | None:
-    """The text under the title that counts most, and is there."""
+    """Return the text under the title that counts most, and is there."""
     found = {section.title: section.text for section in reversed(sections) if section.text}
     return next((found[title] for title in titles if title in found), None)
 
 
-def _told(title: str, text: str | None, *, separator: str = ":\n") -> list[str]:
+def _titled(title: str, text: str | None, *, separator: str = ":\n") -> list[str]:
     return [] if text is None else [f"{title}{separator}{text}"]

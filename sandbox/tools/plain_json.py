@@ -1,9 +1,9 @@
-"""Arguments as plain JSON values: a copy that shares nothing with the caller and can be written as JSON anywhere.
+"""Arguments as plain JSON values: a copy that shares nothing with the caller and that any JSON writer accepts.
 
-What JSON cannot carry, or a reader other than Python could not take, is refused with its place: NaN and infinities,
-halves of surrogate pairs, integers beyond 64 bits, keys that are not strings, objects of other types, depth beyond
-200, more than 10 MiB of text or a million values in all. A tuple becomes a list. A value that contains itself ends at
-the depth, and one that contains another many times ends at the number, so the copy is bounded whatever it is given.
+A value that JSON or a reader other than Python could not take is refused with its place: NaN and infinities, halves of
+surrogate pairs, integers beyond 64 bits, keys that are not strings, objects of other types, depth beyond 200, more than
+10 MiB of text, or more than a million values. A tuple becomes a list. A value that contains itself ends at the depth
+limit, and a value that contains another many times ends at the number limit, so every copy is bounded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NotPlain(Exception):
         self.path: list[str | int] = []
 
     def under(self, key: str | int) -> NotPlain:
-        """The same, seen from one level further out."""
+        """Return the same, seen from one level further out."""
         self.path.insert(0, key)
         return self
 
@@ -47,7 +47,7 @@ class PlainCopy:
         self._values = 0
 
     def copy(self, value: object, *, depth: int = 0) -> JSON:
-        """The value as plain JSON, or `NotPlain`."""
+        """Return the value as plain JSON, or `NotPlain`."""
         self._count(value)
         if value is None or value is True or value is False:
             return value
@@ -66,7 +66,7 @@ class PlainCopy:
         raise NotPlain("is not a JSON value", value)
 
     def key(self, key: object) -> str:
-        """The name of a member, or `NotPlain`."""
+        """Return the name of a member, or `NotPlain`."""
         if isinstance(key, str):
             return self._text(key)
         raise NotPlain("has a name that is not a string", key)
@@ -109,7 +109,7 @@ class PlainCopy:
 
 
 def json_from_text(text: str) -> JSON:
-    """The value a JSON text stands for; ValueError when it is not JSON or not plain."""
+    """Return the value a JSON text stands for; ValueError when it is not JSON or not plain."""
     try:
         return PlainCopy().copy(json.loads(text, parse_constant=_refuse_constant))
     except (RecursionError, NotPlain) as fault:

@@ -1,7 +1,7 @@
-"""What is wrong with a source, told all at once: each problem with its place and what to do about it.
+"""The list of a source's problems, each with its place and a remedy.
 
-Reading for a call stops at the first thing that makes the call impossible. Reading for a check goes on, so everything
-that it meets is put into one list, and a reader of the source mends all of it in one go.
+Reading for a call stops at the first problem that makes the call impossible. Reading for a check continues, and
+collects all problems in one list, so that an author can correct all of them in one go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_MESSAGE = 600
 
 
 class SourceProblem(BaseModel):
-    """One thing to mend; a warning leaves the tool usable."""
+    """A problem of a source; a warning leaves the tool usable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,7 +33,7 @@ class SourceProblem(BaseModel):
     column: int | None = None
     """In characters, from 1."""
     path: str | None = None
-    """What it is about: `fetch.city`, or a place in a schema."""
+    """The subject: `fetch.city`, or a place in a schema."""
     remedy: str | None = None
 
 
@@ -69,7 +69,7 @@ class Problems:
         self._list(problem)
 
     def listed(self) -> list[SourceProblem]:
-        """All of them in the order of the text; what is too many is counted."""
+        """Return all of them in the order of the text; what is too many is counted."""
         found = sorted(self.found, key=lambda each: (each.line or 0, each.column or 0, each.severity, each.code))
         for severity, count in self._unlisted.items():
             if count:

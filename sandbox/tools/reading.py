@@ -1,7 +1,7 @@
-"""A source to a `ToolDefinition`, remembered.
+"""Read a source into a `ToolDefinition`, and remember the definition.
 
-The same source comes with every call of a warm tool, so what was read is kept under the digest of what was given: a
-repeated call pays for hashing alone. What cannot be read is not kept; it is refused again.
+The same source comes with every call of a warm tool, so definitions are kept under the digest of the source: a repeated
+call pays for hashing only. A source that cannot be read is not kept, and is refused again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _tools: WeightedLRU[tuple[str, str, str | None], ToolDefinition] = WeightedLRU(m
 
 
 def read_tool(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> ToolDefinition:
-    """The tool that a source defines, or `SourceError`; nothing of the source is executed."""
+    """Return the tool that a source defines, or `SourceError`; nothing of the source is executed."""
     key = (source_digest(source), filename, entry)
     tool = _tools.get(key)
     if tool is None:
@@ -37,7 +37,7 @@ def read_tool(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: s
 
 
 def read_requirements_of(source: str | bytes) -> tuple[str, ...]:
-    """What it asks to be installed, whatever is called of it."""
+    """Return the requirements of a source, for any entry."""
     return read_script_block(decode_source(source)).requirements
 
 
@@ -86,7 +86,7 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> ToolDefini
 
 
 def _docstring(candidate: Candidate) -> str | None:
-    """The docstring without its indentation, and without half surrogates, which an escape can put into it."""
+    """Return the docstring without its indentation, and without half surrogates, which an escape can put into it."""
     documented = candidate.owner if candidate.kind == "execute" else candidate.function
     docstring = None if documented is None else ast.get_docstring(documented)
     return None if docstring is None else docstring.encode(errors="replace").decode()

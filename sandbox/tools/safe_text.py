@@ -12,13 +12,13 @@ _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
 def excerpt(text: str, limit: int = 200) -> str:
-    """At most `limit` characters of `text`; whatever is not printable is replaced one for one."""
+    """Return at most `limit` characters of `text`; whatever is not printable is replaced one for one."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return printable(cut)
 
 
 def printable(text: str) -> str:
-    """The same number of characters, all of them printable."""
+    """Return the same number of characters, all of them printable."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _UNPRINTABLE for letter in text)
@@ -32,13 +32,6 @@ def name_list(names: Iterable[str]) -> str:
     return ", ".join(listed[:NAMES_SHOWN]) + f" and {len(listed) - NAMES_SHOWN} more"
 
 
-# A place in a line, as compilers show it: the line, or the part of it around the place, and where a caret goes.
-#
-# A terminal gives letters of some scripts two columns and combining marks none, so the caret is moved by columns and
-# not
-# by characters. What was cut off at either end of a long line is marked.
-
-
 _CUT: Final = "…"
 _WIDE: Final = ("W", "F")
 _NO_COLUMN: Final = ("Mn", "Me", "Cf")
@@ -47,9 +40,11 @@ _NO_COLUMN: Final = ("Mn", "Me", "Cf")
 def pictured(
     line: str, column: int, *, width: int, before: int, shown: Callable[[str], str] = printable
 ) -> tuple[str, str]:
-    """At most `width` characters of a line, of them `before` before the place, and the blanks that go before a caret.
+    """Return at most `width` characters of a line, `before` of them before the column, and the blanks under a caret's
+    place.
 
-    The column is counted in characters, from 1; `shown` makes foreign text fit for a message, piece by piece."""
+    The column is counted in characters, from 1; `shown` makes untrusted text fit for a message, piece by piece.
+    """
     place = min(max(column - 1, 0), len(line))
     start = max(0, place - before)
     left, right = line[start:place].replace("\t", " "), line[place : start + width].replace("\t", " ")
@@ -59,7 +54,7 @@ def pictured(
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return how many columns of a terminal a text takes."""
     return len(text) if text.isascii() else sum(_columns(letter) for letter in text)
 
 

@@ -1,11 +1,11 @@
 """The inline metadata of a script: the TOML in its `# /// script` comment block (PEP 723).
 
-A block opens with a line `# /// TYPE`, goes on for as long as lines are `#` or start with `# `, and closes at the
-*last* `# ///` among those; one that never closes is an ordinary comment. The lines are walked once, not matched by the
-standard's regular expression, which looks at a long comment again and again from every line that might open a block.
+A block opens with a line `# /// TYPE`, continues as long as lines are `#` or start with `# `, and closes at the *last*
+`# ///` of these lines; a block that never closes is an ordinary comment. The reader walks over the lines once. The
+regular expression of the standard looks at a long comment again and again, from every line that might open a block.
 
-Of type `script`, one that never closes is refused, though the standard has it ignored: a tool would run without all
-that its author wrote there, and nobody would be told. uv refuses it as well.
+A block of type `script` that never closes is refused, although the standard ignores it: otherwise a tool would silently
+run without its requirements. uv refuses such a block as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REMEDY = "write the block as in PEP 723"
 
 @dataclass(frozen=True, slots=True)
 class ScriptBlock:
-    """What a script says it needs, and how it is to be run."""
+    """The requirements and settings of a script."""
 
     requirements: tuple[str, ...] = ()
     requires_python: str | None = None
@@ -39,7 +39,7 @@ class ScriptBlock:
 
 
 def read_script_block(text: str) -> ScriptBlock:
-    """The metadata of the one block of type `script`, or nothing when there is none."""
+    """Return the metadata of the one block of type `script`, or an empty block without one."""
     if "# /// script" not in text:
         return ScriptBlock()
     blocks = [(line, content) for kind, line, content in _blocks(text.split("\n")) if kind == "script"]
@@ -89,7 +89,7 @@ def _read(table: dict[str, object], *, line: int) -> ScriptBlock:
 
 
 def _settings(tool: object, *, line: int) -> ToolSettings:
-    """What stands under `[tool.sandbox]`; other tools' tables are theirs."""
+    """Return the settings under `[tool.sandbox]`; tables of other tools are ignored."""
     table = tool.get("sandbox", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
         raise SourceError("`tool.sandbox` in the script block is not a table", line=line, remedy=_REMEDY)

@@ -1,4 +1,4 @@
-"""What a function's definition says: the parameters it takes, and whether calling it makes a generator."""
+"""Read what a callable takes and returns: its parameters, whether it is a generator, and the schema of its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Listed: TypeAlias = "tuple[ast.arg, ParameterKind, bool]"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a callable takes."""
+    """The parameters of a callable."""
 
     parameters: tuple[Parameter, ...]
     accepts_extra: bool
@@ -41,7 +41,7 @@ class Signature:
 
 
 def read_signature(candidate: Candidate, source: Source) -> Signature:
-    """The parameters in their order, without the object itself and without what the call fills in."""
+    """Return the parameters in their order, without the object itself and without what the call fills in."""
     function = candidate.function
     if function is None:
         return _said(candidate, takes_mapping=False)
@@ -65,7 +65,7 @@ def read_signature(candidate: Candidate, source: Source) -> Signature:
 
 
 def shown_parameters(candidate: Candidate) -> list[Listed]:
-    """The parameters that a model sees."""
+    """Return the parameters that a model sees."""
     function = candidate.function
     return [] if function is None else [each for each in _listed(candidate, function) if each[0].arg not in INJECTED]
 
@@ -75,7 +75,7 @@ def _listed(candidate: Candidate, function: Function) -> list[Listed]:
 
 
 def is_mapping(shown: list[Listed]) -> bool:
-    """Whether the only thing it takes is the dict of all arguments."""
+    """Return whether the only thing it takes is the dict of all arguments."""
     if len(shown) != 1:
         return False
     argument, kind, _ = shown[0]
@@ -84,7 +84,7 @@ def is_mapping(shown: list[Listed]) -> bool:
 
 
 def _said(candidate: Candidate, *, injected: tuple[str, ...] = (), takes_mapping: bool) -> Signature:
-    """The parameters that its schema names."""
+    """Return the parameters that its schema names."""
     schema = candidate.schema or {}
     properties, listed = schema.get("properties"), schema.get("required")
     names = properties if isinstance(properties, dict) else {}
@@ -134,7 +134,7 @@ def _parameter(
 
 
 def _field(default: ast.expr | None) -> ast.expr | None:
-    """A `Field(3, ge=1)` in the place of a default, which the box takes the default from."""
+    """Return a `Field(3, ge=1)` in the place of a default, which the box takes the default from."""
     return default if isinstance(default, ast.Call) and last_name(default.func) in FIELDS else None
 
 
@@ -149,7 +149,7 @@ def with_defaults(function: Function, listed: Sequence[Listed]) -> list[tuple[as
 
 
 def is_generator(function: Function) -> bool:
-    """Whether the function's own body yields; what functions inside it yield is theirs."""
+    """Return whether the function's own body yields; what functions inside it yield is theirs."""
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function))
 
 
@@ -191,8 +191,10 @@ def _refuse_duplicates(arguments: list[ast.arg]) -> None:
 def _annotation_texts(
     function: Function, written: Sequence[tuple[ast.expr | None, ast.expr | None]], text: str
 ) -> list[str | None]:
-    """The annotations as written, each with the `Field` that stands behind; `ast.unparse` would recurse, and change
-    them."""
+    """Return the annotations as written, each with the `Field` behind its `=`.
+
+    `ast.unparse` would recurse, and change the annotations.
+    """
     last = max((each.end_lineno or 0 for pair in written for each in pair if each is not None), default=0)
     lines = text.encode().split(b"\n", last)
     texts = [_annotated(_segment(annotation, lines), _segment(field, lines)) for annotation, field in written]
@@ -219,7 +221,7 @@ def _segment(node: ast.expr | None, lines: list[bytes]) -> str | None:
 
 
 def _own_nodes(function: Function) -> Iterator[ast.AST]:
-    """Every node that is evaluated when the function's body runs, found without recursion."""
+    """Yield every node that is evaluated when the function's body runs, found without recursion."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -236,22 +238,19 @@ def _defaults(arguments: ast.arguments) -> list[ast.expr]:
     return [*arguments.defaults, *(default for default in arguments.kw_defaults if default is not None)]
 
 
-# What a function returns, as a JSON schema, where its annotation says one.
-
-
 _PLAIN: Final = {
     "int": {"type": "integer"},
     "float": {"type": "number"},
     "str": {"type": "string"},
     "bool": {"type": "boolean"},
 }
-"""What nearly all that say anything say; the same schemas, without the effort."""
+"""The most frequent annotations, whose schemas need no reader."""
 
 
 def returned_schema(candidate: Candidate, source: Source) -> dict[str, Any] | None:
-    """The schema; None where the annotation says nothing, or nothing that is understood."""
+    """Return the schema; None where the annotation says nothing, or nothing that is understood."""
     annotation = None if candidate.function is None else candidate.function.returns
-    if annotation is None or _is_none(annotation) or last_name(annotation) == "ToolResult":
+    if annotation is None or _is_null(annotation) or last_name(annotation) == "ToolResult":
         return None
     if (
         isinstance(annotation, ast.Name)
@@ -268,7 +267,7 @@ def returned_schema(candidate: Candidate, source: Source) -> dict[str, Any] | No
 
 
 def _returned(annotation: ast.expr, reader: AnnotationReader, source: Source) -> ValueType:
-    """What an iterator goes over comes back as a list."""
+    """Return the type of the result; an iterator comes back as a list of its items."""
     iterated = annotation.value if isinstance(annotation, ast.Subscript) else annotation
     if well_known_name(iterated, source.scope) not in ITERATORS:
         return reader.spoken_type(annotation)[0]
@@ -276,5 +275,5 @@ def _returned(annotation: ast.expr, reader: AnnotationReader, source: Source) ->
     return array_of(reader.spoken_type(items[0])[0] if items else ANYTHING)
 
 
-def _is_none(node: ast.expr) -> bool:
+def _is_null(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None

@@ -17,26 +17,26 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One module's text and tree."""
+    """The text and the syntax tree of one module."""
 
     text: str
     module: ast.Module
     statements: list[ast.stmt]
-    """What loading it runs, in the order of the text."""
+    """The statements that loading the module runs, in the order of the text."""
     functions: Mapping[str, Function]
-    """Those directly in the module, the later of two definitions."""
+    """The functions directly in the module; of two definitions, the later one."""
     classes: Mapping[str, ast.ClassDef]
     constants: Mapping[str, ast.expr]
-    """What is assigned to a name of the module."""
+    """The expressions that are assigned to names of the module."""
     scope: Scope
     problems: Problems = field(default_factory=Problems)
     taken: SourceTypes = field(default_factory=SourceTypes)
-    """Its own classes and aliases as arguments have them,"""
+    """The types of its classes and aliases, for arguments."""
     returned: SourceTypes = field(default_factory=SourceTypes)
-    """and as results have them."""
+    """The types of its classes and aliases, for results."""
 
     def literal(self, node: ast.expr, *, of: str) -> Any:
-        """Its plain value; None, with a problem, when it is not written out."""
+        """Return the plain value; add a problem and return None if it is not a literal."""
         try:
             return literal(node, self.scope.constant)
         except NotLiteral as fault:
@@ -49,16 +49,16 @@ class Source:
             return None
 
     def line_of_bases(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
-        """A class and those it derives from, as far as they stand directly in this source."""
+        """Yield a class and those it derives from, as far as they stand directly in this source."""
         return line_of_bases(owner, self.classes)
 
     def derives_from(self, owner: ast.ClassDef, name: str) -> bool:
-        """Whether a class, or one it derives from here, names a base that is known as `name`."""
+        """Return whether a class, or one it derives from here, names a base that is known as `name`."""
         return any(last_name(base) == name for each in self.line_of_bases(owner) for base in each.bases)
 
 
 def open_source(text: str, module: ast.Module, problems: Problems | None = None) -> Source:
-    """What the readers of a source share."""
+    """Return the source of a module, with what all readers of it share."""
     statements = _in_order(import_time_statements(module))
     return Source(
         text=text,

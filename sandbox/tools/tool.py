@@ -1,8 +1,8 @@
-"""What was read from a tool's source, as plain values.
+"""A tool as plain values: `ToolDefinition`, and the settings and names that belong to it.
 
-A `ToolDefinition` says everything a call needs to know and holds nothing that was executed. `text` is what the box gets
-as its module file: newlines are `\\n`, and an encoding line says UTF-8 whatever it said before, so that writing the
-text as UTF-8 and importing it there gives exactly the program that was read here.
+A `ToolDefinition` holds everything that a call needs and nothing that was executed. `text` is the module file that the
+box gets: newlines are `\\n`, and an encoding line says UTF-8, so that writing the text as UTF-8 and importing it there
+gives exactly the program that was read here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sandbox.policy.quantities import parse_seconds
 from sandbox.tools.syntax.scope import NO_NAMES, Scope
-
-# What a source says about its own runs: under `[tool.sandbox]` in its script block, or in the code of the tool.
 
 
 def _duration(given: int | float | str) -> int | float | str:
@@ -68,7 +66,7 @@ class ParameterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter; required when it has no default and its annotation does not admit None."""
+    """A parameter; required if it has no default and its annotation does not admit None."""
 
     name: str
     kind: ParameterKind
@@ -91,14 +89,14 @@ class CallForm:
     kind: CallKind
     names: tuple[str, ...]
     injected: tuple[str, ...] = ()
-    """Those of `INJECTED` that it declares, in its own order; all can be given by name."""
+    """The parameters in `INJECTED` that the function declares, in its order; all can be given by name."""
     takes_mapping: bool = False
     """Whether all arguments are handed over as one dict, its first positional argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """What can be called, and the source it lives in."""
+    """A callable, and the source that it lives in."""
 
     name: str
     entry: str
@@ -110,28 +108,23 @@ class ToolDefinition:
     parameters: tuple[Parameter, ...]
     accepts_extra: bool
     imports: frozenset[str]
-    """What may be modules of all that it imports when it is loaded."""
+    """The names that may be modules, of all imports that loading the module runs."""
     line: int
     docstring: str | None
     requirements: tuple[str, ...]
     requires_python: str | None
     call: CallForm
     scope: Scope = field(default=NO_NAMES, compare=False, repr=False)
-    """What the names in its annotations stand for."""
+    """The meaning of the names in its annotations."""
     settings: ToolSettings = NO_SETTINGS
     schema: Mapping[str, Any] | None = field(default=None, hash=False)
-    """The JSON schema of its parameters, where the source says one beside the signature."""
+    """The JSON schema of its parameters, if the source writes one out."""
     returns: Mapping[str, Any] | None = field(default=None, hash=False)
     """The JSON schema of what it returns, where its annotation says one."""
 
 
-# Names for people and names for machines, each made from the name that a source gives.
-#
-# `SandboxFilesTool` is shown as *Sandbox Files* and known to models as `sandbox_files_tool`.
-
-
 NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-"""What every provider takes as the name of a tool."""
+"""The names of tools that every provider accepts."""
 MAX_GENERATED_NAME: Final = 48
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -140,14 +133,14 @@ _SUFFIX = "_tool"
 
 
 def display_name(name: str) -> str:
-    """What people read: words in title case, without a trailing `_tool` or `ToolDefinition`."""
+    """Return the name for people: words in title case, without a trailing `_tool` or `Tool`."""
     bare = name.removesuffix("_tool").removesuffix("Tool")
     words = _SPACES.sub(" ", _WORD_START.sub(" ", bare)).strip()
     return " ".join(word[:1].upper() + word[1:].lower() for word in words.split(" ")) or name
 
 
 def machine_name(class_name: str) -> str:
-    """What a class is known by to machines: snake_case, ending in `_tool`."""
+    """Return the name of a class for machines: snake_case, ending in `_tool`."""
     bare = class_name.removesuffix("_tool").removesuffix("Tool")
     words = re.sub(r"_+", "_", _WORD_START.sub("_", bare)).strip("_").lower()
     return f"{words[: MAX_GENERATED_NAME - len(_SUFFIX)]}{_SUFFIX}" if words else class_name.lower()

@@ -1,9 +1,8 @@
-"""The schema of a tool, by the order in which what is said of it counts.
+"""The schema of a tool, by order of precedence.
 
-What is given whole goes before everything. Arguments that are given (a pydantic model, or a JSON schema) go before the
-signature, and take name and description from the source. Else all of it comes from the source, and anew whenever the
-source changes: what is remembered is remembered by the source itself. Whoever asks gets a schema of their own, which
-they may change.
+A given schema has precedence over everything. Given arguments (a pydantic model, or a JSON schema) have precedence over
+the signature, with name and description from the source. Otherwise all of the schema comes from the source. Callers get
+a copy, which they may change.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def tool_schema(
 
 
 def exported_schema(report: CheckReport, *, shape: str | None, strict: bool) -> Export:
-    """The schema of a report's entry in a shape, with what that could not say; in our own, where none is named."""
+    """Return the schema of a report's entry in a shape, with the losses; in the neutral form if `shape` is None."""
     chosen = whole(report)
     if shape is None:
         return Export(strict_form(chosen.schema_) if strict else deepcopy(chosen.schema_), ())
@@ -56,7 +55,7 @@ def exported_schema(report: CheckReport, *, shape: str | None, strict: bool) -> 
 
 
 def whole(report: CheckReport) -> CheckedCallable:
-    """The entry of a source that has a complete schema; raises `SourceError` with what it lacks."""
+    """Return the entry of a source that has a complete schema; raises `SourceError` with what it lacks."""
     chosen = _readable(report)
     errors = [each for each in report.problems if each.severity == "error" and _is_of(each.path, chosen)]
     if not errors:
@@ -67,12 +66,12 @@ def whole(report: CheckReport) -> CheckedCallable:
         f"the source has no complete schema: {shown}{more}",
         line=errors[0].line,
         column=errors[0].column,
-        remedy=errors[0].remedy if len(errors) == 1 else "`sandbox check` lists what to mend",
+        remedy=errors[0].remedy if len(errors) == 1 else "`sandbox check` lists all problems",
     )
 
 
 def _title(report: CheckReport, chosen: CheckedCallable) -> str:
-    """What people read: of a method its own name, else that of its tool."""
+    """Return the title: of a method its own name, otherwise that of its tool."""
     for record in report.metadata:
         for method in record.methods:
             if chosen.kind == "method" and chosen.entry.endswith(f".{method.name}"):
@@ -102,7 +101,7 @@ def _readable(report: CheckReport) -> CheckedCallable:
 
 
 def _is_of(path: str | None, chosen: CheckedCallable) -> bool:
-    """Whether a problem is about this callable, or about the source as a whole."""
+    """Return whether a problem is about this callable, or about the source as a whole."""
     if path is None:
         return True
     return path == chosen.entry or path.startswith((f"{chosen.entry}.", f"{chosen.entry}:"))

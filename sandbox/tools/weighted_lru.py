@@ -28,7 +28,7 @@ class WeightedLRU(Generic[Key, Value]):
         return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """The value kept under this key, which becomes the most recent one."""
+        """Return the value kept under this key, which becomes the most recent one."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:

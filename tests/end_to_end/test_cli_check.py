@@ -107,7 +107,7 @@ def test_a_source_that_lacks_something_has_no_schema(faulty: Path) -> None:
     answer = sandbox("schema", faulty)
     assert (answer.returncode, answer.stdout) == (2, "")
     assert "the source has no complete schema: line 4: " in answer.stderr
-    assert "`sandbox check` lists what to mend" in answer.stderr
+    assert "`sandbox check` lists all problems" in answer.stderr
 
 
 def test_one_of_several_tools_is_asked_for_by_name(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""What bytes are, told by their content: a small table of how formats begin, and the size of an image.
+"""Detect the kind of bytes by their content: a small table of how formats begin, and the size of an image.
 
-A name says nothing: a tool chose it. Neither does a format promise that the rest is well-formed; nothing is decoded.
+A name says nothing, because a tool chose it. A format does not promise that the rest is well-formed; nothing is
+decoded.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _CONTROLS: Final = bytes(each for each in range(32) if each not in b"\a\b\t\n\v\
 
 @dataclass(frozen=True, slots=True)
 class ContentKind:
-    """What some bytes are; with the size, where they are an image that says it."""
+    """The MIME type of some bytes, with the size if they are an image that says it."""
 
     mime: str
     width: int | None = None
@@ -70,7 +71,7 @@ class ContentKind:
 
 
 def detect_kind(beginning: bytes) -> ContentKind:
-    """Told by how they begin."""
+    """Return the kind of bytes that begin like this."""
     mime = _by_signature(beginning) or _by_text(beginning)
     size = _SIZES[mime](beginning) if mime in _SIZES else None
     if size is None or not all(0 < side < _LARGEST_SIDE for side in size):
@@ -110,7 +111,7 @@ def _by_text(data: bytes) -> str:
 
 
 def _looks_like_json(text: str) -> bool:
-    """An object or a list, as far as its two ends tell; the end is not always among what is looked at."""
+    """Return an object or a list, as far as its two ends tell; the end is not always among what is looked at."""
     start, end = text.lstrip()[:2].rstrip(), text.rstrip()[-1:]
     is_object = start[:1] == "{" and start[1:] in ("", '"', "}")
     is_list = start[:1] == "[" and (start[1:] in ("", "]", '"', "{", "[", "-", "n", "t", "f") or start[1:].isdigit())

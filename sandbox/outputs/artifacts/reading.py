@@ -1,4 +1,9 @@
-"""Paging: a part of an artifact, by lines or by bytes, found without holding more of it than a block."""
+"""Read artifacts: list, show in pages, search and save. `Sandbox.artifacts` is this module's `Artifacts`.
+
+An id may be shortened as long as only one artifact of its tenant begins like that. The content is untrusted: text and
+bytes to be shown with care, never to be run or unpacked. A page is found without holding more of the artifact than a
+block.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +87,7 @@ def _read(file: IO[bytes], start: int, end: int, *, total: int, first_line: int 
 
 
 def _skip_lines(file: IO[bytes], count: int, *, at: int) -> int:
-    """Where the line begins that many lines after the one at `at`; the end of the file when there are not so many."""
+    """Return the position `count` lines after the line at `at`, or the end of the file if there are fewer lines."""
     file.seek(at)
     while count and (block := file.read(_BLOCK)):
         there = block.count(b"\n")
@@ -100,13 +105,6 @@ def _after(block: bytes, count: int) -> int:
     return place + 1
 
 
-# Reading: what has been kept, listed, shown in pages, searched and saved. `Sandbox.artifacts` is this.
-#
-# An id may be cut as long as it is the only one of its tenant that begins so. What is read is the tool's: text and
-# bytes
-# to be shown with care, never to be run or unpacked.
-
-
 _SEARCH_S: Final = 10.0
 _USUAL_MATCHES: Final = 100
 
@@ -120,17 +118,17 @@ class Artifacts:
         self._store = store
 
     def list(self, *, tenant: str = "") -> tuple[StoredArtifact, ...]:
-        """All of the tenant's, the youngest first."""
+        """Return all of the tenant's, the youngest first."""
         return tuple(self._store.shelf(tenant).everything())
 
     def find(self, id: str, *, tenant: str = "") -> Artifact:
-        """What is known of one; raises `ArtifactMissing`."""
+        """Return the metadata of an artifact; raise `ArtifactMissing`."""
         return self._store.shelf(tenant).find(id)
 
     def show(
         self, id: str, *, lines: Bounds | None = None, bytes: Bounds | None = None, tenant: str = ""
     ) -> ArtifactPage:
-        """A part of one, 1 MiB at most: lines counted from 1, with the last; or bytes from 0, without the last."""
+        """Return a page of at most 1 MiB: lines from 1, inclusive; or bytes from 0, exclusive."""
         if lines is not None and bytes is not None:
             raise SpecError("either lines or bytes are shown, not both")
         for name, bounds in (("lines", lines), ("bytes", bytes)):
@@ -151,7 +149,7 @@ class Artifacts:
         seconds: float = _SEARCH_S,
         tenant: str = "",
     ) -> Matches:
-        """The lines that a regular expression matches; what was found until the time was over."""
+        """Return the lines that a regular expression matches; what was found until the time was over."""
         with self._store.shelf(tenant).open(id) as file:
             return search(file, pattern, most=most, ignore_case=ignore_case, seconds=seconds)
 

@@ -1,12 +1,12 @@
-"""Arriving: the files a call left, as its box sends them, on their way into the store.
+"""Receive the files that a call left, as its box sends them, and write them to the store.
 
-What comes are the records of `runners/python/output_files.py`. The guard that sends them is ours, but it is in the box:
-so names, counts and sizes are all checked again here, and the first record that is not one ends it. A file that the
-store cannot keep is refused, and the next is tried. Nothing is opened by a name that comes from there: it goes into the
-outcome, and nowhere else.
+The records come from `runners/python/call/output_files.py`. The guard that sends them is ours but runs in the box, so
+names, counts and sizes are all checked again here, and the first invalid record ends the transfer. A file that the
+store cannot keep is refused, and the next is tried. Nothing is opened by a name from the box: the name goes into the
+outcome only.
 
-Bytes are taken on the event loop and written in a thread, one piece after the other; `grant` is told what has been
-written, so that no more is ever under way than was granted.
+The event loop takes the bytes, and a thread writes them, one piece after the other. `grant` is called with the number
+of bytes written, so that no more is ever under way than was granted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_TEXT: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFiles:
-    """What became of the files of one call."""
+    """The files of one call that were kept, and those that were refused."""
 
     artifacts: tuple[Artifact, ...] = ()
     refused: tuple[RefusedFile, ...] = ()
@@ -63,13 +63,13 @@ class FileReceiver:
         return 0
 
     async def finish(self, *, is_expected: bool) -> ReceivedFiles:
-        """Nothing more will come; what has been kept."""
+        """Return what has been kept; no more bytes will come."""
         if self._writing is not None:
             await self._writing
         return self._records.result(is_expected=is_expected)
 
     async def _write(self) -> None:
-        """What has come, in pieces as large as came meanwhile."""
+        """Write what has come, in pieces as large as came meanwhile."""
         while self._waiting:
             data, self._waiting = self._waiting, bytearray()
             await self._threads.do(partial(self._records.feed, data))
@@ -79,7 +79,7 @@ class FileReceiver:
 
 
 class FileRecords:
-    """Bytes in, artifacts out; what it cannot read, or the store cannot keep, is told of in the result."""
+    """A decoder from bytes to artifacts; faults of records and of the store appear in the result."""
 
     def __init__(self, keeping: ArtifactWriter, *, most_files: int, most_bytes: int) -> None:
         self._keeping = keeping
@@ -108,7 +108,7 @@ class FileRecords:
             self._break(str(error))
 
     def result(self, *, is_expected: bool) -> ReceivedFiles:
-        """What there is; where the end did not come, that is told."""
+        """Return what has been kept; the result says so if the end did not come."""
         self._drop()
         if self._name and self._fault is not None:
             self._refuse(self._name, self._fault, is_lost=True)
@@ -185,7 +185,7 @@ class FileRecords:
 
     @contextmanager
     def _noting_fault(self) -> Iterator[None]:
-        """Where the store takes no more of a file, that is told at its end, and the rest of it is not written."""
+        """Note a fault of the store, to be reported at the end of the file; the rest of the file is not written."""
         try:
             yield
         except QuotaReached:

@@ -1,7 +1,7 @@
-"""Search: the lines of an artifact that a pattern matches, within a time limit.
+"""Search the lines of an artifact for a pattern, within a time limit.
 
-Both may come from a model: a pattern that backtracks for ever, and a text made for it. So the matching is done by a
-process of its own (`search_program`), which is killed when its time is over; what it found until then is given.
+Both may come from a model: a pattern that backtracks without end, and a text made for it. So a separate process
+(`search_program`) does the matching, and is killed when its time is over; the matches until then are returned.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Matches:
 
 
 def search(file: IO[bytes], pattern: str, *, most: int, ignore_case: bool, seconds: float) -> Matches:
-    """The matches in that file, as many as `most`; raises `SpecError` for a pattern that is none."""
+    """Return at most `most` matches in the file; raise `SpecError` if the pattern is invalid."""
     if len(pattern) > _LONGEST_PATTERN or "\0" in pattern or not 1 <= most <= MAX_MATCHES:
         raise SpecError(
             f"a pattern has at most {_LONGEST_PATTERN} characters and no NUL, and 1 to {MAX_MATCHES} matches are given"
@@ -47,12 +47,12 @@ def search(file: IO[bytes], pattern: str, *, most: int, ignore_case: bool, secon
     found = [Match(*line) for line in lines if isinstance(line[0], int)]
     kind, detail = lines[-1][:2] if lines else ("", "")
     if kind == "error":
-        raise SpecError(f"the pattern {pattern[:80]!r} is none: {detail}")
+        raise SpecError(f"the pattern {pattern[:80]!r} is invalid: {detail}")
     return Matches(tuple(found), is_whole=kind == "end" and len(found) < most)
 
 
 def _run(file: IO[bytes], arguments: list[str], *, seconds: float) -> list[list[Any]]:
-    """What the program said until its end, or until its time was over."""
+    """Return the output of the program until its end, or until its time was over."""
     if not sys.executable:
         raise ArtifactsUnavailable("artifacts cannot be searched: this program does not know its interpreter")
     command = [sys.executable, "-I", "-S", "-B", str(_PROGRAM), *arguments]

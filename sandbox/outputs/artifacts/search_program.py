@@ -1,9 +1,9 @@
-"""The program that searches an artifact: a process of its own, because a pattern can take for ever.
+"""The program that searches an artifact, in a process of its own, because a pattern can take forever.
 
-Started with the artifact as standard input and `pattern, most, flags, seconds` as arguments. Each line of its output is
-a JSON array: the number of a line and its beginning, with where in it the match is; the last is `["end", lines]`, or
-`["error", reason]`. Its memory and its time are limited by itself, and its time by whoever started it as well. The
-standard library only, and nothing of ours: it is run by its path.
+The artifact is standard input, and the arguments are `pattern, most, flags, seconds`. Each line of output is a JSON
+array: the number of a line and its beginning, with the position of the match; the last line is `["end", lines]`, or
+`["error", reason]`. The program limits its own memory and time, and its parent limits its time as well. The program
+uses the standard library only and is run by its path.
 """
 
 from __future__ import annotations

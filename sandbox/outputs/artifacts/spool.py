@@ -1,8 +1,8 @@
-"""Spilling: a stream on its way into the store as it comes, in case that not all of it is shown.
+"""Spool a stream into the store as it comes, in case that not all of it is shown.
 
-What is short stays in memory, and most of it is never written at all. What is longer is written by a thread, piece by
-piece. Who feeds it may ask whether it `is_behind`, and be told when it is not any more: then a tool that prints faster
-than the disk writes waits in its own pipe, and nothing grows here.
+A short stream stays in memory, and most streams are never written. A thread writes longer streams, piece by piece. The
+feeder may ask whether the spool `is_behind`, and be called when it has caught up: then a tool that prints faster than
+the disk writes waits in its own pipe, and nothing grows here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BEHIND: Final = 1 << 21
 
 
 class StreamSpool:
-    """One stream; used on one event loop. In the end it is either kept or dropped."""
+    """A stream, used on one event loop; in the end it is either kept or dropped."""
 
     def __init__(self, keeping: ArtifactWriter) -> None:
         self._keeping = keeping
@@ -49,14 +49,14 @@ class StreamSpool:
         self._on_written.append(act)
 
     async def keep(self, name: str) -> Artifact | None:
-        """The whole stream, kept; None where that is not possible, and `fault` says why."""
+        """Return the whole stream, kept; None where that is not possible, and `fault` says why."""
         await self._settle()
         artifact = await self._keeping.threads.do(partial(self._keep, name)) if self._fault is None else None
         await self.drop()
         return artifact
 
     async def drop(self) -> None:
-        """Nobody needs it."""
+        """Drop the stream, and what was written of it."""
         await self._settle()
         coming, self._coming = self._coming, None
         self._waiting.clear()

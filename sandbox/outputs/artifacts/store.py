@@ -2,18 +2,18 @@
 
     <store>/artifacts-1/<tenant>/
         content/<digest>     the bytes; read-only, and always whole
-        about/<digest>       what is known of them: a name, a kind; what is missing here is told anew
+        about/<digest>       the metadata: a name, a kind; missing metadata is read from the content again
         coming/<random>      being written, locked by its writer
         held/<random>        digests that a call under way will name, locked by its engine
-        lock                 who makes room
+        lock                 held while making room
 
-Content gets its name by a rename when all of it is there and its digest known, so whoever is killed leaves nothing but
-a file in `coming` whose lock nobody has any more, and the next one that makes room removes it. The same bytes are kept
-once for a tenant, and each time they come they are as young as if they were new. Tenants share nothing: that one has
-something tells another nothing, and what one keeps never displaces what is another's, but for the total size.
+Content gets its name by a rename when all of it is there and its digest is known. So a killed process leaves nothing
+but an unlocked file in `coming`, and the next process that makes room removes it. A tenant keeps the same bytes once,
+and each time they come they are as young as if they were new. Tenants share nothing: an artifact of one tenant reveals
+nothing to another, and displaces nothing of another, except for the total size.
 
-The oldest goes first: what is older than the age, what is over the tenant's quota, what is over the total.
-What a call under way holds stays. A reader has the file open, and reads it to its end whatever becomes of its name.
+The oldest goes first: artifacts over the age, over the tenant's quota, over the total. Artifacts that a call under way
+holds stay. A reader has the file open, and reads it to its end even if its name is gone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class StoredArtifact:
-    """One artifact of a tenant, with when it was last kept, in seconds since the epoch."""
+    """An artifact of a tenant, and when it was last kept, in seconds since the epoch."""
 
     artifact: Artifact
     since: float
@@ -95,11 +95,11 @@ class ArtifactStore:
 
     @property
     def root(self) -> Path:
-        """Its own folder, which need not be there."""
+        """The store's own folder, which need not exist."""
         return (default_store() if self._chosen is None else self._chosen) / _FORMAT
 
     def shelf(self, tenant: str = "") -> TenantStore:
-        """What is kept for one tenant."""
+        """Return the artifacts of one tenant."""
         if not isinstance(tenant, str):
             raise SpecError(f"a tenant is text, not {tenant!r:.80}", remedy="name one, or leave it out")
         name = hashlib.sha256(tenant.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH] if tenant else "default"
@@ -118,7 +118,7 @@ class ArtifactStore:
         return freed
 
     def prune_if_due(self) -> None:
-        """The same now and then, for stores that nobody prunes by hand."""
+        """Prune now and then, for stores that are never pruned by hand."""
         now = time.monotonic()
         if now >= self._next_prune:
             self._next_prune = now + _PRUNE_EVERY_S
@@ -144,12 +144,12 @@ class TenantStore:
         return self._store.root / self._name
 
     def everything(self) -> list[StoredArtifact]:
-        """All that is kept, the youngest first."""
+        """Return all that is kept, the youngest first."""
         contents = sorted(_contents(self._folder), key=_age, reverse=True)
         return [StoredArtifact(self._about(each.path.name, each.size), each.since) for each in contents]
 
     def find(self, id: str) -> Artifact:
-        """The artifact of that id, or of one that begins so and is the only one; raises `ArtifactMissing`."""
+        """Return the artifact of that id, or of one that begins so and is the only one; raises `ArtifactMissing`."""
         path = self._path(id)
         try:
             return self._about(path.name, path.stat().st_size)
@@ -157,7 +157,7 @@ class TenantStore:
             raise _missing(id) from None
 
     def open(self, id: str) -> IO[bytes]:
-        """Its bytes, to be read; raises `ArtifactMissing`."""
+        """Open an artifact for reading; raise `ArtifactMissing`."""
         try:
             return self._path(id).open("rb")
         except OSError:
@@ -179,11 +179,11 @@ class TenantStore:
             for part in _PARTS:
                 (self._folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._folder.stat().st_uid != os.geteuid():
-                raise PermissionError(errno.EPERM, "it belongs to somebody else")
+                raise PermissionError(errno.EPERM, "it belongs to another user")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Whatever goes wrong with its disk meanwhile is raised as `ArtifactsUnavailable`."""
+        """Raise `ArtifactsUnavailable` for any error of the disk."""
         try:
             yield
         except OSError as error:
@@ -193,7 +193,7 @@ class TenantStore:
             ) from None
 
     def part(self, name: str) -> Path:
-        """One of its folders."""
+        """Return the path of a folder of the tenant."""
         return self._folder / name
 
     def publish(self, written: Path, artifact: Artifact) -> None:
@@ -221,7 +221,7 @@ class TenantStore:
             os.close(descriptor)
 
     def _path(self, id: str) -> Path:
-        """Where the content of that id is, or would be."""
+        """Return where the content of that id is, or would be."""
         if not isinstance(id, str):
             raise SpecError(f"the id of an artifact is text, not {id!r:.80}", remedy="give its `id`")
         contents = self._folder / "content"
@@ -240,7 +240,7 @@ class TenantStore:
         return contents / found[0]
 
     def _about(self, digest: str, size: int) -> Artifact:
-        """What is known of it; told anew from the content where that was lost."""
+        """Return the metadata, read from the content again if it was lost."""
         try:
             with (self._folder / "about" / digest).open("rb") as file:
                 about = json.loads(file.read(_MOST_ABOUT))
@@ -282,7 +282,7 @@ class TenantStore:
         return freed
 
     def _held(self) -> set[str]:
-        """The digests that calls under way will name; what calls held that are gone is forgotten."""
+        """Return the digests that calls under way will name; what calls held that are gone is forgotten."""
         held: set[str] = set()
         for path in _files(self._folder / "held"):
             if not _remove_if_abandoned(path):
@@ -296,13 +296,13 @@ class TenantStore:
 
 
 def _remove_if_abandoned(path: Path) -> bool:
-    """Whether nobody has it locked, and it is gone now."""
+    """Remove a file whose writer is gone; return whether it was removed."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        if os.fstat(descriptor).st_mtime > time.time() - _YOUNG_S:  # it may not be locked yet
+        if os.fstat(descriptor).st_mtime > time.time() - _YOUNG_S:  # the writer may not have locked it yet
             return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink()

@@ -1,7 +1,7 @@
-"""Keeping: what one call leaves, on its way into the store, and held there until its outcome has been given.
+"""Write the artifacts of one call into the store, and hold them there until the outcome has been returned.
 
-The bytes go to a file that is locked by its writer, and their digest is made on the way. What is held is written to a
-file that is locked as well: a lock is gone with the process that has it, so nothing is ever held by somebody dead.
+The bytes go to a file that is locked by its writer, and the digest is computed on the way. The digests held are in a
+locked file as well: a lock ends with its process, so a dead process holds nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class ArtifactWriter:
         self._one_at_a_time = Lock()
 
     def begin(self) -> PartialArtifact:
-        """A new artifact, to be written; raises `ArtifactsUnavailable` where none can be: what a process still prints
-        that goes on after its call has been told is nobody's."""
+        """Return a new artifact, to be written; raise `ArtifactsUnavailable` without a store, or after `close`."""
         with self._one_at_a_time:
             self._refuse_when_closed()
             self._shelf.make()
@@ -59,9 +58,9 @@ class ArtifactWriter:
             self._hold = None
 
     def _refuse_when_closed(self) -> None:
-        """Also what a thread is just about to keep for a call that was cancelled: nobody would let go of it."""
+        """Refuse an artifact after `close`: a thread of a cancelled call may still write, and never release it."""
         if self._is_closed:
-            raise ArtifactsUnavailable("nothing more of a call is kept once it has been told")
+            raise ArtifactsUnavailable("artifacts of a call cannot be kept after its outcome has been returned")
 
     def _keep(self, written: Path, artifact: Artifact) -> None:
         with self._one_at_a_time:
@@ -106,7 +105,7 @@ class PartialArtifact:
                     self._write(data)
 
     def keep(self, name: str) -> Artifact:
-        """That was all of it; raises `QuotaReached` when there is no room for it."""
+        """Publish the artifact, which is complete; raise `QuotaReached` if there is no room for it."""
         kind, digest = detect_kind(self._beginning), self._digest.hexdigest()
         artifact = Artifact(
             id=digest[:ID_LENGTH],
@@ -142,7 +141,7 @@ class PartialArtifact:
 
 
 def _locked_file(path: Path) -> int:
-    """A new file that is locked for as long as its descriptor is open."""
+    """Return a new file that is locked for as long as its descriptor is open."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor

@@ -1,17 +1,17 @@
-"""JSON that stays JSON: long strings, long arrays and deep branches are pruned, each with a count of what went.
+"""JSON that stays JSON: long strings, long arrays and deep branches are pruned, each with a count of the missing part.
 
-Every value is given room. What fits into its room stays as it is; otherwise
+Every value is given room. A value that fits into its room stays as it is; otherwise
 
 * a string keeps its beginning: `"Once upon… [9000 more characters]"`;
 * an array keeps its first items and its last: `[1, 2, "… 997 more items", 1000]`;
 * an object keeps its first keys: `{"id": 1, "…": "12 more keys"}`;
-* what has no room even for that is a count: `"{… 5 keys}"`, `"[… 7 items]"`, `"… 9000 characters"`, `"… 400 digits"`.
+* a value without room for that is a count: `"{… 5 keys}"`, `"[… 7 items]"`, `"… 9000 characters"`, `"… 400 digits"`.
 
-The room of a container is shared among the values that it keeps so that small ones stay whole and large ones get the
-same each. The notice is the value of a key of its own, or the last item of an array. Pruning what was pruned before
-adds to the counts. Only what is kept is looked at, however large the rest is.
+The room of a container is shared among the values that it keeps, so that small values stay whole and large values get
+equal parts. The notice is the value of a key of its own, or the last item of an array. Pruning a pruned value adds to
+the counts. Only the kept values are looked at, however large the rest is.
 
-What is called JSON and is none, or was too long to be kept, is shown from both ends like any text.
+Text of this type that is not JSON, or that was too long to be kept, is shown from both ends like any text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sandbox.outputs.text_ends import ParsedValue, TextEnds
 _MORE: Final = "…"
 _FRAME_OF_NOTICE: Final = 16  # `, "…": ""`, and longer where the value has such a key itself
 _LEAST: Final = 28  # the longest of the plain counts
-_SHARES: Final = 6  # so many items of an array are shown at least, however large they are
+_SHARES: Final = 6  # the least number of items shown of an array, however large they are
 _DEEPEST: Final = 200
 _LONGEST_NUMBER: Final = 40
 _MOST_ITEMS: Final = 1 << 18  # in nothing that was pruned before are there more
@@ -43,7 +43,7 @@ _TRIES: Final = 6
 
 
 def json_data(ends: TextEnds, budget: int, notice: Notice) -> Fit:
-    """The pruned value with the notice in it; both ends of what is no JSON."""
+    """Return the pruned value with the notice in it; both ends of what is no JSON."""
     parsed = ends.parsed or _parsed(ends)
     if parsed is None:
         return _both_ends(ends, budget, notice)
@@ -60,7 +60,7 @@ def json_data(ends: TextEnds, budget: int, notice: Notice) -> Fit:
 
 
 def prune(value: Json, *, room: int) -> Json:
-    """The value with about so many characters of JSON."""
+    """Return the value pruned to about `room` characters of JSON."""
     return _Pruning(most=room).fitted(value, room, depth=0)
 
 
@@ -87,7 +87,7 @@ def _with_notice(pruned: Json, notice: str) -> Json:
 
 
 def _free_key(taken: dict[str, Json]) -> str:
-    """One that the value has not; a value that has them all loses the last."""
+    """Return a key that the value does not have; a value that has all of them loses the last."""
     keys = [_MORE * count for count in range(1, 6)]
     return next((key for key in keys if key not in taken), keys[-1])
 
@@ -106,7 +106,7 @@ class _Share:
 
 
 class _Pruning:
-    """One value's pruning; it remembers how large the parts are that it has measured."""
+    """The pruning of one value; it remembers the sizes of the parts that it has measured."""
 
     def __init__(self, *, most: int) -> None:
         self._most = most
@@ -125,7 +125,7 @@ class _Pruning:
         return value if len(text) <= _LONGEST_NUMBER else f"{_MORE} {len(text)} digits"
 
     def _size(self, value: Any, depth: int) -> int:
-        """The characters of its JSON; some number over the most there is room for when it is over that."""
+        """Return the characters of its JSON; some number over the most there is room for when it is over that."""
         if isinstance(value, str):
             return len(value) + 2 if len(value) > self._most else len(_text(value))
         if not isinstance(value, list | dict):
@@ -169,7 +169,7 @@ class _Pruning:
         return [*fitted[: (count + 1) // 2], *more, *fitted[(count + 1) // 2 :]]
 
     def _short_object(self, members: dict[str, Json], room: int, *, depth: int) -> Json:
-        """As many keys as have room with the least that can be said of their values."""
+        """Return as many keys as have room with the least that can be said of their values."""
         gone = _gone_keys(members)
         left, kept = room - 2 - _LEAST, dict[str, Json]()
         for key, value in members.items():
@@ -187,7 +187,7 @@ class _Pruning:
         return {**shortened, _MORE: _counted(more, "more key")} if more else shortened
 
     def _shared(self, values: list[Json], room: int, *, depth: int) -> list[Json]:
-        """The values fitted so that together they take the room: the small ones first, the rest in equal parts."""
+        """Return the values fitted into the room together: the small ones first, the rest in equal parts."""
         shares = [_Share(value, self._size(value, depth + 1)) for value in values]
         for number, share in enumerate(sorted(shares, key=lambda share: share.size)):
             share.room = min(share.size, max(room // (len(shares) - number), 0))
@@ -200,7 +200,7 @@ def _short_string(text: str, room: int) -> str:
     before = int(found[1]) if found else 0
     whole = text[: len(text) - len(found[0])] if found else text
     kept = prefix(whole, most=max(room - _LEAST, 0))
-    while kept and len(_text(kept)) > room - _LEAST:  # what JSON escapes takes more
+    while kept and len(_text(kept)) > room - _LEAST:  # escaped characters take more
         fewer = len(kept) * max(room - _LEAST, 0) // len(_text(kept))
         kept = prefix(kept, most=min(fewer, len(kept) - 1))
     if not kept:
@@ -213,7 +213,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _count(items: list[Json]) -> int:
-    """How many items these stand for, with those that went before."""
+    """Return how many items these stand for, with those that went before."""
     if len(items) > _MOST_ITEMS:
         return len(items)
     counted = (_MANY_ITEMS.fullmatch(each) for each in items if isinstance(each, str) and each.startswith(_MORE))
@@ -221,7 +221,7 @@ def _count(items: list[Json]) -> int:
 
 
 def _gone_keys(members: dict[str, Json]) -> int:
-    """How many keys went before."""
+    """Return how many keys went before."""
     said = members.get(_MORE)
     found = _MANY_KEYS.fullmatch(said) if isinstance(said, str) else None
     return int(found[1]) if found else 0

@@ -27,7 +27,7 @@ class Fitter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutputShape:
-    """One output type: its default budgets, and the function that fits it."""
+    """An output type: its default budgets, and the function that fits it."""
 
     budget: int
     history: int

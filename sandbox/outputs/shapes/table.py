@@ -1,13 +1,13 @@
-"""Tables: what the columns are, how many rows there are, and the first and the last of them.
+"""Tables: the columns, the number of rows, and the first and the last rows.
 
 A table is a JSON value that says so, which is what a data frame becomes on its way out of a box::
 
     {"$type": "table", "columns": [{"name": "id", "dtype": "int64"}, …], "rows": [[1, …], …], "row_count": 1000}
 
-Of a table that was too large to be sent, `first_rows` of the rows are its first, and the others its last. It is read as
-text: how large it is, the columns with their types, then a line for each row. Over its budget, long cells
-are cut first and then the columns in the middle left out, until a few rows have room; the notice says which rows are
-missing. Any other text called a table is taken as one whose first line names its columns.
+If a table was too large to be sent, `first_rows` of the rows are its first, and the others its last. The text of a
+table is its size, the columns with their types, then a line for each row. Over the budget, long cells are cut first,
+then the columns in the middle are left out, until a few rows have room; the notice says which rows are missing. The
+first line of any other text of this type names its columns.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _BREAKS: Final = str.maketrans({"\n": "\\n", "\r": "\\r", "\x0b": "\\v", "\x0c":
 
 @dataclass(frozen=True, slots=True)
 class TableValue:
-    """What a table value holds."""
+    """The content of a table value."""
 
     columns: tuple[str, ...]
     rows: list[list[Json]]
     row_count: int
     first: int
-    """So many rows come before those that nobody has sent."""
+    """The number of rows before the rows that were not sent."""
 
     @property
     def missing(self) -> int:
@@ -59,7 +59,7 @@ class TableValue:
 
 
 def table(ends: TextEnds, budget: int, notice: Notice) -> Fit:
-    """The first lines, which say what the columns are, with the first rows and the last."""
+    """Return the first lines, which say what the columns are, with the first rows and the last."""
     read = read_table(ends.parsed.value) if ends.parsed else None
     if read is not None:
         ends = _narrowed(read, budget)
@@ -78,7 +78,7 @@ def table(ends: TextEnds, budget: int, notice: Notice) -> Fit:
 
 
 def read_table(value: Json) -> TableValue | None:
-    """The table that a value is; None when it is none, whatever it says of itself."""
+    """Return the table in a value, or None if the value is not a valid table."""
     if not isinstance(value, dict) or value.get(TYPE_KEY) != TABLE:
         return None
     columns, rows, count = value.get("columns"), value.get("rows"), value.get("row_count")
@@ -93,7 +93,7 @@ def read_table(value: Json) -> TableValue | None:
 
 
 def written(table: TableValue) -> str:
-    """All of it as text."""
+    """Return all of it as text."""
     return _heading(table, table.columns) + "".join(_entry(each, table) for each in table.entries)
 
 
@@ -115,7 +115,7 @@ def _heading(table: TableValue, columns: tuple[str, ...]) -> str:
 
 
 def _entry(row: Sequence[Json] | None, table: TableValue, most: int | None = None) -> str:
-    """The line of a row, or what is said of those that nobody has sent."""
+    """Return the line of a row, or the line for the rows that were not sent."""
     return f"… {table.missing} more rows\n" if row is None else _line(list(row), most)
 
 
@@ -124,7 +124,7 @@ def _line(row: list[Json], most: int | None = None) -> str:
 
 
 def cell(value: Json, most: int | None = None) -> str:
-    """A value as it stands in a row, on one line."""
+    """Return a value as it stands in a row, on one line."""
     text = _plain(value)
     return text if most is None or len(text) <= most else prefix(text, most=most - 1) + "…"
 
@@ -138,7 +138,7 @@ def _plain(value: Json) -> str:
 
 
 def _narrowed(table: TableValue, budget: int) -> TextEnds:
-    """As much of each end as the budget could show, in columns and cells that leave room for a few rows."""
+    """Return as much of each end as the budget could show, in columns and cells that leave room for a few rows."""
     width = len(table.columns)
     shown, heading = width, _heading(table, table.columns)
     while shown > 2 and (len(heading) > budget // 3 or _NARROWEST * shown > (budget - len(heading)) // _FEW_ROWS):
@@ -170,7 +170,7 @@ def _fitting(rows: list[tuple[Json, ...]], *, room: int) -> Iterator[int | None]
 
 
 def _without_middle(cells: tuple[Any, ...], shown: int, width: int, gap: str = "…") -> tuple[Any, ...]:
-    """So many of the cells from both sides."""
+    """Return `shown` of the cells, from both sides."""
     if shown >= width or len(cells) != width:
         return cells
     left = (shown + 1) // 2
@@ -178,7 +178,7 @@ def _without_middle(cells: tuple[Any, ...], shown: int, width: int, gap: str = "
 
 
 def _header(ends: TextEnds) -> str:
-    """The lines that say what the columns are."""
+    """Return the lines that say what the columns are."""
     size = _SIZE.match(ends.head)
     end = ends.head.find("\n", size.end() if size else 0)
     return ends.head[: end + 1]

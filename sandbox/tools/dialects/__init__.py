@@ -1,7 +1,7 @@
-"""The ways people write tools: one reader each, all of them in one table.
+"""Dialects: the ways to write a tool, one reader each, in one table.
 
-A reader is asked once for a source and gives every callable that it finds there, in the order of the text. It knows
-nothing of schemas or arguments: a `Candidate` says what is called, how, and what the source says about it outside its
+A reader gets a source once and returns every callable that it finds there, in the order of the text. A reader knows
+nothing of schemas or arguments: a `Candidate` says what is called, how, and what the source declares outside of the
 signature.
 """
 
@@ -28,5 +28,5 @@ DIALECTS: Final[dict[str, Callable[[Source], list[Candidate]]]] = {
 
 
 def read_candidates(source: Source) -> list[Candidate]:
-    """Everything that can be called; what only one dialect can mean comes first."""
+    """Return every callable; a callable that only one dialect can mean comes first."""
     return [candidate for read in DIALECTS.values() for candidate in read(source)]

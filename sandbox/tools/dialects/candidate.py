@@ -1,4 +1,4 @@
-"""What a dialect finds: one callable of a source."""
+"""The candidate: one callable of a source, as a dialect finds it."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from sandbox.tools.tool import CallKind, ToolSettings
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something that can be called, as its dialect describes it."""
+    """A callable, as its dialect describes it."""
 
     entry: str
     """How a caller asks for it: `function`, `Class.method`, `Class`, or the name of a handler's tool."""
     name: str
-    """What a model knows it by."""
+    """The name that a model sees."""
     kind: CallKind
     names: tuple[str, ...]
     node: ast.AST
     """Where it is defined."""
     function: Function | None
-    """Whose parameters it takes; none when a handler is no function of this source."""
+    """The function that takes the arguments; None if a handler is not a function of this source."""
     is_bound: bool = False
     """Whether the first parameter is the object itself."""
     owner: ast.ClassDef | None = None
     description: str | None = None
-    """What is said beside the docstring, and counts before it."""
+    """The description outside of the docstring, which has precedence over the docstring."""
     schema: Mapping[str, Any] | None = None
-    """What is said to be its parameters, as a JSON schema."""
+    """The JSON schema of the parameters, if the source writes one out."""
     arguments: ast.expr | None = None
-    """What type the dict of all arguments is said to have, beside the signature."""
+    """The declared type of the dict of all arguments, outside of the signature."""
     is_marked: bool = True
     """Whether the source marks it as a tool; a plain public function is one only when nothing else is."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What it says of its own runs, in the words of `ToolSettings`."""
+    """The declared settings, by the field names of `ToolSettings`."""
 
 
 def said_text(value: object) -> str | None:
-    """What is said, where it is text and not blank."""
+    """Return the value if it is text and not blank."""
     return value if isinstance(value, str) and value.strip() else None
 
 
 def call_values(call: ast.Call, value: Callable[[str, ast.expr], Any]) -> dict[str, Any]:
-    """The keyword arguments of a decorator, each as `value` reads it, with those of what it unpacks (`**COMMON`)."""
+    """Return the keyword arguments of a decorator, read by `value`, including those that it unpacks (`**COMMON`)."""
     values: dict[str, Any] = {}
     for each in call.keywords:
         found = value(each.arg or "**", each.value)
@@ -62,7 +62,7 @@ def call_values(call: ast.Call, value: Callable[[str, ast.expr], Any]) -> dict[s
 
 
 def output_type(source: Source, node: ast.expr) -> str | None:
-    """The name of an output type: `OutputType.TABLE`, or the text."""
+    """Return the name of an output type: `OutputType.TABLE`, or the text."""
     if isinstance(node, ast.Attribute):
         return node.attr.lower()
     value = source.literal(node, of="the output type")
@@ -70,7 +70,7 @@ def output_type(source: Source, node: ast.expr) -> str | None:
 
 
 def settings_of(candidate: Candidate, block: ToolSettings) -> ToolSettings:
-    """What is said of its runs: by the code of the tool, else by the script block of its source."""
+    """Return the settings of the tool's code, completed by those of the script block."""
     if not candidate.settings:
         return block
     try:

@@ -1,11 +1,11 @@
-"""Which callable of a source is the tool.
+"""Choose which callable of a source is the tool.
 
-The one that was asked for; else the one named like the file; else the only one. There is no fourth rule: a guess such
-as "the last one" runs the wrong code one day. Where a source marks something as its tool (a class deriving from
-`BaseTool`, `TOOL_NAME`, `@tool`), its plain functions are there to help and are called only when asked for.
+The order is: the callable that the caller asked for; the callable named like the file; the only callable. There is no
+fourth rule, because a guess such as "the last one" runs the wrong code one day. If a source marks something as its tool
+(a class deriving from `BaseTool`, `TOOL_NAME`, `@tool`), plain functions are called only when asked for.
 
-A candidate's name has no leading underscore, even when it is asked for: the underscore is the author's word that nobody
-outside calls it. When a name is defined twice, the later definition counts, as it does for Python.
+A name with a leading underscore is private, also when a caller asks for it. If a name is defined twice, the later
+definition counts, as in Python.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def safe_filename(filename: str) -> str:
-    """A base name that can be a module's file anywhere: ASCII letters, digits and underscores, then `.py`."""
+    """Return a base name that can be a module's file anywhere: ASCII letters, digits and underscores, then `.py`."""
     stem = _UNSAFE.sub("_", _stem(filename))[:_LONGEST_STEM]
     return f"{stem}.py" if stem.strip("_") else DEFAULT_FILENAME
 
 
 def choose_entry(source: Source, candidates: Sequence[Candidate], *, filename: str, entry: str | None) -> Candidate:
-    """The candidate to call."""
+    """Return the candidate to call."""
     if entry is not None:
         return _asked_for(candidates, unicodedata.normalize("NFKC", entry[: NAME_LENGTH * 16]))
     if not candidates:
@@ -54,7 +54,7 @@ def choose_entry(source: Source, candidates: Sequence[Candidate], *, filename: s
 
 
 def meant_candidates(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Those that the source means to be its tools."""
+    """Return the candidates that the source marks as tools, or all if none is marked."""
     return [each for each in candidates if each.is_marked] or candidates
 
 
@@ -98,7 +98,7 @@ def _nothing_to_call(source: Source) -> SourceError:
 
 
 def _almost(source: Source, owner: ast.ClassDef) -> SourceError | None:
-    """What keeps a class from being a tool, where it looks as if it were meant to be one."""
+    """Return why a class that looks like a tool is not a tool."""
     name = excerpt(owner.name, NAME_LENGTH)
     methods = {method.name for each in source.line_of_bases(owner) for method in methods_of(each)}
     if source.derives_from(owner, "BaseTool"):

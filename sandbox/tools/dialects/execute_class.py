@@ -1,8 +1,9 @@
 """Dialect *class with execute*: a class deriving from `BaseTool` with `name`, `description` and `execute(args)`.
 
-The attributes are literals in the class (or properties that return one), possibly in a base of the same source. When
-`execute` takes one parameter beside what is injected, that is the dict of all arguments; otherwise its parameters are
-the tool's. `parameters`, `input_schema` or `args_schema` is the tool's schema as a literal, or a model of this source.
+The attributes are literals in the class (or properties that return one), possibly in a base of the same source. If
+`execute` takes one parameter apart from the injected parameters, that parameter is the dict of all arguments; otherwise
+its parameters are the tool's. `parameters`, `input_schema` or `args_schema` is the tool's schema as a literal, or a
+model of this source.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _OUTPUTS: Final = {
 
 
 def read_execute_classes(source: Source) -> list[Candidate]:
-    """Every public class with an `execute`."""
+    """Return every public class with an `execute`."""
     candidates = []
     for owner in source.classes.values():
         if owner.name.startswith("_") or not source.derives_from(owner, "BaseTool"):
@@ -57,7 +58,7 @@ def _candidate(source: Source, owner: ast.ClassDef, execute: Function) -> Candid
 
 
 def _settings(source: Source, owner: ast.ClassDef) -> dict[str, str]:
-    """What types its outputs are said to have."""
+    """Return the declared types of the outputs."""
     nodes = {name: _attribute(source, owner, attribute) for attribute, name in _OUTPUTS.items()}
     said = {name: output_type(source, node) for name, node in nodes.items() if node is not None}
     return {name: spelled for name, spelled in said.items() if spelled is not None}
@@ -74,13 +75,13 @@ def _is_abstract(method: Function) -> bool:
 
 
 def _said(source: Source, owner: ast.ClassDef, name: str) -> Any:
-    """The plain value that a class gives a name; None when it gives none."""
+    """Return the plain value that a class gives a name; None when it gives none."""
     node = _attribute(source, owner, name)
     return None if node is None else source.literal(node, of=f"{owner.name}.{name}")
 
 
 def _attribute(source: Source, owner: ast.ClassDef, name: str) -> ast.expr | None:
-    """The expression that a class gives a name, or that a property of this name returns."""
+    """Return the expression that a class gives a name, or that a property of this name returns."""
     for each in source.line_of_bases(owner):
         for statement in reversed(each.body):
             if isinstance(statement, Function) and statement.name == name:

@@ -1,10 +1,10 @@
 """Dialect *function*: a `def` or `async def` directly in the module, with annotations and a docstring.
 
-A function marked with `@tool` is what its author means; without any such mark every public function is meant. One
-inside an `if` or a `try` is not: only running the module tells whether it exists.
+A function marked with `@tool` is the tool; without such a mark every public function is. A function inside an `if` or a
+`try` is not, because only running the module shows whether it exists.
 
-The mark of other frameworks is called the same and says other things, too; of these `args_schema` is read, the model of
-this source that all arguments are declared by.
+Other frameworks have a mark of the same name with other arguments; of these, `args_schema` is read: the model of this
+source that declares all arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SETTINGS: Final = ("output_type", "return_char_limit", "return_token_limit", "e
 
 
 def read_functions(source: Source) -> list[Candidate]:
-    """Every public function."""
+    """Return every public function."""
     return [_candidate(source, each) for each in source.functions.values() if not each.name.startswith("_")]
 
 
@@ -46,7 +46,7 @@ def _candidate(source: Source, function: Function) -> Candidate:
 
 
 def _said(source: Source, mark: ast.expr) -> dict[str, Any]:
-    """The decorator's own arguments; the one without a name is the tool's name."""
+    """Return the decorator's own arguments; the one without a name is the tool's name."""
     if not isinstance(mark, ast.Call):
         return {}
     said = call_values(mark, lambda keyword, node: _value(source, keyword, node))

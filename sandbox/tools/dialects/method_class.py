@@ -1,8 +1,8 @@
 """Dialect *class of methods*: a class deriving from `Tool` whose methods carry `@openapi_schema` or `@method_metadata`.
 
-Each decorated public method is one callable, `Class.method`. Existing tools derive from bases of their own that lie
-elsewhere, so a class with a decorated method counts whatever it derives from. What `@openapi_schema` holds (the shape
-that OpenAI takes, or bare parameters) is the schema, and goes before the signature.
+Each decorated public method is one callable, `Class.method`. Existing tools derive from bases of their own in other
+files, so a class with a decorated method counts whatever its bases are. The argument of `@openapi_schema` (the shape
+that OpenAI takes, or bare parameters) is the schema, and has precedence over the signature.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MARKS: Final = frozenset({"openapi_schema", "method_metadata"})
 
 
 def read_method_classes(source: Source) -> list[Candidate]:
-    """Every decorated public method."""
+    """Return every decorated public method."""
     return [
         _candidate(source, owner, method)
         for owner in source.classes.values()
@@ -30,7 +30,7 @@ def read_method_classes(source: Source) -> list[Candidate]:
 
 
 def decorated_methods(source: Source, owner: ast.ClassDef) -> list[Function]:
-    """Its methods that carry a mark, and those it inherits here, in the order of the source."""
+    """Return the decorated methods of a class, including those inherited in this source, in the order of the source."""
     found: dict[str, Function] = {}
     for each in source.line_of_bases(owner):
         for method in methods_of(each):
@@ -40,12 +40,12 @@ def decorated_methods(source: Source, owner: ast.ClassDef) -> list[Function]:
 
 
 def methods_of(owner: ast.ClassDef) -> Iterator[Function]:
-    """The functions directly in a class, the later of two definitions."""
+    """Yield the functions directly in a class, the later of two definitions."""
     yield from {each.name: each for each in owner.body if isinstance(each, Function)}.values()
 
 
 def decorator_values(source: Source, node: ast.ClassDef | Function, name: str) -> dict[str, Any] | None:
-    """What the decorator of this name is called with: its keywords, and `""` for what has none; None without one."""
+    """Return the arguments of a decorator by keyword, the positional one under `""`; None without that decorator."""
     mark = next((each for each in node.decorator_list if last_name(each) == name), None)
     if mark is None:
         return None
@@ -75,12 +75,12 @@ def _candidate(source: Source, owner: ast.ClassDef, method: Function) -> Candida
 
 
 def openapi_description(source: Source, method: Function) -> str | None:
-    """What `@openapi_schema` says that a method does."""
+    """Return the description in `@openapi_schema`."""
     return said_text(_openapi(source, method).get("description"))
 
 
 def _openapi(source: Source, method: Function) -> Mapping[str, Any]:
-    """The function part of what `@openapi_schema` is given."""
+    """Return the function part of what `@openapi_schema` is given."""
     values = decorator_values(source, method, "openapi_schema")
     if values is None:
         return {}

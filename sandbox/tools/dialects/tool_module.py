@@ -1,8 +1,8 @@
 """Dialect *module*: `TOOL_NAME`, `TOOL_DESCRIPTION`, `TOOL_PARAMETERS` and `run`, or a list `TOOLS` of such tools.
 
 `TOOL_PARAMETERS` is a JSON schema of an object, or only its properties, in which a property may say `required` itself.
-In `TOOLS` everything but the handler is a literal; the handler is an expression that only the box evaluates, and when
-it is the name of a function of this source, that function's parameters tell what is injected.
+In `TOOLS` everything but the handler is a literal. Only the box evaluates the handler; if the handler is the name of a
+function of this source, the parameters of that function show what is injected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sandbox.tools.syntax.scope import dotted_name
 
 
 def read_tool_module(source: Source) -> list[Candidate]:
-    """The module's own tool, and those it lists."""
+    """Return the module's own tool, and those it lists."""
     return [*_own(source), *_listed(source)]
 
 
@@ -93,7 +93,7 @@ def _item(source: Source, index: int, node: ast.expr) -> Candidate | None:
 
 
 def _members(node: ast.expr) -> dict[str, ast.expr]:
-    """The members of a dict display, or of a call `dict(name=…)`."""
+    """Return the members of a dict display, or of a call `dict(name=…)`."""
     if isinstance(node, ast.Dict):
         return {
             key.value: value
@@ -106,7 +106,7 @@ def _members(node: ast.expr) -> dict[str, ast.expr]:
 
 
 def object_schema(given: object) -> Mapping[str, Any] | None:
-    """A JSON schema of an object, from one or from its properties alone."""
+    """Return a JSON schema of an object, from one or from its properties alone."""
     if not isinstance(given, dict):
         return None
     if given.get("type") == "object" or isinstance(given.get("properties"), dict):

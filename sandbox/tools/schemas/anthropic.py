@@ -1,9 +1,9 @@
-"""Anthropic's tools: `input_schema` as it is, or in the language of its strict mode.
+"""Export tools for Anthropic: `input_schema` as it is, or in the language of its strict mode.
 
-Without strict mode any object schema is taken, except that the top level may not be a union. Strict mode closes every
-object, leaves optional properties optional, and takes no bounds on numbers, strings and arrays (but `minItems` 0 and
-1), no patterns, and a few formats; what it does not take goes into the descriptions. It knows neither free-form objects
-nor recursion: such a tool is exported without strict mode, and the losses say why.
+Without strict mode the API takes any object schema, except that the top level may not be a union. Strict mode closes
+every object, leaves optional properties optional, and takes no bounds on numbers, strings and arrays (but `minItems` 0
+and 1), no patterns, and a few formats; other keywords go into the descriptions. Strict mode has neither free-form
+objects nor recursion: such a tool is exported without strict mode, and the losses say why.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOT_AT_THE_TOP: Final = ("anyOf", "oneOf", "allOf")
 
 
 def anthropic(schema: object, *, strict: bool = False) -> Export:
-    """A tool as the messages API takes it."""
+    """Return a tool as the messages API takes it."""
     tool = read_tool_schema(schema)
     said: Schema = {"name": tool.name, "description": tool.description}
     loose, losses = _loose(tool.parameters)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
@@ -22,9 +21,7 @@ from sandbox.tools.schemas.nodes import (
     with_children,
 )
 from sandbox.tools.schemas.validator import validator
-
-NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-"""What every provider accepts as a tool's name."""
+from sandbox.tools.tool import NAME_PATTERN
 
 
 class Export(NamedTuple):
@@ -36,7 +33,7 @@ class Export(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """What every provider is told about a tool."""
+    """A tool, as every provider sees it."""
 
     name: str
     description: str
@@ -44,14 +41,14 @@ class ToolSchema:
 
 
 def read_tool_schema(schema: object) -> ToolSchema:
-    """The parts of `{"name", "description", "parameters"}`, or `SchemaRefused` with everything that is wrong."""
+    """Return the parts of `{"name", "description", "parameters"}`, or `SchemaRefused` with everything that is wrong."""
     try:
         given = plain_schema(schema)
     except UnreadableSchema as fault:
         raise _refusal([fault.finding]) from None
     name, description, parameters = given.get("name"), given.get("description", ""), given.get("parameters")
     wrong: list[SchemaFinding] = []
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         shown = excerpt(name, NAME_LENGTH) if isinstance(name, str) else "nothing"
         wrong.append(SchemaFinding("name", f"{shown} is no name: 1 to 64 letters, digits, _ or -, and a letter first"))
     if not isinstance(description, str):
@@ -71,12 +68,6 @@ def _refusal(reasons: list[SchemaFinding]) -> SchemaRefused:
     return SchemaRefused("this is no tool's schema", reasons=tuple(reasons), remedy="correct these places")
 
 
-# Keywords a provider does not take, moved into the description beside them, where a model still reads them.
-#
-# Nothing enforces such a keyword any more on the provider's side, which is why every move is a loss that is listed. The
-# arguments are checked against the tool's own schema in any case.
-
-
 Untaken: TypeAlias = Callable[[Schema, str], Iterable[str]]
 """The keywords of a node, found at a path, that the provider does not take."""
 
@@ -84,13 +75,13 @@ _LONGEST_VALUE: Final = 200
 
 
 class Relaxation:
-    """One schema being fitted to a provider; what it loses on the way is collected in order."""
+    """A schema on its way to a provider's form, and its losses in order."""
 
     def __init__(self) -> None:
         self.losses: list[SchemaFinding] = []
 
     def moved(self, schema: Schema, untaken: Untaken, path: str) -> Schema:
-        """A copy in which every keyword the provider does not take has become part of a description."""
+        """Return a copy in which every keyword the provider does not take has become part of a description."""
 
         def change(node: Schema, place: str) -> Schema:
             moving = [keyword for keyword in untaken(node, place) if keyword in node]
@@ -110,7 +101,7 @@ class Relaxation:
                 self.lose(path, "members that are not listed cannot be given")
 
     def one_of_as_any_of(self, node: Schema, path: str) -> Schema:
-        """A copy that knows one kind of union."""
+        """Return a copy that knows one kind of union."""
         copied = with_children(node, self.one_of_as_any_of, path)
         if "oneOf" in copied and "anyOf" not in copied:
             copied["anyOf"] = copied.pop("oneOf")
@@ -118,7 +109,7 @@ class Relaxation:
         return copied
 
     def tuples_as_arrays(self, node: Schema, path: str) -> Schema:
-        """A copy in which arrays that say what each position holds say what any of them holds."""
+        """Return a copy in which arrays that say what each position holds say what any of them holds."""
         copied = with_children(node, self.tuples_as_arrays, path)
         leading = copied.pop("prefixItems", None)
         if not isinstance(leading, list):
@@ -132,19 +123,19 @@ class Relaxation:
 
 
 def described(node: Schema, keywords: Iterable[str]) -> Schema:
-    """The node without these keywords, and with a description that tells them."""
+    """Return the node without these keywords, and with a description that tells them."""
     moving = {keyword: node[keyword] for keyword in keywords}
     if not moving:
         return node
-    told = ", ".join(f"{keyword}: {_shown(value)}" for keyword, value in moving.items())
+    listed = ", ".join(f"{keyword}: {_shown(value)}" for keyword, value in moving.items())
     before = node.get("description")
-    text = f"{before} ({told})" if isinstance(before, str) and before else f"({told})"
+    text = f"{before} ({listed})" if isinstance(before, str) and before else f"({listed})"
     kept = {keyword: value for keyword, value in node.items() if keyword not in moving}
     return {**kept, "description": text}
 
 
 def distinct(members: Iterable[JSON]) -> list[JSON]:
-    """The members in their order, each once; 1 and true are not the same."""
+    """Return the members in their order, each once; 1 and true are not the same."""
     return list({json.dumps(member, sort_keys=True): member for member in members}.values())
 
 

@@ -15,7 +15,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Format(StrEnum):
-    """Who reads the schema."""
+    """The shapes of a schema, by its reader."""
 
     OPENAI = "openai"
     OPENAI_RESPONSES = "openai-responses"
@@ -25,14 +25,14 @@ class Format(StrEnum):
 
 
 def json_schema(schema: object, *, strict: bool = False) -> Export:
-    """The schema of the arguments as a document of its own; `SchemaRefused` if it has to be strict and cannot be."""
+    """Return the schema of the arguments as a document of its own; raise `SchemaRefused` if it cannot be strict."""
     tool = read_tool_schema(schema)
     parameters = strict_parameters(tool.parameters) if strict else tool.parameters
     return Export({"$schema": DIALECT, **parameters, "title": tool.name, "description": tool.description}, ())
 
 
 def export(schema: object, *, to: Format, strict: bool = False) -> Export:
-    """A tool's schema in one shape; what the shape cannot say is listed, also that strict mode is not to be had."""
+    """Return a tool's schema in one shape, with the losses; a missing strict mode is a loss as well."""
     if to is Format.MCP:
         return mcp_tool(schema)
     return _PROVIDERS[to](schema, strict=strict)

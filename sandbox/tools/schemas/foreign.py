@@ -1,12 +1,12 @@
-"""Schemas written by others, made to look like ours: complete objects, references written out, unions without echoes.
+"""Import schemas written by others: complete objects, references written out, unions without repeated members.
 
-Servers leave out what JSON Schema lets them leave out, and models and strict mode want to be told: an object says
-which properties it has, which of them it requires, and whether it takes others. One that lists properties takes no
-others unless it says so; one that lists none takes any.
+Servers leave out what JSON Schema lets them leave out, but models and strict mode need it: an object says which
+properties it has, which it requires, and whether it takes others. An object that lists properties takes no others
+unless it says so; an object that lists none takes any.
 
-References are written out up to ten deep. One that cannot be, because it is recursive or the schema would become too
-large, stays a reference and keeps the definitions it needs, so nothing is lost. One that leads out of the schema is
-refused, and nothing is ever fetched.
+References are written out up to ten levels deep. A reference stays, with the definitions it needs, if it is recursive
+or if the schema would become too large, so nothing is lost. A reference that leads out of the schema is refused;
+nothing is ever fetched.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Import(NamedTuple):
 
 
 def import_schema(schema: object) -> Import:
-    """A foreign schema of a tool's parameters in our shape; `SchemaRefused` when it is none, or fetches."""
+    """Return a foreign schema of parameters in our shape; raise `SchemaRefused` if it is invalid or not complete."""
     root = validator(schema).schema
     inlining = _Inlining(root)
     described = _top(root)
@@ -56,7 +56,7 @@ def import_schema(schema: object) -> Import:
 
 
 def _top(root: Schema) -> Schema:
-    """The top level, written out even where it is recursive: what a tool takes is an object by itself."""
+    """Return the top level, written out even where it is recursive: what a tool takes is an object by itself."""
     said = {keyword: value for keyword, value in root.items() if keyword not in (*DEFINITIONS, *_OF_DOCUMENTS)}
     found = target(root, root)
     if "$ref" not in said or said.keys() - ANNOTATIONS - {"$ref"} or not isinstance(found, dict):
@@ -86,7 +86,7 @@ class _Inlining:
             self._depth -= 1
 
     def _meant(self, node: Schema, path: str) -> Schema | None:
-        """What can be written in place of the node."""
+        """Return the schema that can be written in place of the node."""
         if "$ref" not in node:
             return None
         found = referred(self._root, node["$ref"])
@@ -116,7 +116,7 @@ class _Inlining:
 
 
 def _with_properties(root: Schema) -> Schema:
-    """The top level is the tool's parameters: nothing listed means that it has none."""
+    """Return the top level is the tool's parameters: nothing listed means that it has none."""
     given: Schema = {"type": "object", "properties": {}, **root}
     return given if "additionalProperties" in given else {**given, "additionalProperties": False}
 

@@ -1,12 +1,12 @@
-"""How fit a schema is for a model: taken in strict mode, taken without it, or broken for every provider.
+"""Judge how fit a schema is for a model: for strict mode, only without strict mode, or invalid for every provider.
 
-*Strict compliant* means that strict mode takes it, once its optional properties are made nullable (see `strict`).
-*Non-strict only* is a schema that is sound and says more than strict mode can: open objects, or keywords it does not
-take. *Invalid* is broken for all. The worst level found stays; the reasons add up, at most a hundred of them.
+*Strict compliant* means that strict mode takes the schema, once its optional properties are nullable (see `strict`).
+*Non-strict only* is a sound schema that says more than strict mode can: open objects, or unsupported keywords.
+*Invalid* is broken for all. The worst level found counts; at most a hundred reasons are listed.
 
-The rules are a table of functions; each looks at one node and yields what it finds there. The walk visits every node
-once, and references are resolved but never followed, so the time is that of the schema's size. What cannot be read as
-a schema at all is `INVALID` as well: nothing given here raises.
+The rules are a table of functions; each looks at one node and yields its faults. The walk visits every node once, and
+references are resolved but never followed, so the time grows with the size of the schema only. A value that cannot be
+read as a schema is `INVALID` as well: no value makes `health` raise.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MOST_UNFOLDED: Final = 100
 
 
 class Level(StrEnum):
-    """What a schema can be used for, from the best on."""
+    """The uses of a schema, from the best level on."""
 
     STRICT_COMPLIANT = "STRICT_COMPLIANT"
     NON_STRICT_ONLY = "NON_STRICT_ONLY"
@@ -90,7 +90,7 @@ _Rule: TypeAlias = Callable[[_Place], Iterator[_Fault]]
 
 
 def health(schema: object) -> Health:
-    """What a schema, of a tool or of its parameters, can be used for."""
+    """Return the level of a schema, of a tool or of its parameters, and the reasons for it."""
     try:
         parameters = parameters_of(plain_schema(schema))
     except UnreadableSchema as fault:
@@ -99,7 +99,7 @@ def health(schema: object) -> Health:
 
 
 def invalid_reasons(schema: object) -> tuple[SchemaFinding, ...]:
-    """What makes a schema unusable, without what only strict mode minds."""
+    """Return the reasons that make a schema invalid, without those that concern strict mode only."""
     try:
         faults = _faults(parameters_of(plain_schema(schema)))
     except UnreadableSchema as fault:
@@ -135,7 +135,7 @@ def _faults(root: Schema) -> Iterator[_Fault]:
 
 
 def _described(node: Schema, path: str) -> Iterator[tuple[str, JSON]]:
-    """The schemas below a node that say what a value is, as far as they could be schemas."""
+    """Yield the schemas below a node that say what a value is, as far as they could be schemas."""
     full = {keyword: value for keyword, value in node.items() if keyword not in _CONDITIONS}
     if isinstance(full.get("additionalProperties"), bool):
         del full["additionalProperties"]
@@ -227,7 +227,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
 
 
 def _admits_only_empty(root: Schema, node: JSON) -> bool:
-    """Whether nothing but `{}` fits; unions and references are looked through, up to a bound."""
+    """Return whether nothing but `{}` fits; unions and references are looked through, up to a bound."""
     waiting, unfolded = [node], 0
     while waiting:
         unfolded += 1

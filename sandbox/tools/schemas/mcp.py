@@ -1,8 +1,8 @@
-"""Tools of the Model Context Protocol: ours as it lists them, and its own as ours.
+"""Export and import tools of the Model Context Protocol.
 
-What a tool returns is `structuredContent`, which older revisions of the protocol want to be an object. A result of
-another type is therefore announced as `{"result": …}`, and has to be sent like that. Annotations are hints for whoever
-shows the tool, and never permissions.
+The result of a tool is `structuredContent`, which older revisions of the protocol require to be an object. So a result
+of another type is announced, and has to be sent, as `{"result": …}`. Annotations are hints for a user interface, never
+permissions.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Final
 from sandbox.errors import SchemaRefused
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
-from sandbox.tools.schemas.export_base import NAME, Export, read_tool_schema
+from sandbox.tools.schemas.export_base import Export, read_tool_schema
 from sandbox.tools.schemas.foreign import import_schema
 from sandbox.tools.schemas.nodes import ROOT, Schema, SchemaFinding, UnreadableSchema, plain_schema, with_children
 from sandbox.tools.schemas.validator import validator
+from sandbox.tools.tool import NAME_PATTERN
 
 MCP_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 RESULT: Final = "result"
@@ -32,7 +33,7 @@ def mcp_tool(
     annotations: Mapping[str, JSON] | None = None,
     title: str | None = None,
 ) -> Export:
-    """A tool as a server lists it; `output` is the schema of what it returns."""
+    """Return a tool as a server lists it; `output` is the schema of what it returns."""
     tool = read_tool_schema(schema)
     document: Schema = {"name": tool.name}
     if title is not None:
@@ -47,7 +48,7 @@ def mcp_tool(
 
 
 def import_mcp_tool(tool: object) -> Export:
-    """A server's tool as `{"name", "description", "parameters"}`, and what became of the rest."""
+    """Return a server's tool as `{"name", "description", "parameters"}`, and what became of the rest."""
     try:
         given = plain_schema(tool)
     except UnreadableSchema as fault:
@@ -66,9 +67,9 @@ def import_mcp_tool(tool: object) -> Export:
 
 
 def _our_name(name: str) -> str:
-    """A name every provider accepts, as near to the server's as can be."""
+    """Return a name every provider accepts, as near to the server's as can be."""
     spelled = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    started = spelled if NAME.match(spelled) else f"tool_{spelled.lstrip('_-')}"
+    started = spelled if NAME_PATTERN.match(spelled) else f"tool_{spelled.lstrip('_-')}"
     return started[:_LONGEST_NAME]
 
 
@@ -79,7 +80,7 @@ def _output(schema: Schema) -> Schema:
 
 
 def _moved(node: Schema, path: str) -> Schema:
-    """The schema with its references as they read one property further in."""
+    """Return the schema with its references as they read one property further in."""
     moved = with_children(node, _moved, path)
     reference = moved.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):

@@ -1,4 +1,12 @@
-"""What is said about places of a schema or of a document: a path such as `root.properties.a.items`, and a sentence."""
+"""JSON schemas as trees: places and findings, the schemas inside a node, references, and copies of foreign values.
+
+Only a value in the place of a schema is treated as a schema, so a property named `$ref` or `type` is a property. A
+value in such a place need not be a schema in foreign documents; callers have to check.
+
+A `$ref` leads to a place inside its own document, or nowhere: nothing is ever fetched, and chains of references end
+after 64 steps. Every foreign schema is first copied into plain values: a tree, bounded in size, with at most a hundred
+levels, so that every function here may recurse.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +24,7 @@ MAX_FINDINGS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SchemaFinding:
-    """One thing that is wrong, or was lost, at one place."""
+    """A fault or a loss, at one place of a schema or a document."""
 
     path: str
     message: str
@@ -26,23 +34,16 @@ class SchemaFinding:
 
 
 def under(path: str, step: str | int) -> str:
-    """The path of a member or an item of what `path` leads to."""
+    """Return the path of a member or an item of what `path` leads to."""
     return f"{path}[{step}]" if isinstance(step, int) else f"{path}.{excerpt(step, NAME_LENGTH)}"
 
 
 def path_of(steps: Sequence[str | int]) -> str:
-    """The path of these steps from the root on."""
+    """Return the path of these steps from the root on."""
     path = ROOT
     for step in steps:
         path = under(path, step)
     return path
-
-
-# How JSON schemas nest: which keywords of a node hold further schemas, and copies with those schemas changed.
-#
-# Only what stands in the place of a schema is looked at as one, so a property that happens to be called `$ref` or
-# `type`
-# is a property. What is in such a place need not be a schema: whoever walks over strangers' schemas has to look.
 
 
 Schema: TypeAlias = dict[str, JSON]
@@ -63,7 +64,7 @@ ANNOTATIONS: Final = frozenset(
 
 
 def children(node: Schema, path: str) -> Iterator[tuple[str, JSON]]:
-    """Everything that stands where a schema belongs, directly below the node, with its path."""
+    """Yield everything directly below the node that stands where a schema belongs, with its path."""
     for keyword, value in node.items():
         place = under(path, keyword)
         if keyword in SINGLE:
@@ -75,7 +76,7 @@ def children(node: Schema, path: str) -> Iterator[tuple[str, JSON]]:
 
 
 def with_children(node: Schema, change: Change, path: str) -> Schema:
-    """A copy of the node in which `change` has been applied to every schema directly below it."""
+    """Return a copy of the node in which `change` has been applied to every schema directly below it."""
 
     def changed(value: JSON, place: str) -> JSON:
         return change(value, place) if isinstance(value, dict) else value
@@ -95,7 +96,7 @@ def with_children(node: Schema, change: Change, path: str) -> Schema:
 
 
 def walk(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """Every node of a schema, outer ones first."""
+    """Yield every node of a schema, outer ones first."""
     waiting: list[tuple[str, JSON]] = [(path, schema)]
     while waiting:
         place, node = waiting.pop()
@@ -105,7 +106,7 @@ def walk(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
 
 
 def types_of(node: Schema) -> list[str]:
-    """The types a node names, each once; a node that says `properties` or `items` alone means an object or an array."""
+    """Return the types of a node, each once; `properties` or `items` without `type` means an object or an array."""
     given = node.get("type")
     if given is None:
         return _implied_types(node)
@@ -121,39 +122,33 @@ def _implied_types(node: Schema) -> list[str]:
 
 
 def properties_of(node: Schema) -> Schema:
-    """The properties a node lists."""
+    """Return the properties a node lists."""
     given = node.get("properties")
     return given if isinstance(given, dict) else {}
 
 
 def required_of(node: Schema) -> list[str]:
-    """The names a node requires."""
+    """Return the names a node requires."""
     given = node.get("required")
     return [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
 
 
 def members_of(node: Schema, keyword: str) -> list[JSON]:
-    """The schemas in a list of them."""
+    """Return the schemas in a list of them."""
     given = node.get(keyword)
     return given if isinstance(given, list) else []
-
-
-# Where a `$ref` leads: inside its own document, or nowhere. Nothing is ever fetched.
-#
-# A chain of references that comes back to itself leads nowhere either, although every step of it does. Nor does one of
-# more than 64 steps, so that looking references up takes bounded time.
 
 
 _LONGEST_CHAIN: Final = 64
 
 
 def is_local(reference: JSON) -> bool:
-    """Whether a reference stays inside its document."""
+    """Return whether a reference stays inside its document."""
     return isinstance(reference, str) and reference.startswith("#")
 
 
 def referred(root: Schema, reference: JSON) -> JSON:
-    """What a reference points to, which may be another reference; None when it points to nothing."""
+    """Return the value that a reference points to, which may be another reference; None if it points nowhere."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     place: JSON = root
@@ -164,7 +159,7 @@ def referred(root: Schema, reference: JSON) -> JSON:
 
 
 def target(root: Schema, node: JSON) -> JSON:
-    """The node itself, or the end of the chain of references that starts there; None when it has no end."""
+    """Return the node itself, or the end of the chain of references that starts there; None when it has no end."""
     for _ in range(_LONGEST_CHAIN):
         if not isinstance(node, dict) or "$ref" not in node:
             return node
@@ -180,17 +175,11 @@ def _entered(place: JSON, name: str) -> JSON:
     return None
 
 
-# Which references of a schema describe values that contain others of their own kind, to any depth.
-#
-# References are the nodes of a graph, with an arrow to every reference that stands in what they refer to. Taking away
-# what leads nowhere, and what nothing leads to, again and again leaves the cycles and what lies between them.
-
-
 _Arrows = dict[str, set[str]]
 
 
 def recursive_references(root: Schema) -> frozenset[str]:
-    """The references that can be followed without end."""
+    """Return the references that can be followed without end."""
     arrows = _arrows(root)
     return frozenset(_without_ends(_reversed(_without_ends(arrows))))
 
@@ -213,7 +202,7 @@ def _references_in(schema: Schema) -> set[str]:
 
 
 def _without_ends(arrows: _Arrows) -> _Arrows:
-    """What is left when everything without an arrow that goes on is taken away, and then again."""
+    """Return the graph without nodes that lead nowhere, removed again and again."""
     leading_to = _reversed(arrows)
     left = {name: len(targets) for name, targets in arrows.items()}
     ends = [name for name, count in left.items() if count == 0]
@@ -235,18 +224,11 @@ def _reversed(arrows: _Arrows) -> _Arrows:
     return turned
 
 
-# The schemas handed to us, copied into plain values before anything looks at them.
-#
-# Two shapes are taken: a tool's schema `{"name", "description", "parameters"}`, and the JSON schema of its parameters
-# alone. The copy shares nothing with the caller, is a tree whatever it was made from, and is bounded in size and depth:
-# at most a hundred levels of JSON, so that everything may walk over it recursively.
-
-
 MAX_LEVELS: Final = 100
 
 
 class UnreadableSchema(Exception):
-    """What was given is no JSON object that could be a schema; `finding` says why."""
+    """A value that is not a JSON object and so cannot be a schema; `finding` says why."""
 
     def __init__(self, finding: SchemaFinding) -> None:
         super().__init__(str(finding))
@@ -254,7 +236,7 @@ class UnreadableSchema(Exception):
 
 
 def plain_schema(schema: object) -> Schema:
-    """A copy as plain JSON values, or `UnreadableSchema`."""
+    """Return a copy as plain JSON values, or `UnreadableSchema`."""
     try:
         plain = PlainCopy().copy(schema, depth=MAX_DEPTH - MAX_LEVELS)
     except NotPlain as fault:
@@ -267,12 +249,12 @@ def plain_schema(schema: object) -> Schema:
 
 
 def is_tool(schema: Schema) -> bool:
-    """Whether this is a tool's schema, and not that of its parameters."""
+    """Return whether this is a tool's schema, and not that of its parameters."""
     return "parameters" in schema and "type" not in schema
 
 
 def parameters_of(schema: Schema) -> Schema:
-    """The schema of the parameters."""
+    """Return the schema of the parameters."""
     if not is_tool(schema):
         return schema
     parameters = schema["parameters"]

@@ -1,10 +1,10 @@
-"""OpenAI's function tools, in the shapes of the chat and of the responses API, and the rules of its strict mode.
+"""Export tools for OpenAI, in the shapes of the chat and of the responses API, with the rules of its strict mode.
 
-Without strict mode the parameters are taken nearly as they are: the top level must be a plain object, and an array
-must have `items`. Strict mode is a small language of its own. What it does not take but a model may read goes into the
-descriptions, and so do defaults, which no longer act: null stands for them. A schema that cannot be said in it, or that
-is beyond its limits, is exported without strict mode, and the losses say why. The limits are those published for
-structured outputs.
+Without strict mode the parameters are taken nearly as they are: the top level must be a plain object, and an array must
+have `items`. Strict mode is a small language of its own. Unsupported keywords that a model can read go into the
+descriptions, and so do defaults, which no longer act: null stands for them. A schema that strict mode cannot express,
+or that is beyond its limits, is exported without strict mode, and the losses say why. The limits are those published
+for structured outputs.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _LOOKAROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
 
 def openai_chat(schema: object, *, strict: bool = False) -> Export:
-    """A tool as the chat completions API takes it."""
+    """Return a tool as the chat completions API takes it."""
     function, losses = _function(read_tool_schema(schema), strict=strict)
     return Export({"type": "function", "function": function}, losses)
 
 
 def openai_responses(schema: object, *, strict: bool = False) -> Export:
-    """A tool as the responses API takes it, which wants to be told when strict mode is off."""
+    """Return a tool as the responses API takes it, which says explicitly that strict mode is off."""
     function, losses = _function(read_tool_schema(schema), strict=strict)
     return Export({"type": "function", "strict": False, **function}, losses)
 
@@ -89,7 +89,7 @@ def _strict(parameters: Schema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
 
 
 def _read(node: Schema, path: str) -> Schema:
-    """The node without remarks that are for others than a model."""
+    """Return the node without remarks that are for others than a model."""
     return {keyword: value for keyword, value in with_children(node, _read, path).items() if keyword not in _UNREAD}
 
 
@@ -107,7 +107,7 @@ def _untaken(node: Schema, path: str) -> Iterable[str]:
 
 
 def _plain_references(node: Schema, path: str) -> Schema:
-    """Strict mode takes nothing beside a `$ref`, so that goes into a union of one."""
+    """Return a copy in which each `$ref` stands alone, inside a union of one member, as strict mode requires."""
     copied = with_children(node, _plain_references, path)
     if "$ref" not in copied or len(copied) == 1 or "anyOf" in copied:
         return copied
@@ -152,7 +152,7 @@ def _length(values: Iterable[JSON]) -> int:
 
 
 def _levels(schema: Schema) -> int:
-    """How many objects lie inside each other where they are most."""
+    """Return how many objects lie inside each other where they are most."""
     deepest = 0
     waiting: list[tuple[JSON, int]] = [(schema, 0)]
     while waiting:

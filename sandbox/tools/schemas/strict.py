@@ -1,11 +1,11 @@
-"""A schema as strict mode takes it: every property required, every object closed, what was optional nullable.
+"""The strict form of a schema, and the way back from strict arguments.
 
-Strict mode has no optional properties. A property that could be left out becomes one that can be null, at every depth,
-and null then means what leaving out meant: "use the default". `without_filled_nulls` is the way back.
+Strict mode has no optional properties: every property is required, every object closed. A property that could be left
+out becomes nullable, at every depth, and null then means "use the default". `without_filled_nulls` removes these nulls.
 
-An object that lists properties is closed even where it took others too: this narrows what a model may say and never
-what it can reach. What cannot be closed without losing what it is for, a free-form object or a map with typed values,
-is not representable, and neither is what `health` reports for the keywords used.
+An object that lists properties is closed even if it took others too: this narrows what a model may say, never what it
+can reach. A free-form object or a map with typed values cannot be closed without losing its purpose, and so has no
+strict form; neither have the keywords that `health` reports.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NULL: Final = "null"
 
 
 def strict_form(schema: object) -> Schema:
-    """A strict copy of a tool's schema, or of that of its parameters; `SchemaRefused` when there is none."""
+    """Return a strict copy of a tool's schema, or of a schema of parameters; raise `SchemaRefused` without one."""
     try:
         given = plain_schema(schema)
         parameters = strict_parameters(parameters_of(given))
@@ -50,7 +50,7 @@ def strict_form(schema: object) -> Schema:
 
 
 def strict_parameters(parameters: Schema) -> Schema:
-    """The strict form of the parameters' schema alone, or `SchemaRefused`."""
+    """Return the strict form of the parameters' schema alone, or `SchemaRefused`."""
     before = health(parameters)
     if before.level is Level.INVALID:
         raise _refusal(before.reasons)
@@ -70,7 +70,7 @@ def _refusal(reasons: Iterable[SchemaFinding]) -> SchemaRefused:
 
 
 def _with_properties(parameters: Schema) -> Schema:
-    """A tool that lists no parameters and does not say that it takes others takes none."""
+    """Return a tool that lists no parameters and does not say that it takes others takes none."""
     if parameters.get("additionalProperties", False) is not False:
         return parameters
     return {"type": "object", "properties": {}, **parameters, "additionalProperties": False}
@@ -112,7 +112,7 @@ def _type_name(value: JSON) -> str:
 
 
 def _nullable(node: Schema) -> Schema:
-    """The node, with null as one more value, named last and once."""
+    """Return the node, with null as one more value, named last and once."""
     if "anyOf" in node and not {"type", "enum", "const", "$ref"} & node.keys():
         return {**node, "anyOf": [*_without_null(members_of(node, "anyOf")), {"type": _NULL}]}
     if "type" not in node or "$ref" in node or any(keyword in node for keyword in UNIONS):
@@ -121,7 +121,7 @@ def _nullable(node: Schema) -> Schema:
 
 
 def _alternative(node: Schema) -> Schema:
-    """The node or null, as two members of a union; what is said about the property stays outside."""
+    """Return the node or null, as two members of a union; what is said about the property stays outside."""
     said = {keyword: value for keyword, value in node.items() if keyword in ANNOTATIONS}
     rest = {keyword: value for keyword, value in node.items() if keyword not in ANNOTATIONS}
     return {**said, "anyOf": [rest, {"type": _NULL}]}
@@ -138,7 +138,7 @@ def _with_null(node: Schema) -> Schema:
 
 
 def _without_null(members: list[JSON]) -> list[JSON]:
-    """The members of a union that are not null, each without the null it admits beside other values."""
+    """Return the members of a union that are not null, without null among the other values of a member."""
     kept = [_narrowed(member) if isinstance(member, dict) else member for member in members]
     return [member for member in kept if member is not None]
 
@@ -156,14 +156,6 @@ def _narrowed(member: Schema) -> Schema | None:
     return narrowed
 
 
-# From strict arguments back to those of a call: a null that only fills the place of an optional property goes.
-#
-# The schema is the tool's own, not its strict form. Arguments follow it down as far as it describes them; of a union
-# the
-# first member is taken that the value fits, judged by types, constants and the names of properties at every depth. What
-# the schema does not describe is left as it is, for the check of the arguments to speak about.
-
-
 _DEEPEST: Final = 100
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "object": (dict,),
@@ -177,7 +169,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
 
 
 def without_filled_nulls(arguments: Mapping[str, JSON], schema: Schema) -> dict[str, JSON]:
-    """A copy of the arguments without the nulls that stand for "use the default"; the schema is only read."""
+    """Return a copy of the arguments without the nulls that stand for "use the default"; the schema is only read."""
     parameters = schema["parameters"] if is_tool(schema) else schema
     if not isinstance(parameters, dict):
         return dict(arguments)
@@ -225,7 +217,7 @@ class _Reader:
             return False
         key = (id(value), id(found))
         if key not in self._fitting:
-            self._fitting[key] = False  # what comes back to itself fits nothing
+            self._fitting[key] = False  # a reference back to itself fits nothing
             self._fitting[key] = self._fits_node(value, found, depth=depth)
         return self._fitting[key]
 

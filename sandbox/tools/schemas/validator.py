@@ -1,11 +1,12 @@
-"""How many comparisons a validator makes at most, counted before it makes them.
+"""Validate documents against a JSON schema of draft 2020-12, also an untrusted one.
 
-A validator follows references and tries every member of a union, so a small schema can ask for more comparisons than
-can ever be made: each level of `anyOf: [A, A]` doubles them. The count multiplies in the same way, but every pair of a
-value and a node is looked at once.
+An untrusted schema is bounded in three ways. References lead to parts of the schema itself, or the schema is refused,
+so it cannot make this process read a file or an address. Regular expressions count their backtracking steps, and their
+number and size are bounded. The comparisons are counted before they are made: each level of `anyOf: [A, A]` doubles
+them, so a small schema can ask for more than can ever be made. A text compared with a pattern counts as one comparison
+for each character. A document that would take too many comparisons does not fit, and the problem says so.
 
-A text compared with a pattern counts as many comparisons as it has characters: patterns do not hang, yet a large one
-takes its time for each of them.
+`format` is an annotation, as in the standard, and is not validated.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def spend_at_most(comparisons: int, *, schema: Schema, document: JSON) -> None:
 
 
 def can_be_costly(schema: JSON) -> bool:
-    """Whether comparisons can multiply, for which parts of the schema have to be used again, or be long."""
+    """Return whether comparisons can multiply, for which parts of the schema have to be used again, or be long."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()
@@ -71,7 +72,7 @@ class _Count:
         self._known: dict[tuple[int, int], int] = {}
 
     def of(self, value: JSON, node: JSON) -> int:
-        """The comparisons of one value with one node; a node that only leads back to itself makes none."""
+        """Return the comparisons of one value with one node; a node that only leads back to itself makes none."""
         if not isinstance(node, dict):
             return 1
         key = (id(value), id(node))
@@ -95,7 +96,7 @@ class _Count:
 
 
 def _characters(value: JSON, node: Schema) -> int:
-    """The characters that are compared with the patterns of the node itself."""
+    """Return the characters that are compared with the patterns of the node itself."""
     if isinstance(value, str):
         return len(value) if "pattern" in node else 0
     patterns = node.get("patternProperties")
@@ -105,7 +106,7 @@ def _characters(value: JSON, node: Schema) -> int:
 
 
 def _inside(value: JSON, node: Schema) -> Iterator[tuple[JSON, JSON]]:
-    """The parts of the value, with the nodes they are compared with."""
+    """Yield the parts of the value, with the nodes they are compared with."""
     if isinstance(value, dict):
         yield from _members(value, node)
     elif isinstance(value, list):
@@ -126,17 +127,6 @@ def _members(value: dict[str, JSON], node: Schema) -> Iterator[tuple[JSON, JSON]
     yield from ((part, node[keyword]) for keyword in _OF_EVERY_MEMBER if keyword in node for part in value.values())
 
 
-# Documents against a JSON schema of draft 2020-12, also one written by a stranger.
-#
-# Three things a stranger's schema could do are kept from it. It cannot make this process read a file or an address:
-# references lead to the schema's own parts or the schema is refused. It cannot hang it with patterns: the regular
-# expressions count how often they step back, and there is a bound on their number and size. And it cannot ask for
-# comparisons without end through unions of references: they are counted before they are made. A document that would
-# take too many does not fit, and says so.
-#
-# `format` is a remark about a value, as in the standard, and is not checked.
-
-
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
 
@@ -153,14 +143,14 @@ _UNEXPLAINED: Final = SchemaFinding(ROOT, "does not fit the schema, and is too l
 
 @dataclass(frozen=True, slots=True)
 class SchemaValidator:
-    """One schema, ready to check documents."""
+    """A schema, ready to validate documents."""
 
     schema: Schema
     _compiled: Draft202012Validator
     _is_costly: bool
 
     def is_valid(self, document: object) -> bool:
-        """Whether the document fits."""
+        """Return whether the document fits."""
         try:
             plain = PlainCopy().copy(document)
         except NotPlain:
@@ -168,7 +158,7 @@ class SchemaValidator:
         return self._is_affordable(plain) and self._compiled.is_valid(plain)
 
     def problems(self, document: object) -> tuple[SchemaFinding, ...]:
-        """Where the document does not fit, at most a hundred places; none when it does."""
+        """Return where the document does not fit, at most a hundred places; none when it does."""
         try:
             plain = PlainCopy().copy(document)
         except NotPlain as fault:
@@ -199,7 +189,7 @@ class SchemaValidator:
 
 
 def validator(schema: object) -> SchemaValidator:
-    """What checks documents against the schema; `SchemaRefused` when it is none, or refers to anything outside."""
+    """Return the validator of a schema; raise `SchemaRefused` if the schema is invalid or refers to outside."""
     try:
         plain = plain_schema(schema)
     except UnreadableSchema as fault:

@@ -1,11 +1,11 @@
-"""Source bytes to source text, the way Python itself would read them, and only where a reader would read the same.
+"""Decode source bytes as Python would, if a reader of the file would read the same text.
 
 Python lets a file name any codec of the standard library in its first two lines (PEP 263). Some of those codecs turn
 innocent-looking text into other statements (`unicode_escape`, `utf_7`, `rot13`), which a person or a scanner that reads
-the file never sees. So only character sets that extend ASCII are taken, each by name; every other one is refused.
+the file never sees. So only named character sets that extend ASCII are accepted.
 
-Text handed over as `str` is decoded already, yet its encoding line still counts: the box writes the text as UTF-8 and
-Python would follow the line there. It is therefore checked in the same way, and rewritten to say UTF-8.
+Text that is handed over as `str` is decoded already, yet its encoding line still counts: the box writes the text as
+UTF-8 and Python would follow the line there. The line is therefore checked in the same way, and rewritten to say UTF-8.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 def decode_source(source: str | bytes) -> str:
-    """The text of a source: no byte order mark, `\\n` newlines, safe to write as UTF-8."""
+    """Return the text of a source: no byte order mark, `\\n` newlines, safe to write as UTF-8."""
     _refuse_oversize(len(source))
     text = source.removeprefix("\ufeff") if isinstance(source, str) else _decode_bytes(source)
     text = _NEWLINE.sub("\n", text)
@@ -80,7 +80,7 @@ def _declared_codec(text: str) -> str:
 
 
 def _find_cookie(text: str) -> tuple[str, int] | None:
-    """The encoding named in the first line, or in the second after a line without code; and which line it is."""
+    """Return the encoding named in the first line, or in the second after a line without code; and which line it is."""
     for number, line in enumerate(text.split("\n", 2)[:2], start=1):
         cookie = _COOKIE.match(line)
         if cookie is not None:

@@ -32,7 +32,7 @@ _OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
 
 
 class NotLiteral(Exception):
-    """The node is no literal; `node` is the innermost part that is none."""
+    """A node that is not a literal; `node` is the innermost such part."""
 
     def __init__(self, node: ast.AST) -> None:
         super().__init__("not a literal")
@@ -40,18 +40,18 @@ class NotLiteral(Exception):
 
 
 def literal(node: ast.expr, constant: Callable[[str], ast.expr | None]) -> Any:
-    """The plain value that an expression stands for, or `NotLiteral`; `constant` gives what a name is assigned."""
+    """Return the value of an expression, or raise `NotLiteral`; `constant` returns the expression behind a name."""
     return _LiteralReader(constant).value(node, depth=0)
 
 
 @dataclass(slots=True)
 class _LiteralReader:
-    """One evaluation, and what it may still make."""
+    """An evaluation, and the number of values that it may still make."""
 
     constant_of: Callable[[str], ast.expr | None]
     left: int = MAX_VALUES
     named: dict[str, tuple[Any, int]] = field(default_factory=dict)
-    """What names stand for, and how many values each is made of: one that is used again counts again."""
+    """The values of names, and how many values each consists of: a name that is used again counts again."""
 
     def value(self, node: ast.expr, *, depth: int) -> Any:
         self.left -= 1
@@ -133,7 +133,7 @@ class _LiteralReader:
 
 
 def _calculated(sign: ast.operator, left: object, right: object) -> int | float | None:
-    """What two small numbers make; None for what is none."""
+    """Return the result of an operation on two small numbers, or None without one."""
     calculate = _OPERATORS.get(type(sign))
     if calculate is None or not _is_small(left, _LARGEST) or not _is_small(right, _SMALLER.get(type(sign), _LARGEST)):
         return None

@@ -1,16 +1,28 @@
-"""What parsing a text may cost, estimated from above before the parser sees it.
+"""Parse a source into a syntax tree, or raise a `SourceError` that shows the place.
 
-`ast.parse` cannot be interrupted and holds the interpreter while it works, so a text that would keep it busy has to be
-refused beforehand. Measured on CPython 3.11, three things make it slow or hungry:
+*Cost.* `ast.parse` cannot be interrupted and holds the interpreter while it works, so a text that would keep it busy is
+refused before. Three things make CPython 3.11 slow or hungry, by measurement:
 
-- many tokens: up to 6 µs and 1.5 KB each when the text is wrong only at its end, because it is then parsed twice;
-- many expressions in one f-string (before 3.12): finding each one's place starts again at the front of the string;
-- a long streak of combining marks in a name: putting them into normal order takes quadratic time.
+- many tokens: up to 6 µs and 1.5 KB each if the text is wrong only at its end, because it is then parsed twice;
+- many expressions in one f-string (before 3.12): the search for each place starts again at the front of the string;
+- a long run of combining marks in a name: bringing them into normal order takes quadratic time.
 
 Each estimate runs at the speed of `bytes.translate` and `re`, and counts too much rather than too little: words inside
 strings count as tokens, because telling strings apart would need a second lexer that agrees with every Python. Lines
-that hold nothing but a comment are not counted. One with a brace is, as it may be
-inside an f-string.
+with nothing but a comment are not counted, unless they hold a brace and so may be inside an f-string.
+
+*Newer syntax.* A tool may be written for a newer Python than the engine's. A `type` statement becomes an assignment,
+and the brackets of `class Page[T]:` are blanked out of the text, so that every line stays where it is; the contents of
+the brackets go into `type_params` of the tree, as in newer Pythons. Other new syntax is not read. If the tool requires
+a newer Python, the error mentions that.
+
+*Errors.* Nesting ends in RecursionError or MemoryError, and odd literals in ValueError or OverflowError; all of them
+are faults of the text. Warnings, such as for the escape `\\d`, are for the author, who sees them when running the file.
+
+Before 3.13 all threads count the depth of their trees in one place. If the garbage collector runs in the middle of a
+parse, and with it Python code that lets another thread parse, both counts are wrong and a good text ends in
+SystemError. Our own threads take turns, but other threads of the program do not: the text is then parsed again without
+the collector.
 """
 
 from __future__ import annotations
@@ -116,20 +128,6 @@ def _longest_streak(run: str) -> int:
     return longest
 
 
-# Syntax of Python 3.12 for an older Python to parse: `type X = …`, and type parameters in brackets.
-#
-# A tool may be written for a newer Python than the engine runs on. A `type` statement says the same as an assignment,
-# and
-# the brackets of `class Page[T]:` are taken out of the text; every line stays where it is. What stood in them is put
-# into
-# the syntax tree as newer Pythons do, in `type_params`, each parameter as an `ast.arg` with its bound for annotation:
-# the grammar of both is the same.
-#
-# Whatever else is newer (an f-string that has its own quotes inside, `except A, B:`) is not read, and no guess is made
-# at
-# what it would mean. Where the tool says that it requires a newer Python, the fault is told as what it may be.
-
-
 _BRACKET = r"\[(?P<inner>(?:[^\[\]]|\[[^\[\]]{0,200}\]){1,300})\]"
 _GENERIC = re.compile(
     rf"^(?P<before>[ \t]*(?:async[ \t]+def|def|class|type)[ \t]+(?P<name>[^\W\d]\w*)[ \t]*){_BRACKET}", re.MULTILINE
@@ -139,17 +137,17 @@ _TYPE_STATEMENT = re.compile(
 )
 
 _LEAST: Final = re.compile(r"(?:>=?|==|~=)\s{0,9}(\d{1,4})(?:\.(\d{1,4}))?")
-"""What of a `requires-python` says how new a Python is to be."""
+"""The lower bounds in a `requires-python`."""
 
 
 def requires_newer(requires_python: str | None) -> bool:
-    """Whether a tool says that it is for a newer Python than this one."""
+    """Return whether a tool says that it is for a newer Python than this one."""
     least = _LEAST.findall(requires_python or "")
     return any((int(major), int(minor or 0)) > sys.version_info[:2] for major, minor in least)
 
 
 def parse_newer(text: str, parse: Callable[[str], ast.Module]) -> ast.Module | None:
-    """The tree of a text that only a newer Python parses; None where nothing of it is known to be newer."""
+    """Return the tree of a text that only a newer Python parses; None where nothing of it is known to be newer."""
     if sys.version_info >= (3, 12):
         return None
     bare, parameters = _without_brackets(text)
@@ -165,7 +163,7 @@ def parse_newer(text: str, parse: Callable[[str], ast.Module]) -> ast.Module | N
 
 
 def _without_brackets(text: str) -> tuple[str, dict[tuple[int, str], str]]:
-    """The text with blanks for type parameters, and these, by the line and the name of what they belong to."""
+    """Return the text with blanks for type parameters, and these, by the line and the name of what they belong to."""
     parameters: dict[tuple[int, str], str] = {}
     pieces: list[str] = []
     line, end = 1, 0
@@ -180,7 +178,7 @@ def _without_brackets(text: str) -> tuple[str, dict[tuple[int, str], str]]:
 
 
 def _name_of(node: ast.AST) -> str:
-    """What a statement gives a name to."""
+    """Return the name that a statement binds."""
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     return target.id if isinstance(target, ast.Name) else getattr(node, "name", "") or ""
 
@@ -192,20 +190,6 @@ def _parsed(inner: str, parse: Callable[[str], ast.Module]) -> list[ast.arg]:
     return [each for each in listed if each is not None]
 
 
-# Source text to a syntax tree, or a `SourceError` that shows the place.
-#
-# `ast.parse` answers bad text not only with SyntaxError: nesting ends in RecursionError or MemoryError, and odd
-# literals
-# in ValueError or OverflowError. All of them are the text's fault. What it would warn about (an escape such as `\d`) is
-# for the author, who sees it when running the file; the engine's own terminal and its `-W error` stay out of it.
-#
-# Before 3.13 all threads count the depth of their trees in one place. When the garbage collector runs in the middle of
-# one, and with it Python code that lets another thread parse, both counts are wrong and a good text ends in
-# SystemError.
-# Our own threads take turns, those of the program around us do not: the text is then parsed again without the
-# collector.
-
-
 _WIDTH: Final = 80
 _BEFORE_CARET: Final = 40
 _LONGEST_VERSIONS: Final = 64
@@ -214,7 +198,7 @@ _filters = Lock()
 
 
 def parse_module(text: str, *, requires_python: str | None = None) -> ast.Module:
-    """The syntax tree of a source text, which may say that it is for a newer Python than this."""
+    """Return the syntax tree of a source text, which may say that it is for a newer Python than this."""
     _refuse_file_name(text)
     refuse_costly(text)
     try:
@@ -229,7 +213,7 @@ def parse_module(text: str, *, requires_python: str | None = None) -> ast.Module
 
 
 def _refuse_file_name(text: str) -> None:
-    """Some names of files are good Python, and would be told to hold no function. No tool does without parentheses."""
+    """Refuse a file name: some are valid Python without a function, and no tool does without parentheses."""
     name = text.strip()
     if name.endswith(".py") and not {"\n", "(", "#"} & set(name):
         raise SourceError(
@@ -239,7 +223,7 @@ def _refuse_file_name(text: str) -> None:
 
 
 def _parse_as_written(text: str) -> ast.Module:
-    """Also by a Python that is older than the one the text is written for; a fault is told of the text as it is."""
+    """Parse the text, also if it is written for a newer Python; an error refers to the text as it is."""
     try:
         return _parse_quietly(text, mode="exec")
     except SyntaxError:
@@ -250,7 +234,7 @@ def _parse_as_written(text: str) -> ast.Module:
 
 
 def parse_expression(text: str) -> ast.expr | None:
-    """The syntax tree of an annotation, or None when it is not an expression."""
+    """Return the syntax tree of an annotation, or None when it is not an expression."""
     try:
         return _parse_quietly(f"({text}\n)", mode="eval").body
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError, SystemError):
@@ -293,7 +277,7 @@ def _syntax_fault(text: str, error: SyntaxError) -> SourceError:
 
 
 def _beyond_us(fault: SourceError, requires_python: str | None) -> SourceError:
-    """What may be no fault at all, but syntax that this Python does not know yet."""
+    """Return the error for a text that may use newer syntax than this Python knows."""
     own = ".".join(map(str, sys.version_info[:2]))
     versions = excerpt(str(requires_python), _LONGEST_VERSIONS)
     return SourceError(
@@ -306,7 +290,7 @@ def _beyond_us(fault: SourceError, requires_python: str | None) -> SourceError:
 
 
 def _caret_picture(text: str, line: int, column: int) -> str:
-    """The faulty line, or the part of it around the fault, with a caret below."""
+    """Return the faulty line, or the part of it around the fault, with a caret below."""
     lines = text.split("\n", line)
     if not 1 <= line <= len(lines) or not lines[line - 1].strip():
         return ""

@@ -1,4 +1,10 @@
-"""Names as a source writes them: `a`, `a.b.c`, and the last part of such a name."""
+"""Names in a source: how it writes them, what its modules import, and what its module-level names mean.
+
+Import-time statements are those directly in the module and inside its `if`, `try`, `with` and loops. `if
+TYPE_CHECKING:` and `if __name__ == "__main__":` never run in a box, so they do not count for imports. Annotations are
+written against `if TYPE_CHECKING:`, so a `Scope` includes it. The last binding of a name counts. A scope keeps syntax
+trees of definitions, without their methods; `Scope.reachable` keeps only those that some annotations need.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +35,8 @@ def last_name(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-# What a module imports when it is loaded.
-#
-# It is read from the statements that run at import: those directly in the module and those inside its `if`, `try`,
-# `with`
-# and loops. `if TYPE_CHECKING:` and `if __name__ == "__main__":` never run in a box, so they do not count.
-
-
 def import_time_statements(module: ast.Module, *, with_typing: bool = False) -> Iterator[ast.stmt]:
-    """The statements that loading the module runs, in no particular order; and those for type checkers, if asked."""
+    """Yield the statements that loading the module runs, in any order; `with_typing` adds those for type checkers."""
     waiting: list[ast.AST] = list(module.body)
     while waiting:
         node = waiting.pop()
@@ -51,8 +50,10 @@ def import_time_statements(module: ast.Module, *, with_typing: bool = False) -> 
 
 
 def imported_names(statements: Iterable[ast.stmt]) -> frozenset[str]:
-    """The modules imported, and the packages that they are in; `from a import b` names `a.b`, which may be something
-    else in `a`. `__future__` speaks to the compiler, and relative imports have no package."""
+    """Return the imported modules and their packages; `from a import b` gives `a.b`, which may not be a module.
+
+    `__future__` is for the compiler, and relative imports have no package.
+    """
     names: set[str] = set()
     for node in statements:
         if isinstance(node, ast.Import):
@@ -68,14 +69,6 @@ def _never_holds(test: ast.expr) -> bool:
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
         return False
     return isinstance(test.left, ast.Name) and test.left.id == "__name__"
-
-
-# What the names in a module's annotations stand for, as its text says: classes and aliases of its own, and imports.
-#
-# The statements are taken in the order of the text, so the last binding of a name counts. What stands under
-# `if TYPE_CHECKING:` counts here, because annotations are written against it. A scope keeps syntax trees of
-# definitions,
-# without the methods in them, and `reachable` keeps only those that some annotations need.
 
 
 Definition: TypeAlias = "ast.ClassDef | ast.expr | None"
@@ -101,18 +94,18 @@ class Scope:
         return f"{self.imports.get(first, first)}{dot}{rest}"
 
     def own(self, dotted: str, *, within: str = "") -> tuple[str, ast.ClassDef | ast.expr] | None:
-        """A class or an alias of this source, and the name it has in the module; looked for in a class first."""
+        """Return a class or an alias of this source, and the name it has in the module; looked for in a class first."""
         inner = f"{within}.{dotted}"
         name = inner if within and inner in self.definitions else dotted
         found = self.definitions.get(name)
         return None if found is None else (name, found)
 
     def class_chain(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
-        """A class and those of this source that it derives from."""
+        """Yield a class and those of this source that it derives from."""
         return line_of_bases(node, self.definitions)
 
     def base_names(self, node: ast.ClassDef) -> set[str]:
-        """The last names of all it derives from; those imported under another name by their own."""
+        """Return the last names of all it derives from; those imported under another name by their own."""
         names: set[str] = set()
         for each in self.class_chain(node):
             for base in each.bases:
@@ -124,7 +117,7 @@ class Scope:
         return not _ENUMS.isdisjoint(self.base_names(node))
 
     def constant(self, dotted: str) -> ast.expr | None:
-        """What is assigned to a name, or to a member of an enum."""
+        """Return the expression assigned to a name, or to a member of an enum."""
         found = self.definitions.get(dotted)
         if isinstance(found, ast.expr):
             return found
@@ -138,7 +131,7 @@ class Scope:
         return None
 
     def reachable(self, nodes: Iterable[ast.AST]) -> Scope:
-        """The part of it that these nodes can lead to."""
+        """Return the part of it that these nodes can lead to."""
         kept: dict[str, Definition] = {}
         imports: dict[str, str] = {}
         waiting = list(nodes)
@@ -163,7 +156,7 @@ NO_NAMES: Final = Scope({}, {})
 
 
 def line_of_bases(node: ast.ClassDef, classes: Mapping[str, object]) -> Iterator[ast.ClassDef]:
-    """A class and those it derives from, as far as they are among these."""
+    """Yield a class and those it derives from, as far as they are among these."""
     waiting, seen = [node], {node.name}
     for _ in range(_MOST_ANCESTORS):
         if not waiting:
@@ -178,7 +171,7 @@ def line_of_bases(node: ast.ClassDef, classes: Mapping[str, object]) -> Iterator
 
 
 def assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """The names that an assignment gives a value to, each with the value."""
+    """Yield the names that an assignment gives a value to, each with the value."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             if isinstance(target, ast.Name):
@@ -188,7 +181,7 @@ def assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 
 def scope_of(statements: Iterable[ast.stmt]) -> Scope:
-    """The scope of a module, from its statements in the order of the text."""
+    """Return the scope of a module, from its statements in the order of the text."""
     definitions: dict[str, Definition] = {}
     imports: dict[str, str] = {}
     variables: dict[str, Definition] = {}
@@ -199,13 +192,13 @@ def scope_of(statements: Iterable[ast.stmt]) -> Scope:
         for name, origin in _imported(statement):
             imports[name] = origin
             definitions.pop(name, None)
-        for name, bound in type_parameters(statement):  # one name may be bounded in two ways: then it is in none
+        for name, bound in type_parameters(statement):  # a name with two different bounds has no bound
             variables[name] = _type_variable(statement, name, None if name in variables else bound)
     return Scope({**variables, **definitions}, imports)
 
 
 def type_parameters(node: ast.AST) -> list[tuple[str, ast.expr | None]]:
-    """The names in the brackets of `class Page[T: int]:` and its like, each with what bounds it."""
+    """Return the names in the brackets of `class Page[T: int]:` and its like, each with what bounds it."""
     found: list[tuple[str, ast.expr | None]] = []
     for each in getattr(node, "type_params", ()):
         name = each.arg if isinstance(each, ast.arg) else each.name
@@ -237,7 +230,9 @@ def _defined(statement: ast.stmt) -> Iterator[tuple[str, Definition]]:
 
 
 def _alias(statement: ast.stmt, name: str, value: ast.expr | None) -> ast.expr | None:
-    """What an alias stands for; one with parameters is `TypeAliasType("Pair", tuple[A, B], type_params=(A, B))`."""
+    """Return the target of an alias; one with parameters becomes `TypeAliasType("Pair", tuple[A, B], type_params=(A,
+    B))`.
+    """
     names: list[ast.expr] = [ast.Name(each, ast.Load()) for each, _ in type_parameters(statement)]
     if not names or value is None:
         return value

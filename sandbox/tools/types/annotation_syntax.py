@@ -1,4 +1,13 @@
-"""Pieces of an annotation's syntax tree, taken apart and told of without knowing what any name means."""
+"""Parts of an annotation's syntax tree, and unions: their members, and whether None is one of their values.
+
+`a | b`, `Union[a, b]` and `Optional[a]` mean the same, each of them quoted or not, nested as deep as an author likes.
+So the functions for unions do not recurse, and every walk has an end: the number of opened quotes is bounded, and no
+name is followed twice.
+
+The members of a union are taken as written: an alias is one member, with a type of its own that may contain this very
+union. Whether None is among the values decides if a parameter may be left out, before any type is made; so `names_none`
+looks through aliases and `Annotated`, and into a `Literal`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +26,7 @@ _MOST_WORDS: Final = 4
 
 
 def unquoted(node: ast.Constant) -> ast.expr | None:
-    """What a quoted annotation says, standing where the quotes stand."""
+    """Return the expression inside a quoted annotation, located where the quotes are."""
     assert isinstance(node.value, str)
     parsed = parse_expression(node.value)
     if parsed is not None and hasattr(node, "lineno"):
@@ -28,7 +37,7 @@ def unquoted(node: ast.Constant) -> ast.expr | None:
 
 
 def literal_value(node: ast.expr) -> JSON:
-    """The value of one member of a Literal; an empty list when it is not a JSON scalar."""
+    """Return the value of one member of a Literal; an empty list when it is not a JSON scalar."""
     negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
     constant = node.operand if isinstance(node, ast.UnaryOp) and negative else node
     value = constant.value if isinstance(constant, ast.Constant) else ...
@@ -39,14 +48,14 @@ def literal_value(node: ast.expr) -> JSON:
 
 
 def arguments(node: ast.expr) -> list[ast.expr]:
-    """What stands between the brackets of a subscript."""
+    """Return the expressions between the brackets of a subscript."""
     if not isinstance(node, ast.Subscript):
         return []
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def shown(node: Any) -> str:
-    """An annotation in a message."""
+    """Return an annotation in a message."""
     name = dotted_name(node.value if isinstance(node, ast.Subscript) else getattr(node, "func", node))
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return excerpt(repr(node.value), 64)
@@ -56,7 +65,7 @@ def shown(node: Any) -> str:
 
 
 def why_unknown(dotted: str | None, scope: Scope) -> str:
-    """Why a name is none that an annotation may have."""
+    """Return why an annotation cannot use a name."""
     if dotted is None:
         return "it is no type"
     first = dotted.partition(".")[0]
@@ -68,20 +77,20 @@ def why_unknown(dotted: str | None, scope: Scope) -> str:
 
 
 def spelling(node: ast.expr) -> str:
-    """The same for the same annotation."""
+    """Return the same for the same annotation."""
     if isinstance(node, ast.Name):
         return node.id
     return ast.dump(node) if is_shallow(node) else f"at {id(node)}"
 
 
 def words_of(used: ast.expr) -> str:
-    """The names between the brackets of a subscript, in one word."""
+    """Return the names between the brackets of a subscript, in one word."""
     found = (each.id for argument in arguments(used) for each in ast.walk(argument) if isinstance(each, ast.Name))
     return "-".join(islice(found, _MOST_WORDS)) or "of"
 
 
 def is_shallow(node: ast.expr) -> bool:
-    """Whether it can be walked by a function that calls itself."""
+    """Return whether it can be walked by a function that calls itself."""
     if isinstance(node, ast.Name | ast.Constant):
         return True
     level: list[ast.AST] = [node]
@@ -92,24 +101,11 @@ def is_shallow(node: ast.expr) -> bool:
     return not level
 
 
-# What an annotation is a union of, and whether None is one of the values it names.
-#
-# `a | b`, `Union[a, b]` and `Optional[a]` say the same, each of them in quotes or not, and hold each other as deep as a
-# stranger likes. So nothing here calls itself, and every walk has an end: quotes are opened a number of times only, and
-# no name is followed twice, nor more than a number of them.
-#
-# Two questions are asked of a union. What type it makes is asked of its members as they are written: an alias is one
-# member, with a type of its own, which may contain this very union. Whether None is among them decides if a parameter
-# may
-# be left out, and is asked before any type is made; so aliases and `Annotated` are looked through here, and a `Literal`
-# is looked into.
-
-
 _MOST_NAMES: Final = 2000
 
 
 def well_known_name(node: ast.expr, scope: Scope) -> str | None:
-    """The well-known name this node stands for: `List`, `typing.List`."""
+    """Return the well-known name this node stands for: `List`, `typing.List`."""
     dotted = dotted_name(node)
     if dotted is None:
         return None
@@ -118,7 +114,7 @@ def well_known_name(node: ast.expr, scope: Scope) -> str | None:
 
 
 def union_members(node: ast.expr, scope: Scope) -> list[ast.expr]:
-    """What a union is made of, in order; any other annotation is its own only member."""
+    """Return the members of a union, in order; another annotation is its own only member."""
     members: list[ast.expr] = []
     waiting = [node]
     quoted_left = MAX_ANNOTATION_DEPTH
@@ -137,12 +133,12 @@ def union_members(node: ast.expr, scope: Scope) -> list[ast.expr]:
 
 
 def names_none(annotation: ast.expr | None, scope: Scope, *, within: str) -> bool:
-    """Whether None is one of the values that it names, standing within that class of the source, or in none."""
+    """Return whether None is one of the values that it names, standing within that class of the source, or in none."""
     waiting = [] if annotation is None else [annotation]
     seen: set[str] = set()
     while waiting:
         node = waiting.pop()
-        if _is_none(node, scope):
+        if _is_null(node, scope):
             return True
         own = own_name(node, scope, within=within)
         if own is None:
@@ -154,13 +150,13 @@ def names_none(annotation: ast.expr | None, scope: Scope, *, within: str) -> boo
 
 
 def own_name(node: ast.expr, scope: Scope, *, within: str) -> str | None:
-    """The name in an annotation `Ids` or `Many[int]`, where the source itself defines it."""
+    """Return the name in an annotation `Ids` or `Many[int]`, where the source itself defines it."""
     dotted = dotted_name(node.value if isinstance(node, ast.Subscript) else node)
     return None if dotted is None or scope.own(dotted, within=within) is None else dotted
 
 
 def _meant(name: str, scope: Scope, *, within: str) -> list[ast.expr]:
-    """What an alias stands for."""
+    """Return the target of an alias."""
     own = scope.own(name, within=within)
     meant = None if own is None else own[1]
     if isinstance(meant, ast.Call):  # `NewType("Id", int)`, `TypeAliasType("Ids", list[int])`
@@ -180,7 +176,7 @@ def _union_parts(node: ast.expr, scope: Scope) -> list[ast.expr] | None:
 
 
 def _parts(node: ast.expr, scope: Scope) -> list[ast.expr]:
-    """What an annotation is a union of, or is written around."""
+    """Return the members of a union, or the annotation inside `Annotated` or quotes."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         bare = unquoted(node)
         return [] if bare is None else [bare]
@@ -189,7 +185,7 @@ def _parts(node: ast.expr, scope: Scope) -> list[ast.expr]:
     return _union_parts(node, scope) or []
 
 
-def _is_none(node: ast.expr, scope: Scope) -> bool:
+def _is_null(node: ast.expr, scope: Scope) -> bool:
     if isinstance(node, ast.Constant):
         return node.value is None
     if well_known_name(node, scope) in ("None", "NoneType"):

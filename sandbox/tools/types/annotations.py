@@ -1,11 +1,11 @@
-"""What an annotation means, found by walking its syntax tree against the tables written out here.
+"""Find the meaning of annotations, by walking over their syntax trees with the tables in `known_types`.
 
-No name is looked up in a module and nothing is evaluated: an annotation is text by a stranger. A name means a class or
-an alias of the same source, or what it is imported as. What neither the source nor the tables know is taken as `Any`,
-so that a call can go on and the tool's own code decides in the box; whoever asks is told of it, with the place.
+No name is looked up in a module and nothing is evaluated, because an annotation is untrusted text. A name means a class
+or an alias of the same source, or an import. A name that neither the source nor the tables know is `Any`, so that a
+call can continue and the tool's own code decides in the box; `OnUnknown` reports it, with the place.
 
-Types that contain themselves are closed by a `RecursiveType`. Types that hold each other many times over multiply, so
-one that is made of too many is taken as `Any` too.
+A type that contains itself is closed by a `RecursiveType`. Types that hold each other multiply, so a type made of too
+many is `Any` too.
 """
 
 from __future__ import annotations
@@ -64,18 +64,19 @@ MAX_TYPES: Final = 2000
 _TOO_DEEP: Final = "it is nested too deeply"
 
 OnUnknown = Callable[[ast.AST, str, str], None]
-"""Told of a part of an annotation that is not understood: the node, what it is, and why."""
+"""Called for a part of an annotation that is not understood, with the node, its name, and the reason."""
 
 
 def _ignore(node: ast.AST, what: str, why: str) -> None:
-    """Nobody asked."""
+    """Ignore what is not understood."""
 
 
 class AnnotationReader:
-    """Reads the annotations of one source; each class and alias is read once.
+    """A reader for the annotations of one source; it reads each class and alias once.
 
-    What is taken and what is returned differ: a model knows how to write a list of strings, so one of which nothing
-    more is said is shown as such where it is taken, and a field is returned by its own name, whatever its alias is."""
+    Arguments and results differ: a model can write a list of strings, so a list without an item type is shown as such
+    for arguments; a result has a field under its own name, whatever its alias is.
+    """
 
     def __init__(
         self,
@@ -99,13 +100,13 @@ class AnnotationReader:
         return self._known.cells
 
     def spoken_type(self, node: ast.expr) -> tuple[ValueType, FieldMetadata]:
-        """The type of a parameter or a member, and what its annotation says beside."""
+        """Return the type of a parameter or a member, and the metadata in its annotation."""
         spoken = FieldMetadata()
         found = self._resolve(node, depth=0, spoken=spoken)
         return found, spoken
 
     def with_constraints(self, base: ValueType, spoken: FieldMetadata, node: ast.AST) -> ValueType:
-        """The type with the constraints that were said of it."""
+        """Return the type with the constraints that were said of it."""
         for fault in spoken.faults:
             self._tell(fault, "a constraint", "it is not a literal")
         if not spoken.constraints:
@@ -120,7 +121,7 @@ class AnnotationReader:
             return base
 
     def admits_none(self, annotation: ast.expr | None) -> bool:
-        """Whether None is one of the values that an annotation, or what it is an alias of, names."""
+        """Return whether None is one of the values that an annotation, or what it is an alias of, names."""
         name = None if annotation is None else own_name(annotation, self._scope, within=self._place.within)
         if name is None:
             return names_none(annotation, self._scope, within=self._place.within)
@@ -189,7 +190,7 @@ class AnnotationReader:
     def _annotated(
         self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: FieldMetadata | None
     ) -> ValueType:
-        """The first argument with what the others say; a description goes to whoever has a place for one."""
+        """Return the type of the first argument with the metadata of the others."""
         inner = self._resolve(arguments[0], depth=depth, spoken=spoken)
         said = FieldMetadata()
         for extra in arguments[1:]:
@@ -241,7 +242,7 @@ class AnnotationReader:
         return None if dotted is None else self._scope.own(dotted, within=self._place.within)
 
     def _declared(self, name: str, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> ValueType:
-        """A class or an alias of the source, with the types that are said of its variables."""
+        """Return a class or an alias of the source, with the types that are said of its variables."""
         said = self._said_of(definition, used, depth=depth)
         key = self._known.name_of(name, said, words_of(used))
         if key in self._known.types:
@@ -264,14 +265,14 @@ class AnnotationReader:
         return self._known.types[key]
 
     def _said_of(self, definition: ast.ClassDef | ast.expr, used: ast.expr, *, depth: int) -> dict[str, ValueType]:
-        """The types that a use gives for the variables of what it uses."""
+        """Return the types that a use gives for the variables of what it uses."""
         if not isinstance(used, ast.Subscript):
             return {}
         given = given_for(parameters_of(definition, self._scope), used)
         return {name: self._resolve(node, depth=depth + 1) for name, node in given}
 
     def _read_before(self, name: str) -> ValueType:
-        """What is known of it, with what was not understood then, which this reader has not told yet."""
+        """Return a known type, and report what was not understood in it, once for each reader."""
         if name not in self._told:
             self._told.add(name)
             for fault in self._known.faults.get(name, []):
@@ -292,14 +293,14 @@ class AnnotationReader:
         return self._made(value, depth=depth)
 
     def _variable(self, call: ast.Call, *, depth: int) -> ValueType:
-        """What nobody says: what the variable is bounded by, and anything where that is not understood."""
+        """Return the type of a variable without a value: its bound, or anything if the bound is not understood."""
         on_unknown, self._on_unknown = self._on_unknown, _ignore
         found = [self._resolve(each, depth=depth) for each in bounds_of(call)]
         self._on_unknown = on_unknown
         return one_of(found) if found else ANYTHING
 
     def _made(self, call: ast.Call, *, depth: int) -> ValueType:
-        """A class that is made by a call: `TypedDict("Name", {"key": type})`, `Enum("Name", "RED GREEN")`."""
+        """Return a class that is made by a call: `TypedDict("Name", {"key": type})`, `Enum("Name", "RED GREEN")`."""
         if (made := made_fields(call)) is not None:
             kind, fields = made
             name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
@@ -329,7 +330,7 @@ class AnnotationReader:
         return record_of(fields, name=node.name, extra=extra_of(self._scope, node, kind), description=docstring)
 
     def _bound_in(self, node: ast.ClassDef, *, depth: int) -> dict[str, Mapping[str, ValueType]]:
-        """What the variables of a class, and of those that it derives from, stand for."""
+        """Return the types that the variables of a class, and of its bases, stand for."""
         bound: dict[str, Mapping[str, ValueType]] = {node.name: self._place.bound}
         for each in self._scope.class_chain(node):
             for base in each.bases:
@@ -340,7 +341,7 @@ class AnnotationReader:
         return bound
 
     def _root(self, node: ast.ClassDef, used: ast.expr, docstring: str | None, *, depth: int) -> ValueType:
-        """A model that is what it holds."""
+        """Return a model that is what it holds."""
         declared = root_field(self._scope, node)
         if declared is None:
             return self._unknown(used, node.name, "it does not say what its root is")

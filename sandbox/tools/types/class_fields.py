@@ -26,7 +26,7 @@ _NO_FIELDS: Final = frozenset({"ClassVar", "KW_ONLY"})
 
 
 class ClassKind(StrEnum):
-    """What a class is written as."""
+    """The kinds of classes that JSON can represent."""
 
     ROOT_MODEL = "root_model"
     MODEL = "model"
@@ -47,7 +47,7 @@ _BASES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ClassField:
-    """One member, as its class declares it."""
+    """A member, as its class declares it."""
 
     name: str
     annotation: ast.expr
@@ -59,7 +59,7 @@ class ClassField:
 
 
 def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
-    """What it is written as; None when JSON has no form for it."""
+    """Return the kind of a class, or None if JSON has no form for it."""
     bases = scope.base_names(node)
     kind = next((kind for name, kind in _BASES.items() if name in bases), None)
     if kind is not None:
@@ -71,7 +71,7 @@ def class_kind(scope: Scope, node: ast.ClassDef) -> ClassKind | None:
 
 
 def class_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> list[ClassField]:
-    """Its members and those it inherits, in the order that Python gives them; its own words on each go first."""
+    """Return the members of a class and its bases, in the order of Python; a class overrides its bases."""
     chain = list(scope.class_chain(node))[::-1]
     documented = [said for each in chain if (said := _documentation(each)) is not None]
     described = {name: text for said in documented for name, text in said.parameters.items() if text}
@@ -83,7 +83,7 @@ def class_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> list[Clas
 
 
 def class_description(node: ast.ClassDef) -> str | None:
-    """What its docstring says of it as a whole."""
+    """Return the description in the docstring of a class."""
     said = _documentation(node)
     return None if said is None else said.description
 
@@ -98,7 +98,7 @@ def _documentation(node: ast.ClassDef) -> Documentation | None:
 
 
 def root_field(scope: Scope, node: ast.ClassDef) -> ClassField | None:
-    """What a root model holds: its `root`, or what stands between the brackets of `RootModel[list[str]]`."""
+    """Return the content of a root model: its `root`, or the argument of `RootModel[list[str]]`."""
     declared = next((each for each in class_fields(scope, node, ClassKind.ROOT_MODEL) if each.name == "root"), None)
     bases = [base for each in scope.class_chain(node) for base in each.bases if last_name(base) == "RootModel"]
     held = [base.slice for base in bases if isinstance(base, ast.Subscript)]
@@ -106,7 +106,7 @@ def root_field(scope: Scope, node: ast.ClassDef) -> ClassField | None:
 
 
 def enum_values(scope: Scope, node: ast.ClassDef) -> list[JSON] | None:
-    """The values of its members; None when one of them is not written out, or has no JSON form."""
+    """Return the values of its members; None when one of them is not written out, or has no JSON form."""
     is_text = "StrEnum" in scope.base_names(node)
     values: list[JSON] = []
     for statement in node.body:
@@ -121,7 +121,7 @@ def enum_values(scope: Scope, node: ast.ClassDef) -> list[JSON] | None:
 
 
 def made_fields(call: ast.Call) -> tuple[ClassKind, list[ClassField]] | None:
-    """The members of `TypedDict("Name", {"key": type})` and of `NamedTuple("Name", [("key", type)])`."""
+    """Return the members of `TypedDict("Name", {"key": type})` and of `NamedTuple("Name", [("key", type)])`."""
     members = call.args[1] if len(call.args) == 2 else None
     if last_name(call.func) == "TypedDict" and isinstance(members, ast.Dict):
         kind, pairs = ClassKind.TYPED_DICT, list(zip(members.keys, members.values, strict=True))
@@ -139,7 +139,7 @@ def made_fields(call: ast.Call) -> tuple[ClassKind, list[ClassField]] | None:
 
 
 def made_values(scope: Scope, call: ast.Call) -> list[JSON] | None:
-    """The values of `Enum("Name", "RED GREEN")`; None where they are not written out, or no enum is made."""
+    """Return the values of `Enum("Name", "RED GREEN")`; None where they are not written out, or no enum is made."""
     made = last_name(call.func)
     if made not in _ENUMS or len(call.args) != 2:
         return None
@@ -167,7 +167,7 @@ def _plain_values(values: list[object]) -> list[JSON] | None:
 
 
 def extra_of(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> Extra | None:
-    """What a class says about members that it does not name."""
+    """Return the rule of a class for members that it does not name."""
     for each in scope.class_chain(node):
         for config in _configs(each, kind):
             value = plain_default(config, scope)
@@ -181,7 +181,7 @@ def extra_of(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> Extra | None:
 
 
 def is_total(keywords: list[ast.keyword]) -> bool:
-    """Whether a TypedDict requires its members."""
+    """Return whether a TypedDict requires its members."""
     return not any(
         each.arg == "total" and isinstance(each.value, ast.Constant) and each.value.value is False for each in keywords
     )
@@ -207,13 +207,13 @@ def _own_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind, said: Mapping
 
 
 def _is_required(annotation: ast.expr, *, total: bool) -> bool:
-    """Whether a member of a TypedDict is, by what its annotation says or by what the class says of all."""
+    """Return whether a member of a TypedDict is, by what its annotation says or by what the class says of all."""
     form = last_name(annotation)
     return form == "Required" or (total and form != "NotRequired")
 
 
 def _text_below(node: ast.ClassDef, position: int) -> str | None:
-    """The string that stands on its own under a member, which documents it."""
+    """Return the string that stands on its own under a member, which documents it."""
     below = node.body[position + 1] if position + 1 < len(node.body) else None
     value = below.value if isinstance(below, ast.Expr) else None
     text = value.value if isinstance(value, ast.Constant) else None
@@ -232,7 +232,7 @@ def _enum_value(scope: Scope, name: str, value: ast.expr, before: list[JSON], *,
 
 
 def _configs(node: ast.ClassDef, kind: ClassKind) -> Iterator[ast.expr]:
-    """The expressions that `extra` is given as."""
+    """Yield the expressions that `extra` is given as."""
     if kind is not ClassKind.MODEL:
         return
     yield from (each.value for each in node.keywords if each.arg == "extra")

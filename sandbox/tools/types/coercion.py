@@ -43,18 +43,18 @@ def boolean_from(value: object) -> bool:
 
 
 def null_from(value: object) -> None:
-    """None from `"null"`."""
+    """Return None for `"null"`."""
     if value != "null":
         raise ValueError("not null")
 
 
 def text_from(value: object) -> str:
-    """Nothing becomes text: a string is taken as it is, and anything else was not meant to be one."""
+    """Raise ValueError, because nothing but a string becomes text."""
     raise ValueError(f"{type(value).__name__} is not text")
 
 
 def array_from(value: object) -> list[JSON]:
-    """A list from its JSON text."""
+    """Return a list from its JSON text."""
     parsed = json_from_text(value) if isinstance(value, str) and value.lstrip().startswith("[") else None
     if isinstance(parsed, list):
         return parsed
@@ -62,7 +62,7 @@ def array_from(value: object) -> list[JSON]:
 
 
 def object_from(value: object) -> dict[str, JSON]:
-    """A dict from its JSON text."""
+    """Return a dict from its JSON text."""
     parsed = json_from_text(value) if isinstance(value, str) and value.lstrip().startswith("{") else None
     if isinstance(parsed, dict):
         return parsed

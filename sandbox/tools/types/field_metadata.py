@@ -1,7 +1,7 @@
-"""What `Field(...)`, `field(...)` and the text in an `Annotated` say of a parameter or a member.
+"""Read the metadata of a parameter or a member in `Field(...)`, `field(...)` and `Annotated`.
 
-Only what is written out as a literal is taken. Keywords go to pydantic as they are, so what a constraint means and
-whether it makes sense is pydantic's to say.
+Only literals are read. Constraints go to pydantic as they are, so pydantic decides what a constraint means and whether
+it is valid.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ ABSENT: Final = _Absent()
 
 @dataclass(slots=True)
 class FieldMetadata:
-    """Everything said of one member."""
+    """The metadata of one member."""
 
     has_default: bool = False
     default: JSON | _Absent = ABSENT
     description: str | None = None
     alias: str | None = None
     is_left_out: bool = False
-    """Whether it is none of what its class is made with: `field(init=False)`."""
+    """Whether the constructor of its class does not take it: `field(init=False)`."""
     is_unreturned: bool = False
-    """Whether it is none of what its class is written as: `Field(exclude=True)`."""
+    """Whether its class does not write it: `Field(exclude=True)`."""
     constraints: dict[str, Any] = field(default_factory=dict)
     faults: list[ast.AST] = field(default_factory=list)
-    """What was said in a form that is not read."""
+    """The parts that are not literals."""
 
     def add(self, other: FieldMetadata) -> None:
         """Take over what another says; the later counts."""
@@ -65,7 +65,7 @@ class FieldMetadata:
 
 
 def read_default(node: ast.expr | None, scope: Scope) -> FieldMetadata:
-    """What stands behind the `=` of a parameter or a member."""
+    """Return the metadata behind the `=` of a parameter or a member."""
     if node is None:
         return FieldMetadata()
     if isinstance(node, ast.Call) and last_name(node.func) in FIELDS:
@@ -74,7 +74,7 @@ def read_default(node: ast.expr | None, scope: Scope) -> FieldMetadata:
 
 
 def read_annotated_extra(node: ast.expr, scope: Scope) -> FieldMetadata:
-    """What one of the extras of an `Annotated` says; nothing, when it is not for us."""
+    """Return the metadata in one of the extras of an `Annotated`; an unknown extra has none."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return FieldMetadata(description=node.value)
     name = last_name(node.func) if isinstance(node, ast.Call) else None
@@ -93,7 +93,7 @@ def read_annotated_extra(node: ast.expr, scope: Scope) -> FieldMetadata:
 
 
 def plain_default(node: ast.expr, scope: Scope) -> JSON | _Absent:
-    """The default as a schema shows it; absent, when it is not written out or has no JSON form."""
+    """Return the default as a schema shows it; absent, when it is not written out or has no JSON form."""
     try:
         value = literal(node, scope.constant)
         plain = PlainCopy().copy(sorted(value, key=repr) if isinstance(value, set) else value)
@@ -136,7 +136,7 @@ def _constrained(keywords: dict[str, ast.expr], scope: Scope) -> FieldMetadata:
 
 
 def _said(name: str, value: object) -> object:
-    """A constraint as pydantic may have it; what is shown in schemas is plain, and refers to nothing."""
+    """Return a constraint as pydantic may have it; what is shown in schemas is plain, and refers to nothing."""
     if name == "json_schema_extra" and not isinstance(value, dict):
         raise NotPlain("is not a dict", value)
     if name == "examples" and not isinstance(value, list | tuple):
@@ -153,7 +153,7 @@ def _alias(keywords: dict[str, ast.expr], scope: Scope) -> str | None:
 
 
 def _described(node: ast.expr, scope: Scope) -> str | None:
-    """The description in a dataclass field's metadata."""
+    """Return the description in a dataclass field's metadata."""
     value = plain_default(node, scope)
     described = value.get("description") if isinstance(value, dict) else None
     return described if isinstance(described, str) else None

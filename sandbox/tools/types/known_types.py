@@ -32,7 +32,7 @@ ARRAYS: Final = SETS | {"list", "List", "Sequence", "MutableSequence", "Iterable
 TUPLES: Final = frozenset({"tuple", "Tuple"})
 MAPPINGS: Final = frozenset({"dict", "Dict", "Mapping", "MutableMapping"})
 ITERATORS: Final = frozenset({"Iterator", "Generator", "AsyncIterable", "AsyncIterator", "AsyncGenerator"})
-"""What a tool may return, and none takes: the box makes a list of it."""
+"""The types that a tool may return and not take; the box makes a list of the items."""
 FORMS: Final = frozenset(
     {"Optional", "Union", "Literal", "Annotated", "Required", "NotRequired", "ReadOnly", "Final", "ClassVar", "InitVar"}
 )
@@ -41,7 +41,7 @@ _MODULES: Final = frozenset(
     {"typing", "typing_extensions", "collections.abc", "builtins", "types", "typing.re", "dataclasses"}
 )
 _USUAL_NAMES: Final = _MODULES | {"t", "abc"}
-"""What these modules are called where nobody shows the import."""
+"""The modules, and their usual abbreviations for a source without the import."""
 
 CALLED_ARRAYS: Final = {"conlist": False, "conset": True, "confrozenset": True}
 """The calls of pydantic that make arrays, and whether their items are unique."""
@@ -64,7 +64,7 @@ def _uuid() -> ValueType:
 
 
 def _path() -> ValueType:
-    """Whether a file is there is for the box to say."""
+    """Return whether a file is there is for the box to say."""
     return text_for(Path, "a path")
 
 
@@ -120,7 +120,7 @@ def known_name(full: str, *, is_imported: bool) -> str | None:
 
 
 def special_type(full: str | None) -> ValueType | None:
-    """The type of a name that JSON has only text for, or that pydantic gives a meaning."""
+    """Return the type of a name that JSON has only text for, or that pydantic gives a meaning."""
     return None if full not in _SPECIAL else _special(full)
 
 

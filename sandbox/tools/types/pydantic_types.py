@@ -50,7 +50,7 @@ class ValueType:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FieldType:
-    """One member of a record, or one parameter of a call."""
+    """A member of a record, or a parameter of a call."""
 
     name: str
     type: ValueType

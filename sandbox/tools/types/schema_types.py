@@ -1,9 +1,8 @@
-"""The types that a JSON schema means: for tools that write out their schema instead of annotations.
+"""The types that a JSON schema means, for tools that write out a schema instead of annotations.
 
-They are those of `value_types`, so that such arguments are converted by the same rules and told of in the same words.
-What a schema says beyond types (patterns, bounds, `allOf`, `not`) is not of them; whoever binds arguments has the whole
-schema checked after. A reference is followed where it leads to a part of the schema, and a part inside itself, like
-whatever else has no type here, is anything.
+The types are those of `value_types`, so such arguments are converted by the same rules and refused in the same words.
+Patterns, bounds, `allOf` and `not` are left out; `bind` validates the whole schema afterwards. A reference is followed
+if it leads to a part of the schema. A part inside itself, and everything else without a type here, is anything.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LONGEST_ENUM: Final = 1000
 
 
 def schema_type(node: object, root: Mapping[str, Any], *, depth: int = 0) -> ValueType:
-    """What a schema, or a part of one, lets through."""
+    """Return the type of a schema, or of a part of a schema."""
     if not isinstance(node, Mapping) or depth > MAX_DEPTH:
         return ANYTHING
     found = _type_of(node, root, depth=depth + 1)
@@ -85,7 +84,7 @@ def _enum(values: object) -> ValueType:
 
 
 def _referred(reference: object, root: Mapping[str, Any]) -> object:
-    """The part of the schema that `#/$defs/Name` leads to."""
+    """Return the part of the schema that `#/$defs/Name` leads to."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     found: object = root

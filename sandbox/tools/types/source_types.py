@@ -1,8 +1,11 @@
-"""What was read of one source's own classes and aliases, for all who read annotations of it.
+"""The types of one source's own classes and aliases, shared by all readers of its annotations.
 
-Each is read once, however many parameters of however many functions use it. What was not understood of it is told to
-each reader that comes by, because each tells it of another callable. And there is a bound on the constraints of a
-source, see `pattern_effort`.
+Each class is read once, however many parameters use it. Faults in it are reported to each reader, because each reader
+reports on another callable. The constraints of a source are bounded (see `pattern_cost`).
+
+A generic class or alias has type variables: `class Page(BaseModel, Generic[T])`, `class Page(Base[T])` and `Pair =
+tuple[A, B]`, whether the variables are assigned (`T = TypeVar("T")`) or stand in brackets, which a scope writes in the
+same way.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from sandbox.tools.types.validation_budget import MAX_PATTERN_COST, pattern_cost
 
 _MOST_USES: Final = 200
 _OF_ONE: Final = 1_000
-"""What pydantic needs for any constraint, in the measure of patterns."""
+"""The cost of any constraint for pydantic, in the unit of `pattern_cost`."""
 
 Fault: TypeAlias = tuple[ast.AST, str, str]
 """A part of an annotation that is not understood: the node, what it is, and why."""
@@ -35,16 +38,18 @@ class SourceTypes:
     """The types that contain themselves."""
     faults: dict[str, list[Fault]] = field(default_factory=dict)
     nullable: dict[str, bool] = field(default_factory=dict)
-    """Which aliases admit None."""
+    """Whether an alias admits None, by name."""
     _uses: dict[tuple[str, tuple[int, ...]], tuple[str, str, tuple[ValueType, ...]]] = field(default_factory=dict)
-    """Generic classes and aliases by the identities of what stands for their variables, which is kept beside."""
+    """Generic uses by the identities of their arguments; the arguments are kept, so that identities stay unique."""
     _effort: int = 0
     _seen: set[str] = field(default_factory=set)
 
     def name_of(self, name: str, said: Mapping[str, ValueType], words: str) -> str:
-        """What a class or an alias is known by with these types for its variables: the same name for the same types.
+        """Return the name of a class or an alias with these arguments: the same name for the same types.
 
-        Types that are made of themselves go on without end, so there is a bound on them: the rest goes without."""
+        A type whose arguments contain itself has no end, so the number of names is bounded; further uses have no
+        arguments.
+        """
         use = (name, tuple(id(each) for each in said.values()))
         if not said or (use not in self._uses and len(self._uses) >= _MOST_USES):
             return name
@@ -56,18 +61,11 @@ class SourceTypes:
         return self._uses[use][1]
 
     def affords(self, constraints: str, pattern: object) -> bool:
-        """Whether these constraints, by what they say, can be looked at beside all that were before."""
+        """Return whether the source can afford these constraints, after all that it has used before."""
         if constraints not in self._seen:
             self._seen.add(constraints)
             self._effort += _OF_ONE + (pattern_cost(pattern) if isinstance(pattern, str) else 0)
         return self._effort <= MAX_PATTERN_COST
-
-
-# Which names of a generic class or alias stand for types that whoever uses it says, and what they stand for where.
-#
-# `class Page(BaseModel, Generic[T])`, `class Page(Base[T])` and `Pair = tuple[A, B]` have them, whether the variables
-# are
-# assigned (`T = TypeVar("T")`) or stand in brackets, which a scope writes in the same way.
 
 
 _GENERIC: Final = frozenset({"Generic", "Protocol"})
@@ -81,7 +79,7 @@ class AnnotationPlace:
     within: str = ""
     """The class whose inner names are looked for first."""
     bound: Mapping[str, ValueType] = field(default_factory=dict)
-    """What the variables of that class, or of an alias, stand for."""
+    """The types of the variables of that class, or of an alias."""
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
@@ -103,7 +101,7 @@ class AnnotationPlace:
 
 
 def parameters_of(definition: ast.ClassDef | ast.expr, scope: Scope) -> tuple[str, ...]:
-    """The names, in the order in which types are given for them."""
+    """Return the names, in the order in which types are given for them."""
     if isinstance(definition, ast.ClassDef):
         generic = [base for base in definition.bases if last_name(base) in _GENERIC]
         return _variables(generic or definition.bases, scope)
@@ -114,24 +112,24 @@ def parameters_of(definition: ast.ClassDef | ast.expr, scope: Scope) -> tuple[st
 
 
 def is_variable(definition: object) -> bool:
-    """Whether a name is assigned a type variable."""
+    """Return whether a name is assigned a type variable."""
     return isinstance(definition, ast.Call) and last_name(definition.func) == "TypeVar"
 
 
 def bounds_of(variable: ast.Call) -> list[ast.expr]:
-    """What a variable stands for where nobody says: what bounds it, or one of those it is limited to."""
+    """Return the bounds of a variable, or the types that it is limited to."""
     bound = [each.value for each in variable.keywords if each.arg == "bound"]
     return bound or variable.args[1:]
 
 
 def given_for(parameters: tuple[str, ...], used: ast.expr) -> list[tuple[str, ast.expr]]:
-    """The parameters with what a use says of them; none where it says too little or too much."""
+    """Return the parameters with what a use says of them; none where it says too little or too much."""
     given = arguments(used)
     return list(zip(parameters, given, strict=True)) if len(given) == len(parameters) else []
 
 
 def _variables(nodes: Iterable[ast.expr], scope: Scope) -> tuple[str, ...]:
-    """The type variables in some expressions, each once, as they are first written."""
+    """Return the type variables in some expressions, each once, as they are first written."""
     found: dict[str, None] = {}
     waiting: list[ast.AST] = [*reversed(list(nodes))]
     for _ in range(_MOST_NODES):

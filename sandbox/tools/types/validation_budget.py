@@ -1,12 +1,16 @@
-"""What comparing values with types may cost, counted while it is done.
+"""Budgets, in counts, for comparing untrusted values and patterns with types.
 
-*Bounded errors.* Pydantic collects every error there is, which for a list of a million wrong items is gigabytes. Each
-refusal therefore goes through the `Attempt` of its validation. After a hundred of them an attempt lets everything pass,
-which is sound because it has failed a hundred times already: a refusal inside one attempt is always final, and a union,
-whose members may be refused while the union is not, makes an attempt of its own for each member it tries.
+*Refusals.* Pydantic collects every error, which for a list of a million wrong items is gigabytes. So each refusal goes
+through the `Attempt` of its validation. After a hundred refusals an attempt lets everything pass, which is sound
+because it has failed already: a refusal inside an attempt is final, and a union, whose members may be refused while the
+union is not, makes an attempt of its own for each member.
 
-*Bounded work.* Unions inside unions multiply, and so does text that is parsed again for each member. All attempts of
-one validation share a `WorkBudget`, which ends it with `TooMuchWork` instead of minutes later.
+*Work.* Unions inside unions multiply, and so does text that is parsed again for each member. All attempts of one
+validation share a `WorkBudget`, which ends the validation with `TooMuchWork`.
+
+*Patterns.* A linear-time matcher compiles a pattern into a machine first, which takes longer the more often its parts
+repeat: `\\w{1,64}` is 64 times a class of a thousand letters and takes 20 ms. `pattern_cost` estimates the number of
+states, and all patterns of one source have one budget.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ class TooMuchWork(Exception):
 
 @dataclass(slots=True)
 class WorkBudget:
-    """What one validation may still do."""
+    """The steps that one validation may still take."""
 
     left: int = MAX_WORK
 
@@ -41,7 +45,7 @@ class WorkBudget:
 
 @dataclass(slots=True)
 class Attempt:
-    """One try at validating: whether it may convert, and how many more refusals it counts."""
+    """An attempt to validate: whether it may convert, and how many more refusals it counts."""
 
     work: WorkBudget
     converts: bool = True
@@ -60,15 +64,8 @@ class Attempt:
         return None
 
 
-# What regular expressions of a stranger may cost before they are matched with anything.
-#
-# Whoever matches in linear time makes a machine of a pattern first, and that takes the longer the more often its parts
-# repeat: `\w{1,64}` is 64 times a class of a thousand letters and takes 20 ms, one that would be too large is given up
-# after some 100 ms. So the states are estimated, and there is a bound on those of all patterns of one source.
-
-
 MAX_PATTERN_COST: Final = 1_000_000
-"""Of all that is looked at together: half a second."""
+"""The cost of all patterns of one source; about half a second."""
 _OF_ONE: Final = 100
 _AT_MOST: Final = 250_000
 _UNICODE: Final = 1_000

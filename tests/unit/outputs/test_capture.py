@@ -19,7 +19,7 @@ from sandbox.outputs.shaping import shape
 
 MEBIBYTE = 1024 * 1024
 CHUNK = 64 * 1024
-MENDED = "what is no UTF-8 is shown as U+FFFD"
+MENDED = "invalid UTF-8 is shown as U+FFFD"
 NOTICE = re.compile(r"\[… [^…]*…\]")
 PIECE = st.sampled_from(
     [b"a", b"bc", b"\n", b"\r\n", b"\r", "é".encode(), "e\u0301".encode(), "漢".encode(), "👩\u200d🔬".encode()]
