@@ -1,8 +1,8 @@
-"""The floor of a build: `uv venv` and `uv pip install`, as anybody would run them, with the indexes of this machine.
+"""The floor of a build: plain `uv venv` and `uv pip install`, with the indexes of this machine.
 
-It asks all of them where pip of this machine would, as the engine does. Its cache is beside the environments, so that
-it links into them as the engine does into its own. Given a lock, uv neither resolves nor looks for what a package
-requires: no installer that is asked for the same could do less.
+uv asks the same indexes as pip and the engine. The cache is next to the environments, so that uv links files as the
+engine does. Given a lock, uv neither resolves nor looks for dependencies: no installer could do less for the same
+result.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _QUIET: Final = ("--no-config", "--quiet", "--no-progress", "--no-python-downloa
 
 
 class BareUv:
-    """Installs the same again and again, each time to a new place below one folder."""
+    """Install the same packages again and again, each time into a new folder."""
 
     def __init__(self, folder: Path, lock: Lock | None = None) -> None:
-        """Without a lock there is only `cold`."""
+        """Prepare a floor. Without a lock, only `cold` works."""
         self._folder = folder
         self._numbers = count()
         self._lock = folder / "lock.txt"
-        self._variables = {**os.environ, **_index_variables()}
+        self._variables = {**os.environ, **_build_variables()}
         folder.mkdir()
         if lock is not None:
             self._install_locked(lock)
@@ -44,22 +44,22 @@ class BareUv:
         self._install(self._folder / "warm", ["--no-deps", "-r", str(self._lock)])
 
     async def warm(self) -> float:
-        """Milliseconds for the lock, all of it in uv's cache."""
+        """Return the milliseconds of installing the lock from a warm cache."""
         return self._install(self._folder / "warm", ["--no-deps", "-r", str(self._lock)])
 
     async def cold_lock(self) -> float:
-        """Milliseconds for the lock, which is downloaded and installed, with an empty cache."""
+        """Return the milliseconds of downloading and installing the lock with an empty cache."""
         return self._once(["--no-deps", "-r", str(self._lock)])
 
     async def cold(self, requirements: Sequence[str], *, is_compiled: bool = False) -> float:
-        """Milliseconds for requirements that are resolved, downloaded and installed, with an empty cache; any number at
-        once."""
+        """Return the milliseconds of resolving, downloading and installing requirements with an empty cache. Several
+        may run at once."""
         what = ["--compile-bytecode", *requirements] if is_compiled else requirements
         return await asyncio.to_thread(self._once, what)
 
     async def in_two_steps(self, requirements: Sequence[str]) -> float:
-        """The same with an empty cache, but resolved to a lock first, which is then installed: as anything has to that
-        is to know what it installs before it does."""
+        """Return the milliseconds of `cold` in two steps, resolving to a lock and installing the lock, as an installer
+        must that knows the packages before it installs them."""
         cache, place = self._folder / f"cold-{next(self._numbers)}", self._folder / f"environment-{next(self._numbers)}"
         begun = perf_counter()
         lock = self._folder / "found.txt"
@@ -70,8 +70,8 @@ class BareUv:
         return (perf_counter() - begun) * 1000
 
     async def unpacked(self, wheels: Path) -> float:
-        """Milliseconds for the lock, from a folder of wheels and with an empty cache."""
-        return self._once(["--no-deps", "--offline", "--no-index", *_links(wheels), "-r", str(self._lock)])
+        """Return the milliseconds of installing the lock from a folder of wheels with an empty cache."""
+        return self._once(["--no-deps", "--offline", "--no-index", *_list_wheels(wheels), "-r", str(self._lock)])
 
     def _once(self, what: Iterable[str]) -> float:
         return self._install(self._folder / f"cold-{next(self._numbers)}", what)
@@ -99,15 +99,16 @@ class BareUv:
         )
 
 
-def _links(wheels: Path) -> list[str]:
-    """Where the wheels of a store are, each in a folder of its own."""
+def _list_wheels(wheels: Path) -> list[str]:
+    """Return links to the wheels of a store, each of which is in a folder of its own."""
     return [option for folder in wheels.iterdir() for option in ("--find-links", str(folder))]
 
 
-def _index_variables() -> dict[str, str]:
-    """The machine's indexes as uv is told them; not as arguments, which every process of the machine can read."""
+def _build_variables() -> dict[str, str]:
+    """Return the machine's indexes as uv's environment variables, because every process can read another one's
+    arguments."""
     settings = read_index_settings(os.environ, home=Path.home())
-    *extra, default = [_with_login(index) for index in settings.indexes] or [""]
+    *extra, default = [_add_login(index) for index in settings.indexes] or [""]
     variables = {
         "UV_DEFAULT_INDEX": default,
         "UV_INDEX": " ".join(extra),
@@ -118,7 +119,7 @@ def _index_variables() -> dict[str, str]:
     return {name: value for name, value in variables.items() if value}
 
 
-def _with_login(index: Index) -> str:
+def _add_login(index: Index) -> str:
     if index.credentials is None:
         return index.url
     name, password = (quote(part, safe="") for part in index.credentials)

@@ -1,8 +1,8 @@
-"""What binding costs: the arguments of a call checked and converted by what its tool declares.
+"""The cost of binding: checking and converting the arguments of a call.
 
-The first call of a source builds the model that all later ones use, so the two are measured apart. The floor is the
-cheapest that anybody could do with the same arguments: `json.dumps` and `json.loads`, a copy that checks nothing.
-Binding waits for nothing, so all of it is time of one processor; a thousand times make one measurement.
+The first call of a source builds the model that later calls use, so the benchmark measures the two apart. The floor is
+`json.dumps` and `json.loads` of the same arguments, a copy that checks nothing. Binding never waits, so the benchmark
+counts processor time; one measurement is a thousand repetitions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _numbers = itertools.count()
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure binding, first and later calls."""
     tool, nested = read_tool(_TOOL), read_tool(_NESTED)
     times = _TIMES // 10 if is_quick else _TIMES
     cases = {

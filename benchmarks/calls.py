@@ -1,5 +1,5 @@
-"""The call that is measured: the most trivial tool, timed around all that its caller waits for. Once it stands among as
-much else as the tools that people write."""
+"""The measured call: a trivial tool, timed over everything that its caller waits for. A longer source has the same tool
+among as much other code as real tools have."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Part{number}:
         return f"{{self.name:<{{width}}}} {{self.price:>10.2f}}"
 """
 LONG_SOURCE: Final = SOURCE + "".join(_BESIDE.format(number=number) for number in range(18))
-"""Some two hundred lines."""
+"""About two hundred lines."""
 ARGUMENTS: Final = {"a": 2, "b": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class TimedCall:
-    """How long one call took, whether its child was there before it, and how it came by its box."""
+    """The duration of a call, whether its child was forked ahead, and the way the call got its box."""
 
     milliseconds: float
     was_ahead: bool
@@ -39,54 +39,54 @@ class TimedCall:
 
 
 class AheadOnly:
-    """A case that counts the calls that found a child; the others do not belong to it."""
+    """A case that counts only the calls whose child was forked ahead."""
 
     def __init__(self, call: Callable[[], Awaitable[TimedCall]]) -> None:
         self._call = call
         self._found: list[bool] = []
 
     async def measure(self) -> float | None:
-        """One call."""
+        """Return the milliseconds of a call, or None if its child was not forked ahead."""
         timed = await self._call()
         self._found.append(timed.was_ahead)
         return timed.milliseconds if timed.was_ahead else None
 
     @property
     def share(self) -> float:
-        """How many of them found one."""
+        """Return the share of calls whose child was forked ahead."""
         return round(sum(self._found) / max(len(self._found), 1), 3)
 
 
 def on_demand_policy() -> Policy:
-    """The default policy with every wall, but each child is forked only when its call has come."""
+    """Return the default policy with full isolation, where each child is forked only when its call comes."""
     policy = load("default")
     return policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"ahead": 0})})
 
 
 async def call(sandbox: AsyncSandbox, source: str = SOURCE, requirements: Sequence[str] = ()) -> TimedCall:
-    """One call."""
+    """Time a call."""
     begun = perf_counter()
     outcome = await (
         sandbox.run(source, ARGUMENTS, requirements=[*requirements]) if requirements else sandbox.run(source, ARGUMENTS)
     )
-    return _timed(outcome, perf_counter() - begun)
+    return _time_outcome(outcome, perf_counter() - begun)
 
 
 async def call_after_another(sandbox: AsyncSandbox) -> TimedCall:
-    """One call right after another, which leaves no time to make anything ready for it."""
+    """Time a call directly after another, when the engine had no time to fork ahead."""
     await call(sandbox)
     return await call(sandbox)
 
 
 def call_and_wait(sandbox: Sandbox) -> TimedCall:
-    """One call through the facade for programs without an event loop."""
+    """Time a call through the sync facade."""
     begun = perf_counter()
     outcome = sandbox.run(SOURCE, ARGUMENTS)
-    return _timed(outcome, perf_counter() - begun)
+    return _time_outcome(outcome, perf_counter() - begun)
 
 
-def _timed(outcome: Outcome, seconds: float) -> TimedCall:
-    """Only a call that gave the right answer has a duration."""
+def _time_outcome(outcome: Outcome, seconds: float) -> TimedCall:
+    """Return the duration, provided that the call gave the right answer."""
     if outcome.status is not Status.OK or outcome.value != 5:
         raise RuntimeError(f"the measured call went wrong: {outcome.to_json()}")
     return TimedCall(seconds * 1000, outcome.timing.ahead, outcome.timing.path)

@@ -1,8 +1,8 @@
-"""The first call of a new engine: its box is opened, its walls put up, its runner started.
+"""The first call of a new engine, which opens a box, sets up isolation and starts a runner.
 
-*New engine* has a warm Python process around it, as a server has when it opens a box for a new tenant. *New process* is
-what a script pays: from before `import sandbox` to the outcome, and as seen from outside with the interpreter's start
-and the closing of the engine.
+*New engine* runs in a warm Python process, as in a server that opens a box for a new tenant. *New process* is the cost
+of a script: from before `import sandbox` to the outcome, and, seen from outside, including the interpreter's start and
+the engine's close.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ with Sandbox() as sandbox:
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure first calls."""
     return asyncio.run(_measure(rounds=2 if is_quick else 25))
 
 

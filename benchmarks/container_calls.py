@@ -1,9 +1,9 @@
-"""A call in a container, set against `docker run` of the same image: warm, pooled for its one call, and cold.
+"""A call in a container against `docker run` of the same image: warm, single use, and cold.
 
-*Warm*: the container had calls before, and forks a child for this one, ahead of it or on demand; the other floor is the
-bare fork and pipe. *Single use*: a container that was opened ahead and never had a call, from the claim to the outcome,
-under runc and, where the daemon has it, gVisor; that is set against `docker run` under the same runtime. Only calls
-that found one ready count. *Cold*: no container is there; the image is. The engine is either running or new, too.
+*Warm*: the container had calls before, and forks a child for this call, ahead or on demand; a second floor is the bare
+fork and pipe. *Single use*: a container that was opened ahead and never had a call, from the claim to the outcome,
+under runc and, if the daemon has it, gVisor, against `docker run` under the same runtime. Only calls that found a ready
+container count. *Cold*: the image exists and no container does; the engine either runs already or is new as well.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONGEST_S: Final = 60.0
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure calls in containers."""
     with open_daemon() as daemon:
         return asyncio.run(_measure(daemon, is_quick=is_quick))
 
@@ -55,8 +55,8 @@ async def _warm(daemon: Daemon, *, rounds: int) -> Report:
         warm = await stack.enter_async_context(AsyncSandbox(backend="container"))
         unforked = await stack.enter_async_context(AsyncSandbox(backend="container", policy=on_demand_policy()))
         ahead = AheadOnly(lambda: call(warm))
-        cases: dict[str, Case] = {_AHEAD: ahead.measure, _ON_DEMAND: lambda: _milliseconds(unforked)}
-        floors = {BARE_FORK: fork.measure_in_turn, DOCKER_RUN: _now_and_then(docker_run(daemon))}
+        cases: dict[str, Case] = {_AHEAD: ahead.measure, _ON_DEMAND: lambda: _time_call(unforked)}
+        floors = {BARE_FORK: fork.measure_in_turn, DOCKER_RUN: _run_rarely(docker_run(daemon))}
         found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_PAUSE_S)
     case = {name: spread(found[name]) for name in cases}
     floor = {name: spread(found[name]) for name in floors}
@@ -73,12 +73,12 @@ async def _warm(daemon: Daemon, *, rounds: int) -> Report:
     )
 
 
-async def _milliseconds(sandbox: AsyncSandbox) -> float:
+async def _time_call(sandbox: AsyncSandbox) -> float:
     return (await call(sandbox)).milliseconds
 
 
-def _now_and_then(case: Case) -> Case:
-    """One that takes long and is not to make up most of the time; the first time is not thrown away."""
+def _run_rarely(case: Case) -> Case:
+    """Run a slow case only in some rounds, so that it does not dominate the time."""
     turn = 0
 
     async def measure() -> float | None:
@@ -95,11 +95,11 @@ async def _single_use(daemon: Daemon, runtime: str, *, rounds: int) -> Report:
         await sandbox.prepare(SOURCE)
 
         async def pooled() -> float | None:
-            await _refilled(sandbox)
+            await _wait_refilled(sandbox)
             timed = await call(sandbox)
             return timed.milliseconds if timed.path == "pooled" else None
 
-        cases = {name: pooled, floor_name: _quiet(sandbox, docker_run(daemon, runtime))}
+        cases = {name: pooled, floor_name: _run_refilled(sandbox, docker_run(daemon, runtime))}
         found = await take_turns(cases, rounds=rounds, warm_up_rounds=1)
     case, floor = spread(found[name]), spread(found[floor_name])
     goal = at_most(f"{name} / {floor_name}", ratio(case, floor), 1 / 20)
@@ -107,25 +107,25 @@ async def _single_use(daemon: Daemon, runtime: str, *, rounds: int) -> Report:
 
 
 def single_use_policy(*, ahead: int | None = None) -> Policy:
-    """The policy 'strict' under the runtime that is named, not the one it prefers."""
+    """Return the policy 'strict' without its preference for a stronger runtime than the named one."""
     policy = load("strict")
     reuse = policy.reuse if ahead is None else policy.reuse.model_copy(update={"ahead": ahead})
     isolation = policy.isolation.model_copy(update={"prefer": Strength.CONTAINER})
     return policy.model_copy(update={"reuse": reuse, "isolation": isolation})
 
 
-def _quiet(sandbox: AsyncSandbox, case: Case) -> Case:
-    """A floor does not share the machine with what opens and closes for the case before it."""
+def _run_refilled(sandbox: AsyncSandbox, case: Case) -> Case:
+    """Wait, so that no floor shares the machine with boxes that the case before it opens and closes."""
 
     async def measure() -> float | None:
-        await _refilled(sandbox)
+        await _wait_refilled(sandbox)
         return await case()
 
     return measure
 
 
-async def _refilled(sandbox: AsyncSandbox) -> None:
-    """Wait until as many boxes are ready as are kept, and a moment for those that go."""
+async def _wait_refilled(sandbox: AsyncSandbox) -> None:
+    """Wait until the engine has refilled its ready boxes, plus a moment for boxes that close."""
     wanted = single_use_policy().reuse.ahead
     for _ in range(round(_LONGEST_S / _STEP_S)):
         if (await sandbox.statistics()).ready >= wanted:
@@ -136,7 +136,7 @@ async def _refilled(sandbox: AsyncSandbox) -> None:
 
 async def _cold(daemon: Daemon, *, rounds: int) -> Report:
     async with AsyncSandbox(backend="container", policy=single_use_policy(ahead=0)) as sandbox:
-        cases: dict[str, Case] = {_NEW_BOX: lambda: _milliseconds(sandbox), _NEW_ENGINE: _new_engine}
+        cases: dict[str, Case] = {_NEW_BOX: lambda: _time_call(sandbox), _NEW_ENGINE: _time_new_engine}
         floors: dict[str, Case] = {DOCKER_RUN: docker_run(daemon), BY_REQUESTS: by_requests(daemon)}
         found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_SETTLING_S, warm_up_rounds=1)
     case = {name: spread(found[name]) for name in cases}
@@ -146,8 +146,8 @@ async def _cold(daemon: Daemon, *, rounds: int) -> Report:
     return build_report("cold", cases=case, floors=floor, goals=goals)
 
 
-async def _new_engine() -> float:
-    """Its first call, with a container of the default policy; not how long it takes to close."""
+async def _time_new_engine() -> float:
+    """Time the first call of a new engine in a container of the default policy, without the engine's close."""
     begun = perf_counter()
     async with AsyncSandbox(backend="container") as sandbox:
         await call(sandbox)

@@ -1,7 +1,8 @@
-"""Two hundred single-use calls, sixteen at once: none fails, and nothing is left of them.
+"""Two hundred single-use calls, sixteen at once: no call fails, and nothing remains of them.
 
-Looked at before and after, the engine closed and its containers gone: the daemon's containers, volumes and bytes of
-layers, and what is called after us in the folder for temporary files. How many calls found a container ready is noted.
+The benchmark compares, before the engine opens and after it closed, the daemon's containers, volumes and bytes of
+layers, and the engine's files in the folder for temporary files. The report notes how many calls found a ready
+container.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _STEP_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """What there is that calls could leave behind."""
+class _Resources:
+    """Resources that calls could leave behind."""
 
     containers: int
     volumes: int
@@ -42,21 +43,21 @@ class _Held:
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure a crowd of single-use calls."""
     with open_daemon() as daemon, closing(connect(daemon.url)) as client:
         return asyncio.run(_measure(client, calls=8 if is_quick else _CALLS))
 
 
 async def _measure(client: DockerClient, *, calls: int) -> Report:
-    before = _held(client)
+    before = _list_resources(client)
     ends: Counter[str] = Counter()
     async with AsyncSandbox(backend="container", policy=single_use_policy(), concurrency=_AT_ONCE) as sandbox:
         begun = perf_counter()
         outcomes = await asyncio.gather(*(sandbox.run(SOURCE, ARGUMENTS) for _ in range(calls)), return_exceptions=True)
         seconds = perf_counter() - begun
-        ends.update(_end(outcome) for outcome in outcomes)
+        ends.update(_describe_end(outcome) for outcome in outcomes)
         statistics = await sandbox.statistics()
-    after = await _held_in_the_end(client, before)
+    after = await _list_leftovers(client, before)
     failures = sum(number for end, number in ends.items() if end != Status.OK)
     left = {name: getattr(after, name) - getattr(before, name) for name in asdict(before)}
     case = f"{calls} single-use calls, {_AT_ONCE} at once"
@@ -72,15 +73,15 @@ async def _measure(client: DockerClient, *, calls: int) -> Report:
     )
 
 
-def _end(outcome: Outcome | BaseException) -> str:
+def _describe_end(outcome: Outcome | BaseException) -> str:
     if isinstance(outcome, Outcome):
         return outcome.status if outcome.value == 5 or outcome.status is not Status.OK else "wrong"
     return type(outcome).__name__
 
 
-def _held(client: DockerClient) -> _Held:
+def _list_resources(client: DockerClient) -> _Resources:
     used = client.df()
-    return _Held(
+    return _Resources(
         containers=len(client.api.containers(all=True, quiet=True)),
         volumes=len(used.get("Volumes") or ()),
         layer_bytes=int(used.get("LayersSize") or 0),
@@ -88,10 +89,10 @@ def _held(client: DockerClient) -> _Held:
     )
 
 
-async def _held_in_the_end(client: DockerClient, before: _Held) -> _Held:
-    """The engine is closed; others may be at work here, and what they hold comes and goes."""
+async def _list_leftovers(client: DockerClient, before: _Resources) -> _Resources:
+    """Return what remains, and wait for other users of the daemon, whose resources come and go."""
     for _ in range(round(_LONGEST_S / _STEP_S)):
-        now = _held(client)
+        now = _list_resources(client)
         if all(getattr(now, name) <= number for name, number in asdict(before).items()):
             return now
         await asyncio.sleep(_STEP_S)

@@ -1,11 +1,11 @@
-"""The daemon that containers are measured with, and what its containers are set against.
+"""The container daemon of the benchmarks, and the floors of containers.
 
-The floor is `docker run --rm --network none` of the image that boxes are made from, which prints one JSON document: the
-container per call that needs no engine. The same four requests without the command around them are measured, too, and
-told: what they save is not to be had by any engine.
+The floor is `docker run --rm --network none` of the boxes' image, which prints one JSON document: a container per call
+without an engine. The benchmark also measures the same four API requests without the command line around them, for
+information: no goal compares with them.
 
-The daemon is the one that DOCKER_HOST names. Where it names none, one of the tests' own is started, for as long as it
-is measured; the report says which it was.
+The daemon is the one that DOCKER_HOST names. Without that variable, the benchmark starts a daemon of the tests for the
+duration of the measurement; the report says which daemon it was.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SOCKET: Final = "unix://"
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A daemon with the image in it that boxes are made from."""
+    """A daemon that has the image of boxes."""
 
     url: str
     image: str
@@ -44,31 +44,31 @@ class Daemon:
 
 @contextmanager
 def open_daemon() -> Iterator[Daemon]:
-    """The daemon to measure with; engines that are opened meanwhile use it, too."""
+    """Open the measured daemon, which engines use as well until the block ends."""
     named = os.environ.get("DOCKER_HOST")
     whose = "DOCKER_HOST's" if named else "the tests' own, started to be measured"
     with nullcontext(named) if named else docker_daemon.running() as url:
         os.environ["DOCKER_HOST"] = url
         try:
-            yield _described(url, whose)
+            yield _describe_daemon(url, whose)
         finally:
             if not named:
                 del os.environ["DOCKER_HOST"]
 
 
-def _described(url: str, whose: str) -> Daemon:
+def _describe_daemon(url: str, whose: str) -> Daemon:
     with closing(connect(url)) as client:
         image = bootstrap(client).image.tag
         return Daemon(url, image, whose, tuple(client.info().get("Runtimes") or ()))
 
 
 def docker_run(daemon: Daemon, runtime: str | None = None) -> Case:
-    """The floor as a case among others, under that runtime or the daemon's default."""
+    """Return the floor as a case, under a runtime or the daemon's default."""
     chosen = ("--runtime", runtime) if runtime else ()
     command = ("docker", "run", "--rm", "--network", "none", *chosen, daemon.image, *_PROGRAM)
 
     async def measure() -> float:
-        """It blocks the event loop, so that nothing of ours runs meanwhile."""
+        """Measure, and block the event loop, so that the engine is idle meanwhile."""
         begun = perf_counter()
         _run(command)
         return (perf_counter() - begun) * 1000
@@ -83,7 +83,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def by_requests(daemon: Daemon) -> Case:
-    """Create, start, wait and remove, on one connection; not measured where the daemon has no socket here."""
+    """Create, start, wait and remove over one connection. Return None if the daemon has no local socket."""
 
     async def measure() -> float | None:
         if not daemon.url.startswith(_SOCKET):
@@ -112,7 +112,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
     def ask(self, method: str, path: str, content: object = None) -> bytes:
-        """What the daemon answers; it must be well."""
+        """Return the daemon's answer, which must be a success."""
         body = None if content is None else json.dumps(content)
         self.request(method, path, body, {"Content-Type": "application/json"})
         answer = self.getresponse()

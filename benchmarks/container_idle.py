@@ -1,11 +1,10 @@
-"""What containers cost that wait for their next call: memory of one, and processor time of many.
+"""The cost of containers that wait for their next call: memory of one, and processor time of many.
 
-*Memory*: the proportional set size of all processes in a warm container, right after calls, with the child that is
-forked ahead, and, for the goal, after the quiet time in which it lets that go; against that of a bare Python waiting in
-a container of the same image, there at the same time, which has no init: one at its prompt, and the smallest there can
-be. *Processor time*: eight tools with four warm
-containers each; what their control groups count and what this process uses, the engine in it, over some seconds in
-which nobody calls.
+*Memory*: the proportional set size of all processes in a warm container, both right after calls, with children forked
+ahead, and, for the goal, after the quiet time in which the container ends them. The floors are two bare Pythons that
+wait at the same time in containers of the same image, without an init process: one at its prompt, and the smallest
+possible one. *Processor time*: eight tools with four warm containers each; the benchmark adds what their control groups
+and this process, which holds the engine, use in some seconds without calls.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _STAYS_S: Final = (2.0, 4.0, 8.0)
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure idle containers."""
     with open_daemon() as daemon, closing(connect(daemon.url)) as client:
         return asyncio.run(_measure(daemon, client, is_quick=is_quick))
 
@@ -57,26 +56,26 @@ async def _measure(daemon: Daemon, client: DockerClient, *, is_quick: bool) -> R
 
 async def _memory(daemon: Daemon, client: DockerClient, *, quiet_s: float) -> Report:
     with ExitStack() as stack:
-        bare = {name: stack.enter_context(_bare_python(daemon, client, given)) for name, given in ARGUMENTS.items()}
-        others = _boxes(client)
+        bare = {name: stack.enter_context(_start_python(daemon, client, given)) for name, given in ARGUMENTS.items()}
+        others = _list_boxes(client)
         async with AsyncSandbox(backend="container") as warm:
             await call(warm)
-            (container,) = _boxes(client) - others
+            (container,) = _list_boxes(client) - others
             for _ in range(20):
                 await call(warm)
             await asyncio.sleep(_SETTLING_S)
-            cases = {_AFTER_CALLS: megabytes(_processes(client, container))}
+            cases = {_AFTER_CALLS: megabytes(_list_processes(client, container))}
             await asyncio.sleep(quiet_s)
-            cases[_IDLE] = megabytes(_processes(client, container))
-            floors = {_IN_A_CONTAINER.format(name): megabytes(_processes(client, it)) for name, it in bare.items()}
+            cases[_IDLE] = megabytes(_list_processes(client, container))
+            floors = {_IN_A_CONTAINER.format(name): megabytes(_list_processes(client, it)) for name, it in bare.items()}
     prompt = _IN_A_CONTAINER.format(PROMPT)
     goal = at_most(f"{_IDLE} / {prompt}", ratio(cases[_IDLE], floors[prompt]), 1.3)
     return build_report("memory", cases=cases, floors=floors, goals=[goal])
 
 
 @contextmanager
-def _bare_python(daemon: Daemon, client: DockerClient, arguments: Sequence[str]) -> Iterator[str]:
-    """A container that has said that it is up."""
+def _start_python(daemon: Daemon, client: DockerClient, arguments: Sequence[str]) -> Iterator[str]:
+    """Start a container with a bare Python, and wait until it is up."""
     container: Any = client.containers.create(
         daemon.image, ["python3", *arguments], stdin_open=True, network_mode="none", detach=True
     )
@@ -88,12 +87,12 @@ def _bare_python(daemon: Daemon, client: DockerClient, arguments: Sequence[str])
         container.remove(force=True)
 
 
-def _boxes(client: DockerClient) -> set[str]:
+def _list_boxes(client: DockerClient) -> set[str]:
     return {str(found["Id"]) for found in client.api.containers(filters=_BOXES)}
 
 
-def _processes(client: DockerClient, container: str) -> list[psutil.Process]:
-    """All that run in it; none where the daemon is elsewhere."""
+def _list_processes(client: DockerClient, container: str) -> list[psutil.Process]:
+    """Return the processes of a container, or none if the daemon runs on another machine."""
     first = int(client.api.inspect_container(container)["State"]["Pid"])
     try:
         process = psutil.Process(first)
@@ -103,15 +102,15 @@ def _processes(client: DockerClient, container: str) -> list[psutil.Process]:
 
 
 async def _processor(client: DockerClient, *, tools: int, each: int, quiet_s: float) -> Report:
-    others = _boxes(client)
+    others = _list_boxes(client)
     async with AsyncSandbox(backend="container") as sandbox:
         for number in range(tools):
             await _keep_warm(sandbox, tenant=f"tool-{number}", count=each)
         await asyncio.sleep(quiet_s)
-        containers = sorted(_boxes(client) - others)
+        containers = sorted(_list_boxes(client) - others)
         with ExitStack() as open_meters:
-            meters = [_open(client, container, open_meters) for container in containers]
-            used = await _used(meters, seconds=quiet_s)
+            meters = [_open_meter(client, container, open_meters) for container in containers]
+            used = await _measure_processor(meters, seconds=quiet_s)
     case = f"{tools} tools x {each} warm containers, idle"
     cases = {case: spread([] if used is None else [used], unit="ms/s")}
     goals = [
@@ -122,7 +121,7 @@ async def _processor(client: DockerClient, *, tools: int, each: int, quiet_s: fl
 
 
 async def _keep_warm(sandbox: AsyncSandbox, *, tenant: str, count: int) -> None:
-    """Have that many containers warm for one tenant: as many calls that last until all have opened."""
+    """Open that many warm containers for a tenant, with as many calls that last until all have opened."""
     before = (await sandbox.statistics()).warm
     for stay in _STAYS_S:
         calls = (sandbox.run(_STAYING, {"seconds": stay if count > 1 else 0}, tenant=tenant) for _ in range(count))
@@ -134,15 +133,16 @@ async def _keep_warm(sandbox: AsyncSandbox, *, tenant: str, count: int) -> None:
             return
 
 
-def _open(client: DockerClient, container: str, open_meters: ExitStack) -> ContainerMeter | None:
+def _open_meter(client: DockerClient, container: str, open_meters: ExitStack) -> ContainerMeter | None:
     meter = open_meter(client, container)
     if meter is not None:
         open_meters.callback(meter.close)
     return meter
 
 
-async def _used(meters: Sequence[ContainerMeter | None], *, seconds: float) -> float | None:
-    """Milliseconds of processor time a second, of those groups and this process; None where a group is not seen."""
+async def _measure_processor(meters: Sequence[ContainerMeter | None], *, seconds: float) -> float | None:
+    """Return the milliseconds of processor time per second of the groups and this process, or None if a group is not
+    visible."""
     for meter in meters:
         if meter is None or not meter.renew():
             return None

@@ -1,7 +1,7 @@
-"""Everything about containers, with one daemon: what a call costs, what waiting ones hold, and what a crowd leaves.
+"""All container benchmarks with one daemon: the cost of a call, of waiting containers, and the leftovers of a crowd.
 
-The parts can be run by themselves: `benchmarks.container_calls`, `.container_idle` and `.container_crowd`. They need a
-daemon (see `container_floors`), and to start the tests' own, root.
+Each part can run by itself: `benchmarks.container_calls`, `.container_idle` and `.container_crowd`. The parts need a
+daemon (see `container_floors`), or root to start the tests' daemon.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""How long a build takes, against `uv` alone.
+"""The duration of a build, against `uv` alone.
 
-*Trees in the store*: another environment of packages that the store has had before; against uv with a warm cache, which
-is the same situation. *Wheels in the store*: they are unpacked, compiled and verified first; against uv unpacking the
-same wheels with an empty cache. *Cold*: an empty store against an empty cache; of a lock that both are given, so that
-each downloads and installs, and of requirements, which both resolve first.
+*Trees in the store*: another environment of packages that the store has had before, against uv with a warm cache, which
+is the same situation. *Wheels in the store*: the engine first unpacks, compiles and verifies them, against uv that
+unpacks the same wheels with an empty cache. *Cold*: an empty store against an empty cache, once for a lock, so that
+both sides download and install, and once for requirements, which both sides resolve first.
 
-uv neither compiles nor verifies what it unpacked, so those two are told apart and not counted in what is held to the
-goals. A build's box first unpacks everything, as it comes from the index, and then compiles it, and says how long that
-took; the second names that uv's cache has for its files are removed meanwhile. All else that the box costs counts as
-unpacking, from when it is known what to unpack: the box is opened before. Verifying is all that is done to what the box
-left, until it is in the store as trees; trees that are there are linked meanwhile.
+uv neither compiles nor verifies, so the benchmark measures compiling and verifying apart, and the goals exclude both.
+The box of a build first unpacks everything as it arrives from the index, then compiles it, and reports how long
+compiling took; uv's cache removes the second names of its files meanwhile. All other time of the box counts as
+unpacking, from the moment when the engine knows the packages; the box opens earlier. Verifying covers everything after
+the box, until the trees are in the store; meanwhile the engine links trees that exist already.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Extent:
 
 @dataclass(frozen=True, slots=True)
 class BuildTimes:
-    """Milliseconds of one build, and of its parts."""
+    """Milliseconds of a build, and of its parts."""
 
     total: float
     resolving: float
@@ -72,12 +72,12 @@ class BuildTimes:
 
     @property
     def apart(self) -> float:
-        """Without what uv does not do."""
+        """Return the time without the work that uv does not do."""
         return self.total - self.compiling - self.verifying
 
 
 class _Stopwatch:
-    """Stands between a provider and its workshop, and hears of its progress."""
+    """A workshop between a provider and the real one, which listens to the progress of builds."""
 
     def __init__(self, workshop: JobRunner) -> None:
         self._workshop = workshop
@@ -111,8 +111,8 @@ class _Stopwatch:
         return BuildTimes(total, self._resolving_ms, unpacking, self._compiling_ms, verifying)
 
 
-async def timed_build(store: Path, requirements: Sequence[str], *, lock: Lock | None = None) -> BuildTimes:
-    """One build by an engine's parts, opened for it; closing them is not counted. Of a lock, nothing is resolved."""
+async def time_build(store: Path, requirements: Sequence[str], *, lock: Lock | None = None) -> BuildTimes:
+    """Time a build by newly opened parts of an engine, without their close. A lock needs no resolution."""
     backend = open_backend("subprocess")
     pool = Pool(backend, max_memory=DEFAULT_WARM_MEMORY)
     watch = _Stopwatch(BoxJobRunner(pool, Threads()))
@@ -128,7 +128,7 @@ async def timed_build(store: Path, requirements: Sequence[str], *, lock: Lock | 
 
 
 class _Builds:
-    """One kind of build, of which every time is kept."""
+    """All builds of one kind."""
 
     def __init__(self, make: Callable[[], Awaitable[BuildTimes]]) -> None:
         self._make = make
@@ -139,7 +139,7 @@ class _Builds:
         return self._times[-1].total
 
     def spreads(self, name: str, *, rounds: int) -> dict[str, Spread]:
-        """All of its parts, and what is held to the goals."""
+        """Return the spreads of all parts, and of the time that the goals compare."""
         times = self._times[-rounds:]
         parts = {part: spread([getattr(each, part) for each in times]) for part in BuildTimes.__dataclass_fields__}
         own = {f"{name}: {part}": found for part, found in parts.items() if part != "total" and found.p50}
@@ -147,7 +147,7 @@ class _Builds:
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure builds."""
     quick, full = _Extent(("jinja2",), 2, 1), _Extent(("numpy", "pandas", "tabulate"), 20, 5)
     return asyncio.run(_measure(quick if is_quick else full))
 
@@ -160,11 +160,11 @@ async def _measure(extent: _Extent) -> Report:
         for name in ("trees", "wheels"):
             await build(folder / name, asked)
         uv = BareUv(folder / "uv", lock)
-        trees = _Builds(lambda: _again(folder / "trees", asked))
-        wheels = _Builds(lambda: _again(folder / "wheels", asked, and_trees=True))
+        trees = _Builds(lambda: _build_again(folder / "trees", asked))
+        wheels = _Builds(lambda: _build_again(folder / "wheels", asked, and_trees=True))
         empty = (folder / f"cold-{number}" for number in count())
-        locked = _Builds(lambda: timed_build(next(empty), asked, lock=lock))
-        cold = _Builds(lambda: timed_build(next(empty), asked))
+        locked = _Builds(lambda: time_build(next(empty), asked, lock=lock))
+        cold = _Builds(lambda: time_build(next(empty), asked))
         warm_cases = {_TREES: trees.measure, _UV_WARM: uv.warm}
         found = await take_turns(warm_cases, rounds=extent.warm_rounds)
         slow_cases = {
@@ -181,15 +181,17 @@ async def _measure(extent: _Extent) -> Report:
     cases = trees.spreads(_TREES, rounds=extent.warm_rounds)
     for name, builds in ((_WHEELS, wheels), (_LOCKED, locked), (_COLD, cold)):
         cases |= builds.spreads(name, rounds=extent.rounds)
-    return _report(cases, {name: spread(values) for name, values in found.items() if name.startswith("uv")}, asked)
+    return _build_report(
+        cases, {name: spread(values) for name, values in found.items() if name.startswith("uv")}, asked
+    )
 
 
-async def _again(store: Path, requirements: Sequence[str], *, and_trees: bool = False) -> BuildTimes:
+async def _build_again(store: Path, requirements: Sequence[str], *, and_trees: bool = False) -> BuildTimes:
     set_aside(store, and_trees=and_trees)
-    return await timed_build(store, requirements)
+    return await time_build(store, requirements)
 
 
-def _report(cases: dict[str, Spread], floors: dict[str, Spread], requirements: Sequence[str]) -> Report:
+def _build_report(cases: dict[str, Spread], floors: dict[str, Spread], requirements: Sequence[str]) -> Report:
     in_steps = ratio(floors[_UV_IN_STEPS], floors[_UV_COLD])
     held = (
         (_TREES, _UV_WARM, 1.5),

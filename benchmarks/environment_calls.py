@@ -1,11 +1,11 @@
-"""What an environment adds to a call: when it is found in the store, and when the tool imports from it.
+"""The cost of an environment for a call: finding it in the store, and importing from it.
 
-*Found*: a trivial tool, without and with a requirement, in a warm box and as the first call of a new engine, with one
-environment in the store and with a thousand. What is added is told twice: as the engine counts it (`environment_ms`,
-up to where the call has its environment), and end to end, with all that the box has to do for it. A new process, which
-imports for the first time what finds environments, is measured as well, and not held to a goal.
+*Found*: a trivial tool, with and without a requirement, in a warm box and as the first call of a new engine, with one
+environment in the store and with a thousand. The report gives the difference twice: as the engine counts it
+(`environment_ms`), and end to end, including the box's work. A new process, which also imports the modules that find
+environments, is measured too, without a goal.
 
-*Imports*: a tool that imports numpy and pandas, in a warm box, against a fresh interpreter of the very environment.
+*Imports*: a tool that imports numpy and pandas, in a warm box, against a fresh interpreter of the same environment.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ with Sandbox(store=store) as sandbox:
 
 
 class _Caller:
-    """One kind of call; keeps what `environment_ms` was each time, and whether its child was there before it."""
+    """A kind of call, which keeps `environment_ms` of each call and whether its child was forked ahead."""
 
     def __init__(self, call: Callable[[], Awaitable[tuple[float, Outcome]]], *, is_ahead: bool | None = None) -> None:
         self._call = call
@@ -64,7 +64,7 @@ class _Caller:
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure calls with environments."""
     return asyncio.run(_measure(is_quick=is_quick))
 
 
@@ -86,13 +86,13 @@ async def _found(rounds: int, *, many: int) -> Report:
             warm = {
                 name: await stack.enter_async_context(AsyncSandbox(store=folder / name)) for name in (_BARE, *stores)
             }
-            warmed = {name: _Caller(_warm_call(warm[name], _asks(name)), is_ahead=True) for name in warm}
+            warmed = {name: _Caller(_warm_call(warm[name], _build_fields(name)), is_ahead=True) for name in warm}
             found_warm = await take_turns(_cases(warmed), rounds=2 * rounds, pause_s=_PAUSE_S)
-        fresh = {name: _Caller(_first_call(folder / name, _asks(name))) for name in (_BARE, *stores)}
+        fresh = {name: _Caller(_first_call(folder / name, _build_fields(name))) for name in (_BARE, *stores)}
         found_fresh = await take_turns(_cases(fresh), rounds=rounds)
-        processes = {name: _new_process(folder / name, _asks(name)) for name in (_BARE, *stores)}
+        processes = {name: _new_process(folder / name, _build_fields(name)) for name in (_BARE, *stores)}
         found_new = await take_turns(processes, rounds=max(rounds // 4, 1), warm_up_rounds=1)
-    added = [_added(_WARM, found_warm, warmed, 2 * rounds), _added(_NEW_ENGINE, found_fresh, fresh, rounds)]
+    added = [_compare(_WARM, found_warm, warmed, 2 * rounds), _compare(_NEW_ENGINE, found_fresh, fresh, rounds)]
     times = {f"{_NEW_PROCESS}, {name}: {_ENVIRONMENT_MS}": spread(values) for name, values in found_new.items()}
     goals = [goal for report in added for goal in report.goals]
     return build_report("found", cases={**added[0].cases, **added[1].cases, **times}, floors={}, goals=goals)
@@ -102,7 +102,7 @@ def _cases(callers: Mapping[str, _Caller]) -> dict[str, Case]:
     return {name: caller.measure for name, caller in callers.items()}
 
 
-def _asks(name: str) -> dict[str, Any]:
+def _build_fields(name: str) -> dict[str, Any]:
     return {} if name == _BARE else {"requirements": [*_SMALL]}
 
 
@@ -112,7 +112,7 @@ def _warm_call(
     async def call() -> tuple[float, Outcome]:
         begun = perf_counter()
         outcome = await sandbox.run(source, ARGUMENTS, **fields)
-        return (perf_counter() - begun) * 1000, _right(outcome)
+        return (perf_counter() - begun) * 1000, _check(outcome)
 
     return call
 
@@ -123,7 +123,7 @@ def _first_call(store: Path, fields: Mapping[str, Any]) -> Callable[[], Awaitabl
         sandbox = AsyncSandbox(store=store)
         try:
             outcome = await sandbox.run(SOURCE, ARGUMENTS, **fields)
-            return (perf_counter() - begun) * 1000, _right(outcome)
+            return (perf_counter() - begun) * 1000, _check(outcome)
         finally:
             await sandbox.close()
 
@@ -135,24 +135,24 @@ def _new_process(store: Path, fields: Mapping[str, Any]) -> Case:
     command += fields.get("requirements", [])
 
     async def measured() -> float:
-        return float(_said_by(command))
+        return float(_run_program(command))
 
     return measured
 
 
-def _said_by(command: Sequence[str]) -> str:
+def _run_program(command: Sequence[str]) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def _right(outcome: Outcome) -> Outcome:
-    """Only a call that gave the right answer has a duration."""
+def _check(outcome: Outcome) -> Outcome:
+    """Return the duration, provided that the call gave the right answer."""
     if outcome.status is not Status.OK or outcome.value != 5:
         raise RuntimeError(f"the measured call went wrong: {outcome.to_json()}")
     return outcome
 
 
-def _added(what: str, found: Mapping[str, list[float]], callers: Mapping[str, _Caller], rounds: int) -> Report:
-    """What the environment adds to this kind of call, to the middle values."""
+def _compare(what: str, found: Mapping[str, list[float]], callers: Mapping[str, _Caller], rounds: int) -> Report:
+    """Return the difference of the medians with and without the environment."""
     whole = {name: spread(values) for name, values in found.items()}
     part = {name: spread(caller.environment_ms[-rounds:]) for name, caller in callers.items()}
     goals = [
@@ -160,8 +160,8 @@ def _added(what: str, found: Mapping[str, list[float]], callers: Mapping[str, _C
         for name in whole
         if name != _BARE
         for goal in (
-            _added_at_most(f"{what}, {name}: milliseconds added to {_ENVIRONMENT_MS}", part[name], part[_BARE]),
-            _added_at_most(f"{what}, {name}: milliseconds added end to end", whole[name], whole[_BARE]),
+            _build_goal(f"{what}, {name}: milliseconds added to {_ENVIRONMENT_MS}", part[name], part[_BARE]),
+            _build_goal(f"{what}, {name}: milliseconds added end to end", whole[name], whole[_BARE]),
         )
     ]
     named = {f"{what}, {name}": values for name, values in whole.items()}
@@ -169,7 +169,7 @@ def _added(what: str, found: Mapping[str, list[float]], callers: Mapping[str, _C
     return build_report("added", cases=named, floors={}, goals=goals)
 
 
-def _added_at_most(name: str, case: Spread, bare: Spread) -> Goal:
+def _build_goal(name: str, case: Spread, bare: Spread) -> Goal:
     is_known = case.p50 is not None and bare.p50 is not None
     return at_most(name, round((case.p50 or 0) - (bare.p50 or 0), 4) if is_known else None, 2.0)
 
@@ -198,17 +198,17 @@ async def _imports(rounds: int, *, packages: Sequence[str]) -> Report:
 
 
 def _fresh_python(environment: Environment, statement: str) -> Case:
-    """The environment's own interpreter, with the bytecode that boxes use."""
+    """Return the environment's interpreter, with the bytecode that boxes use."""
     assert environment.installed is not None
     command = [str(environment.installed / "bin" / "python"), "-I", "-B", "-c", statement]
 
     async def measured() -> float:
-        return _milliseconds_of(command)
+        return _time_program(command)
 
     return measured
 
 
-def _milliseconds_of(command: Sequence[str]) -> float:
+def _time_program(command: Sequence[str]) -> float:
     begun = perf_counter()
     subprocess.run(command, check=True)
     return (perf_counter() - begun) * 1000

@@ -1,11 +1,11 @@
-"""Many environments, and many who want them: what is shared is there once, what is asked for at once is built once.
+"""Many environments and many callers: the store shares files, and concurrent requests share one build.
 
-*Disk*: ten environments with numpy, each with a small package of its own, against one; a file with many names counts
-once, and wheels do not count. *One for all*: engines on one store, each with callers that ask for the same new
-environment at the same moment; builds are counted by what the engines tell of their progress. *Different ones*: eight
-builds at once in one engine, each against the same build alone; then every file of every environment is read again.
-How much of that is the processors' doing, the same builds tell that run one after the other, and `uv` alone, asked for
-the same eight at once and for each alone, in the same rounds, every time with an empty cache of its own.
+*Disk*: ten environments with numpy, each with another small package, against one; a file with many names counts once,
+and wheels do not count. *One for all*: several engines on one store, each with callers that ask for the same new
+environment at the same moment; the engines' progress reports count the builds. *Different ones*: eight builds at once
+in one engine, each against the same build alone; afterwards the benchmark reads every file of every environment. Two
+comparisons show how much of the slowdown is due to the processors: the same builds one after the other, and `uv` alone,
+for all eight at once and for each alone, in the same rounds, with a new empty cache each time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ALONE: Final = "one build alone"
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """How many of each."""
+    """The sizes of the crowd."""
 
     extras: Sequence[str]
     engines: int
@@ -57,7 +57,7 @@ class _Extent:
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure crowds."""
     quick, full = _Extent(_EXTRAS[:2], 2, 8, _DIFFERENT[:2], 1), _Extent(_EXTRAS, 5, 50, _DIFFERENT, 5)
     return asyncio.run(_measure(quick if is_quick else full))
 
@@ -109,13 +109,13 @@ async def _one_for_all(engines: int, callers: int) -> Report:
         floors={},
         goals=[
             at_most(f"builds, when {callers} callers want the same", builds or None, 1),
-            at_least("of those, calls with the right answer", sum(map(_is_right, outcomes)), callers),
+            at_least("of those, calls with the right answer", sum(map(_is_correct, outcomes)), callers),
         ],
         notes={"engines": engines, "environments": len({_key(outcome) for outcome in outcomes})},
     )
 
 
-def _is_right(outcome: Outcome) -> bool:
+def _is_correct(outcome: Outcome) -> bool:
     return outcome.status is Status.OK and outcome.value == 5
 
 
@@ -125,14 +125,14 @@ def _key(outcome: Outcome) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """Milliseconds of each of these, by name: alone, and at once with all others."""
+    """Milliseconds of each member by name: alone, and at once with all others."""
 
     alone: dict[str, list[float]]
     at_once: dict[str, list[float]]
 
     @property
     def ratios(self) -> dict[str, float | None]:
-        """How many times as long each takes in company."""
+        """Return how many times as long each member takes with the others."""
         return {name: ratio(spread(self.at_once[name]), spread(self.alone[name])) for name in self.alone}
 
     @property
@@ -151,43 +151,43 @@ async def _different(different: Sequence[str], rounds: int) -> Report:
 
         async def build_all(names: Sequence[str]) -> list[float]:
             nonlocal damaged
-            times, bad = await _built(next(stores), names)
+            times, bad = await _build_all(next(stores), names)
             damaged += bad
             return times
 
         async def install_all(names: Sequence[str]) -> list[float]:
             return await asyncio.gather(*(uv.cold([name]) for name in names))
 
-        builds, installs = _crowd_of(different), _crowd_of(different)
+        builds, installs = _make_crowd(different), _make_crowd(different)
         for _ in range(rounds):
             await _join(builds, build_all)
             await _join(installs, install_all)
-    return _of_different(builds, installs, damaged=damaged)
+    return _build_report(builds, installs, damaged=damaged)
 
 
-def _crowd_of(names: Sequence[str]) -> _Crowd:
+def _make_crowd(names: Sequence[str]) -> _Crowd:
     return _Crowd({name: [] for name in names}, {name: [] for name in names})
 
 
 async def _join(crowd: _Crowd, measure_all: Callable[[Sequence[str]], Awaitable[list[float]]]) -> None:
-    """One more round: each alone, then all at once."""
+    """Measure another round: each member alone, then all at once."""
     names = [*crowd.alone]
     for asked, found in [*(([name], crowd.alone) for name in names), (names, crowd.at_once)]:
         for name, milliseconds in zip(asked, await measure_all(asked), strict=True):
             found[name].append(milliseconds)
 
 
-def _of_different(builds: _Crowd, installs: _Crowd, *, damaged: int) -> Report:
+def _build_report(builds: _Crowd, installs: _Crowd, *, damaged: int) -> Report:
     all_, uvs = f"{len(builds.alone)} builds", f"{len(installs.alone)} uv"
-    slowest, slowest_uv = _slowest(builds.ratios.values()), _slowest(installs.ratios.values())
+    slowest, slowest_uv = _find_slowest(builds.ratios.values()), _find_slowest(installs.ratios.values())
     return build_report(
         "different",
-        cases={f"one of {all_} at once": _of_all(builds.at_once), f"all {all_}, at once": builds.together},
+        cases={f"one of {all_} at once": _spread_all(builds.at_once), f"all {all_}, at once": builds.together},
         floors={
-            _ALONE: _of_all(builds.alone),
+            _ALONE: _spread_all(builds.alone),
             f"all {all_}, one after the other": builds.in_turn,
-            "one uv alone": _of_all(installs.alone),
-            f"one of {uvs} at once": _of_all(installs.at_once),
+            "one uv alone": _spread_all(installs.alone),
+            f"one of {uvs} at once": _spread_all(installs.at_once),
             f"all {uvs}, at once": installs.together,
             f"slowest of {uvs} at once / alone": spread([slowest_uv] if slowest_uv else [], unit="times"),
         },
@@ -203,32 +203,33 @@ def _of_different(builds: _Crowd, installs: _Crowd, *, damaged: int) -> Report:
     )
 
 
-def _of_all(found: Mapping[str, list[float]]) -> Spread:
+def _spread_all(found: Mapping[str, list[float]]) -> Spread:
     return spread([value for values in found.values() for value in values])
 
 
-async def _built(store: Path, requirements: Sequence[str]) -> tuple[list[float], int]:
-    """Milliseconds of each of these, begun at once in a new engine on an empty store; and how many are damaged."""
+async def _build_all(store: Path, requirements: Sequence[str]) -> tuple[list[float], int]:
+    """Return the milliseconds of each build, started at once in a new engine on an empty store, and the number of
+    damaged environments."""
     async with AsyncSandbox(store=store) as sandbox:
-        times = await asyncio.gather(*(_timed(sandbox, each) for each in requirements))
-    return [*times], await asyncio.to_thread(_damaged, store, len(requirements))
+        times = await asyncio.gather(*(_time_build(sandbox, each) for each in requirements))
+    return [*times], await asyncio.to_thread(_count_damaged, store, len(requirements))
 
 
-async def _timed(sandbox: AsyncSandbox, requirement: str) -> float:
+async def _time_build(sandbox: AsyncSandbox, requirement: str) -> float:
     begun = perf_counter()
     await sandbox.build(requirements=[requirement])
     return (perf_counter() - begun) * 1000
 
 
-def _damaged(folder: Path, expected: int) -> int:
-    """Environments that are missing, or of which a file is not what was published."""
+def _count_damaged(folder: Path, expected: int) -> int:
+    """Return the number of environments that are missing or have a changed file."""
     store = Store(folder)
     found = store.list()
     intact = sum(store.verify(each.key).is_intact for each in found)
     return max(expected, len(found)) - intact
 
 
-def _slowest(ratios: Iterable[float | None]) -> float | None:
+def _find_slowest(ratios: Iterable[float | None]) -> float | None:
     known = [value for value in ratios if value is not None]
     return max(known, default=None)
 

@@ -1,7 +1,7 @@
-"""Stores to measure with: in a temporary folder, with as many environments in them as wanted, gone at the end.
+"""Stores to measure with: a temporary folder with as many environments as wanted, removed at the end.
 
-Nothing is removed while measuring. A file system may avoid what was deleted a moment ago: ext4 looks past all inodes
-freed in the last minutes, which makes each new folder ten times as slow, in a store as in any other place.
+No benchmark removes files while it measures. ext4 skips all inodes that were freed in the last minutes, which makes
+each new folder ten times as slow, in a store as elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sandbox.environments.store.store import CONTENT, Store
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that can be removed whatever is in it; on the file system where temporary files are."""
+    """Create a folder next to other temporary files, and remove it with all its content at the end."""
     folder = Path(tempfile.mkdtemp(prefix="sandbox-benchmark-"))
     folder.chmod(0o711)
     try:
@@ -33,13 +33,14 @@ def temporary_folder() -> Iterator[Path]:
 
 
 async def build(store: Path, requirements: Iterable[str]) -> Environment:
-    """Have an environment in that store, built by an engine of its own."""
+    """Build an environment in the store, with a new engine."""
     async with AsyncSandbox(store=store) as sandbox:
         return await sandbox.build(requirements=[*requirements])
 
 
 def set_aside(store: Path, *, and_trees: bool = False) -> None:
-    """Take all environments out of it, so that they are built anew; wheels and locks stay, package trees on request."""
+    """Remove all environments from the store, so that engines build them again. Wheels and locks stay; package trees
+    stay unless `and_trees` is set."""
     aside = Path(tempfile.mkdtemp(prefix=f"{store.name}-aside-", dir=store.parent))
     for part in [Store(store).environments, *([Store(store).packages] if and_trees else [])]:
         for place in part.iterdir():
@@ -47,7 +48,7 @@ def set_aside(store: Path, *, and_trees: bool = False) -> None:
 
 
 def fill(store: Path, count: int) -> None:
-    """Publish small environments until there are `count`; each is whole, listed and found like any other."""
+    """Publish small environments until the store has `count`, each as complete as any other."""
     stock = Store(store)
     pattern = stock.list()[0].manifest
     for number in range(count - len(stock.list())):
@@ -68,7 +69,7 @@ def _publish_small(store: Store, pattern: Manifest, number: int) -> None:
 
 
 def disk(*folders: Path) -> float:
-    """MiB that these take up together; what has several names counts once."""
+    """Return the MiB of these paths together; a file with several names counts once."""
     seen: dict[tuple[int, int], int] = {}
     for folder in folders:
         for parent, _, names in os.walk(folder):

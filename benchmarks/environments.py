@@ -1,6 +1,6 @@
-"""Everything about environments: what one adds to a call, what its build costs, and what many of them share.
+"""All environment benchmarks: the cost of an environment for a call, of its build, and of many at once.
 
-The parts can be run by themselves: `benchmarks.environment_calls`, `.environment_builds` and `.environment_crowds`.
+Each part can run by itself: `benchmarks.environment_calls`, `.environment_builds` and `.environment_crowds`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The floors' own small process: `python -I -S floor_program.py fork|mute|spawn|walled|guarded ARGUMENT…`, one
-measurement for each line it reads. The argument of `spawn` is an interpreter; those of the last two are the runner's
-folder and a plan of walls.
+"""The small process of the floors: `python -I -S floor_program.py fork|mute|spawn|walled|guarded ARGUMENT…`.
 
-It is apart from the benchmark because a fork costs what its parent weighs: the floor is what a *small* Python pays.
-Each answer is one line, the milliseconds it measured around its own work.
+The program makes one measurement for each line that it reads, and answers with one line, the milliseconds of its own
+work. The argument of `spawn` is an interpreter; the arguments of `walled` and `guarded` are the runner's folder and an
+isolation plan.
+
+The program is separate from the benchmark because the cost of a fork grows with the parent's memory: the floor is the
+cost for a *small* Python.
 """
 
 from __future__ import annotations
@@ -20,26 +22,26 @@ _PROGRAM = "import json; print(json.dumps(2+3))"
 
 
 def fork() -> Callable[[], None]:
-    """A child that adds two numbers, tells the sum on a pipe as a JSON document, and is waited for."""
+    """Fork a child that adds two numbers and writes the sum to a pipe as a JSON document, and wait for the child."""
     import json
 
     def answer() -> bytes:
         return json.dumps({"value": 2 + 3}).encode()
 
     def work() -> None:
-        if json.loads(_told_by_a_child(answer)) != {"value": 5}:
+        if json.loads(_read_child(answer)) != {"value": 5}:
             raise ValueError("the child's answer is wrong")
 
     return work
 
 
 def mute() -> None:
-    """A child that has nothing to say: two bytes, which were there before it."""
-    _told_by_a_child(lambda: b"{}")
+    """Fork a child that writes two constant bytes, and wait for it."""
+    _read_child(lambda: b"{}")
 
 
-def _told_by_a_child(answer: Callable[[], bytes]) -> bytes:
-    """What a new process answers on a pipe; it is gone by then."""
+def _read_child(answer: Callable[[], bytes]) -> bytes:
+    """Return the answer of a new process from a pipe, after the process has ended."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -53,16 +55,17 @@ def _told_by_a_child(answer: Callable[[], bytes]) -> bytes:
 
 
 def spawn() -> None:
-    """A fresh interpreter that prints one JSON document."""
+    """Start a fresh interpreter that prints one JSON document."""
     import subprocess
 
     subprocess.run([sys.argv[2], "-I", "-S", "-c", _PROGRAM], capture_output=True, check=True)
 
 
 def walled(*, is_guarded: bool) -> Callable[[], None]:
-    """A child behind all walls of a call that answers, or, where it is the guard of one, one below it: what the kernel
-    alone takes for a call on demand, with as little around it as there can be. It is not counted what taking them down
-    takes."""
+    """Fork a child that isolates itself as for a call and answers, or whose own child does, if it is a guard: the
+    kernel's share of a call on demand, with as little code around it as possible. Removing the namespaces afterwards
+    does not count.
+    """
     sys.path.insert(0, sys.argv[2])
 
     from box import call_isolation, fast_json, isolation, pipes
@@ -93,7 +96,7 @@ def walled(*, is_guarded: bool) -> Callable[[], None]:
 
 
 def _reap() -> None:
-    """Wait for what is left of the last time."""
+    """Wait for the remaining processes of the last measurement."""
     try:
         while True:
             os.wait()
@@ -102,7 +105,7 @@ def _reap() -> None:
 
 
 def main() -> None:
-    """Measure once for every line, until there are no more."""
+    """Measure once for every line of standard input."""
     kind = sys.argv[1]
     plain = {"mute": mute, "spawn": spawn}
     work = plain.get(kind) or (fork() if kind == "fork" else walled(is_guarded=kind == "guarded"))

@@ -1,14 +1,13 @@
-"""The floors: what the engine is compared with, each measured by a small process of its own.
+"""The floors: the comparisons of the engine, each measured by a small process of its own.
 
-`fork` is the measured call without any walls or engine, in a small Python: `os.pipe`, `os.fork`, a child that adds two
-numbers and writes the sum as a JSON document, and its parent, which reads that and waits for the child's end. `mute` is
-the same without a call: a Python that has imported nothing, and a child that writes two bytes. No sandbox that makes a
-process per call can be cheaper, unless the process is there before the call. `spawn` is `subprocess.run` of an
-interpreter that prints one JSON document: the cheapest call without forks of one's own. `walled` is a fork into the
-walls of the default policy, but for its control groups, and `guarded` the same with a fork below it: what the kernel
-takes of a call that is forked on demand, without and with a guard beside its tool. `waiting` is a process behind those
-walls that was there before its call, and an event loop which sends it that and waits for the reply: what a call forked
-ahead takes without an engine.
+`fork` is the measured call without isolation or engine, in a small Python: `os.pipe`, `os.fork`, a child that adds two
+numbers and writes the sum as a JSON document, and a parent that reads the document and waits for the child. `mute` is
+the same without a call: a Python that has imported nothing, and a child that writes two bytes. No sandbox with a
+process per call can be cheaper, unless the process exists before the call. `spawn` is `subprocess.run` of an
+interpreter that prints one JSON document: the cheapest call without forks. `walled` is a fork with the isolation of the
+default policy, except for control groups, and `guarded` is the same with a fork below it: the kernel's share of a call
+on demand, without and with a guard next to the tool. `waiting` is an isolated process that exists before its call, and
+an event loop that sends the call and waits for the reply: the cost of a call forked ahead, without an engine.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ _WAITING_PROGRAM: Final = Path(__file__).with_name("waiting_program.py")
 
 
 class Floor:
-    """One floor's process, ready to measure."""
+    """The process of a floor, ready to measure."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def measure(self) -> float:
-        """Milliseconds of one more time, as the floor's own process counted them."""
+        """Return the milliseconds of another measurement, as the floor's own process counts them."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
@@ -58,34 +57,35 @@ class Floor:
         return float(self._process.stdout.readline())
 
     async def measure_in_turn(self) -> float:
-        """The same as a case among others; it blocks the event loop, so that nothing of ours runs meanwhile."""
+        """Measure as a case among others, and block the event loop, so that the engine is idle meanwhile."""
         return self.measure()
 
 
 @contextmanager
 def open_floor(kind: Literal["fork", "mute", "spawn", "walled", "guarded", "waiting"]) -> Iterator[Floor]:
-    """A floor, started now and gone at the end."""
+    """Start a floor, and end it with the block."""
     python = str(bare_environment().python)
-    command = [python, "-I", "-S", "-B", *_program(kind, python)]
+    command = [python, "-I", "-S", "-B", *_find_program(kind, python)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Floor(process)
 
 
-def _program(kind: str, python: str) -> list[str]:
+def _find_program(kind: str, python: str) -> list[str]:
     if kind in ("fork", "mute", "spawn"):
         return [str(_PROGRAM), kind, python]
-    given = [str(runner_folder()), json.dumps(_default_walls())]
-    return [str(_WAITING_PROGRAM), *given, _request()] if kind == "waiting" else [str(_PROGRAM), kind, *given]
+    given = [str(runner_folder()), json.dumps(_build_isolation())]
+    return [str(_WAITING_PROGRAM), *given, _build_request()] if kind == "waiting" else [str(_PROGRAM), kind, *given]
 
 
-def _request() -> str:
-    """The call that is measured, as its process is told of it."""
+def _build_request() -> str:
+    """Return the measured call as the request that its process reads."""
     spec = call_spec({"source": SOURCE, "args": ARGUMENTS})
     return build_request(spec, read_tool(SOURCE, filename=spec.filename), ARGUMENTS, load("default")).decode()
 
 
-def _default_walls() -> dict[str, object]:
-    """What a guard of the default policy puts up, where the whole tree of the host can be read."""
+def _build_isolation() -> dict[str, object]:
+    """Return the isolation that a guard of the default policy sets up, where the whole file system of the host is
+    readable."""
     policy = load("default")
     return {
         "namespaces": namespaces(policy),

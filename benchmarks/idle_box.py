@@ -1,10 +1,10 @@
-"""The memory of a box that waits for its next call, against a bare Python that waits beside it.
+"""The memory of a box that waits for its next call, against a bare Python that waits at the same time.
 
-Counted is the proportional set size, in which a page shared by several processes counts once between them: forked
-children share most of theirs. A bare Python waits at its prompt, and another, the smallest there can be, was started as
-the box's interpreter is and has imported nothing. They wait at the same time, so that all share what they can alike. A
-box is looked at right after calls, with its children forked ahead, and, for the goal, after the quiet time in which it
-lets the surplus of them go.
+The benchmark counts the proportional set size, which divides a shared page among the processes that share it: forked
+children share most of their pages. A bare Python waits at its prompt, and another, the smallest possible one, starts
+like the box's interpreter and has imported nothing. All wait at the same time, so that all can share the same pages.
+The benchmark reads a box right after calls, with its children forked ahead, and, for the goal, after the quiet time in
+which the box ends the surplus children.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ _MIB: Final = 1 << 20
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure idle boxes."""
     return asyncio.run(_measure(calls=5 if is_quick else 50, patience_s=1.0 if is_quick else _LONGEST_S))
 
 
 async def _measure(*, calls: int, patience_s: float) -> Report:
     with ExitStack() as stack:
-        bare = {name: stack.enter_context(_bare_python(arguments)) for name, arguments in ARGUMENTS.items()}
+        bare = {name: stack.enter_context(_start_python(arguments)) for name, arguments in ARGUMENTS.items()}
         others = {process.pid for process in bare.values()}
-        cases = await _default_box(others, calls=calls, patience_s=patience_s)
+        cases = await _measure_box(others, calls=calls, patience_s=patience_s)
         store = stack.enter_context(temporary_folder())
         await build(store, _REQUIREMENTS)
-        cases |= await _default_box(others, calls=calls, patience_s=patience_s, store=store)
+        cases |= await _measure_box(others, calls=calls, patience_s=patience_s, store=store)
         async with AsyncSandbox(policy=on_demand_policy()) as sandbox:
             for _ in range(calls):
                 await call(sandbox)
             await asyncio.sleep(_SETTLING_S)
-            cases[_NONE_AHEAD] = megabytes(_box(besides=others))
+            cases[_NONE_AHEAD] = megabytes(_list_processes(besides=others))
         floors = {name: megabytes([psutil.Process(process.pid)]) for name, process in bare.items()}
     goals = [
         at_most(f"{_IDLE} / {PROMPT}", ratio(cases[_IDLE], floors[PROMPT]), 1.3),
@@ -66,32 +66,32 @@ async def _measure(*, calls: int, patience_s: float) -> Report:
     return build_report("idle_box", cases=cases, floors=floors, goals=goals)
 
 
-async def _default_box(
+async def _measure_box(
     others: set[int], *, calls: int, patience_s: float, store: Path | None = None
 ) -> dict[str, Spread]:
-    """A box right after calls, and idle; with a store, one whose template has imported a package from there."""
+    """Return the memory of a box right after calls, and idle. With a store, its template has imported packages."""
     requirements, suffix = ((), "") if store is None else (_REQUIREMENTS, _PACKAGES)
     async with AsyncSandbox(policy="default", store=store) as sandbox:
         for _ in range(calls):
             await call(sandbox, requirements=requirements)
         await asyncio.sleep(_SETTLING_S)
-        after_calls = megabytes(_box(besides=others))
-        await _fewer_processes(others, than=len(_box(besides=others)), within_s=patience_s)
+        after_calls = megabytes(_list_processes(besides=others))
+        await _wait_for_fewer(others, than=len(_list_processes(besides=others)), within_s=patience_s)
         await asyncio.sleep(_SETTLING_S)
-        return {f"{_AFTER_CALLS}{suffix}": after_calls, f"{_IDLE}{suffix}": megabytes(_box(besides=others))}
+        return {f"{_AFTER_CALLS}{suffix}": after_calls, f"{_IDLE}{suffix}": megabytes(_list_processes(besides=others))}
 
 
-async def _fewer_processes(others: set[int], *, than: int, within_s: float) -> None:
-    """Wait until the box has let a child go; a box that keeps all it has is as idle as it gets."""
+async def _wait_for_fewer(others: set[int], *, than: int, within_s: float) -> None:
+    """Wait until the box has ended a child. A box that keeps all its children is as idle as it gets."""
     for _ in range(round(within_s / _STEP_S)):
-        if len(_box(besides=others)) < than:
+        if len(_list_processes(besides=others)) < than:
             return
         await asyncio.sleep(_STEP_S)
 
 
 @contextmanager
-def _bare_python(arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """The box's interpreter with nothing to do; it has said that it is up."""
+def _start_python(arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the box's interpreter with nothing to do, and wait until it is up."""
     command = [str(bare_environment().python), *arguments]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=STDOUT) as process:
         assert process.stdin is not None
@@ -101,21 +101,21 @@ def _bare_python(arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate(b"\n")
 
 
-def _box(*, besides: set[int]) -> list[psutil.Process]:
-    """Every process of the box: all that descend from us but those."""
+def _list_processes(*, besides: set[int]) -> list[psutil.Process]:
+    """Return the processes of the box: all descendants of this process except the given ones."""
     return [each for each in psutil.Process().children(recursive=True) if each.pid not in besides]
 
 
 def megabytes(processes: list[psutil.Process]) -> Spread:
-    """Their memory; not known where this user may not look into a box."""
+    """Return the memory of the processes, or None if this user may not read a box's memory."""
     try:
-        return spread([sum(map(_bytes, processes)) / _MIB], unit="MiB")
+        return spread([sum(map(_measure_process, processes)) / _MIB], unit="MiB")
     except psutil.AccessDenied:
         return spread([], unit="MiB")
 
 
-def _bytes(process: psutil.Process) -> int:
-    """What one process holds; one that has ended since it was found holds nothing."""
+def _measure_process(process: psutil.Process) -> int:
+    """Return the memory of a process, or 0 if the process has ended since."""
     try:
         return int(process.memory_full_info().pss)
     except psutil.NoSuchProcess:

@@ -1,6 +1,6 @@
-"""What `import sandbox` costs a program, and that it brings nothing along that only some programs need.
+"""The cost of `import sandbox`, and a check that the import loads no package that only some programs need.
 
-The public names are imported when first asked for, so the cost of the first `Sandbox` is measured as well.
+The public names are imported at their first use, so the benchmark measures the first `Sandbox` as well.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ print(json.dumps([(perf_counter() - begun) * 1000, sorted({name.partition(".")[0
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure imports."""
     found = asyncio.run(take_turns({each: _case(each) for each in _STATEMENTS}, rounds=1 if is_quick else 20))
     cases = {name: spread(values) for name, values in found.items()}
-    unwanted = [name for name in _UNWANTED if name in _imported(_FROM_IMPORT)[1]]
+    unwanted = [name for name in _UNWANTED if name in _time_import(_FROM_IMPORT)[1]]
     return build_report(
         "import_time",
         cases=cases,
@@ -48,13 +48,13 @@ def measure(*, is_quick: bool) -> Report:
 
 def _case(statement: str) -> Case:
     async def measured() -> float:
-        return _imported(statement)[0]
+        return _time_import(statement)[0]
 
     return measured
 
 
-def _imported(statement: str) -> tuple[float, list[str]]:
-    """Milliseconds of the statement in a fresh process, and the packages that are loaded after it."""
+def _time_import(statement: str) -> tuple[float, list[str]]:
+    """Return the milliseconds of the statement in a fresh process, and the packages that are loaded afterwards."""
     command = [sys.executable, "-c", _PROGRAM, statement]
     answer = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
     milliseconds, modules = json.loads(answer.stdout)

@@ -1,7 +1,7 @@
-"""A tool that prints a gibibyte: how much the engine's own memory grows while it takes what the policy allows.
+"""A tool that prints a gibibyte: the growth of the engine's memory while it takes what the policy allows.
 
-Once as the default policy has it, which slows the tool down, counts what is over the limit and drops it; once with no
-rate to speak of, which is the harder case for the engine; and once with a policy that kills what prints too much.
+The benchmark runs three policies: the default, which slows the tool down, counts what exceeds the limit and drops it; a
+policy with almost no rate limit, which is harder for the engine; and a policy that kills a tool that prints too much.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _STEP_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _Shouting:
-    """A policy, and how a call that prints too much ends under it."""
+    """A policy, and the expected end of a call that prints too much."""
 
     policy: Policy
     ends: Status
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure growth under each policy."""
     return asyncio.run(_measure(mebibytes=96 if is_quick else 1024))
 
 
 async def _measure(*, mebibytes: int) -> Report:
-    found = {name: await _shout(each, mebibytes=mebibytes) for name, each in _shoutings().items()}
+    found = {name: await _shout(each, mebibytes=mebibytes) for name, each in _list_shoutings().items()}
     cases: dict[str, Spread] = {}
     for name, (grown, seconds, _) in found.items():
         cases[f"{name}: growth"] = spread([grown], unit="MiB")
@@ -67,7 +67,7 @@ async def _measure(*, mebibytes: int) -> Report:
     )
 
 
-def _shoutings() -> dict[str, _Shouting]:
+def _list_shoutings() -> dict[str, _Shouting]:
     default = load("default")
     unpaced = default.limits.model_copy(update={"output_rate": 1 << 40})
     fast = default.model_copy(update={"limits": unpaced})
@@ -80,24 +80,24 @@ def _shoutings() -> dict[str, _Shouting]:
 
 
 async def _shout(shouting: _Shouting, *, mebibytes: int) -> tuple[float, float, bool]:
-    """MiB grown by, seconds taken, and whether it ended as it should."""
+    """Return the MiB of growth, the seconds of the call, and whether the call ended as expected."""
     async with AsyncSandbox(policy=shouting.policy) as sandbox:
         await sandbox.run(_SOURCE, {"mebibytes": 1})
         begun = perf_counter()
-        async with _growth() as grown:
+        async with _sample_growth() as grown:
             outcome = await sandbox.run(_SOURCE, {"mebibytes": mebibytes})
-        return max(grown) / _MIB, perf_counter() - begun, _ended_as_asked(outcome, shouting)
+        return max(grown) / _MIB, perf_counter() - begun, _is_expected(outcome, shouting)
 
 
-def _ended_as_asked(outcome: Outcome, shouting: _Shouting) -> bool:
-    """With the status the policy says, and no more shown of what was printed than it allows."""
+def _is_expected(outcome: Outcome, shouting: _Shouting) -> bool:
+    """Return True if the status is the policy's, and the shown output is within the policy's bounds."""
     shown = outcome.stdout.truncated and outcome.stdout.shown <= shouting.policy.output.shown
     return outcome.status is shouting.ends and shown
 
 
 @asynccontextmanager
-async def _growth() -> AsyncIterator[list[int]]:
-    """Bytes of resident memory beyond those at the start, looked at again and again."""
+async def _sample_growth() -> AsyncIterator[list[int]]:
+    """Sample the resident memory, and keep the maximum growth since the start."""
     process = psutil.Process()
     before = process.memory_info().rss
     grown = [0]

@@ -1,10 +1,9 @@
-"""What reading a tool costs: its check with its schema, the largest source there may be, and a thousand tools.
+"""The cost of reading a tool: its check with its schema, the largest possible source, and a thousand tools.
 
-A tool here is like one that people write: a documented function, whose body is comments, loops and calls, once in 40
-lines and once in 200. Every source is a new one, with a type of its own among those that all have, so nothing of it is
-remembered; what a remembered one costs is measured beside. One takes models of pydantic, which stand in its source. The
-floor is what Python's own parser takes for the same text. Reading waits for nothing, so all of it is time of one
-processor.
+The tools resemble real ones: a documented function whose body is comments, loops and calls, with 40 lines and with 200.
+Every source is new, with a type of its own next to the common ones, so that no cache helps; the benchmark measures a
+cached source separately. Another tool takes pydantic models that its source defines. The floor is the time of Python's
+own parser for the same text. Reading never waits, so the benchmark counts processor time.
 """
 
 from __future__ import annotations
@@ -77,32 +76,32 @@ _BLOCK: Final = """
 """
 
 
-def _tool_of(lines: int) -> str:
-    """A tool of about that many lines."""
+def _write_tool(lines: int) -> str:
+    """Return a tool of about that many lines."""
     blocks = (lines - _HEAD.count("\n") - 2) // _BLOCK.count("\n")
     return f"{_HEAD}    found = {{}}\n{_BLOCK * blocks}    return found\n"
 
 
-_TOOL: Final = _tool_of(200)
-_USUAL: Final = _tool_of(40)
+_TOOL: Final = _write_tool(200)
+_USUAL: Final = _write_tool(40)
 _WITH_MODELS: Final = _MODELS + _TOOL.replace("query: str", "query: Order")
 _LARGEST: Final = "# a line of a long comment, of which there are many\n"
 _numbers = itertools.count()
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure reading."""
     rounds, tools = (5, 50) if is_quick else (100, 1000)
     quick = {
-        "check and schema, 200 lines": _case(lambda: _read(_new(_TOOL))),
-        "check and schema, 200 lines and models": _case(lambda: _read(_new(_WITH_MODELS))),
+        "check and schema, 200 lines": _case(lambda: _read(_make_unique(_TOOL))),
+        "check and schema, 200 lines and models": _case(lambda: _read(_make_unique(_WITH_MODELS))),
         "the same, remembered": _case(lambda: _read(_TOOL)),
         "ast.parse": _case(lambda: ast.parse(_TOOL)),
     }
     found = asyncio.run(take_turns(quick, rounds=rounds))
     largest = _LARGEST * ((MAX_SOURCE_BYTES - len(_TOOL) - 64) // len(_LARGEST)) + _TOOL
     many = {f"{tools} tools of {lines} lines": source for lines, source in ((40, _USUAL), (200, _TOOL))}
-    rare = {"5 MiB": _case(lambda: _read(_new(largest)))}
+    rare = {"5 MiB": _case(lambda: _read(_make_unique(largest)))}
     rare |= {name: _case(partial(_read_many, source, tools)) for name, source in many.items()}
     found |= asyncio.run(take_turns(rare, rounds=1 if is_quick else 3, warm_up_rounds=0))
     spreads = {name: spread(values) for name, values in found.items()}
@@ -119,8 +118,8 @@ def measure(*, is_quick: bool) -> Report:
     )
 
 
-def _new(source: str) -> str:
-    """The same source as nobody has seen it, with a type that no other has."""
+def _make_unique(source: str) -> str:
+    """Return the same source with a type that no other source has, so that no cache knows it."""
     return source.replace('"page",', f'"page {next(_numbers)}",') + f"# {next(_numbers)}\n"
 
 
@@ -134,7 +133,7 @@ def _read(source: str) -> None:
 
 def _read_many(source: str, count: int) -> None:
     for _ in range(count):
-        _read(_new(source))
+        _read(_make_unique(source))
 
 
 def _case(work: Callable[[], object]) -> Case:

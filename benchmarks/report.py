@@ -1,4 +1,4 @@
-"""What a benchmark found, as one closed document: spreads, ratios, and which goals are met. Nothing here measures.
+"""The findings of a benchmark, as one closed document: spreads, ratios, and goals. This module measures nothing.
 
 A goal that could not be measured is not met.
 """
@@ -23,7 +23,7 @@ class _Document(BaseModel):
 
 
 class Spread(_Document):
-    """One thing measured `n` times; nothing is known of it when that is zero."""
+    """Measurements of one case, `n` times. All other values are None if `n` is zero."""
 
     p50: float | None
     p95: float | None
@@ -32,7 +32,7 @@ class Spread(_Document):
 
 
 class Goal(_Document):
-    """One number that is held to a bound."""
+    """A number, and the bound that it must keep."""
 
     name: str
     measured: float | None
@@ -42,7 +42,7 @@ class Goal(_Document):
 
 
 class Machine(_Document):
-    """Where and when it was measured; `load` is of the minute before the end."""
+    """Place and time of the measurement; `load` is the load of the last minute."""
 
     cpus: int
     kernel: str
@@ -52,7 +52,7 @@ class Machine(_Document):
 
 
 class Report(_Document):
-    """One benchmark's findings."""
+    """The findings of one benchmark."""
 
     name: str
     cases: dict[str, Spread]
@@ -65,13 +65,13 @@ class Report(_Document):
 
 
 def spread(values: Sequence[float], *, unit: str = "ms") -> Spread:
-    """The middle and the slow end of what was measured."""
+    """Return the median and the slow end of measurements."""
     ordered = sorted(values)
     return Spread(p50=_quantile(ordered, 0.5), p95=_quantile(ordered, 0.95), n=len(ordered), unit=unit)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The value that `share` of the others do not exceed, between two of them where none is it."""
+    """Return the value that `share` of the measurements do not exceed, interpolated between two of them."""
     if not ordered:
         return None
     place = share * (len(ordered) - 1)
@@ -81,18 +81,18 @@ def _quantile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def ratio(case: Spread, floor: Spread) -> float | None:
-    """How many times the floor's p50 the case's is."""
+    """Return the case's median divided by the floor's."""
     return None if case.p50 is None or not floor.p50 else round(case.p50 / floor.p50, 4)
 
 
 def at_most(name: str, measured: float | None, bound: float) -> Goal:
-    """A goal that is met up to its bound."""
+    """Return a goal that is met up to its bound."""
     is_met = measured is not None and measured <= bound
     return Goal(name=name, measured=measured, sense="at most", bound=bound, met=is_met)
 
 
 def at_least(name: str, measured: float | None, bound: float) -> Goal:
-    """A goal that is met from its bound on."""
+    """Return a goal that is met from its bound on."""
     is_met = measured is not None and measured >= bound
     return Goal(name=name, measured=measured, sense="at least", bound=bound, met=is_met)
 
@@ -106,7 +106,7 @@ def build_report(
     ratios: Mapping[str, float | None] | None = None,
     notes: Mapping[str, JsonValue] | None = None,
 ) -> Report:
-    """The document; every case is set against every floor of its unit, besides the `ratios` given."""
+    """Return the report, with the ratio of every case to every floor of the same unit, and the given `ratios`."""
     against = {
         f"{case} / {floor}": ratio(cases[case], floors[floor])
         for case in cases
@@ -121,12 +121,12 @@ def build_report(
         goals=tuple(goals),
         met=bool(goals) and all(goal.met for goal in goals),
         notes=dict(notes or {}),
-        machine=_machine(),
+        machine=_describe_machine(),
     )
 
 
 def merge(name: str, reports: Sequence[Report]) -> Report:
-    """Several parts' findings as one; their names for things are all different."""
+    """Merge reports of several parts, whose names all differ."""
     return Report(
         name=name,
         cases={case: found for report in reports for case, found in report.cases.items()},
@@ -135,11 +135,11 @@ def merge(name: str, reports: Sequence[Report]) -> Report:
         goals=tuple(goal for report in reports for goal in report.goals),
         met=bool(reports) and all(report.met for report in reports),
         notes={note: value for report in reports for note, value in report.notes.items()},
-        machine=_machine(),
+        machine=_describe_machine(),
     )
 
 
-def _machine() -> Machine:
+def _describe_machine() -> Machine:
     return Machine(
         cpus=os.cpu_count() or 1,
         kernel=f"{platform.system()} {platform.release()}",
@@ -149,32 +149,38 @@ def _machine() -> Machine:
     )
 
 
-def goals_table(reports: Sequence[Report]) -> str:
-    """Every goal on a line."""
+def format_goals(reports: Sequence[Report]) -> str:
+    """Return a table with a line for every goal."""
     rows = [
-        (report.name, goal.name, _number(goal.measured), f"{goal.sense} {goal.bound:g}", "yes" if goal.met else "NO")
+        (
+            report.name,
+            goal.name,
+            _format(goal.measured),
+            f"{goal.sense} {goal.bound:g}",
+            "yes" if goal.met else "NO",
+        )
         for report in reports
         for goal in report.goals
     ]
-    return _table([_HEADINGS, *rows])
+    return _format_table([_HEADINGS, *rows])
 
 
-def measurements_table(reports: Sequence[Report]) -> str:
-    """Every case and floor on a line."""
+def format_measurements(reports: Sequence[Report]) -> str:
+    """Return a table with a line for every case and floor."""
     rows = [
-        (report.name, name, _number(found.p50), _number(found.p95), str(found.n), found.unit)
+        (report.name, name, _format(found.p50), _format(found.p95), str(found.n), found.unit)
         for report in reports
         for name, found in {**report.floors, **report.cases}.items()
     ]
-    return _table([("benchmark", "case or floor", "p50", "p95", "n", "unit"), *rows])
+    return _format_table([("benchmark", "case or floor", "p50", "p95", "n", "unit"), *rows])
 
 
-def _number(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "not measured" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows in the form that is read alike in a terminal and in Markdown; the first is the heading."""
+def _format_table(rows: Sequence[Sequence[str]]) -> str:
+    """Format rows so that a terminal and Markdown show the same table. The first row is the heading."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows

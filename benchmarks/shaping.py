@@ -1,9 +1,8 @@
-"""Shaping: how fast a stream of a gibibyte is read by what keeps of it what can be shown, and how little it keeps.
+"""The speed and memory of shaping a stream of a gibibyte into what can be shown.
 
-The floor is a bare drain: the same program printing into the same pipe, read in pieces of the same size and thrown
-away. A stream passes when it is read at 400 MB for each second of this process's own processor time, or in no more than
-three times as long as a drain takes; a program that prints faster than that has to wait. Beside it, how long a JSON
-value of ten mebibytes takes to be pruned.
+The floor is a bare drain: the same program prints into the same pipe, and the reader drops every piece. A stream passes
+at 400 MB per second of this process's processor time, or at three times the duration of a drain; a faster program has
+to wait. The benchmark also measures how long pruning a JSON value of ten mebibytes takes.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ _STREAMS: Final = {
     ),
 }
 _SLOWER: Final = {"colours": ("\\x1b[31msome line of\\x1b[0m a log 12345\\n", "execution_result")}
-"""Measured, not held to a bound: every sequence has to be found, here one in 17 characters."""
+"""Measured without a goal: the reader must find every escape sequence, here one in 17 characters."""
 _ENOUGH_MB_S: Final = 400.0
 _TIMES_A_DRAIN: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What it took to read one stream."""
+    """The cost of reading one stream."""
 
     seconds: float
     cpu_s: float
@@ -65,12 +64,12 @@ class _Reading:
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure streams and pruning."""
     mebibytes, rounds = (32, 1) if is_quick else (1024, 3)
     drains = [_read(_LOG, mebibytes, len).seconds for _ in range(rounds)]
-    found = {name: [_captured(*each, mebibytes) for _ in range(rounds)] for name, each in _STREAMS.items()}
-    slower = {name: _captured(*each, max(mebibytes // 16, 1)) for name, each in _SLOWER.items()}
-    pruned = [_pruned(value) for value in _values()]
+    found = {name: [_capture(*each, mebibytes) for _ in range(rounds)] for name, each in _STREAMS.items()}
+    slower = {name: _capture(*each, max(mebibytes // 16, 1)) for name, each in _SLOWER.items()}
+    pruned = [_time_pruning(value) for value in _make_values()]
     cases: dict[str, Spread] = {name: spread([each.seconds for each in all_], unit="s") for name, all_ in found.items()}
     rates = {name: mebibytes * _MIB / 1e6 / min(each.cpu_s for each in all_) for name, all_ in found.items()}
     rates |= {name: max(mebibytes // 16, 1) * _MIB / 1e6 / each.cpu_s for name, each in slower.items()}
@@ -82,7 +81,7 @@ def measure(*, is_quick: bool) -> Report:
         cases=cases,
         floors={"bare drain": spread(drains, unit="s")},
         goals=[
-            at_least("least share of 400 MB/s or a third of a drain", _least(found, rates, min(drains)), 1),
+            at_least("least share of 400 MB/s or a third of a drain", _find_least(found, rates, min(drains)), 1),
             at_most("MiB that a capture grows by", round(grown / _MIB, 2), 16),
             at_most("seconds to prune 10 MiB of JSON", round(max(pruned), 3), 1),
         ],
@@ -90,8 +89,8 @@ def measure(*, is_quick: bool) -> Report:
     )
 
 
-def _least(found: dict[str, list[_Reading]], rates: dict[str, float], drain: float) -> float:
-    """Of the slowest stream the better of both measures; one is enough."""
+def _find_least(found: dict[str, list[_Reading]], rates: dict[str, float], drain: float) -> float:
+    """Return the better of both measures for the slowest stream, because one of the two is enough."""
     return round(
         min(
             max(rates[name] / _ENOUGH_MB_S, _TIMES_A_DRAIN * drain / min(each.seconds for each in all_))
@@ -101,7 +100,7 @@ def _least(found: dict[str, list[_Reading]], rates: dict[str, float], drain: flo
     )
 
 
-def _captured(line: str, output_type: str, mebibytes: int) -> _Reading:
+def _capture(line: str, output_type: str, mebibytes: int) -> _Reading:
     capture = Capture(shown=shape_for(output_type).budget, limit=1 << 40, output_type=output_type)
     reading = _read(line, mebibytes, capture.feed)
     assert capture.bytes_fed == mebibytes * _MIB
@@ -110,10 +109,10 @@ def _captured(line: str, output_type: str, mebibytes: int) -> _Reading:
 
 
 def _read(line: str, mebibytes: int, take: Callable[[bytes], object]) -> _Reading:
-    """All that a program prints, each piece handed on."""
+    """Read everything that a program prints, and pass each piece on."""
     process = psutil.Process()
     before = most = process.memory_info().rss
-    with _writing(line, mebibytes) as descriptor:
+    with _start_writer(line, mebibytes) as descriptor:
         piece, number = os.read(descriptor, _PIECE), 0
         begun, cpu = time.perf_counter(), time.process_time()
         while piece:
@@ -127,21 +126,21 @@ def _read(line: str, mebibytes: int, take: Callable[[bytes], object]) -> _Readin
 
 
 @contextmanager
-def _writing(line: str, mebibytes: int) -> Iterator[int]:
-    """The descriptor to read from."""
+def _start_writer(line: str, mebibytes: int) -> Iterator[int]:
+    """Start the program, and yield the descriptor to read from."""
     command = [sys.executable, "-I", "-c", _WRITER, line, str(mebibytes)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield process.stdout.fileno()
 
 
-def _values() -> Iterator[Json]:
+def _make_values() -> Iterator[Json]:
     yield {"rows": [{"id": number, "text": "some words here " * 4} for number in range(110_000)]}
     yield list(range(1_400_000))
     yield {"text": "y" * 10 * _MIB}
 
 
-def _pruned(value: Json) -> float:
+def _time_pruning(value: Json) -> float:
     begun = time.process_time()
     shape_value(value)
     return time.process_time() - begun

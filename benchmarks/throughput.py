@@ -1,14 +1,13 @@
-"""How many calls a second: 32 callers at once against one, and a thousand calls in flight.
+"""Calls per second: 32 callers at once against one, and a thousand calls in flight.
 
-*One caller* is a closed loop: the next call starts when the last has its outcome, on the default policy, so some of its
-calls find a child forked ahead and some do not; the engine, the zygote and the child already overlap in it. The goal
-multiplies its rate with the processors. Since that caller keeps more than one of them busy, so that fewer than the
-processors' number of such callers fit on them, one who is kept to a single processor, with his engine and his boxes, is
-measured beside: so many of those is what the processors could do. A caller that only gets children forked on demand is
-measured too.
-Rounds alternate between the three and the floors, which are closed loops as well; a ratio of two rates is the median of
-the rounds' own. Forks behind the walls of a call are measured alone and several at once: how much of what so many
-processors could do the kernel itself lets through, which builds up namespaces and takes them down.
+*One caller* is a closed loop under the default policy: the next call starts when the last has its outcome, so some
+calls find a child forked ahead and some do not; engine, zygote and child already overlap in it. The goal multiplies
+this rate with the number of processors. Because that caller keeps more than one processor busy, the benchmark also
+measures a caller whose engine and boxes have a single processor, and a caller that gets only children forked on demand.
+
+Rounds alternate between the three callers and the floors, which are closed loops as well; a ratio of two rates is the
+median over rounds. The benchmark measures isolated forks alone and several at once, which shows how well the kernel
+itself scales when processes create and remove namespaces.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class _Extent:
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure rates."""
     return asyncio.run(_measure(_Extent(2, 0.3, 100) if is_quick else _Extent(7, 2.0, 1000)))
 
 
@@ -61,21 +60,21 @@ async def _measure(extent: _Extent) -> Report:
         unforked = await stack.enter_async_context(AsyncSandbox(policy=on_demand_policy()))
         confined = await stack.enter_async_context(AsyncSandbox())
         loops: dict[str, Callable[[], Awaitable[float]]] = {
-            _ONE: lambda: _rate(warm, 1, seconds=extent.round_s),
-            _CONFINED: lambda: _rate_on_one_processor(confined, seconds=extent.round_s),
-            _MANY: lambda: _rate(warm, _CALLERS, seconds=extent.round_s),
-            _ON_DEMAND: lambda: _rate(unforked, 1, seconds=extent.round_s),
-            BARE_FORK: lambda: _rate_of_floor(fork, seconds=extent.round_s / 4),
-            FRESH_PYTHON: lambda: _rate_of_floor(spawn, seconds=extent.round_s / 4),
-            WALLED_FORKS: lambda: _rate_at_once(walled[:1], seconds=extent.round_s / 2),
-            WALLED_AT_ONCE: lambda: _rate_at_once(walled, seconds=extent.round_s / 2),
+            _ONE: lambda: _measure_callers(warm, 1, seconds=extent.round_s),
+            _CONFINED: lambda: _measure_on_one_processor(confined, seconds=extent.round_s),
+            _MANY: lambda: _measure_callers(warm, _CALLERS, seconds=extent.round_s),
+            _ON_DEMAND: lambda: _measure_callers(unforked, 1, seconds=extent.round_s),
+            BARE_FORK: lambda: _measure_floor(fork, seconds=extent.round_s / 4),
+            FRESH_PYTHON: lambda: _measure_floor(spawn, seconds=extent.round_s / 4),
+            WALLED_FORKS: lambda: _measure_floors(walled[:1], seconds=extent.round_s / 2),
+            WALLED_AT_ONCE: lambda: _measure_floors(walled, seconds=extent.round_s / 2),
         }
-        rates = await _rates(loops, rounds=extent.rounds)
-        flight = await _fly(warm, extent.in_flight)
-    return _report(rates, flight)
+        rates = await _measure_rates(loops, rounds=extent.rounds)
+        flight = await _run_flight(warm, extent.in_flight)
+    return _build_report(rates, flight)
 
 
-def _report(rates: dict[str, list[float]], flight: dict[str, JsonValue]) -> Report:
+def _build_report(rates: dict[str, list[float]], flight: dict[str, JsonValue]) -> Report:
     cpus = len(os.sched_getaffinity(0))
     scaling, using = f"{_MANY} / ({cpus} processors x {_ONE})", f"{_MANY} / ({cpus} processors x {_CONFINED})"
     share = _share(rates[_MANY], rates[_ONE], cpus=cpus)
@@ -94,19 +93,19 @@ def _report(rates: dict[str, list[float]], flight: dict[str, JsonValue]) -> Repo
         goals=[
             at_least(scaling, share, 0.8),
             at_least(using, _share(rates[_MANY], rates[_CONFINED], cpus=cpus), 0.8),
-            at_most(f"errors of {flight['calls']} calls in flight", _errors(flight), 0),
+            at_most(f"errors of {flight['calls']} calls in flight", _count_errors(flight), 0),
         ],
         notes={"in_flight": flight},
     )
 
 
 def _share(many: list[float], one: list[float], *, cpus: int) -> float:
-    """Of what so many processors could do that are as fast as one, in the middle round."""
+    """Return the rate as a share of the processors' number times the single rate, in the median round."""
     return round(statistics.median(most / (least * cpus) for most, least in zip(many, one, strict=True)), 4)
 
 
-async def _rates(loops: dict[str, Callable[[], Awaitable[float]]], *, rounds: int) -> dict[str, list[float]]:
-    """Calls a second, round by round; the first round only warms up."""
+async def _measure_rates(loops: dict[str, Callable[[], Awaitable[float]]], *, rounds: int) -> dict[str, list[float]]:
+    """Return calls per second by round, without the first round, which only warms up."""
     rates: dict[str, list[float]] = {name: [] for name in loops}
     for turn in range(rounds + 1):
         for name in random.sample(list(loops), len(loops)):
@@ -116,8 +115,8 @@ async def _rates(loops: dict[str, Callable[[], Awaitable[float]]], *, rounds: in
     return rates
 
 
-async def _rate_of_floor(floor: Floor, *, seconds: float) -> float:
-    """As often as the floor's process does it by itself, one after the other."""
+async def _measure_floor(floor: Floor, *, seconds: float) -> float:
+    """Return how often per second the floor's process measures by itself."""
     begun = perf_counter()
     milliseconds: list[float] = []
     while perf_counter() - begun < seconds:
@@ -125,8 +124,8 @@ async def _rate_of_floor(floor: Floor, *, seconds: float) -> float:
     return 1000 * len(milliseconds) / sum(milliseconds)
 
 
-async def _rate_at_once(floors: Sequence[Floor], *, seconds: float) -> float:
-    """All of these floors' processes side by side, each as often as it can."""
+async def _measure_floors(floors: Sequence[Floor], *, seconds: float) -> float:
+    """Return the rate of several floor processes at once."""
     begun = perf_counter()
 
     def keep_forking(floor: Floor) -> int:
@@ -140,8 +139,8 @@ async def _rate_at_once(floors: Sequence[Floor], *, seconds: float) -> float:
     return sum(done) / (perf_counter() - begun)
 
 
-async def _rate(sandbox: AsyncSandbox, callers: int, *, seconds: float) -> float:
-    """Closed loops until the time is up; calls still under way then are waited for, and both count."""
+async def _measure_callers(sandbox: AsyncSandbox, callers: int, *, seconds: float) -> float:
+    """Run closed loops until the time is up. Calls in flight finish, and both they and their time count."""
     begun = perf_counter()
 
     async def keep_calling() -> int:
@@ -155,14 +154,14 @@ async def _rate(sandbox: AsyncSandbox, callers: int, *, seconds: float) -> float
     return sum(done) / (perf_counter() - begun)
 
 
-async def _rate_on_one_processor(sandbox: AsyncSandbox, *, seconds: float) -> float:
-    """One caller, whose engine has one processor for that time, as its box has had since its first call opened it."""
-    with _one_processor():
-        return await _rate(sandbox, 1, seconds=seconds)
+async def _measure_on_one_processor(sandbox: AsyncSandbox, *, seconds: float) -> float:
+    """Return the rate of a caller whose engine has one processor meanwhile. The box has one since its first call."""
+    with _keep_to_one_processor():
+        return await _measure_callers(sandbox, 1, seconds=seconds)
 
 
 @contextmanager
-def _one_processor() -> Iterator[None]:
+def _keep_to_one_processor() -> Iterator[None]:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
@@ -171,20 +170,20 @@ def _one_processor() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-async def _fly(sandbox: AsyncSandbox, count: int) -> dict[str, JsonValue]:
-    """That many calls at once, of which the engine runs as many as it takes."""
+async def _run_flight(sandbox: AsyncSandbox, count: int) -> dict[str, JsonValue]:
+    """Start that many calls at once; the engine runs as many as its concurrency allows."""
     begun = perf_counter()
     outcomes = await asyncio.gather(*(sandbox.run(SOURCE, ARGUMENTS) for _ in range(count)), return_exceptions=True)
     seconds = perf_counter() - begun
-    ends = Counter(_end(outcome) for outcome in outcomes)
+    ends = Counter(_describe_end(outcome) for outcome in outcomes)
     return {"calls": count, "seconds": round(seconds, 3), "ends": dict(ends)}
 
 
-def _end(outcome: Outcome | BaseException) -> str:
+def _describe_end(outcome: Outcome | BaseException) -> str:
     return outcome.status.value if isinstance(outcome, Outcome) else type(outcome).__name__
 
 
-def _errors(flight: dict[str, JsonValue]) -> int:
+def _count_errors(flight: dict[str, JsonValue]) -> int:
     ends = flight["ends"]
     assert isinstance(ends, dict)
     return sum(count for end, count in ends.items() if end != Status.OK and isinstance(count, int))

@@ -1,9 +1,9 @@
-"""The floor of a call whose process was there before it: `python -I -S waiting_program.py RUNNER PLAN REQUEST`, one
-measurement for each line it reads.
+"""The floor of a call whose process exists before the call: `python -I -S waiting_program.py RUNNER PLAN REQUEST`.
 
-There is a process behind all walls of a call, forked ahead by the runner's own modules, and an event loop which sends
-it a request and waits until its reply is whole. That is all that the kernel, asyncio and the tool's own process take of
-such a call: nothing is checked, counted, limited in time, shaped or told, and nobody watches over the process.
+The program makes one measurement for each line that it reads. The runner's own modules fork an isolated process ahead,
+and an event loop sends the process a request and waits for the whole reply. So the floor has the share of the kernel,
+of asyncio and of the tool's own process; no code checks, counts, limits or shapes anything, and no guard watches the
+process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HEAD = 4
 
 
 class Waiting:
-    """The process that waits for the next call, and our ends of what leads to it."""
+    """The process that waits for the next call, and this program's ends of its pipes."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = plan
@@ -36,7 +36,7 @@ class Waiting:
         self.fork()
 
     def fork(self) -> None:
-        """The last one is gone: have another."""
+        """Fork a new process after the last one has ended."""
         plan = self._plan
         handed = plan["handed"]
         theirs, self._request = os.pipe()
@@ -66,14 +66,14 @@ class Waiting:
         call.run(request, pipes.VALUE, home=home, gives_way=True)
 
     def attend(self) -> None:
-        """Hear what it says, before it is called."""
+        """Read the process's readiness, before the call."""
         loop = asyncio.get_running_loop()
         self._reply = bytearray()
         self._is_whole = loop.create_future()
         loop.add_reader(self._value, self._hear)
 
     async def answer(self, request: bytes) -> bytes:
-        """Send it the call; its whole reply."""
+        """Send the call, and return the whole reply."""
         os.write(self._request, request)
         await self._is_whole
         return bytes(self._reply)
@@ -84,7 +84,7 @@ class Waiting:
             self._is_whole.set_result(None)
 
     def let_go(self) -> None:
-        """Wait until it is gone."""
+        """Wait until the process has ended."""
         asyncio.get_running_loop().remove_reader(self._value)
         os.wait()
         os.close(self._request)
@@ -104,7 +104,7 @@ async def _measure(waiting: Waiting, request: bytes) -> float:
 
 
 def main() -> None:
-    """Measure once for every line, until there are no more."""
+    """Measure once for every line of standard input."""
     plan = fast_json.read(PLAN)
     plan["filter"] = bytes.fromhex(plan["filter"])
     call.open_streams()

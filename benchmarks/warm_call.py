@@ -1,11 +1,11 @@
-"""A call in a box that is warm already, set against a bare fork and a fresh interpreter.
+"""A call in a warm box, against a bare fork and a fresh interpreter.
 
-The child was forked *ahead* of the call (async, through the facade without an event loop, and for a tool as long as
-those that people write), or it is forked *on demand*, with every wall of the default policy in all of them. A pause
-before every measurement keeps the load below saturation, so that the zygote has refilled; only calls that found a child
-count as ahead, and their share is noted. The same is measured for a tool that imports what it requires, in a box whose
-template has imported that. A call on demand finds a vacant child after a pause, whose guard has put up
-the walls; right after another call it finds none, and waits for all of it.
+The child is forked *ahead* of the call (through the async facade, through the sync facade, and for a source as long as
+real tools have), or *on demand*; all have the full isolation of the default policy. A pause before every measurement
+keeps the load below saturation, so that the zygote has refilled; only calls that found a child count as ahead, and the
+report notes their share. The benchmark also measures a tool that imports a requirement, in a box whose template has
+imported it. A call on demand finds a half-started child after a pause, whose guard has set up the isolation; directly
+after another call no such child exists, and the call waits for the whole set-up.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PAUSE_S: Final = 0.02
 
 
 def measure(*, is_quick: bool) -> Report:
-    """Run it."""
+    """Measure warm calls."""
     return asyncio.run(_measure(rounds=10 if is_quick else 150))
 
 
@@ -72,12 +72,12 @@ async def _measure(*, rounds: int) -> Report:
             _AHEAD_PACKAGES: AheadOnly(lambda: call(importing, _IMPORTING, _REQUIREMENTS)),
             _AHEAD: AheadOnly(lambda: call(warm)),
             _AHEAD_LONG: AheadOnly(lambda: call(warm, LONG_SOURCE)),
-            _AHEAD_SYNC: AheadOnly(lambda: _blocking(facade)),
+            _AHEAD_SYNC: AheadOnly(lambda: _call_blocking(facade)),
         }
         cases = {name: case.measure for name, case in ahead.items()} | {
-            _ON_DEMAND: lambda: _forked_now(call(unforked)),
-            _NONE_VACANT: lambda: _forked_now(call_after_another(unforked)),
-            _ON_DEMAND_PACKAGES: lambda: _forked_now(call(importing_unforked, _IMPORTING, _REQUIREMENTS)),
+            _ON_DEMAND: lambda: _require_on_demand(call(unforked)),
+            _NONE_VACANT: lambda: _require_on_demand(call_after_another(unforked)),
+            _ON_DEMAND_PACKAGES: lambda: _require_on_demand(call(importing_unforked, _IMPORTING, _REQUIREMENTS)),
         }
         floors = {
             BARE_FORK: fork.measure_in_turn,
@@ -89,21 +89,21 @@ async def _measure(*, rounds: int) -> Report:
         }
         found = await take_turns({**cases, **floors}, rounds=rounds, pause_s=_PAUSE_S)
     shares = {name: case.share for name, case in ahead.items()}
-    return _report({name: found[name] for name in cases}, {name: found[name] for name in floors}, shares)
+    return _build_report({name: found[name] for name in cases}, {name: found[name] for name in floors}, shares)
 
 
-async def _blocking(sandbox: Sandbox) -> TimedCall:
-    """Our own event loop stands still meanwhile, as if there were none."""
+async def _call_blocking(sandbox: Sandbox) -> TimedCall:
+    """Block this process's event loop meanwhile, as if it did not exist."""
     return call_and_wait(sandbox)
 
 
-async def _forked_now(made: Awaitable[TimedCall]) -> float:
+async def _require_on_demand(made: Awaitable[TimedCall]) -> float:
     timed = await made
     assert not timed.was_ahead
     return timed.milliseconds
 
 
-def _report(cases: dict[str, list[float]], floors: dict[str, list[float]], shares: dict[str, float]) -> Report:
+def _build_report(cases: dict[str, list[float]], floors: dict[str, list[float]], shares: dict[str, float]) -> Report:
     case = {name: spread(values) for name, values in cases.items()}
     floor = {name: spread(values) for name, values in floors.items()}
     return build_report(

@@ -19,8 +19,8 @@ from benchmarks.report import (
     at_least,
     at_most,
     build_report,
-    goals_table,
-    measurements_table,
+    format_goals,
+    format_measurements,
     merge,
     ratio,
     spread,
@@ -108,7 +108,7 @@ def test_a_report_survives_json_unchanged() -> None:
 
 
 def test_the_table_of_goals_has_a_line_for_each() -> None:
-    assert goals_table([_report(measured=None)]).splitlines() == [
+    assert format_goals([_report(measured=None)]).splitlines() == [
         "| benchmark | goal              | measured     | bound        | met |",
         "|-----------|-------------------|--------------|--------------|-----|",
         "| walking   | detour            | 1            | at most 2    | yes |",
@@ -117,7 +117,7 @@ def test_the_table_of_goals_has_a_line_for_each() -> None:
 
 
 def test_the_table_of_measurements_has_a_line_for_each_floor_and_case() -> None:
-    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in measurements_table([_report()]).splitlines()]
+    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in format_measurements([_report()]).splitlines()]
     assert rows[2:] == [
         ["as the crow flies", "2", "2", "1", "ms"],
         ["to the shop", "3", "3", "1", "ms"],
