@@ -22,7 +22,7 @@ from benchmarks.container_calls import single_use_policy
 from benchmarks.container_floors import open_daemon
 from benchmarks.report import Report, at_most, build_report, spread
 from sandbox import AsyncSandbox, Outcome, Status
-from sandbox.backends.docker.daemon import connect
+from sandbox.backends.container.docker.client import connect
 
 if TYPE_CHECKING:
     from docker import DockerClient

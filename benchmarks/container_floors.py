@@ -22,7 +22,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.turns import Case
-from sandbox.backends.docker.daemon import connect
+from sandbox.backends.container.docker.client import connect
 from sandbox.images import bootstrap
 from tests.provision import docker_daemon
 

@@ -23,8 +23,9 @@ from benchmarks.container_floors import Daemon, open_daemon
 from benchmarks.idle_box import ARGUMENTS, PROMPT, megabytes
 from benchmarks.report import Report, at_least, at_most, build_report, merge, ratio, spread
 from sandbox import AsyncSandbox, Status
+from sandbox.backends.container.docker.client import connect
 from sandbox.backends.container.meters import ContainerMeter, open_meter
-from sandbox.backends.docker.daemon import LABELS, connect
+from sandbox.backends.ownership import LABELS
 
 if TYPE_CHECKING:
     from docker import DockerClient

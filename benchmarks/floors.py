@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from benchmarks.calls import ARGUMENTS, SOURCE
+from sandbox.backends.isolation import TOOL_USER, namespaces, process_limits, system_call_filter
 from sandbox.backends.seccomp_profiles import Sockets
 from sandbox.backends.subprocess.backend import runner_folder
-from sandbox.backends.subprocess.isolation import namespaces, process_limits, system_call_filter
-from sandbox.backends.subprocess.rootfs import TOOL_USER
 from sandbox.engine.request import build_request
 from sandbox.environments import bare_environment
 from sandbox.policy import load

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from sandbox.backends.docker.daemon import connect
+from sandbox.backends.container.docker.client import connect
 from sandbox.images import BaseImage, bootstrap
 from tests.provision import docker_daemon as provision
 

@@ -1,7 +1,7 @@
-"""What every backend gives the engine: boxes that carry bytes, and meters that measure from outside.
+"""The interface between the engine and its backends: boxes that carry bytes, and meters that measure from outside.
 
-A backend decides what walls there are and says so; it never reads what goes through. Writing one means these few
-methods, a line in the table of backends, and passing the contract suite.
+A backend isolates boxes and describes their isolation; it never reads the bytes that it carries. A new backend needs
+these few methods and a line in the table of backends, and must pass the contract suite.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from sandbox.protocols import BoxImage, DirectPipes, Reading, Receiver, Slot
 Result = TypeVar("Result")
 
 ENVIRONMENT: Final = "/environment"
-"""Where every box shows what is installed for its interpreter, wherever the host keeps it."""
+"""The folder of the installed packages in every box."""
 GATEWAY: Final = "/gateway"
-"""Where a box that may reach package indexes finds the socket behind which they are."""
+"""The socket that leads to package indexes, in a box that may reach them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Something of the host that a box sees at a place of its own; with `is_writable`, what it writes there stays."""
+    """A file or folder of the host that a box sees at `target`; with `is_writable`, changes stay on the host."""
 
     source: Path
     target: str
@@ -40,7 +40,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """What a box says of itself, before any call: the receipt is this and what the call's child measured."""
+    """The backend's description of a box, before any call: the outer half of a receipt."""
 
     backend: str
     isolation: Isolation
@@ -50,11 +50,11 @@ class Protection:
     user: str
     runtime: str | None = None
     notes: tuple[str, ...] = ()
-    """What a user should be warned of."""
+    """Warnings for the user."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """What there is to add to the layers that a call's own process measures."""
+    """Additions to the layers that a call's own process measures."""
     loose: Mapping[str, str] = field(default_factory=dict)
-    """Limits that were set and found not to hold, each with what was seen."""
+    """Limits that a probe found not to hold, each with the evidence."""
 
 
 def engine_limits(limits: Limits) -> dict[str, LimitState]:
@@ -71,53 +71,53 @@ class Interpreter(Protocol):
 
     @property
     def key(self) -> str:
-        """Which environment this is."""
+        """Return the key of the environment."""
 
     @property
     def python(self) -> Path:
-        """The interpreter's own file, links resolved."""
+        """Return the interpreter's file, without symbolic links."""
 
     @property
     def folders(self) -> Sequence[Path]:
-        """Host folders the interpreter reads."""
+        """Return the host folders that the interpreter reads."""
 
     @property
     def hidden(self) -> Sequence[Path]:
-        """Folders below those that are not shown."""
+        """Return the folders below those that a box hides."""
 
     @property
     def installed(self) -> Path | None:
-        """The folder with what is installed for it, shown at `ENVIRONMENT`; None where nothing is."""
+        """Return the folder of its packages, shown at `ENVIRONMENT`; None without packages."""
 
     @property
     def site(self) -> str:
-        """Where in that folder its packages are."""
+        """Return the path of the packages in that folder."""
 
     @property
     def image(self) -> BoxImage | None:
-        """What containers for it are made from; backends without containers need none."""
+        """Return the image of its containers; None for backends without containers."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoxPlan:
-    """What a box is opened for: its walls come from the policy, its inside from the interpreter."""
+    """The description of a box to open: the policy decides its isolation, the interpreter its contents."""
 
     policy: Policy
     interpreter: Interpreter
     preload: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The variables that every call in it has."""
+    """The environment variables of every call."""
     is_plain: bool = False
-    """Without namespaces: limits and filters only, for policies that accept it on hosts that have no more."""
+    """True for a box with limits and filters only, on a host without namespaces whose policy allows that."""
     imports_ahead: bool = True
-    """Whether a process of the box may import packages ahead of calls, where the policy allows that."""
+    """Whether a process of the box may import packages ahead of calls, if the policy allows that."""
     shown: tuple[Shown, ...] = ()
-    """What else it sees of the host."""
+    """Other files and folders of the host that the box sees."""
     gateway: Path | None = None
-    """The socket behind which package indexes are: all of the network there is for a policy of mode `index`."""
+    """The socket that leads to package indexes: the whole network for a policy of mode `index`."""
 
     def places(self) -> tuple[Shown, ...]:
-        """All that is shown at a place of its own."""
+        """Return everything of the host that the box sees at a place of its own."""
         installed, gateway = self.interpreter.installed, self.gateway
         return (
             *([Shown(installed, ENVIRONMENT)] if installed else ()),
@@ -127,13 +127,13 @@ class BoxPlan:
 
     @property
     def has_template(self) -> bool:
-        """Whether a template imports the environment's packages, for calls with namespaces of their own."""
+        """Return whether a template imports the environment's packages, for calls with namespaces of their own."""
         is_wanted = self.imports_ahead and self.policy.environment.preload
         return is_wanted and not self.is_plain and self.interpreter.installed is not None
 
     @property
     def prefix(self) -> str | None:
-        """Where its runner finds what is installed; in the plain form a box has no places of its own."""
+        """Return the folder of the installed packages, as the runner sees it."""
         installed = self.interpreter.installed
         if installed is None:
             return None
@@ -141,109 +141,127 @@ class BoxPlan:
 
 
 class Box(ABC):
-    """One isolated place, from open to gone."""
+    """An isolated place, from its opening to its end."""
 
     protection: Protection
     capacity: int
     """How many calls may run in it at once."""
     good_for_s: float | None = None
-    """For how long after it was opened calls may come; as long as it lives, where nobody else would remove it."""
+    """The time after its opening in which it accepts calls; None: as long as it lives."""
 
     @property
     @abstractmethod
     def walls(self) -> Mapping[str, JsonValue]:
-        """What the runner is told to put up: the `box`, `call`, `slots` and `lines` of its first message."""
+        """Return the isolation in the runner's first message: `box`, `call`, `slots` and `lines`."""
 
     @abstractmethod
     def listen(self, receiver: Receiver) -> None:
-        """Hand everything that comes to `receiver`, from now on; called once."""
+        """Pass all incoming bytes to `receiver`, from now on; called once."""
 
     @abstractmethod
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Queue `data` for the runner; does not wait, and drops it when the box is gone. Closes the descriptors."""
+        """Queue `data` for the runner without waiting, or drop it if the box is gone; close the descriptors."""
 
     @abstractmethod
     def add_slots(self, count: int) -> Sequence[Slot]:
-        """New slots for calls; none where the backend does not meter calls one by one."""
+        """Return new slots for calls; none if the backend does not measure calls one by one."""
 
     def count_from_now(self) -> bool:
-        """A call is about to be sent. Whether the slot it gets counts only what is used from now on: False where slots
-        are its child's own, also while that waits for its call."""
+        """Start counting for the next call; return False if its slot counts only the call's child anyway."""
         return False
 
     async def all_sent(self) -> None:
-        """Wait until nothing of what was sent is queued here any more; at once where nothing ever is."""
+        """Wait until the queue of sent bytes is empty."""
         return
 
     def open_pipes(self) -> DirectPipes | None:
-        """A way to one call's process that does not lead through the runner; none where no descriptor can be sent."""
+        """Return direct pipes to one call's process; None if the channel carries no descriptors."""
         return None
 
     def books(self, _: str) -> Ledger | None:
-        """What went over the network of the call whose walls have this label; asked once. None where none goes by way
-        of the engine."""
+        """Return the network traffic of the call with this label, once; None without egress through the engine."""
         return None
 
     def last_words(self) -> str:
-        """What its runner last wrote for people to read."""
+        """Return the end of the runner's stderr."""
         return ""
 
     async def last_reading(self) -> Reading:
-        """What is known of it once it has died with a call in it; nothing where nobody can be asked."""
+        """Return the reading of a box that died with a call in it; empty if nothing can be read."""
         return Reading()
 
     @abstractmethod
     def memory_bytes(self) -> int:
-        """The memory it holds now, about; for deciding what to keep warm."""
+        """Return its approximate memory, for the decision which boxes to keep warm."""
 
     @abstractmethod
     async def close(self) -> str:
-        """Kill everything in it, wait until it is gone, leave nothing behind. Returns what it last wrote to stderr."""
+        """Kill all processes in it, remove everything, and return the end of the runner's stderr."""
 
 
 class Daemon(Protocol):
-    """The link of a backend that opens containers to who makes them."""
+    """The connection of a backend to the daemon of its containers."""
 
     @property
     def sees_our_files(self) -> bool:
-        """Whether a folder of ours can be shown to its containers."""
+        """Return whether its containers can mount our folders."""
 
     async def ask(self, doing: str, question: Callable[[Any], Result]) -> Result:
-        """Ask its client, in a thread; errors are `BackendUnavailable`, with `doing` as in "making an image"."""
+        """Ask the daemon in a thread; errors become `BackendUnavailable`, with a phrase such as "making an image"."""
 
 
 class ImageGone(BackendUnavailable):
-    """What a box should be made from was removed since it was found."""
+    """An image disappeared after the engine had found it."""
 
 
 class Backend(ABC):
-    """Opens boxes."""
+    """Open boxes."""
 
     name: str
     needs_images: bool = False
-    """Whether its boxes are made from images, so that every environment needs one."""
+    """Whether every environment needs an image."""
     needs_environments: bool = True
-    """Whether what tools require has to be there; not where no tool is run."""
+    """Whether tools need their environments; False for a backend that runs no tools."""
     capacity: int | None = None
-    """How many calls each of its boxes runs at once, where that is known before one is open."""
+    """The number of calls that each box runs at once, if known before a box is open."""
 
     @classmethod
     def configured(cls, _: Configuration) -> Self:
-        """One as the user's configuration says."""
+        """Return a backend with the user's configuration."""
         return cls()
 
     @abstractmethod
     async def open(self, plan: BoxPlan) -> Box:
-        """A box whose runner has been started but not spoken to; raises `BackendUnavailable` and its kinds."""
+        """Return a box with a started runner, before its first message; raise `BackendUnavailable` if that fails."""
 
     def tightened(self, policy: Policy) -> Policy:
-        """What a policy comes to in boxes of this backend: the same, or stricter where they cannot do otherwise."""
+        """Return the policy for this backend's boxes: the same, or a stricter one."""
         return policy
 
     async def daemon(self) -> Daemon | None:
-        """Where its images are; None for backends that need none."""
+        """Return the daemon with its images; None for a backend without images."""
         return None
 
     async def close(self) -> None:
-        """Give back what the backend itself holds; its boxes are closed already."""
+        """Release the backend's own resources, after all its boxes have closed."""
         return
+
+
+class ForwardingBackend(Backend):
+    """A backend that forwards to another one, and never closes it; subclasses change single methods."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+        self.name = inner.name
+        self.capacity = inner.capacity
+        self.needs_images = inner.needs_images
+        self.needs_environments = inner.needs_environments
+
+    async def open(self, plan: BoxPlan) -> Box:
+        return await self._inner.open(plan)
+
+    def tightened(self, policy: Policy) -> Policy:
+        return self._inner.tightened(policy)
+
+    async def daemon(self) -> Daemon | None:
+        return await self._inner.daemon()

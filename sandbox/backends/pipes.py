@@ -166,7 +166,7 @@ class ChildPipes:
             self._loop.remove_writer(self._request)
 
 
-def open_pipe_line(id: int) -> ChildPipes | None:
+def open_child_pipes(id: int) -> ChildPipes | None:
     """None where there are no descriptors left; calls go through the runner then."""
     try:
         return ChildPipes(id)

@@ -1,13 +1,17 @@
-"""System call profiles: what each call is answered in a box, as people read it.
+"""System call profiles: the kernel's answer to each call in a box, in the form that people read.
 
-`policies/seccomp/<name>.toml` says it (the meaning of its lists stands at the top of `tool.toml`). It is read here, on
-the host; each backend makes of it what its kernel or its runtime is told.
+The profiles are the files `policies/seccomp/<name>.toml`; the top of `tool.toml` explains their lists. The engine reads
+a profile on the host, and each backend translates it for its kernel or its runtime.
 
-A profile may extend another. Whatever it says about a call, in a list or by `[[when]]`, replaces all that the other
-said about that call, arguments included; the rest is taken over.
+A profile may extend another one. A rule about a call, in a list or by `[[when]]`, replaces all rules of the extended
+profile about that call, arguments included; all other rules are inherited.
 
-Installed filters add up, and the kernel takes the hardest of their answers. That is why the zygote can live under
+Installed filters add up, and the kernel takes the strictest of their answers. For that reason the zygote can live under
 `runner` and its children under `tool` on top, but never the other way round.
+
+The numbers of the calls lie next to the profiles, in `policies/seccomp/syscalls.tsv`: one line for each name, one
+column for each machine, `-` if a machine has no such call. The numbers come from the kernel's headers and never change;
+new calls are added at the end, with the same number on all machines (since 424).
 """
 
 from __future__ import annotations
@@ -15,15 +19,18 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sandbox import resources
-from sandbox.backends.syscall_table import known_names
 from sandbox.errors import PolicyError
 
+Machine = Literal["x86_64", "aarch64"]
+
+MACHINES: Final[tuple[Machine, ...]] = get_args(Machine)
 _WORD: Final = 0xFFFFFFFF
 _LONG: Final = 0xFFFFFFFFFFFFFFFF
 
@@ -32,8 +39,28 @@ Answer = Literal["allow", "kill", "EPERM", "EACCES", "EINVAL", "ENOSYS", "EPROTO
 Number = Annotated[int, Field(ge=0, le=_LONG)]
 
 
+@lru_cache(maxsize=1)
+def load_table() -> dict[Machine, dict[str, int]]:
+    """Return the calls by name for each machine; a name is missing if the machine has no such call."""
+    lines = (resources.find_folder("policies") / "seccomp" / "syscalls.tsv").read_text("ascii").splitlines()
+    columns = lines[0].split("\t")[1:]
+    table: dict[Machine, dict[str, int]] = {machine: {} for machine in MACHINES}
+    for line in lines[1:]:
+        name, *numbers = line.split("\t")
+        for machine in MACHINES:
+            number = numbers[columns.index(machine)]
+            if number != "-":
+                table[machine][name] = int(number)
+    return table
+
+
+def known_names() -> frozenset[str]:
+    """Return the names of all system calls of at least one machine."""
+    return frozenset(name for numbers in load_table().values() for name in numbers)
+
+
 class Sockets(StrEnum):
-    """Which sockets a box may make at all; whom they reach is its network namespace's business."""
+    """The kinds of sockets that a box may make; the network namespace decides whom they reach."""
 
     UNIX = "unix"
     INTERNET = "internet"
@@ -53,7 +80,7 @@ class _Closed(BaseModel):
 
 
 class ArgumentTest(_Closed):
-    """A test of one argument: its masked value is one of these values, or none of these."""
+    """A test of one argument: the masked value is among these values, or is not."""
 
     argument: int = Field(ge=0, le=5)
     mask: Number = _WORD
@@ -85,7 +112,7 @@ class When(ArgumentTest):
 
 
 class Profile(_Closed):
-    """What each system call is answered, with everything inherited filled in."""
+    """The answer to each system call, inherited rules included."""
 
     description: str = Field(min_length=1)
     allow: tuple[str, ...] = ()
@@ -105,7 +132,7 @@ class Profile(_Closed):
         return self
 
     def calls(self) -> frozenset[str]:
-        """Every call that something is said about."""
+        """Return the calls that the profile has a rule about."""
         return frozenset((*self.allow, *self.kill, *self.absent, *(rule.call for rule in self.when)))
 
 
@@ -114,9 +141,9 @@ class _File(Profile):
 
 
 def load_profile(name: str, *, folder: Path | None = None) -> Profile:
-    """The profile of that name, with what it extends; PolicyError names the file and what is wrong with it.
+    """Return the profile of that name, inherited rules included; raise `PolicyError` if it is missing or malformed.
 
-    The shipped profiles are taken unless another folder is given.
+    Without `folder`, the profiles are the shipped ones.
     """
     return _load(folder or resources.find_folder("policies") / "seccomp", name, extended_by=())
 
@@ -145,7 +172,6 @@ def _read(folder: Path, name: str) -> _File:
 
 
 def _merged(base: Profile, said: Profile) -> Profile:
-    """What `said` says about a call replaces what `base` says about it."""
     calls = said.calls()
     return Profile(
         description=said.description,

@@ -4,7 +4,7 @@ Which walls were up around a call that demanded none, which of the shipped polic
 limit bites: see `sandbox.doctor`. The exit code answers one question: 0 when the `default` policy runs here, 5 when it
 does not.
 
-`--attack` asks another: do the walls hold when they are attacked? See attack_report.py.
+`--attack` asks another: do the walls hold when they are attacked?
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sandbox.cli.tables import Cell, ConsolePage
     from sandbox.doctor import Checkup
-    from sandbox.doctor.attacks import Attack, Finding
+    from sandbox.doctor.attacks import Attack, AttackFinding
     from sandbox.doctor.report import LimitTried, PolicyTried, WallFound
     from sandbox.outcome import Receipt
     from sandbox.policy import Policy
@@ -140,7 +140,7 @@ class Siege:
 
     policy: Policy
     receipt: Receipt
-    findings: list[Finding]
+    findings: list[AttackFinding]
 
     @property
     def lost(self) -> list[str]:
@@ -203,13 +203,13 @@ def _report_page(siege: Siege) -> ConsolePage:
         rows = [_row(finding) for finding in siege.findings if finding.attack in attacks]
         if rows:
             page.title(theme)
-            page.table(["", "attack", "what it tried", "what came of it"], rows, whole=2)
+            page.table(["", "attack", "what it tried", "result"], rows, whole=2)
     page.line("")
     page.line(_report_conclusion(siege))
     return page
 
 
-def _row(finding: Finding) -> list[Cell]:
+def _row(finding: AttackFinding) -> list[Cell]:
     from sandbox.cli.tables import Cell, mark
     from sandbox.cli.text import one_line
 
@@ -222,7 +222,9 @@ def _report_conclusion(siege: Siege) -> str:
     skipped = [attack.name for attack in _not_asked(siege)]
     unasked = f" Not tried, because the policy permits it: {', '.join(skipped)}." if skipped else ""
     if siege.lost:
-        return f"{len(siege.lost)} of {asked} attacks got through or told nothing: {', '.join(siege.lost)}.{unasked}"
+        return (
+            f"{len(siege.lost)} of {asked} attacks got through or were inconclusive: {', '.join(siege.lost)}.{unasked}"
+        )
     return f"All {asked} attacks were held.{unasked}"
 
 

@@ -35,7 +35,7 @@ DockerHost = Annotated[
 
 def connected(docker_host: str | None) -> closing[DockerClient]:
     """A client of that daemon, for the time of a `with`."""
-    from sandbox.backends.docker.daemon import connect
+    from sandbox.backends.container.docker.client import connect
     from sandbox.config import load_configuration
 
     return closing(connect(docker_host or load_configuration().container.host))

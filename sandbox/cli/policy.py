@@ -15,13 +15,15 @@ from sandbox.cli.terminal import show_document
 
 if TYPE_CHECKING:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.doctor.probe import Trial
+    from sandbox.doctor.report import Trial
     from sandbox.outcome import EnforcedBy, LayerState, Receipt
     from sandbox.policy import Policy
     from sandbox.policy.base_model import Section
 
     Keeper = tuple[EnforcedBy, str]
     """The word of what enforces a line, and a note."""
+    Loose = dict[str, str]
+    """For each limit that does not bite here, the end of the call that went beyond it."""
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s")
 
@@ -107,31 +109,33 @@ def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False
     from sandbox.policy import load
 
     loaded = load(policy)
-    trial, receipt = asyncio.run(_tried(loaded, backend))
+    trial, receipt, loose = asyncio.run(_tried(loaded, backend))
     if as_json:
-        show_document(json.dumps(_document(trial, receipt), ensure_ascii=False, indent=2))
+        show_document(json.dumps(_document(trial, receipt, loose), ensure_ascii=False, indent=2))
     else:
-        _page(trial, receipt).show()
+        _page(trial, receipt, loose).show()
     return 0
 
 
-async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt]:
-    """The policy's own trial, and the receipt to explain it with."""
+async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt, Loose]:
+    """Return the policy's own trial, the receipt to explain it with, and the limits that do not bite here."""
+    from sandbox.backends.limit_probes import probe_limits, undemanding_policy
     from sandbox.cli.temporary_sandbox import forgetful_sandbox
-    from sandbox.doctor.probe import try_policies, undemanding
+    from sandbox.doctor.report import try_policies
     from sandbox.errors import BackendUnavailable
 
     async with forgetful_sandbox(backend) as box:
-        trial, fallback = await try_policies(box.run, [policy, undemanding()])
+        trial, fallback = await try_policies(box.run, [policy, undemanding_policy()])
+        probes = await probe_limits(box.run)
     receipt = trial.receipt or fallback.receipt
     if receipt is None:
         raise fallback.refusal or BackendUnavailable("no box can be opened here")
-    return trial, receipt
+    return trial, receipt, {probe.limit: probe.message for probe in probes if not probe.bites}
 
 
-def _lines(policy: Policy, receipt: Receipt) -> dict[str, list[Line]]:
+def _lines(policy: Policy, receipt: Receipt, loose: Loose) -> dict[str, list[Line]]:
     """Every field of the policy, by its section."""
-    keepers = {f"{section}.{key}": keeper for section, key, keeper in _keepers(policy, receipt)}
+    keepers = {f"{section}.{key}": keeper for section, key, keeper in _keepers(policy, receipt, loose)}
     return {
         name: [_line(section, key, keepers.get(f"{name}.{key}")) for key in type(section).model_fields]
         for name, section in policy.sections().items()
@@ -146,7 +150,7 @@ def _line(section: Section, key: str, keeper: Keeper | None) -> Line:
     return Line(key=key, value=section.format_field(key), meaning=meaning, enforced_by=word, note=note)
 
 
-def _keepers(policy: Policy, receipt: Receipt) -> Iterator[tuple[str, str, Keeper]]:
+def _keepers(policy: Policy, receipt: Receipt, loose: Loose) -> Iterator[tuple[str, str, Keeper]]:
     """What enforces the lines of which more is known than that the engine does: section, key, keeper."""
     from sandbox.outcome import EnforcedBy
 
@@ -166,6 +170,8 @@ def _keepers(policy: Policy, receipt: Receipt) -> Iterator[tuple[str, str, Keepe
         yield section, key, (EnforcedBy.WATCHER, note)
     for key, state in receipt.limits.items():
         yield "limits", key, (state.enforced_by, state.note)
+    for key, message in loose.items():
+        yield "limits", key, (EnforcedBy.NONE, f"a call went beyond it: {message}")
     for key, keeper in _network(policy, receipt).items():
         yield "network", key, keeper
     yield "filesystem", "readable", _files(policy, receipt)
@@ -223,7 +229,7 @@ def _walls(policy: Policy, receipt: Receipt) -> list[Wall]:
     return [Wall(name, name in required, purpose, receipt.layers[name]) for name, purpose in PURPOSES.items()]
 
 
-def _document(trial: Trial, receipt: Receipt) -> dict[str, Any]:
+def _document(trial: Trial, receipt: Receipt, loose: Loose) -> dict[str, Any]:
     policy, refusal = trial.policy, trial.refusal
     return {
         "name": policy.name,
@@ -238,7 +244,7 @@ def _document(trial: Trial, receipt: Receipt) -> dict[str, Any]:
                 "enforced_by": line.enforced_by,
                 "note": line.note,
             }
-            for section, lines in _lines(policy, receipt).items()
+            for section, lines in _lines(policy, receipt, loose).items()
             for line in lines
         },
         "walls": {
@@ -248,7 +254,7 @@ def _document(trial: Trial, receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def _page(trial: Trial, receipt: Receipt) -> ConsolePage:
+def _page(trial: Trial, receipt: Receipt, loose: Loose) -> ConsolePage:
     from sandbox.cli.tables import ConsolePage, arrow
 
     page = ConsolePage()
@@ -258,7 +264,7 @@ def _page(trial: Trial, receipt: Receipt) -> ConsolePage:
         page.line(f"\nRefused on this host: {trial.refusal.message}", style="red")
         page.line(arrow(trial.refusal.remedy), style="dim")
         page.line("What follows is what a policy that demands nothing would get here.")
-    for name, lines in _lines(trial.policy, receipt).items():
+    for name, lines in _lines(trial.policy, receipt, loose).items():
         page.title(f"[{name}]")
         page.table(["", "", "what it means", "enforced here by"], [_row(line) for line in lines])
     page.title("Walls", note="as measured around a real call")

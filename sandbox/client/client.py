@@ -198,10 +198,10 @@ class AsyncSandbox:
 
     async def doctor(self) -> Checkup:
         """What this host can do, found out by real calls: which walls are up, which policies run, which limits bite."""
-        from sandbox.doctor import check_up
+        from sandbox.doctor import examine
 
         self._opened()
-        return await check_up(backend_of(self._backend))
+        return await examine(backend_of(self._backend))
 
     async def close(self) -> None:
         """End every call and close every box."""

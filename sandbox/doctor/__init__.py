@@ -1,11 +1,10 @@
-"""What a backend can do on this host: which walls, which policies, which limits. `Sandbox.doctor` is this.
+"""Examine a backend on this host: its layers of isolation, policies and limits. `Sandbox.doctor` calls `examine`.
 
-Three questions: which walls were up around a call that demanded none; which of the shipped policies would run here, and
-what the others lack; and whether each limit bites when a call goes far beyond it. All of them are answered by real
-calls (`probe`), in boxes of the backend that is asked about, and nothing that those leave is kept.
+`doctor` answers three questions: which layers isolated a call that required none; which of the shipped policies can run
+here, and what the others lack; and whether each limit bites when a call goes far beyond it. Real calls give the
+answers, in boxes of the backend, and leave nothing behind.
 """
 
-from sandbox.doctor.checking import check_up
-from sandbox.doctor.report import Checkup
+from sandbox.doctor.report import Checkup, examine
 
-__all__ = ["Checkup", "check_up"]
+__all__ = ["Checkup", "examine"]

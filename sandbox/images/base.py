@@ -15,7 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from sandbox.backends.docker.daemon import LABELS, OWNER_LABEL, tags_of, translated
+from sandbox.backends.container.docker.client import tags_of
+from sandbox.backends.container.docker.failures import translate_failures
+from sandbox.backends.ownership import LABELS, OWNER_LABEL
 from sandbox.errors import BackendUnavailable
 from sandbox.images import bootstrapping
 from sandbox.images.apt_sources import Distribution, this_distribution
@@ -143,7 +145,7 @@ def digest(client: DockerClient, name: str = "python") -> str:
 
 def list_images(client: DockerClient) -> tuple[BaseImage, ...]:
     """Ours, the newest first."""
-    with translated("listing images"):
+    with translate_failures("listing images"):
         found = client.api.images(filters={"label": f"{OWNER_LABEL}={OWNER}"})
     images = [image for entry in found if (image := _read(entry)) is not None]
     return tuple(sorted(images, key=lambda image: image.created, reverse=True))
@@ -199,7 +201,7 @@ def remove(client: DockerClient, image: str) -> bool:
     """Whether it is gone; what a container uses is not."""
     from docker.errors import APIError
 
-    with translated("removing an image"):
+    with translate_failures("removing an image"):
         try:
             client.api.remove_image(image)
         except APIError as error:
@@ -210,7 +212,7 @@ def remove(client: DockerClient, image: str) -> bool:
 
 
 def _see_that_it_would_run(client: DockerClient, architecture: str) -> None:
-    with translated("asking for its version"):
+    with translate_failures("asking for its version"):
         theirs = str(client.api.version().get("Arch", architecture))
     if theirs != architecture:
         raise BackendUnavailable(
@@ -285,7 +287,7 @@ def _import(client: DockerClient, record: Record, tarball: Path) -> BaseImage:
     before = [image for image in list_images(client) if image.content == record.content]
     if before and (before[0].recipe, before[0].python) == (record.recipe, record.python or UNKNOWN):
         return before[0]
-    with translated("importing an image"):
+    with translate_failures("importing an image"):
         made = json.loads(client.api.import_image(src=str(tarball), changes=_changes(record)))["status"]
         client.api.tag(made, REPOSITORY, tag)  # Podman would not, when it is asked to import
     for replaced in before:

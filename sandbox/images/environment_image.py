@@ -32,7 +32,9 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.backends.docker.daemon import LABELS, OWNER_LABEL, tags_of, translated
+from sandbox.backends.container.docker.client import tags_of
+from sandbox.backends.container.docker.failures import translate_failures
+from sandbox.backends.ownership import LABELS, OWNER_LABEL
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import OWNER, BaseImage, nobody
 from sandbox.images.bootstrapping import OnStage
@@ -128,7 +130,7 @@ def find_environment_image(client: DockerClient, key: str, *, base: BaseImage) -
     from docker.errors import ImageNotFound
 
     tag = environment_tag(key, base)
-    with translated("looking for an image"):
+    with translate_failures("looking for an image"):
         try:
             found = client.images.get(tag).attrs
         except ImageNotFound:
@@ -139,7 +141,7 @@ def find_environment_image(client: DockerClient, key: str, *, base: BaseImage) -
 
 def list_environment_images(client: DockerClient) -> tuple[EnvironmentImage, ...]:
     """Ours, the newest first."""
-    with translated("listing images"):
+    with translate_failures("listing images"):
         found = client.api.images(filters={"label": [f"{OWNER_LABEL}={OWNER}", f"{_LABELS}key"]})
     images = [image for entry in found if (image := read_environment_image(entry)) is not None]
     return tuple(sorted(images, key=lambda image: image.created, reverse=True))
@@ -238,7 +240,7 @@ def _in_pieces(archive: Iterable[bytes]) -> Iterator[bytes]:
 def _diagnosed(base: BaseImage) -> Iterator[None]:
     """Where what a daemon says of a lost base image gets the remedy that belongs to it."""
     try:
-        with translated("making an image of an environment"):
+        with translate_failures("making an image of an environment"):
             yield
     except BackendUnavailable as error:
         if "No such image" in error.message:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from sandbox.backends.docker.daemon import translated
+from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def write_python(python: ImagePython) -> str:
 
 def ask_image(client: DockerClient, image: str) -> ImagePython:
     """Run the image's Python where it can touch nothing, and believe a short and well-formed answer."""
-    with translated("asking an image for its Python"):
+    with translate_failures("asking an image for its Python"):
         answer = _said(client, image)
     try:
         return read_python(answer)

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.backends.docker.config import usable_docker_config
-from sandbox.backends.docker.daemon import OWNER_LABEL, translated
+from sandbox.backends.container.docker.config import usable_docker_config
+from sandbox.backends.container.docker.failures import translate_failures
+from sandbox.backends.ownership import OWNER_LABEL
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import OWNER, BaseImage, base_tag, list_images, nobody
 from sandbox.images.bootstrapping import OnStage
@@ -32,7 +33,7 @@ def pull(client: DockerClient, reference: str, *, on_stage: OnStage = nobody) ->
             f"{reference[:80]!r} does not name an image by its digest",
             remedy="write it as `sandbox image push` told it: registry.example.org/tools/env@sha256:…",
         )
-    with translated(f"pulling {reference}"):
+    with translate_failures(f"pulling {reference}"):
         on_stage(f"pulling {reference}")
         with usable_docker_config(is_for_login=True):
             progress = client.api.pull(found["repository"], tag=found["digest"], stream=True, decode=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.backends.docker.config import usable_docker_config
-from sandbox.backends.docker.daemon import translated
+from sandbox.backends.container.docker.config import usable_docker_config
+from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.errors import BackendUnavailable, SpecError
 from sandbox.images.base import BaseImage, nobody
 from sandbox.images.bootstrapping import OnStage
@@ -52,7 +52,7 @@ def push(
             remedy="write it like registry.example.org/tools/env, without a tag",
         )
     tag = image.tag.partition(":")[2]
-    with translated(f"pushing to {repository}"):
+    with translate_failures(f"pushing to {repository}"):
         client.api.tag(image.id, repository, tag)
         try:
             on_stage(f"pushing {image.tag} to {repository}")

@@ -20,8 +20,8 @@ import pytest
 from sandbox import Policy, Sandbox
 from sandbox.backends.container import backend
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.backends.docker import attach
-from sandbox.backends.docker.daemon import connect
+from sandbox.backends.container.docker import attach
+from sandbox.backends.container.docker.client import connect
 from sandbox.errors import BackendUnavailable, SandboxError
 from sandbox.images import BaseImage, bootstrap, list_environment_images
 from sandbox.policy import load

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from sandbox import Sandbox
-from sandbox.backends.docker.daemon import connect
+from sandbox.backends.container.docker.client import connect
 from sandbox.environments.model import Environment
 from sandbox.environments.store.store import Store
 from sandbox.errors import BackendUnavailable, EnvironmentTampered, EnvironmentUnavailable, SpecError

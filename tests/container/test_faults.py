@@ -23,9 +23,9 @@ from sandbox import Outcome, Sandbox, Status
 from sandbox.backends.container import backend as container_backend
 from sandbox.backends.container import box as container_box
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.backends.container.meters import Facts
-from sandbox.backends.container.ownership import Owner
-from sandbox.backends.docker import link
+from sandbox.backends.container.docker import link
+from sandbox.backends.container.meters import ContainerFacts
+from sandbox.backends.ownership import ContainerOwner
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.images import BaseImage
 from sandbox.outcome import EnforcedBy
@@ -166,7 +166,7 @@ def test_a_daemon_that_says_nothing_keeps_nobody_who_goes_away(
 CLOSES_BESIDE_A_SILENT_DAEMON: Final = """
 import sys
 from sandbox import Sandbox
-from sandbox.backends.docker import link
+from sandbox.backends.container.docker import link
 from sandbox.backends.container.backend import ContainerBackend
 link._FAREWELL_S = 0.5
 with Sandbox(backend=ContainerBackend(host=sys.argv[1])) as sandbox:
@@ -234,7 +234,7 @@ def test_a_call_killed_for_memory_is_told_so_though_the_daemon_never_heard_why(
     is not quicker than the engine, which nobody can promise, is seen to."""
     before, limits = containers(docker_client), {"memory": 96 * MIB}
     assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, limits=limits).value == 3
-    unheard = Facts(status="exited", exit_code=137)
+    unheard = ContainerFacts(status="exited", exit_code=137)
     with group_kept(docker_client, only_container(docker_client, before=before)), monkeypatch.context() as patched:
         patched.setattr(container_box, "facts", lambda *_, **__: unheard)
         outcome = sandbox.run(TAKE_THE_RUNNER_ALONG, limits=limits)
@@ -262,7 +262,7 @@ def kill_engine_with_a_call(docker_daemon: str, policy: str) -> int:
     return engine.pid
 
 
-def stranger(client: DockerClient, image: BaseImage, owner: Owner) -> str:
+def stranger(client: DockerClient, image: BaseImage, owner: ContainerOwner) -> str:
     """A container of an engine on another host, as far as can be told from here."""
     host = client.api.create_host_config(network_mode="none")
     labels = owner.labels(expires_at=time.time() + 3600)
@@ -278,7 +278,7 @@ def test_a_killed_engines_containers_end_by_themselves_and_the_next_engine_remov
     before = containers(docker_client)
     assert serves(sandbox)
     living = only_container(docker_client, before=before)
-    foreign = stranger(docker_client, base_image, replace(Owner.current(), host=ELSEWHERE))
+    foreign = stranger(docker_client, base_image, replace(ContainerOwner.current(), host=ELSEWHERE))
     try:
         dead = kill_engine_with_a_call(docker_daemon, policy)
         left = containers_of(docker_client, dead)
@@ -360,13 +360,13 @@ def test_a_name_that_is_taken_stays_its_owners_and_costs_nobody_a_call(
     sandbox: Sandbox, docker_client: DockerClient, base_image: BaseImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert serves(sandbox)
-    taken = Owner.current().new_name()
+    taken = ContainerOwner.current().new_name()
     host = docker_client.api.create_host_config(network_mode="none")
     theirs = docker_client.api.create_container(base_image.tag, ["true"], name=taken, host_config=host)["Id"]
-    names, draw = [taken], Owner.new_name
+    names, draw = [taken], ContainerOwner.new_name
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(Owner, "new_name", lambda owner: names.pop() if names else draw(owner))
+            patched.setattr(ContainerOwner, "new_name", lambda owner: names.pop() if names else draw(owner))
             assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, tenant="another").value == 3
         assert names == []
         assert theirs in containers(docker_client)

@@ -15,7 +15,7 @@ from docker.errors import NotFound
 from sandbox import Sandbox
 from sandbox.backends.cgroups import find_counters
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.backends.container.meters import ContainerMeter, facts, meter_of, open_meter, used_since
+from sandbox.backends.container.meters import ContainerMeter, container_facts, meter_of, open_meter, used_since
 from sandbox.images import BaseImage
 from sandbox.protocols import Reading
 from tests.daemons import HARDENED, RUNTIMES
@@ -217,7 +217,9 @@ def test_gvisors_own_processes_are_not_told_as_the_tools(docker_client: DockerCl
 def test_a_container_in_no_group_of_its_own_has_no_meter(docker_client: DockerClient, base_image: BaseImage) -> None:
     with running(docker_client, base_image, runtime="runsc-unlimited") as container:
         assert open_meter(docker_client, str(container.id)) is None
-        assert facts(docker_client, str(container.id)).totals == Reading(), "they are those of the whole machine"
+        assert container_facts(docker_client, str(container.id)).totals == Reading(), (
+            "they are those of the whole machine"
+        )
 
 
 def test_a_stranger_who_got_the_number_of_its_process_is_not_metered() -> None:
@@ -233,7 +235,7 @@ def test_of_a_container_that_is_gone_nothing_is_known(
         container.remove(force=True)
         assert meter.read() == Reading()
         assert not meter.renew()
-        assert facts(docker_client, str(container.id)).status == "gone"
+        assert container_facts(docker_client, str(container.id)).status == "gone"
         with running(docker_client, base_image, runtime=runtime):
             assert meter.read() == Reading()
 
@@ -296,11 +298,11 @@ def test_the_daemon_tells_a_kill_for_memory_from_any_other(
     with running(docker_client, base_image, runtime=runtime) as container:
         container.kill()
         container.wait()
-        killed = facts(docker_client, str(container.id))
+        killed = container_facts(docker_client, str(container.id))
     greedy = ["python3", "-I", "-c", f"print('here', flush=True); {HOLD_TOO_MUCH}"]
     with running(docker_client, base_image, runtime=runtime, entrypoint=greedy) as container:
         container.wait()
-        starved = facts(docker_client, str(container.id))
+        starved = container_facts(docker_client, str(container.id))
     assert (killed.status, killed.exit_code, killed.out_of_memory) == ("exited", 137, False)
     assert (starved.status, starved.exit_code, starved.out_of_memory) == ("exited", 137, True)
 
@@ -310,9 +312,9 @@ def test_the_daemon_tells_of_a_kill_in_a_container_that_lives_on(
     runtime: str, docker_client: DockerClient, base_image: BaseImage
 ) -> None:
     with running(docker_client, base_image, runtime=runtime) as container:
-        before = facts(docker_client, str(container.id))
+        before = container_facts(docker_client, str(container.id))
         call(container, HOLD_TOO_MUCH)
-        after = facts(docker_client, str(container.id), awaits_reason=True)
+        after = container_facts(docker_client, str(container.id), awaits_reason=True)
     assert (before.status, before.exit_code, before.out_of_memory) == ("running", None, False)
     assert (after.status, after.exit_code, after.out_of_memory) == ("running", None, True)
     assert used_since(before.totals, now=after.totals).out_of_memory_kills == 1
@@ -322,11 +324,11 @@ def test_the_daemon_tells_of_a_kill_in_a_container_that_lives_on(
 def test_the_daemons_counters_are_the_kernels(runtime: str, docker_client: DockerClient, base_image: BaseImage) -> None:
     with running(docker_client, base_image, runtime=runtime) as container, metered(docker_client, container) as meter:
         marks = [meter.read().cpu_s or 0.0]
-        before = facts(docker_client, str(container.id))
+        before = container_facts(docker_client, str(container.id))
         marks.append(meter.read().cpu_s or 0.0)
         call(container, COMPUTE)
         marks.append(meter.read().cpu_s or 0.0)
-        used = used_since(before.totals, now=facts(docker_client, str(container.id)).totals)
+        used = used_since(before.totals, now=container_facts(docker_client, str(container.id)).totals)
         marks.append(meter.read().cpu_s or 0.0)
     least, most = marks[2] - marks[1] - ROUNDED_S, marks[3] - marks[0] + ROUNDED_S
     assert least <= (used.cpu_s or 0.0) <= most, "asked in between"

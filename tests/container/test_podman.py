@@ -14,7 +14,7 @@ from sandbox import Sandbox, Status
 from sandbox.backends.base import Box
 from sandbox.backends.container.backend import ContainerBackend
 from sandbox.backends.container.box import ContainerBox
-from sandbox.backends.docker.daemon import connect, is_podman
+from sandbox.backends.container.docker.client import connect, is_podman
 from sandbox.images import bootstrap
 from sandbox.testing.contract import CHECKS, Check, Subject, limits, run_check
 from tests.container.test_faults import containers

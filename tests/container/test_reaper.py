@@ -18,9 +18,9 @@ import pytest
 from sandbox import Sandbox
 from sandbox.backends.container import backend
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.backends.container.ownership import Owner
+from sandbox.backends.container.docker.client import connect
 from sandbox.backends.container.reaper import Reaper
-from sandbox.backends.docker.daemon import connect
+from sandbox.backends.ownership import ContainerOwner
 from sandbox.errors import BackendUnavailable
 from sandbox.images import BaseImage
 from sandbox.policy import load
@@ -36,9 +36,9 @@ HOUR: Final = 3600
 ELSEWHERE: Final = "0" * 32
 ENGINE: Final = """
 import sys, time
-from sandbox.backends.container.ownership import Owner
-from sandbox.backends.docker.daemon import connect
-client, owner = connect(), Owner.current()
+from sandbox.backends.ownership import ContainerOwner
+from sandbox.backends.container.docker.client import connect
+client, owner = connect(), ContainerOwner.current()
 host = client.api.create_host_config(network_mode="none")
 found = client.api.create_container(
     sys.argv[1], ["sleep", "600"], name=owner.new_name(), host_config=host,
@@ -81,9 +81,9 @@ def is_there(client: DockerClient, id: str) -> bool:
     return id in {found["Id"] for found in client.api.containers(all=True)}
 
 
-def dead_owner() -> Owner:
+def dead_owner() -> ContainerOwner:
     """Its number is a living process's, which began at another time."""
-    owner = Owner.current()
+    owner = ContainerOwner.current()
     return replace(owner, started=str(int(owner.started) + 1))
 
 
@@ -91,7 +91,7 @@ def in_an_hour() -> float:
     return time.time() + HOUR
 
 
-def made_by(owner: Owner, made: Made, *, expires_at: float | None = None, **options: Any) -> str:
+def made_by(owner: ContainerOwner, made: Made, *, expires_at: float | None = None, **options: Any) -> str:
     labels = owner.labels(expires_at=in_an_hour() if expires_at is None else expires_at)
     return made(labels, owner.new_name(), **options)
 
@@ -126,7 +126,7 @@ def test_what_has_the_number_of_a_dead_engine_does_not_keep_its_containers(
 
 
 def test_what_ran_before_the_host_was_started_anew_is_removed(docker_client: DockerClient, made: Made) -> None:
-    id = made_by(replace(Owner.current(), boot="an-earlier-one"), made)
+    id = made_by(replace(ContainerOwner.current(), boot="an-earlier-one"), made)
     assert Reaper(docker_client).sweep() == [id]
 
 
@@ -144,13 +144,13 @@ def test_what_ended_by_itself_is_removed_too(docker_client: DockerClient, made: 
 
 
 def test_a_living_engine_keeps_its_containers_though_they_expired(docker_client: DockerClient, made: Made) -> None:
-    id = made_by(Owner.current(), made, expires_at=1)
+    id = made_by(ContainerOwner.current(), made, expires_at=1)
     assert Reaper(docker_client).sweep() == []
     assert is_there(docker_client, id)
 
 
 def test_a_clock_that_jumps_takes_nothing_from_a_living_engine(docker_client: DockerClient, made: Made) -> None:
-    id = made_by(Owner.current(), made)
+    id = made_by(ContainerOwner.current(), made)
     fifty_years = 50 * 365 * 24 * HOUR
     assert Reaper(docker_client, clock=lambda: time.time() - fifty_years).sweep() == []
     assert Reaper(docker_client, clock=lambda: time.time() + fifty_years).sweep() == []
@@ -160,7 +160,7 @@ def test_a_clock_that_jumps_takes_nothing_from_a_living_engine(docker_client: Do
 def test_of_engines_on_other_hosts_only_what_expired_long_ago_is_removed(
     docker_client: DockerClient, made: Made
 ) -> None:
-    there = replace(Owner.current(), host=ELSEWHERE, boot="another", started="1")
+    there = replace(ContainerOwner.current(), host=ELSEWHERE, boot="another", started="1")
     now = time.time()
     in_time, just_expired = made_by(there, made), made_by(there, made, expires_at=now - 60)
     long_expired = made_by(there, made, expires_at=now - 3 * HOUR)
@@ -231,7 +231,7 @@ def test_what_somebody_made_from_a_container_of_ours_stays(
 def test_two_sweeps_at_once_are_in_nobodys_way(docker_daemon: str, docker_client: DockerClient, made: Made) -> None:
     owner = dead_owner()
     left = {made_by(owner, made, runs=number < 3) for number in range(6)}
-    kept = made_by(Owner.current(), made)
+    kept = made_by(ContainerOwner.current(), made)
     together, removed = threading.Barrier(2), list[str]()
 
     def sweep() -> None:

@@ -22,7 +22,7 @@ import pytest
 
 from sandbox import Sandbox, Status
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.backends.docker.daemon import connect
+from sandbox.backends.container.docker.client import connect
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.images import bootstrap, list_environment_images
 from sandbox.policy import load

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from sandbox.backends.container.seccomp import PROFILE_NAMES, ProfileName, docker_profile
-from sandbox.backends.syscall_table import load_table
+from sandbox.backends.seccomp_profiles import load_table
 from sandbox.images import BaseImage
 from tests.daemons import HARDENED
 

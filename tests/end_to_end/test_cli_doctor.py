@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox.backends.hints import PURPOSES
-from sandbox.doctor.probe import CANARIES
+from sandbox.backends.limit_probes import PROBED
 from sandbox.outcome import EnforcedBy, MeasuredBy
 from sandbox.policy import list_shipped, load
 from tests.checkout import ROOT
@@ -37,7 +37,7 @@ def checkup(store: Path) -> dict[str, Any]:
 def test_every_layer_policy_and_limit_is_there(checkup: dict[str, Any]) -> None:
     assert set(checkup["layers"]) == set(PURPOSES)
     assert set(checkup["policies"]) == set(list_shipped())
-    assert set(checkup["limits"]) == set(CANARIES)
+    assert set(checkup["limits"]) == set(PROBED)
 
 
 def test_every_limit_names_its_keeper(checkup: dict[str, Any]) -> None:
@@ -105,6 +105,6 @@ def test_without_root_it_says_what_root_would_add(unprivileged_python: Path) -> 
     assert "Traceback" not in answer.stderr
 
 
-def test_the_canaries_are_never_imported() -> None:
-    importers = [path for path in (ROOT / "sandbox").rglob("*.py") if "import canary_tool" in path.read_text()]
+def test_the_probe_program_is_never_imported() -> None:
+    importers = [path for path in (ROOT / "sandbox").rglob("*.py") if "import limit_probe_program" in path.read_text()]
     assert importers == []

@@ -82,7 +82,7 @@ def test_a_walled_call_needs_no_temporary_folder_of_the_host(ping: str) -> None:
 def test_a_call_without_walls_says_that_it_needs_one(ping: str) -> None:
     answer = without_folders(*_NO_RIGHTS, *COMMAND, "run", ping, "--policy", "trusted")
     assert answer.returncode == 5
-    assert "there is none to make it in" in answer.stderr
+    assert "no folder is writable" in answer.stderr
     assert "TMPDIR" in answer.stderr
     assert "report it" not in answer.stderr
 

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox import AsyncSandbox, Outcome, Status
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.doctor.attacks import Attack, Finding, attack_all
+from sandbox.doctor.attacks import Attack, AttackFinding, attack_all
 from sandbox.images import BaseImage
 from sandbox.policy import Policy, load
 
@@ -68,11 +68,11 @@ class Besieged:
         """The next call is nobody's victim."""
         assert self.value(SERVE) == "served"
 
-    def attack(self, attack: Attack) -> Finding:
+    def attack(self, attack: Attack) -> AttackFinding:
         """What came of a shipped attack."""
         return self.loop.run(self._attacked(attack))
 
-    async def _attacked(self, attack: Attack) -> Finding:
+    async def _attacked(self, attack: Attack) -> AttackFinding:
         (finding,) = [found async for found in attack_all(self.engine, self.variant.policy, [attack])]
         return finding
 

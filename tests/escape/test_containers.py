@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from sandbox import Status
-from sandbox.doctor.attacks import ATTACKS, Attack
+from sandbox.doctor.attacks import ATTACKS, PROGRAMS, Attack
 from sandbox.doctor.attacks.stage import Stage
 from sandbox.images import BaseImage
 from sandbox.outcome import EnforcedBy, MeasuredBy
@@ -390,10 +390,10 @@ _ALONE: Final = "\nimport json\nprint(json.dumps(attack(**json.loads(sys.argv[1]
 @pytest.mark.parametrize("name", sorted(_NOTICED))
 def test_the_attacks_notice_a_container_without_walls(name: str, open_container: Any) -> None:
     """With root's privileges, and none of what we add: the same program gets through, and says so."""
-    attack = next(attack for attack in ATTACKS if attack.name == name)
+    program = next(program for program in PROGRAMS if program.name == name)
     with Stage() as stage:
-        facts = {fact: stage.facts[fact] for fact in attack.facts}
-        said = open_container(attack.source, facts)
+        facts = {fact: stage.facts[fact] for fact in program.facts}
+        said = open_container(program.source, facts)
     assert said["gained"], said
 
 

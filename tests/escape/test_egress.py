@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import AsyncSandbox
-from sandbox.doctor.attacks import Attack, Finding, attack_all
+from sandbox.doctor.attacks import Attack, AttackFinding, attack_all
 from sandbox.doctor.attacks.network import NETWORK
 from sandbox.policy import load
 from tests.checkout import ROOT
@@ -549,7 +549,7 @@ def test_a_call_without_a_network_finds_no_proxy(engine: Engine) -> None:
 
 @pytest.mark.parametrize("attack", NETWORK, ids=lambda attack: attack.name)
 def test_the_shipped_attacks_on_the_network_are_held_where_there_is_one(attack: Attack) -> None:
-    async def besiege() -> list[Finding]:
+    async def besiege() -> list[AttackFinding]:
         async with AsyncSandbox(backend="subprocess") as sandbox:
             return [finding async for finding in attack_all(sandbox, load("network"), [attack])]
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Outcome, Status
-from sandbox.backends.docker.daemon import LABELS
+from sandbox.backends.ownership import LABELS
 from tests.end_to_end.calls import groups_of
 from tests.end_to_end.packages import requiring
 from tests.escape import outside_view as outside

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Status
-from sandbox.doctor.attacks.marks import KEPT_KINDS, MARKS, REFUSED_KINDS
+from sandbox.doctor.attacks.leftovers import KEPT_KINDS, MARKS, REFUSED_KINDS
 from tests.escape.engines import Engine, call
 
 HOLDS: Final = {"wall": 30}

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.backends.syscall_table import load_table
+from sandbox.backends.seccomp_profiles import load_table
 from tests.escape.attempts import ATTEMPT
 from tests.escape.engines import Engine
 from tests.provision.absent import not_tested

@@ -11,8 +11,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Outcome, Status
-from sandbox.doctor.attacks.leftovers import CHANGES, OUTLIVE
-from sandbox.doctor.attacks.marks import KEPT_KINDS, MARKS, REFUSED_KINDS
+from sandbox.doctor.attacks.leftovers import CHANGES, KEPT_KINDS, MARKS, OUTLIVE, REFUSED_KINDS
 from tests.escape.engines import Engine
 
 

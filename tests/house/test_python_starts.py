@@ -19,7 +19,7 @@ _OPTION: Final = re.compile(r"-[A-Za-z]+")
 STARTS_PYTHON: Final = (
     "runners/builder/unpack.py",
     "runners/python/box/warden.py",
-    "sandbox/backends/container/limit_probes.py",
+    "sandbox/backends/container/runtime_probe.py",
     "sandbox/backends/container/runner_payload.py",
     "sandbox/backends/subprocess/box.py",
     "sandbox/environments/interpreters/search.py",

@@ -6,9 +6,8 @@ import os
 from functools import cache
 from typing import Final
 
-from sandbox.backends.seccomp_profiles import Sockets, load_profile
-from sandbox.backends.subprocess.seccomp import compile_profile
-from sandbox.backends.syscall_table import MACHINES, Machine
+from sandbox.backends.seccomp import compile_profile
+from sandbox.backends.seccomp_profiles import MACHINES, Machine, Sockets, load_profile
 
 MACHINE: Final[Machine] = next(machine for machine in MACHINES if machine == os.uname().machine)
 

@@ -7,9 +7,8 @@ from typing import Final
 
 import pytest
 
-from sandbox.backends.seccomp_profiles import Profile, Sockets
-from sandbox.backends.subprocess.seccomp import compile_profile
-from sandbox.backends.syscall_table import load_table
+from sandbox.backends.seccomp import compile_profile
+from sandbox.backends.seccomp_profiles import Profile, Sockets, load_table
 from tests.runners.filters import MACHINE, WITH_THE_FILTER
 from tests.runners.walled_child import USERS, ask, folder_of
 

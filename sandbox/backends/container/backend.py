@@ -1,15 +1,15 @@
-"""The container backend: boxes of containers, opened by a Docker daemon or one that speaks like it.
+"""The container backend: boxes that are containers of a Docker daemon, or of a daemon with the same protocol.
 
     engine ══ attach stream ══ daemon ── container: init ── zygote ── guard ── tool
        ║                                      (PID 1)     (the runner)
-       ╚═ past the daemon, where it is on this machine ═════╝
+       ╚═ past the daemon, if it is on this machine ════════╝
 
-Containers of a policy that lets boxes be used again stay open, and the runner in them forks a child for each call, in
-namespaces of that call's own. For a policy that does not, a container is opened for one call and is itself the wall.
+If the policy allows reuse, containers stay open, and the runner in them forks a child for each call, in namespaces of
+that call's own. Otherwise a container serves one call and is itself the isolation.
 
-Opening one takes the daemon a tenth of a second or two; the pool opens them ahead. Whatever happens to the engine, a
-container ends by itself when the attach stream does, also where its runner is spoken to past the daemon (see way.py),
-and what is left of it then the next engine's reaper removes.
+The daemon takes a tenth of a second or two to open a container; the pool opens containers ahead. Whatever happens to
+the engine, a container ends when its attach stream does, also if the channel leads past the daemon (see
+fast_channel.py), and the reaper of the next engine removes the rest.
 """
 
 from __future__ import annotations
@@ -27,48 +27,54 @@ from pydantic import JsonValue
 from sandbox.backends.base import Backend, BoxPlan, ImageGone, Shown
 from sandbox.backends.container.box import ContainerBox, LastWords
 from sandbox.backends.container.container_config import (
-    OURS_BESIDE_A_CALL,
+    RESTING_PROCESSES,
     Container,
-    document,
+    create_body,
     draw_user,
     is_machine,
     profile_name,
     readable_folders,
 )
-from sandbox.backends.container.fast_channel import Way, open_way
-from sandbox.backends.container.inspection import protection
-from sandbox.backends.container.isolation import Host, walls
+from sandbox.backends.container.docker.attach import AttachStream, attach
+from sandbox.backends.container.docker.link import DaemonLink, link_to
+from sandbox.backends.container.fast_channel import RunnerChannel, open_runner_channel
+from sandbox.backends.container.isolation import ContainerHost, isolate, read_protection
 from sandbox.backends.container.meters import ContainerMeter, meter_of
-from sandbox.backends.container.ownership import Owner
-from sandbox.backends.container.probe_cache import Proof, Proofs
+from sandbox.backends.container.probe_cache import ProbeCache, RuntimeLimits
 from sandbox.backends.container.reaper import Reaper
-from sandbox.backends.container.runner_payload import command, package
+from sandbox.backends.container.runner_payload import runner_command, runner_payload
+from sandbox.backends.container.runtime_choice import (
+    choose_runtime,
+    refuse_public_network,
+    refuse_unenforceable,
+    with_user_namespace,
+)
 from sandbox.backends.container.seccomp import docker_profile
-from sandbox.backends.docker.attach import AttachStream, attach
-from sandbox.backends.docker.link import DaemonLink, link_to
-from sandbox.backends.hints import REMEDIES
+from sandbox.backends.ownership import ContainerOwner
 from sandbox.config import Configuration, EnvironmentForm
 from sandbox.egress import SHOWN_AT
 from sandbox.errors import BackendUnavailable, EnvironmentUnavailable, IsolationUnavailable
-from sandbox.policy import Layer, NetworkMode, Policy, ReuseMode, Strength
+from sandbox.policy import NetworkMode, Policy, ReuseMode, Strength
 from sandbox.protocols import BoxImage
 
 if TYPE_CHECKING:
     from sandbox.egress.handoff_socket import Meeting
 
-_GVISOR: Final = "runsc"
 _SWEEP_S: Final = 60.0
 _PAUSE_S: Final = 0.25
 _CONFLICT: Final = 409
-_DRAWS: Final = 3
+_MAX_NAMES: Final = 3
 _IN_USE_S: Final = 3600.0
 _TO_END_S: Final = 600.0
-"""What a call may take to end and to be told of, and a container to be removed, beyond all limits."""
+"""The time beyond all limits for the end of a call, its outcome, and the removal of the container."""
 
 
 class ContainerBackend(Backend):
-    """Opens boxes of containers; `host` as in DOCKER_HOST, `runtime` one of those the daemon has. What is installed for
-    a tool is shown to its containers (`mount`), or is in their image; which of the two, the daemon's place decides."""
+    """Open containers; `host` as in DOCKER_HOST, `runtime` one of the daemon's.
+
+    A tool's packages are mounted into its containers, or are in their image; if `environment` is "auto", the daemon's
+    place decides.
+    """
 
     name = "container"
     needs_images = True
@@ -80,12 +86,12 @@ class ContainerBackend(Backend):
         self._host = host
         self._runtime = runtime
         self._form = environment
-        self._owner = Owner.current()
+        self._owner = ContainerOwner.current()
         self._link: asyncio.Task[DaemonLink] | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
-        self._proofs = Proofs()
-        self._proved: dict[str, asyncio.Task[Proof]] = {}
+        self._probe_cache = ProbeCache()
+        self._probes: dict[str, asyncio.Task[RuntimeLimits]] = {}
 
     @classmethod
     def configured(cls, configuration: Configuration) -> Self:
@@ -93,7 +99,7 @@ class ContainerBackend(Backend):
         return cls(host=settings.host, runtime=settings.runtime, environment=settings.environment)
 
     def tightened(self, policy: Policy) -> Policy:
-        """Under gVisor every call has a container of its own."""
+        """Return the policy; with gVisor, every call gets a container of its own."""
         if policy.reuse.mode is ReuseMode.NEVER or not self._gives_machines(policy):
             return policy
         never = policy.reuse.model_copy(update={"mode": ReuseMode.NEVER})
@@ -103,25 +109,26 @@ class ContainerBackend(Backend):
         return is_machine(self._runtime) or policy.isolation.minimum >= Strength.MACHINE
 
     async def daemon(self) -> DaemonLink:
-        """The link to the daemon, made once; not being there now does not mean never."""
+        """Return the link to the daemon."""
+        # Made once; a daemon that was absent may be there now.
         if self._link is None or (self._link.done() and (self._link.cancelled() or self._link.exception())):
             self._link = asyncio.create_task(link_to(self._host, form=self._form))
-            self._link.add_done_callback(_hear)
+            self._link.add_done_callback(_retrieve_error)
         link = await asyncio.shield(self._link)
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(_sweep(link))
         return link
 
     async def open(self, plan: BoxPlan) -> ContainerBox:
-        _refuse_what_cannot_be(plan)
+        refuse_unenforceable(plan)
         link, image = await self.daemon(), _image(plan)
         if link.facts.is_podman:
-            plan = replace(plan, policy=_with_calls_walled_again(plan.policy))
-        runtime = _choose_runtime(self._runtime, plan.policy, link)
-        _refuse_public_network(plan.policy, link, runtime)
+            plan = replace(plan, policy=with_user_namespace(plan.policy))
+        runtime = choose_runtime(self._runtime, plan.policy, link)
+        refuse_public_network(plan.policy, link, runtime)
         readable = readable_folders(plan.policy, is_visible=link.sees_our_files or link.is_on_this_machine)
         user = draw_user(is_mapped=link.facts.maps_users)
-        proving = self._begin_proof(link, image=image.id, runtime=runtime)
+        probing = self._begin_probe(link, image=image.id, runtime=runtime)
         words = LastWords()
         async with AsyncExitStack() as half_open:
             meeting = _meeting(plan.policy)
@@ -130,44 +137,48 @@ class ContainerBackend(Backend):
             container = self._container(
                 plan, link, image=image, runtime=runtime, user=user, meeting=meeting, readable=readable
             )
-            id = await _make(link, document(container, plan.policy), draw_name=self._owner.new_name)
+            id = await _make(link, create_body(container, plan.policy), draw_name=self._owner.new_name)
             half_open.push_async_callback(_discard, link, id)
             stream = await attach(link.address, id, on_stderr=words.add)
             half_open.callback(stream.close)
-            said, meter = await _start(
-                link, id, stream, first=package(image.magic), most_processes=plan.policy.limits.processes
+            inspected, meter = await _start(
+                link, id, stream, payload=runner_payload(image.magic), most_processes=plan.policy.limits.processes
             )
-            init = int(said["State"]["Pid"])
-            if meter is not None:  # which knows that this is the container's process
+            init = int(inspected["State"]["Pid"])
+            if meter is not None:  # the meter proves that `init` is the container's process
                 half_open.callback(meter.close)
                 stream.end_with(init, on_end=meter.remember)
             elif not init:
                 stream.end_with(init)
             if container.is_near:
-                async with nullcontext() if meter is not None else _told_by_the_daemon(link, id, stream):
-                    way = await open_way(stream, init=init)
+                async with nullcontext() if meter is not None else _ending_with_container(link, id, stream):
+                    channel = await open_runner_channel(stream, init=init)
             else:
-                way = Way(stream)
-            half_open.callback(way.close)
-            proof = await _proof(proving, runtime)
-            counts_memory = "memory" not in proof.unenforced
-            host = Host(link.facts.machine, link.facts.cpus, runtime, link.facts.kernel, counts_memory=counts_memory)
+                channel = RunnerChannel(stream)
+            half_open.callback(channel.close)
+            limits = await _runtime_limits(probing, runtime)
             box = ContainerBox(
                 id,
-                way,
-                protection=protection(
-                    said,
+                channel,
+                protection=read_protection(
+                    inspected,
                     policy=plan.policy,
-                    proof=proof,
+                    limits=limits,
                     is_metered=meter is not None,
                     kernel=link.facts.kernel,
                 ),
-                walls=walls(
+                walls=isolate(
                     plan,
                     user=user,
                     is_metered=meter is not None,
-                    host=host,
-                    has_lines=way.is_short,
+                    host=ContainerHost(
+                        link.facts.machine,
+                        link.facts.cpus,
+                        runtime,
+                        link.facts.kernel,
+                        counts_memory="memory" not in limits.unenforced,
+                    ),
+                    has_lines=channel.is_short,
                     egress=None if meeting is None else meeting.seen_at,
                 ),
                 meter=meter,
@@ -181,7 +192,7 @@ class ContainerBackend(Backend):
         return box
 
     def _settle_soon(self, link: DaemonLink) -> None:
-        """The daemon answers: what it could not remove while it did not can go."""
+        # The daemon answers again, so it can remove the containers that it could not remove before.
         if link.has_unwanted and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(link.settle())
 
@@ -191,19 +202,18 @@ class ContainerBackend(Backend):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         if self._link is not None:
-            self._link.cancel()  # where the daemon has not answered yet
+            self._link.cancel()  # if the daemon has not answered yet
             (link,) = await asyncio.gather(self._link, return_exceptions=True)
             if isinstance(link, DaemonLink):
                 await link.close()
 
-    def _begin_proof(self, link: DaemonLink, *, image: str, runtime: str) -> asyncio.Task[Proof]:
-        """Whether the limits of that runtime hold, found out while its first container opens, and before it has a
-        call."""
-        task = self._proved.get(runtime)
+    def _begin_probe(self, link: DaemonLink, *, image: str, runtime: str) -> asyncio.Task[RuntimeLimits]:
+        """Probe the limits of that runtime while its first container opens, and before the container has a call."""
+        task = self._probes.get(runtime)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
-            find = partial(self._proofs.find_or_prove, image=image, runtime=runtime)
-            task = self._proved[runtime] = asyncio.create_task(link.ask("proving the limits of containers", find))
-            task.add_done_callback(_hear)
+            probe = partial(self._probe_cache.find_or_probe, image=image, runtime=runtime)
+            task = self._probes[runtime] = asyncio.create_task(link.ask("probing the limits of containers", probe))
+            task.add_done_callback(_retrieve_error)
         return task
 
     def _container(
@@ -222,7 +232,7 @@ class ContainerBackend(Backend):
         lasts = _good_for_s(plan.policy) + plan.policy.limits.wall + _TO_END_S
         return Container(
             image=image.id,
-            command=command(is_near=is_near),
+            command=runner_command(is_near=is_near),
             user=user,
             labels=self._owner.labels(expires_at=time.time() + lasts),
             seccomp=link.profile_option(profile),
@@ -239,34 +249,35 @@ class ContainerBackend(Backend):
 
 
 def _good_for_s(policy: Policy) -> float:
-    """How long calls may come into a container: the last has ended before the engines of other hosts, which know of its
-    owner only what it carries, take it for forgotten. However busy it is, another is opened then."""
+    """Return the time in which a container accepts calls."""
+    # Its last call must end before its expiry, after which engines of other hosts may remove it. Even a busy container
+    # is replaced then.
     return policy.reuse.idle + _IN_USE_S
 
 
-def _hear(task: asyncio.Task[Any]) -> None:
-    """Who asked for it may be gone, and why it failed is for nobody then."""
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    # The caller may be gone; asyncio would log an exception that no caller retrieves.
     if not task.cancelled():
         task.exception()
 
 
-async def _proof(proving: asyncio.Task[Proof], runtime: str) -> Proof:
-    proof = await asyncio.shield(proving)
-    if "network" in proof.unenforced:
+async def _runtime_limits(probing: asyncio.Task[RuntimeLimits], runtime: str) -> RuntimeLimits:
+    limits = await asyncio.shield(probing)
+    if "network" in limits.unenforced:
         raise IsolationUnavailable(
-            f"containers of runtime {runtime} have a network although they are to have none: "
-            f"{proof.findings['network'].evidence}",
+            f"containers of runtime {runtime} have a network despite network `none`: "
+            f"{limits.findings['network'].evidence}",
             missing=("network_namespace",),
-            remedy="use another runtime, or mend the daemon's",
+            remedy="use another runtime, or repair the daemon's",
         )
-    return proof
+    return limits
 
 
 async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, draw_name: Callable[[], str]) -> str:
-    """Its id. A name that somebody else has taken stays theirs, and another is drawn."""
+    """Create a container and return its id, with another name if one is taken."""
     from docker.errors import APIError, ImageNotFound
 
-    for drawn in range(1, _DRAWS + 1):
+    for attempt in range(1, _MAX_NAMES + 1):
         try:
             name = draw_name()
             return await link.make_container(partial(_create, wanted=wanted, name=name), name=name)
@@ -274,9 +285,9 @@ async def _make(link: DaemonLink, wanted: Mapping[str, JsonValue], *, draw_name:
             if isinstance(error.__cause__, ImageNotFound):
                 raise ImageGone(error.message, remedy="run `sandbox image bootstrap`") from error
             is_taken = isinstance(error.__cause__, APIError) and error.__cause__.status_code == _CONFLICT
-            if not is_taken or drawn == _DRAWS:
+            if not is_taken or attempt == _MAX_NAMES:
                 raise
-    raise AssertionError("the last draw returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _create(client: Any, *, wanted: Mapping[str, JsonValue], name: str) -> str:
@@ -288,21 +299,24 @@ async def _discard(link: DaemonLink, id: str) -> None:
 
 
 async def _start(
-    link: DaemonLink, id: str, stream: AttachStream, *, first: bytes, most_processes: int
+    link: DaemonLink, id: str, stream: AttachStream, *, payload: bytes, most_processes: int
 ) -> tuple[dict[str, Any], ContainerMeter | None]:
-    """Start it and hand the runner in; what the daemon says of it then, and what counts what it uses."""
+    """Start the container and send the runner; return the daemon's description and the meter."""
     await link.ask("starting a container", lambda client: client.api.start(id))
-    stream.send(first)
-    said: dict[str, Any] = await link.ask("inspecting a container", lambda client: client.api.inspect_container(id))
+    stream.send(payload)
+    inspected: dict[str, Any] = await link.ask(
+        "inspecting a container", lambda client: client.api.inspect_container(id)
+    )
     if not link.is_on_this_machine:
-        return said, None
-    process = int(said["State"]["Pid"])
-    return said, meter_of(process, id, resting=OURS_BESIDE_A_CALL, most_processes=most_processes)
+        return inspected, None
+    process = int(inspected["State"]["Pid"])
+    return inspected, meter_of(process, id, resting=RESTING_PROCESSES, most_processes=most_processes)
 
 
 @asynccontextmanager
-async def _told_by_the_daemon(link: DaemonLink, id: str, stream: AttachStream) -> AsyncIterator[None]:
-    """Meanwhile the stream ends with a container whose first process is not known here, or was gone before it was."""
+async def _ending_with_container(link: DaemonLink, id: str, stream: AttachStream) -> AsyncIterator[None]:
+    """Meanwhile, end the stream when the daemon says that the container has ended."""
+    # For a container whose first process is unknown here, or ended before the engine saw it.
     asking = asyncio.create_task(_end_with_it(link, id, stream))
     try:
         yield
@@ -320,7 +334,7 @@ async def _end_with_it(link: DaemonLink, id: str, stream: AttachStream) -> None:
 
 
 async def _sweep(link: DaemonLink) -> None:
-    """Remove what dead engines left, and what of ours could not be removed, now and from time to time."""
+    """Remove orphans of dead engines, and containers of ours that could not be removed, again and again."""
     while True:
         await link.settle()
         with suppress(BackendUnavailable):
@@ -331,67 +345,14 @@ async def _sweep(link: DaemonLink) -> None:
 def _image(plan: BoxPlan) -> BoxImage:
     image = plan.interpreter.image
     if image is None:
-        raise EnvironmentUnavailable("this environment has no image, and containers are made from one")
+        raise EnvironmentUnavailable("this environment has no image, and the container backend needs one")
     return image
 
 
-def _choose_runtime(asked: str | None, policy: Policy, link: DaemonLink) -> str:
-    """What was asked for; otherwise gVisor for policies that want a kernel of the box's own, or prefer one."""
-    facts = link.facts
-    demands = policy.isolation.minimum >= Strength.MACHINE
-    prefers = policy.isolation.prefer >= Strength.MACHINE and _GVISOR in facts.runtimes
-    runtime = asked or (_GVISOR if demands or prefers else facts.default_runtime)
-    if runtime not in facts.runtimes:
-        raise IsolationUnavailable(
-            f"the daemon has no runtime {runtime[:80]!r}; it has {', '.join(facts.runtimes)[:300]}",
-            missing=(runtime[:80],),
-            remedy="register it in the daemon's `runtimes`, or choose another",
-        )
-    if is_machine(runtime) and policy.reuse.mode is not ReuseMode.NEVER:
-        raise IsolationUnavailable(
-            f"under {runtime} one call cannot be walled from the next, and policy '{policy.name}' keeps boxes",
-            missing=("user_namespace",),
-            remedy="use a policy with reuse.mode 'never', such as 'strict'",
-        )
-    return runtime
-
-
-def _with_calls_walled_again(policy: Policy) -> Policy:
-    """Podman gives every read-only container a /tmp without a size: only walls inside can cover that."""
-    isolation = policy.isolation
-    required = tuple({**dict.fromkeys(isolation.require), Layer.USER_NAMESPACE: None})
-    return policy.model_copy(update={"isolation": isolation.model_copy(update={"require": required})})
-
-
 def _meeting(policy: Policy) -> Meeting | None:
-    """Where its runner finds who answers its calls' connections, if they have any."""
+    """Return the socket for the runner's listeners; None if its calls have no network."""
     if policy.network.mode is not NetworkMode.PUBLIC:
         return None
     from sandbox.egress.handoff_socket import Meeting
 
     return Meeting(policy.network)
-
-
-def _refuse_public_network(policy: Policy, link: DaemonLink, runtime: str) -> None:
-    """What a call connects to is handed over from kernel to kernel, so it has to be the same."""
-    if policy.network.mode is NetworkMode.PUBLIC and (is_machine(runtime) or not link.is_on_this_machine):
-        place = f"under {runtime}" if is_machine(runtime) else "of a daemon elsewhere"
-        raise IsolationUnavailable(
-            f"policy '{policy.name}' lets tools reach public addresses only, and nothing here can filter what a "
-            f"container {place} reaches",
-            missing=("egress filter",),
-            remedy=REMEDIES["egress filter"],
-        )
-
-
-def _refuse_what_cannot_be(plan: BoxPlan) -> None:
-    policy = plan.policy
-    if policy.network.mode is NetworkMode.INDEX:
-        raise IsolationUnavailable(
-            f"policy '{policy.name}' lets tools reach {policy.network.mode.value} addresses only, "
-            "and nothing here can filter what a container reaches",
-            missing=("egress filter",),
-            remedy=REMEDIES["index filter"],
-        )
-    if plan.gateway is not None or any(shown.is_writable for shown in plan.shown):
-        raise BackendUnavailable("containers are shown nothing of the host that they could write to")

@@ -1,4 +1,4 @@
-"""One container as a box: its channel is the way to its runner, its end is the container's removal."""
+"""A container as a box: from the channel to its runner to the container's removal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Box, Protection
-from sandbox.backends.container.fast_channel import Way
-from sandbox.backends.container.meters import ContainerMeter, Facts, facts
-from sandbox.backends.docker.link import DaemonLink
+from sandbox.backends.container.docker.link import DaemonLink
+from sandbox.backends.container.fast_channel import RunnerChannel
+from sandbox.backends.container.meters import ContainerFacts, ContainerMeter, container_facts
 from sandbox.backends.pipes import ChildPipes
 from sandbox.egress.traffic import Ledger
 from sandbox.errors import BackendUnavailable
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from sandbox.egress.handoff_socket import Meeting
 
 _MAX_LAST_WORDS: Final = 8192
-_ABOUT: Final = 24 << 20
-"""What a waiting container holds, where nobody can look."""
+_USUAL_MEMORY: Final = 24 << 20
+"""The usual memory of a waiting container, for containers that are not measured."""
 _PATIENCE_S: Final = 2.0
 _PAUSE_S: Final = 0.05
 
 
 class LastWords:
-    """The end of what the runner wrote for people to read; it never grows."""
+    """The end of the runner's stderr, with a bounded size."""
 
     def __init__(self) -> None:
         self._kept = b""
 
     def add(self, data: bytes) -> None:
-        """It wrote more."""
+        """Append data."""
         self._kept = (self._kept + data)[-_MAX_LAST_WORDS:]
 
     def __str__(self) -> str:
@@ -45,14 +45,14 @@ class LastWords:
 
 
 class ContainerBox(Box):
-    """Around a container that was started; its maker says what protects it."""
+    """A box around a started container."""
 
     capacity = 1
 
     def __init__(
         self,
         id: str,
-        way: Way,
+        channel: RunnerChannel,
         *,
         protection: Protection,
         walls: Mapping[str, JsonValue],
@@ -64,7 +64,7 @@ class ContainerBox(Box):
         self.id = id
         self._meeting = meeting
         self.protection = protection
-        self._way = way
+        self._channel = channel
         self._walls = walls
         self._meter = meter
         self._is_metered = False
@@ -77,20 +77,20 @@ class ContainerBox(Box):
         return self._walls
 
     def listen(self, receiver: Receiver) -> None:
-        self._way.listen(receiver)
+        self._channel.listen(receiver)
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
-        self._way.send(data, descriptors)
+        self._channel.send(data, descriptors)
 
     async def all_sent(self) -> None:
-        await self._way.all_sent()
+        await self._channel.all_sent()
 
     def open_pipes(self) -> ChildPipes | None:
-        return self._way.open_pipes()
+        return self._channel.open_pipes()
 
     def add_slots(self, count: int) -> Sequence[Slot]:
-        """One for good: the container's control group counts for the one call that runs in it. What the runner took to
-        start is no call's."""
+        # A single slot for good: the container's control group counts for the one call that runs in it. The start of
+        # the runner counts for no call.
         if self._meter is None or self._is_metered or self._is_closed or not count:
             return ()
         self._is_metered = True
@@ -98,7 +98,7 @@ class ContainerBox(Box):
         return (self._meter,)
 
     def count_from_now(self) -> bool:
-        """What the runner does between calls, such as forking a child for the next, is used in the same group."""
+        # The same group counts the runner's work between calls, such as forking a child for the next one.
         return self._meter is not None and self._meter.leave_out_what_was_used()
 
     def books(self, label: str) -> Ledger | None:
@@ -108,23 +108,23 @@ class ContainerBox(Box):
         return str(self._last_words)
 
     def memory_bytes(self) -> int:
-        return _ABOUT
+        return _USUAL_MEMORY
 
     async def last_reading(self) -> Reading:
-        """A container whose streams have ended is ending: the daemon knows why only when it knows that. In one that
-        goes on something was killed, of which the daemon may be told just now."""
+        # A container whose streams have ended is ending, and the daemon knows the reason once it knows the end. In a
+        # container that goes on, the daemon may be learning of a killed process just now.
         deadline = time.monotonic() + _PATIENCE_S
         with suppress(BackendUnavailable):
-            known = await self._ask_for_facts(awaits_reason=not self._way.is_closed)
-            while self._way.is_closed and known.status == "running" and time.monotonic() < deadline:
+            known = await self._ask_for_facts(awaits_reason=not self._channel.is_closed)
+            while self._channel.is_closed and known.status == "running" and time.monotonic() < deadline:
                 await asyncio.sleep(_PAUSE_S)
                 known = await self._ask_for_facts()
             return Reading(out_of_memory_kills=int(known.out_of_memory))
         return Reading()
 
     async def close(self) -> str:
-        """A daemon that is gone removes nothing: its containers ended with the stream, and go once it is back."""
-        self._way.close()
+        # A daemon that is gone removes nothing now. Its containers ended with the stream, and are removed later.
+        self._channel.close()
         self._is_closed = True
         if self._meter is not None and not self._is_metered:
             self._meter.close()
@@ -133,7 +133,7 @@ class ContainerBox(Box):
         await asyncio.shield(self._link.remove_container(self.id))
         return str(self._last_words)
 
-    async def _ask_for_facts(self, *, awaits_reason: bool = False) -> Facts:
-        """With the counters comes the daemon's own time, without which it tells nothing of a container that runs."""
-        question = partial(facts, container=self.id, awaits_reason=awaits_reason)
+    async def _ask_for_facts(self, *, awaits_reason: bool = False) -> ContainerFacts:
+        # With the counters comes the daemon's time, which the search for a running container's kills needs.
+        question = partial(container_facts, container=self.id, awaits_reason=awaits_reason)
         return await self._link.ask("inspecting a container", question)

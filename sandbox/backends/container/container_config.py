@@ -1,12 +1,12 @@
-"""From a plan to a container: everything that walls it, always, as the document the daemon is given.
+"""From a policy to a container: the document of the request that creates it.
 
-Nothing here depends on whether a policy asks for it: a numeric user that is nobody else's, no capabilities, no new
-privileges, our own system-call filter, a read-only root, limits on the whole tree, nothing of the host but what is
-shown read-only, no log that could fill a disk. What a policy decides is the size of things, and whether a developer's
-own code has the host's network; all others have none.
+Every container is isolated in the same way, whatever its policy asks for: a numeric user of its own, no capabilities,
+no new privileges, our own system-call filter, a read-only root, limits on the whole tree, nothing of the host except
+for read-only mounts, no log that could fill a disk. The policy decides sizes, and whether a developer's own code has
+the host's network; all other containers have none.
 
-One call at a time runs in a container, so its control group is the call's: what the kernel counts and limits there, it
-counts for that call, and for the runner beside it, which gets an allowance on top.
+A single call at a time runs in a container, so its control group is the call's. The kernel counts and limits there the
+call and the runner, which gets an allowance in addition.
 """
 
 from __future__ import annotations
@@ -23,50 +23,48 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import ENVIRONMENT, Shown
 from sandbox.backends.container.seccomp import ProfileName
-from sandbox.backends.subprocess.isolation import OWN_BYTES, OWN_INODES
-from sandbox.backends.subprocess.rootfs import readable_paths
+from sandbox.backends.isolation import OWN_BYTES, OWN_INODES, WORKPLACE, readable_paths
 from sandbox.egress import SHOWN_AT
 from sandbox.errors import IsolationUnavailable
 from sandbox.policy import Layer, Limits, NetworkMode, Policy, ReuseMode
 from sandbox.policy.paths import is_within
 
-WORKPLACE: Final = "/work"
 _TEMPORARY: Final = "/tmp"
 _OF_THE_IMAGE: Final = ("/bin", "/lib", "/lib64", "/sbin", "/usr/bin", "/usr/lib", ENVIRONMENT, SHOWN_AT)
 HOSTNAME: Final = "sandbox"
 AHEAD: Final = 1
-"""A container serves one call at a time, so one child waits for the next."""
+"""The children that wait for a call: one, because a container serves one call at a time."""
 RUNNER_MEMORY: Final = 32 << 20
 _INIT_AND_ZYGOTE: Final = 2
 _PER_CHILD: Final = 2  # its guard, and its tool's first process
-OURS_BESIDE_A_CALL: Final = _INIT_AND_ZYGOTE + 1
-"""The processes that are there while a call runs and are not the call's: its guard, too."""
+RESTING_PROCESSES: Final = _INIT_AND_ZYGOTE + 1
+"""The processes of ours while a call runs: init, zygote and the call's guard."""
 _OTHERS: Final = 8
-"""What else of ours may run for a moment in a container for many calls, such as what forks a child ahead."""
+"""Short-lived processes of ours in a container for many calls, such as the one that forks a child ahead."""
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 _COUNTS_BY_NAMESPACE: Final = (5, 14)
 _TASKS_OF_A_MACHINE, _TASKS_PER_PROCESS = 256, 16
-"""The host's own tasks that a kernel of its own takes, and those for each process in it: gVisor takes seven of them
-where it traces. Were one refused, it would end with all that is in it."""
+"""The host's tasks that a container with a kernel of its own takes, and those for each process in it: gVisor takes
+seven with its ptrace platform. gVisor ends with all processes in it if the host refuses one."""
 _NO_NAMES: Final[dict[str, JsonValue]] = {"Dns": ["127.0.0.1"], "DnsSearch": ["."]}
-"""Docker shows every container who looks names up for the host, and in which domains."""
+"""Without this, Docker shows the host's name servers and search domains to every container."""
 _SHARED_MEMORY: Final = 16 << 20
 _SHARED_MEMORY_AT: Final = "/dev/shm"
 _SHARED_PART: Final = 8
-_LEAST_SHARED_INODES: Final = 2  # one is the folder itself
+_MIN_SHARED_INODES: Final = 2  # the folder itself takes one
 _PAGE: Final = 4096
 _GVISOR: Final = "runsc"
 _OPEN_FILES_OF_A_RUNNER: Final = 1024
 _FIRST_FREE_UID, _LAST_FREE_UID = 0x70000000, 0x7FFFFFF0
 _FIRST_MAPPED_UID, _LAST_MAPPED_UID = 20000, 60000
+# A single byte keeps the kernel from writing a core; with 0 the kernel would pipe the core to a program of the host.
 _NO_CORE: Final = 1
-"""A core of one byte is none; with a limit of none at all, the kernel hands it to a program of the host's."""
 _NANO: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What one container is made for, beside its policy."""
+    """The parts of a container that its policy does not decide."""
 
     image: str
     command: Sequence[str]
@@ -82,8 +80,10 @@ class Container:
 
 
 def draw_user(*, is_mapped: bool) -> int:
-    """A user id that no other box has: high ones that no distribution hands out, or, where the daemon maps users and
-    has only so many, one of those."""
+    """Return a user id that no other box has.
+
+    The ids are high ones that no distribution assigns, or lower ones if the daemon maps users and has few of them.
+    """
     first, last = (_FIRST_MAPPED_UID, _LAST_MAPPED_UID) if is_mapped else (_FIRST_FREE_UID, _LAST_FREE_UID)
     return first + secrets.randbelow(last - first)
 
@@ -92,33 +92,37 @@ MACHINE_RUNTIMES: Final = ("runsc", "kata", "io.containerd.runsc", "io.container
 
 
 def is_machine(runtime: str | None) -> bool:
-    """Whether the runtime gives a container a kernel of its own."""
+    """Return whether the runtime gives a container a kernel of its own."""
     return runtime is not None and runtime.startswith(MACHINE_RUNTIMES)
 
 
-def stands_alone(policy: Policy, runtime: str | None) -> bool:
-    """Whether its containers are for one call each and are that call's wall: nobody in them makes another. Under gVisor
-    nobody could; elsewhere a policy that demands a user namespace has its calls walled once more."""
+def is_whole_isolation(policy: Policy, runtime: str | None) -> bool:
+    """Return whether a container serves one call and is all of its isolation, without namespaces inside.
+
+    gVisor allows no namespaces inside. With other runtimes, a policy that requires a user namespace gets them.
+    """
     is_single_use = policy.reuse.mode is ReuseMode.NEVER
     return is_single_use and (is_machine(runtime) or Layer.USER_NAMESPACE not in policy.isolation.require)
 
 
 def profile_name(policy: Policy, runtime: str | None) -> ProfileName:
-    """Which of our system call profiles its containers have."""
-    return "strict" if stands_alone(policy, runtime) else "runner"
+    """Return the name of the system-call profile for containers of this policy."""
+    return "strict" if is_whole_isolation(policy, runtime) else "runner"
 
 
 def are_counted_inside(policy: Policy, *, runtime: str | None, kernel: str) -> bool:
-    """Whether a call meets its limit of processes in the user namespace of its own, which counts nothing else: exactly,
-    whatever of ours the container has besides. Older kernels count a user's processes in all namespaces."""
-    if stands_alone(policy, runtime) or is_machine(runtime):
+    """Return whether the kernel counts a call's processes in the call's user namespace, apart from those of ours.
+
+    Older kernels count a user's processes in all namespaces.
+    """
+    if is_whole_isolation(policy, runtime) or is_machine(runtime):
         return False
     version = _VERSION.match(kernel)
     return version is not None and (int(version[1]), int(version[2])) >= _COUNTS_BY_NAMESPACE
 
 
-def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
-    """What `POST /containers/create` is told."""
+def create_body(container: Container, policy: Policy) -> dict[str, JsonValue]:
+    """Return the body of `POST /containers/create`."""
     return {
         "Image": container.image,
         "Cmd": [*container.command],
@@ -134,11 +138,11 @@ def document(container: Container, policy: Policy) -> dict[str, JsonValue]:
         "AttachStdout": True,
         "AttachStderr": True,
         "Tty": False,
-        "HostConfig": {**_walls(container, policy), **_limits(container, policy)},
+        "HostConfig": {**_isolation(container, policy), **_limits(container, policy)},
     }
 
 
-def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
+def _isolation(container: Container, policy: Policy) -> dict[str, JsonValue]:
     has_network = policy.network.mode is NetworkMode.HOST
     return {
         "Init": True,
@@ -152,7 +156,7 @@ def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
         "SecurityOpt": ["no-new-privileges:true", container.seccomp],
         "LogConfig": {"Type": "none"},
         "RestartPolicy": {"Name": "no"},
-        "AutoRemove": False,  # whoever opened it asks how it ended, and removes it
+        "AutoRemove": False,  # the box asks how it ended, and removes it
         "Tmpfs": _tmpfs(container, policy),
         "Mounts": [_mount(shown) for shown in container.mounts],
         **({"Runtime": container.runtime} if container.runtime else {}),
@@ -160,15 +164,12 @@ def _walls(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 
 def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
-    """The workplace. Where calls are walled again, each mounts one of its own there, and this one is for packages that
-    write when they are imported. Owner and mode are given, because Docker ignores `mode` where the folder exists.
-
-    Where the container is the call's wall, all places that the call may write to share its disk and its inodes. The
-    daemon's own `/dev/shm` would come on top of them and hold any number of files. gVisor covers the image's `/tmp`, a
-    link into the workplace, with a tmpfs of its own, of any size and for programs to be run from, unless there is to be
-    one already."""
+    # If calls are isolated again inside, each mounts a workplace of its own, and this one is for packages that write
+    # files when they are imported. Otherwise all places that the call may write to share its disk and its inodes; the
+    # daemon's own /dev/shm would come in addition and hold any number of files. gVisor covers the image's /tmp, a link
+    # into the workplace, with an executable tmpfs of any size, unless the container has a tmpfs there.
     has_temporary = _GVISOR in (container.runtime or "")
-    if stands_alone(policy, container.runtime):
+    if is_whole_isolation(policy, container.runtime):
         shares = _shares(policy.limits, has_temporary=has_temporary)
     else:
         shares = dict.fromkeys((WORKPLACE, _TEMPORARY) if has_temporary else (WORKPLACE,), (OWN_BYTES, OWN_INODES))
@@ -179,9 +180,9 @@ def _tmpfs(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 
 def _shares(limits: Limits, *, has_temporary: bool) -> dict[str, tuple[int, int]]:
-    """What each place gets of the disk and the inodes: {place: (bytes, inodes)}. Nothing can be mounted twice in there,
-    so each has a part for itself. A tmpfs of no size has any."""
-    shared = _shared_memory(limits), max(limits.inodes // _SHARED_PART, _LEAST_SHARED_INODES)
+    """Return the bytes and inodes of each writable place: {place: (bytes, inodes)}."""
+    # No tmpfs can appear at two places, so each place has a part for itself. A tmpfs of size 0 would be unlimited.
+    shared = _shared_memory(limits), max(limits.inodes // _SHARED_PART, _MIN_SHARED_INODES)
     size, inodes = limits.disk - shared[0], limits.inodes - shared[1]
     if not has_temporary:
         return {WORKPLACE: (max(size, _PAGE), inodes), _SHARED_MEMORY_AT: shared}
@@ -194,13 +195,14 @@ def _shared_memory(limits: Limits) -> int:
 
 
 def _whole_pages(size: int) -> int:
-    """A tmpfs of part of a page would have all of that."""
+    # The kernel rounds the size of a tmpfs up to whole pages.
     return size - size % _PAGE
 
 
 def tmpfs_options(size: int, inodes: int, *, user: int, is_podman: bool) -> str:
-    """Of a tmpfs that is the user's. Podman lets nobody limit inodes or name an owner: its canaries see the one, and
-    of the other nothing is lost where there is one user only."""
+    """Return the mount options of a tmpfs that belongs to the user."""
+    # Owner and mode, because Docker ignores `mode` if the folder exists. Podman allows neither an owner nor a limit of
+    # inodes: its probes see the missing limit, and a container has one user only.
     own = "mode=1777" if is_podman else f"nr_inodes={inodes},uid={user},gid={user},mode=0700"
     return f"rw,noexec,nosuid,nodev,size={size},{own}"
 
@@ -218,15 +220,15 @@ def _mount(shown: Shown) -> JsonValue:
 def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
     limits = policy.limits
     memory = limits.memory + RUNNER_MEMORY
-    processes = most_processes(policy)
+    processes = max_processes(policy)
     files = max(_OPEN_FILES_OF_A_RUNNER, limits.open_files)
     ulimits: list[JsonValue] = [
         {"Name": "core", "Soft": _NO_CORE, "Hard": _NO_CORE},
         {"Name": "nofile", "Soft": files, "Hard": files},
     ]
-    if container.is_podman:  # it would raise what is not given, which not everybody may
+    if container.is_podman:  # Podman would raise a missing limit, which some users may not
         ulimits.append({"Name": "nproc", "Soft": 2 * processes, "Hard": 2 * processes})
-    if is_machine(container.runtime):  # its own threads count as processes, too
+    if is_machine(container.runtime):  # gVisor's own threads count as processes, too
         ulimits.append({"Name": "nproc", "Soft": processes, "Hard": processes})
         processes = _TASKS_OF_A_MACHINE + _TASKS_PER_PROCESS * processes
     return {
@@ -241,7 +243,7 @@ def _limits(container: Container, policy: Policy) -> dict[str, JsonValue]:
 
 
 def readable_folders(policy: Policy, *, is_visible: bool) -> list[Shown]:
-    """Return what of the host's files the policy shows, if the daemon has them and no file of the image is covered."""
+    """Return the policy's mounts of host files; raise if the daemon lacks them or they would hide the image's."""
     paths = readable_paths(policy.filesystem.readable)
     if paths and not is_visible:
         raise IsolationUnavailable(
@@ -259,8 +261,9 @@ def readable_folders(policy: Policy, *, is_visible: bool) -> list[Shown]:
     return [Shown(Path(os.path.realpath(path)), path) for path in paths]
 
 
-def most_processes(policy: Policy) -> int:
-    """All processes there may be in a container: the call's, and ours next to them. In one for many calls ours come
-    and go, and must not be refused: no call is to be told of that."""
+def max_processes(policy: Policy) -> int:
+    """Return the largest number of processes in a container: the call's and ours."""
+    # In a container for many calls ours come and go, and the kernel must refuse none: the refusal would count as the
+    # call's.
     children, others = (1, 0) if policy.reuse.mode is ReuseMode.NEVER else (1 + AHEAD, _OTHERS)
     return policy.limits.processes + _INIT_AND_ZYGOTE + children * _PER_CHILD - 1 + others

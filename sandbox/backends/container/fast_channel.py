@@ -1,20 +1,20 @@
-"""The way to a container's runner: the stream that every daemon has, or past it, where the container is near.
+"""The channel to a container's runner: the attach stream of the daemon, or a socket past the daemon on this machine.
 
-What goes by the stream is copied by the daemon and by who keeps its containers, in both directions, which takes as long
-as a short call does. Nor does it carry descriptors, so that all of a call's bytes lead through the runner, too. A
-container inherits nothing from us that could carry them, and nothing is mounted for it to meet us by. But who may trace
-a process of this machine may have a copy of one of its descriptors (`pidfd_getfd`, Linux 5.6)::
+The daemon and its shim copy every byte of the stream, in both directions, which takes as long as a short call. The
+stream carries no descriptors either, so all bytes of a call would pass through the runner, too. A container inherits no
+socket from us, and no mount leads to one. But a process that may trace another process of this machine may copy one of
+its descriptors (`pidfd_getfd`, Linux 5.6)::
 
-    runner   makes two sockets, and says on the stream which number the second has, and which inode
-    engine   takes that socket, and sends one end of a new channel into it
-    runner   gets it from the first; the two are closed
+    runner   makes two sockets, and announces the number and the inode of the second one on the stream
+    engine   copies that socket, and sends one end of a new channel into it
+    runner   receives the end from its first socket, and closes both
 
-That is before any foreign code is there. A container that lies gains nothing: what is taken must be that very socket,
-of a process of this container, and nothing is done with it but to send once, without waiting. The ends of the channel
-are open files of their own, so nobody in the container can make ours block.
+All of this happens before any foreign code runs. A container that lies gains nothing: the engine accepts only that very
+socket, of a process of this container, and only sends one message to it, without waiting. The two ends of the channel
+are separate open files, so no process in the container can make the engine's end block.
 
-Where the engine may not do that (who is not root seldom may), it says so, and the stream stays the channel. Where it
-may, the stream stays open, and its end the sign for the runner to end.
+If the engine may not copy descriptors (most users except root), it says so, and the stream stays the channel. Otherwise
+the stream stays open, and its end tells the runner to end.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.backends.channel import SocketChannel
-from sandbox.backends.docker.attach import AttachStream
-from sandbox.backends.pipes import ChildPipes, open_pipe_line
+from sandbox.backends.container.docker.attach import AttachStream
+from sandbox.backends.pipes import ChildPipes, open_child_pipes
 from sandbox.protocols import Receiver
 
 _OFFER: Final = struct.Struct(">IQ")
@@ -41,8 +41,8 @@ _PIDFD_GETFD: Final = 438
 _APART_S: Final = 1.0
 
 
-class Way:
-    """How one runner is spoken to, and heard."""
+class RunnerChannel:
+    """The channel to one runner."""
 
     def __init__(self, stream: AttachStream, shortcut: SocketChannel | None = None) -> None:
         self._stream = stream
@@ -51,16 +51,16 @@ class Way:
 
     @property
     def is_short(self) -> bool:
-        """Whether it leads past the daemon, and carries descriptors."""
+        """Return whether the channel leads past the daemon, and carries descriptors."""
         return self._shortcut is not None
 
     @property
     def is_closed(self) -> bool:
-        """Whether either side has hung up."""
+        """Return whether either side has closed the channel."""
         return self._stream.is_closed or (self._shortcut is not None and self._shortcut.is_closed)
 
     def listen(self, receiver: Receiver) -> None:
-        """Hand everything on, from now on."""
+        """Pass everything on to the receiver, from now on."""
         if self._shortcut is None:
             self._stream.listen(receiver)
             return
@@ -69,7 +69,7 @@ class Way:
         self._shortcut.listen(both)
 
     def send(self, data: bytes, descriptors: Sequence[int]) -> None:
-        """Queue it; dropped when nobody is there any more. Closes the descriptors."""
+        """Queue the data, or drop it if the runner is gone; close the descriptors."""
         if self._shortcut is not None:
             self._shortcut.send(data, descriptors)
             return
@@ -78,24 +78,26 @@ class Way:
         self._stream.send(data)
 
     async def all_sent(self) -> None:
-        """Wait until nothing is queued any more, or nobody is there to take it."""
+        """Wait until the queue is empty, or the runner is gone."""
         await (self._shortcut or self._stream).all_sent()
 
     def open_pipes(self) -> ChildPipes | None:
-        """Pipes for one call, where their ends can be sent."""
+        """Return pipes for one call; None if the channel cannot send their ends."""
         self._next_line += 1
-        return open_pipe_line(self._next_line) if self.is_short else None
+        return open_child_pipes(self._next_line) if self.is_short else None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the channel."""
         self._stream.close()
         if self._shortcut is not None:
             self._shortcut.close()
 
 
 class _Both:
-    """Hands on what comes by either way, and the end when both have ended: when a container dies, what its runner said
-    last by the one may come after the end of the other. That is not waited for long."""
+    """Pass on the data of stream and socket, and the end after both have ended, or a moment after the first.
+
+    When a container dies, the runner's last words may arrive on one of them after the end of the other.
+    """
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -112,9 +114,11 @@ class _Both:
             asyncio.get_running_loop().call_later(_APART_S, self._receiver.closed)
 
 
-async def open_way(stream: AttachStream, *, init: int) -> Way:
-    """Take what the runner offers, which was told to when it was started; `init` is its container's first process, as
-    this machine numbers them. Where that cannot be, the runner is told so, too."""
+async def open_runner_channel(stream: AttachStream, *, init: int) -> RunnerChannel:
+    """Return the channel past the daemon that the runner offers; the stream itself if that fails.
+
+    `init` is the pid of the container's first process on this machine.
+    """
     offer = await stream.first(_OFFER.size)
     ours = None
     if len(offer) == _OFFER.size:
@@ -122,11 +126,11 @@ async def open_way(stream: AttachStream, *, init: int) -> Way:
         with suppress(OSError):
             ours = _hand_over(init, number, inode)
     stream.send(_NOT_TAKEN if ours is None else _TAKEN)
-    return Way(stream, None if ours is None else SocketChannel(ours))
+    return RunnerChannel(stream, None if ours is None else SocketChannel(ours))
 
 
 def _hand_over(init: int, number: int, inode: int) -> socket.socket:
-    """Our end of a new channel, whose other one is sent to the runner; OSError where it cannot be."""
+    """Send one end of a new channel to the runner and return the other; raise `OSError` if that fails."""
     with closing(_take(_only_child(init), number, inode, of=init)) as offered:
         ours, theirs = socket.socketpair()
         with theirs:
@@ -140,10 +144,10 @@ def _hand_over(init: int, number: int, inode: int) -> socket.socket:
 
 
 def _take(process: int, number: int, inode: int, *, of: int) -> socket.socket:
-    """That socket of the only child `of` a container's first process; OSError when it is anything else."""
+    """Copy that socket of the only child `of` a container's first process; raise `OSError` if it is another file."""
     held = os.pidfd_open(process)
     try:
-        if _only_child(of) != process:  # which it was asked by number until now
+        if _only_child(of) != process:  # the number may belong to a new process since
             raise ProcessLookupError(process)
         taken = _copy_of(number, process=held)
     finally:
@@ -152,11 +156,11 @@ def _take(process: int, number: int, inode: int, *, of: int) -> socket.socket:
     if stat.S_ISSOCK(found.st_mode) and found.st_ino == inode:
         return socket.socket(fileno=taken)
     os.close(taken)
-    raise OSError("what the runner offers is not the socket that it says")
+    raise OSError("the runner offers another socket than the announced one")
 
 
 def _only_child(process: int) -> int:
-    """Of a container that has just been started."""
+    """Return the only child of the first process of a container that has just started."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     if len(children) != 1:
         raise ProcessLookupError(process)
@@ -164,12 +168,12 @@ def _only_child(process: int) -> int:
 
 
 def _copy_of(number: int, *, process: int) -> int:
-    """A copy of the descriptor that has that number there."""
+    """Return a copy of the process's descriptor with that number."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     taken = int(libc.syscall(_PIDFD_GETFD, process, ctypes.c_int(number), 0))
     if taken < 0:
-        raise OSError(ctypes.get_errno(), "the runner's descriptor cannot be taken")
+        raise OSError(ctypes.get_errno(), "the runner's descriptor cannot be copied")
     os.set_inheritable(taken, False)
     return taken

@@ -1,28 +1,28 @@
-"""What a container used, measured from outside of it.
+"""The usage of a container, measured from outside of it.
 
-Two sources, and neither asks anything inside:
+There are two sources, and neither asks a process inside:
 
-* `ContainerMeter` reads the files of the container's control group, where the daemon is on this machine. One call runs
-  in a container at a time, so between `renew` and `read` the group's counters are the call's. Reading takes
-  microseconds and no right but to see the files.
-* `facts` asks the daemon, wherever it is: how the container ended, what its counters say, and whether the kernel killed
-  for memory. That takes milliseconds, and the counters up to a second with Docker 20.10, which gathers them once in a
-  second; it blocks, so it belongs into a thread.
+* `ContainerMeter` reads the files of the container's control group, if the daemon is on this machine. A container runs
+  a single call at a time, so between `renew` and `read` the group's counters are the call's. A reading takes
+  microseconds and no right except to see the files.
+* `container_facts` asks the daemon, on any machine: the end of the container, its counters, and whether the kernel
+  killed for memory. An answer takes milliseconds, and the counters up to a second with Docker 20.10, which gathers
+  them once in a second. The function blocks, so call it in a thread.
 
-When the last process of a container dies its group goes, with every counter, but not at once: whoever hears that a
-container is ending has its meter `remember` them. Otherwise only the daemon knows that the kernel did it for memory,
-and tells it apart from a SIGKILL of anybody else's (`Facts.out_of_memory`), if it has heard of that.
+When the last process of a container dies, its group disappears with every counter, but not at once: on a sign that a
+container is ending, its meter must `remember` the counters. Otherwise only the daemon knows that the kernel killed for
+memory, and tells such a kill apart from any other SIGKILL (`ContainerFacts.out_of_memory`), if the daemon noticed.
 
-What can be counted anew is (processor time, kills, refusals); a peak cannot, unless the kernel lets this user set it
-back: root for memory, nobody for processes. A peak that has not moved since `renew` may be an earlier call's and is
-None; so it is where the files of an earlier call are not given back yet, which takes the kernel a moment. The memory's
-is all that the container held, runner included, which is what its limit holds against.
+Processor time, kills and refusals can be counted from zero; a peak cannot, unless the kernel lets this user reset it
+(root for memory, no user for processes). A peak that has not moved since `renew` may be an earlier call's and is None,
+also while the kernel still frees the files of an earlier call. The memory peak covers the whole container, runner
+included, like its limit.
 
-Under gVisor a group holds gVisor's own processes, and is right about the host. Measured with its ptrace platform: an
-idle Python is 55 threads and 18 MiB where runc has 2 processes and 8 MiB, so that processes are not told; what a call
-held is given back late, and may still be in the next one's peak; computing costs the same, system calls seven to ten
-times as much. A process that the group refuses is one that gVisor cannot do without: the container ends (exit code 2)
-or hangs, and the refusal is not counted. There, processes are to be limited inside (`ulimits`), not here.
+Under gVisor a group holds gVisor's own processes, and is right about the host. Measured with the ptrace platform: an
+idle Python takes 55 threads and 18 MiB, with runc 2 processes and 8 MiB, so the meter reports no processes; gVisor
+frees a call's memory late, so the memory may count in the next peak; computing costs the same, system calls cost seven
+to ten times as much. gVisor cannot do without a process that the group refuses: the container ends (exit code 2) or
+hangs, and the kernel does not count the refusal. So `ulimits` inside limit processes there.
 """
 
 from __future__ import annotations
@@ -38,29 +38,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.backends.cgroups import Counters, find_counters, groups_of, mounts
 from sandbox.backends.container.container_config import RUNNER_MEMORY
-from sandbox.backends.docker.daemon import translated
+from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.protocols import Reading
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 _OWN_KERNELS: Final = (b"runsc-sandbox",)
-"""What the main process of a container is called whose processes the host's kernel does not know."""
-
+"""The name of the main process of a container that has a kernel of its own."""
 
 _KILLED: Final = 137
 _LATE_WORD_S: Final = 1.0
-"""How long afterwards the daemon may still hear why a container was killed, or something in it, by its own clock."""
+"""The time in which the daemon may still notice why a process of the container was killed, by the daemon's clock."""
 
 
 class ContainerMeter:
-    """One container as a place for one call at a time."""
+    """A container that holds one call at a time."""
 
     def __init__(
         self, counters: Counters, *, id: int = 0, resting: int | None = 0, most_processes: int = sys.maxsize
     ) -> None:
-        """`resting` of its processes are ours at any time of a call; None where processes are not told. What is beyond
-        `most_processes`, which no call gets, is ours, too."""
+        # `resting` processes are ours during any call; None if the group does not count processes. Processes beyond
+        # `most_processes`, which no call gets, are ours, too.
         self.id = id
         self._counters = counters
         self._resting = resting
@@ -70,11 +69,11 @@ class ContainerMeter:
         self.renew()
 
     def open_cgroup_fds(self) -> Sequence[int]:
-        """None: whoever is in the container is in the group."""
+        """Return no files: every process of the container is in the group."""
         return ()
 
     def read(self) -> Reading:
-        """What has been used since the last `renew`; of a container that is gone, what was remembered."""
+        """Return the usage since the last `renew`, up to the last `remember` if the container is gone."""
         if self._is_closed:
             return Reading()
         now = self._counters.read()
@@ -83,17 +82,17 @@ class ContainerMeter:
         return Reading(cpu_s, memory, self._its_own(processes), kills, refusals, self._its_own(now.processes_peak))
 
     def _its_own(self, processes: int | None) -> int | None:
-        """Of so many processes in the container, those of the call."""
+        """Return the call's share of the container's processes."""
         if self._resting is None or processes is None:
             return None
         return min(max(processes - self._resting, 1), self._most_processes)
 
     def remember(self) -> None:
-        """Keep what is counted now, for when the container is gone: it is ending."""
+        """Keep the present counters, because the container is ending."""
         self._last = Reading() if self._is_closed else self._counters.read()
 
     def renew(self) -> bool:
-        """Start counting anew; False when the container is gone."""
+        """Start counting again; return False if the container is gone."""
         self._last = Reading()
         if self._is_closed:
             return False
@@ -104,23 +103,23 @@ class ContainerMeter:
         return _is_there(now)
 
     def leave_out_what_was_used(self) -> bool:
-        """Count processor time from this moment on; False when the container is gone."""
+        """Count processor time from this moment on; return False if the container is gone."""
         cpu_s = None if self._is_closed else self._counters.cpu_s()
         self._before = Reading(cpu_s, *self._before[1:])
         return cpu_s is not None
 
     def close(self) -> None:
-        """Let go of the files, for good, though the group, which is the daemon's, may be there a little longer."""
+        """Close the files for good; the daemon may remove the group later."""
         self._is_closed = True
         self._counters.close()
 
 
 def open_meter(client: DockerClient, container: str, *, id: int = 0, resting: int = 0) -> ContainerMeter | None:
-    """A meter of that running container, counting from now on; None where its control group is not to be seen here.
+    """Return a meter of that running container, counting from now on; None if its control group is not visible here.
 
-    `resting` processes in it are ours during a call, and not told as the tool's. Blocks; raises `BackendUnavailable`.
+    `resting` processes in it are ours during a call. The function blocks, and raises `BackendUnavailable`.
     """
-    with translated("inspecting a container"):
+    with translate_failures("inspecting a container"):
         inspected = client.api.inspect_container(container)
     return meter_of(int(inspected["State"]["Pid"]), str(inspected["Id"]), id=id, resting=resting)
 
@@ -128,7 +127,7 @@ def open_meter(client: DockerClient, container: str, *, id: int = 0, resting: in
 def meter_of(
     process: int, container: str, *, id: int = 0, resting: int = 0, most_processes: int = sys.maxsize
 ) -> ContainerMeter | None:
-    """The same for a container whose main process and whole id are known: asks no daemon."""
+    """Return a meter of the container with that main process and whole id, without asking the daemon."""
     counters = find_counters(groups_of(process), part=container, mounted=mounts()) if process and container else None
     if counters is None:
         return None
@@ -145,12 +144,12 @@ def _has_own_kernel(process: int) -> bool:
 
 
 def _is_there(now: Reading) -> bool:
-    """Whether there is a group that says anything."""
+    """Return whether the group exists."""
     return now.cpu_s is not None or now.memory_peak_bytes is not None
 
 
 def used_since(before: Reading, *, now: Reading) -> Reading:
-    """What was used between two readings of counters that only grow; a peak that has not moved says nothing."""
+    """Return the usage between two readings of growing counters; a peak that has not moved says nothing."""
     cpu_s, memory_peak, processes_peak, kills, refusals, _ = now
     cpu_before, memory_before, processes_before, kills_before, refusals_before, _ = before
     return Reading(
@@ -167,35 +166,40 @@ def _if_moved(peak: int | None, *, before: int | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What a daemon knows of one of its containers."""
+class ContainerFacts:
+    """A daemon's knowledge about one of its containers."""
 
     status: str
-    """As the daemon says it: `running`, `paused`, `exited`, … and `gone` when it has no such container."""
+    """The daemon's word (`running`, `paused`, `exited`, …), or `gone` if it has no such container."""
     exit_code: int | None = None
-    """Of its main process; None while that runs. 137 is any SIGKILL, the kernel's for memory included."""
+    """The exit code of its main process; None while that runs. 137 is any SIGKILL, the kernel's for memory included."""
     error: str = ""
-    """Why it could not be started or ended well, in the daemon's words."""
+    """The daemon's reason why the container did not start or end well."""
     out_of_memory: bool = False
-    """Whether the kernel killed something in it for memory."""
+    """Whether the kernel killed a process in it for memory."""
     totals: Reading = field(default_factory=Reading)
-    """Its counters since it was started, as far as they were asked for and are told; see `used_since`."""
+    """The counters since its start, as far as the daemon has them; see `used_since`."""
 
 
-def facts(client: DockerClient, container: str, *, with_counters: bool = True, awaits_reason: bool = False) -> Facts:
-    """What the daemon knows of it now; or, when something in it was killed, a moment later if it knows no reason yet.
-    Blocks, the longer with counters; raises `BackendUnavailable`."""
+def container_facts(
+    client: DockerClient, container: str, *, with_counters: bool = True, awaits_reason: bool = False
+) -> ContainerFacts:
+    """Return the daemon's facts about a container.
+
+    With `awaits_reason`, wait a moment for the daemon's reason for a kill. The function blocks, longer with counters,
+    and raises `BackendUnavailable`.
+    """
     from docker.errors import NotFound
 
-    with translated("inspecting a container"):
+    with translate_failures("inspecting a container"):
         try:
             inspected = client.api.inspect_container(container)
             totals, now = _totals(client, inspected) if with_counters else (Reading(), "")
             kills = _kills(client, inspected, until=now, awaits_one=awaits_reason)
         except NotFound:
-            return Facts(status="gone")
+            return ContainerFacts(status="gone")
     state = inspected["State"]
-    return Facts(
+    return ContainerFacts(
         status=str(state["Status"]),
         exit_code=None if state["Running"] else int(state["ExitCode"]),
         error=str(state.get("Error") or ""),
@@ -205,35 +209,30 @@ def facts(client: DockerClient, container: str, *, with_counters: bool = True, a
 
 
 def _totals(client: DockerClient, inspected: Mapping[str, Any]) -> tuple[Reading, str]:
-    """Its counters, and when they were read by the daemon's clock; nothing of a container that does not run."""
+    """Return the counters of a running container, and the daemon's time of the reading."""
     if not inspected["State"]["Running"]:
         return Reading(), ""
     stats: Mapping[str, Any] = client.api.stats(inspected["Id"], stream=False, one_shot=True)
     read_at = str(stats.get("read") or "")
-    if not are_its_own(stats, inspected=inspected):
+    if not belong_to(inspected, stats):
         return Reading(), read_at
     nanoseconds = ((stats.get("cpu_stats") or {}).get("cpu_usage") or {}).get("total_usage")
     cpu_s = None if nanoseconds is None else nanoseconds * 1e-9
     return Reading(cpu_s=cpu_s, memory_peak_bytes=stats["memory_stats"].get("max_usage")), read_at
 
 
-def are_its_own(stats: Mapping[str, Any], *, inspected: Mapping[str, Any]) -> bool:
-    """Whether counters that a daemon tells are those of the container.
-
-    Some runtimes put it into no control group of its own. Then they are the whole machine's, and known by the limit
-    that goes with them: every container of ours has one on memory.
-    """
+def belong_to(inspected: Mapping[str, Any], stats: Mapping[str, Any]) -> bool:
+    """Return whether a daemon's counters are those of the container."""
+    # Some runtimes create no control group for a container. The counters are the whole machine's then, and so is the
+    # limit next to them; every container of ours has a limit of memory.
     return bool((stats.get("memory_stats") or {}).get("limit") == inspected["HostConfig"].get("Memory"))
 
 
 def _kills(client: DockerClient, inspected: Mapping[str, Any], *, until: str, awaits_one: bool) -> int:
-    """How often the kernel killed in it for memory, among the last events that the daemon remembers; once, if one is
-    waited for.
-
-    `OOMKilled` is only told of a container that ended, and missing when the daemon heard of the kill after the end.
-    """
+    """Return how often the kernel killed in it for memory, according to the daemon's last events."""
+    # The daemon sets `OOMKilled` for ended containers only, and misses a kill that it notices after the end.
     state = inspected["State"]
-    told = int(bool(state.get("OOMKilled")))
+    known = int(bool(state.get("OOMKilled")))
     began = _unix_time(str(state.get("StartedAt") or ""))
     now = _unix_time(until)
     if state["Running"] and awaits_one and now is not None:
@@ -241,15 +240,15 @@ def _kills(client: DockerClient, inspected: Mapping[str, Any], *, until: str, aw
     if state["Running"]:
         return _kills_between(client, inspected["Id"], began, now)
     ended = _unix_time(str(state.get("FinishedAt") or ""))
-    if told or state["ExitCode"] != _KILLED or ended is None:
-        return told
+    if known or state["ExitCode"] != _KILLED or ended is None:
+        return known
     return _kills_between(client, inspected["Id"], began, ended + _LATE_WORD_S, most=1)
 
 
 def _kills_between(
     client: DockerClient, id: str, since: float | None, until: float | None, *, most: int | None = None
 ) -> int:
-    """Those of that container, `most` at most. A time to come is waited for; without any it would be for ever."""
+    """Return the number of kills in that container, at most `most`."""
     if since is None or until is None:
         return 0
     times: dict[str, Any] = {"since": f"{since:.6f}", "until": f"{until:.6f}"}
@@ -259,7 +258,7 @@ def _kills_between(
 
 
 def _unix_time(text: str) -> float | None:
-    """A daemon's RFC 3339 time in seconds; None for "never"."""
+    """Return a daemon's RFC 3339 time in seconds; None for "never"."""
     try:
         seconds = datetime.fromisoformat(text).timestamp()
     except ValueError:

@@ -1,11 +1,11 @@
-"""How the runner gets into a container: nothing of it is in the image, and nothing of the host is mounted for it.
+"""The delivery of the runner into a container, without files in the image and without mounts.
 
-The container is started with a few lines of Python that read one message from standard input: the runner's modules,
-which are then imported from memory. So a runner that changes rebuilds no image, and a daemon on another machine needs
-no files of ours. What follows on standard input is the channel.
+The container starts with a few lines of Python that read one message from standard input: the runner's modules, which
+Python then imports from memory. So a new runner needs no new image, and a daemon on another machine needs none of our
+files. The channel follows on standard input.
 
-Where the image's Python reads the bytecode that ours writes (they have the same magic number), the modules go as
-bytecode, and the container starts without compiling; otherwise they go as source.
+If the image's Python reads our bytecode (both have the same magic number), the payload holds bytecode, and the
+container starts without compiling; otherwise the payload holds source.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PYTHON: Final = "/usr/bin/python3"
 _LENGTH: Final = 8
 _STREAM, _STREAM_AND_OFFER = "-", "+"
 _MARSHAL_FORMAT: Final = 2
-"""Every Python since 3.4 reads it."""
+"""A format that every Python since 3.4 reads."""
 _PLACE: Final = "/runner"
-"""Where the modules say they are. There is no such folder in an image."""
+"""The folder in the modules' file names; no image has such a folder."""
 
 _LOADER: Final = f"""
 import marshal, os, sys
@@ -63,14 +63,14 @@ sys.exit(start.main(sys.argv[1]))
 """
 
 
-def command(*, is_near: bool) -> list[str]:
-    """What a container is started with; a runner that is near is to offer a shorter way than the stream."""
+def runner_command(*, is_near: bool) -> list[str]:
+    """Return the command of a container; with `is_near` the runner offers a channel past the daemon."""
     return [_PYTHON, "-I", "-S", "-B", "-c", _LOADER, _STREAM_AND_OFFER if is_near else _STREAM]
 
 
 @cache
-def package(magic: bytes) -> bytes:
-    """The first thing to send to a container whose Python has that magic number."""
+def runner_payload(magic: bytes) -> bytes:
+    """Return the first message to a container whose Python has that magic number."""
     is_compiled = magic == importlib.util.MAGIC_NUMBER
     root = find_folder("runners") / "python"
     files = [path for path in sorted(root.rglob("*.py")) if path.name != "__main__.py"]
@@ -85,7 +85,7 @@ def _name(path: Path, root: Path) -> str:
 
 
 def _module(path: Path, root: Path, *, is_compiled: bool) -> tuple[bool, str, object]:
-    """Whether it is a package, where it says it is, and its content."""
+    """Return whether the module is a package, its file name, and its content."""
     place = f"{_PLACE}/{path.relative_to(root).as_posix()}"
     source = path.read_bytes()
     content = compile(source, place, "exec", dont_inherit=True) if is_compiled else source

@@ -31,8 +31,7 @@ from functools import cache
 from itertools import product
 from typing import Any, Final, Literal, get_args
 
-from sandbox.backends.seccomp_profiles import Profile, When, load_profile
-from sandbox.backends.syscall_table import MACHINES, Machine, load_table
+from sandbox.backends.seccomp_profiles import MACHINES, Machine, Profile, When, load_profile, load_table
 from sandbox.errors import IsolationUnavailable
 
 ProfileName = Literal["runner", "strict"]

@@ -1,12 +1,12 @@
-"""The subprocess backend: boxes of processes, walled by this host's Linux kernel. No root, daemon or image is needed.
+"""The subprocess backend: boxes of processes, isolated by this host's Linux kernel, without root, daemon or image.
 
     engine ── warden          outside of the box; ends it when the engine ends
-                └─ zygote     first process of the box's namespaces, sees only the box's tree of files
+                └─ zygote     first process of the box's namespaces, sees only the box's root filesystem
                      ├─ template     imports an environment's packages, with the rights of a tool, and forks
                      └─ guard ── tool     first process of the call's own namespaces, and the tool below it
 
-The engine takes no layer for granted: the runner reports which namespaces the kernel refused, and every call's guard
-reads the walls of the tool's process before that gets its request (see `receipts`).
+The engine takes no layer for granted: the runner reports the namespaces that the kernel refused, and the guard of every
+call measures the isolation of the tool's process before the process gets its request (see `receipts`).
 """
 
 from __future__ import annotations
@@ -24,21 +24,14 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import Backend, BoxPlan, Protection, engine_limits
 from sandbox.backends.hints import REMEDIES, failed_start, missing_walls
+from sandbox.backends.isolation import conditions, describe_conditions, import_plan, template_plan
+from sandbox.backends.ownership import GroupOwner
 from sandbox.backends.subprocess import groups
 from sandbox.backends.subprocess.box import FIRST_SLOT, Started, SubprocessBox, spawn
 from sandbox.backends.subprocess.groups import Group, Hierarchies
-from sandbox.backends.subprocess.identity import Caller, User, box_user, current_caller
-from sandbox.backends.subprocess.isolation import (
-    box_walls,
-    call_walls,
-    conditions,
-    describe_conditions,
-    import_plan,
-    template_plan,
-    way_out,
-)
-from sandbox.backends.subprocess.orphans import Owner
-from sandbox.backends.subprocess.rootfs import RUNNER, build_tree
+from sandbox.backends.subprocess.identity import EngineIdentity, User, box_user, current_identity
+from sandbox.backends.subprocess.isolation import egress_plan, isolate_box, isolate_call
+from sandbox.backends.subprocess.rootfs import RUNNER, build_rootfs
 from sandbox.egress import NETWORK
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy
@@ -48,8 +41,8 @@ from sandbox.resources import find_folder
 if TYPE_CHECKING:
     from sandbox.egress.listener_handoff import Porter
 
-_LEAST_FOR_A_ZYGOTE: Final = 64 << 20
-_ATTEMPTS: Final = 10
+_MIN_ZYGOTE_MEMORY: Final = 64 << 20
+_MAX_ATTEMPTS: Final = 10
 _TEMPLATE: Final = "template"
 _FORKS_OF_TEMPLATE: Final = 3
 _UNSEEN_MEMORY: Final = "counts processes and sockets, not small objects of the kernel"
@@ -63,32 +56,33 @@ class SubprocessBackend(Backend):
     name = "subprocess"
 
     def __init__(self) -> None:
-        self._caller = current_caller()
+        self._identity = current_identity()
         self._hierarchies = groups.find_hierarchies()
         self._owner: Group | None = None
         self._boxes = 0
 
     async def open(self, plan: BoxPlan) -> SubprocessBox:
-        caller = self._caller
-        _refuse_what_cannot_be(plan, caller)
+        identity = self._identity
+        _refuse_unenforceable(plan, identity)
         python = plan.interpreter.python
-        user = box_user(caller, is_plain=plan.is_plain)
-        is_ours = user == caller.user and not plan.is_plain and _may_be_changed(python, caller)
+        user = box_user(identity, is_plain=plan.is_plain)
+        # A box with the engine's user could change the interpreter, so it runs a read-only view of the file instead.
+        restarts = user == identity.user and not plan.is_plain and _is_writable(python, identity)
         group = self._next_group(plan.policy)
-        tree = build_tree(
+        rootfs = build_rootfs(
             folders=plan.interpreter.folders,
             hidden=plan.interpreter.hidden,
             readable=plan.policy.filesystem.readable,
             reaches_network=plan.policy.network.mode is NetworkMode.HOST,
             places=plan.places(),
-            started_again=(python, runner_folder()) if is_ours else None,
+            restart=(python, runner_folder()) if restarts else None,
             counts_memory=group is not None,
         )
         zygote = group.below("zygote") if group else None
-        doors = zygote.doors() if zygote else []
-        again = (str(python), f"{RUNNER}/__main__.py") if is_ours else ()
-        around_box = box_walls(plan, tree, caller=caller.user, user=user, doors=doors, again=again)
-        around_call = call_walls(plan, tree, user=user, is_metered=group is not None)
+        cgroup_fds = zygote.entry_files() if zygote else []
+        restart = (str(python), f"{RUNNER}/__main__.py") if restarts else ()
+        box_ring = isolate_box(plan, rootfs, caller=identity.user, user=user, cgroup_fds=cgroup_fds, restart=restart)
+        call_ring = isolate_call(plan, rootfs, user=user, is_metered=group is not None)
         places = [str(place) for place in group.folders] if group else []
         try:
             is_public = plan.policy.network.mode is NetworkMode.PUBLIC
@@ -98,14 +92,14 @@ class SubprocessBackend(Backend):
         box = SubprocessBox(
             started,
             walls={
-                "box": around_box,
-                "call": {**around_call, **way_out(started.egress)},
+                "box": box_ring,
+                "call": {**call_ring, **egress_plan(started.egress)},
                 "slots": group is not None,
                 "installed": _installed(plan),
                 "template": template_plan(
                     plan,
                     counts_memory=group is not None,
-                    doors=group.below(_TEMPLATE).doors() if group else (),
+                    cgroup_fds=group.below(_TEMPLATE).entry_files() if group else (),
                 ),
                 **import_plan(plan),
                 "lines": True,
@@ -118,10 +112,10 @@ class SubprocessBackend(Backend):
         try:
             if group is not None:
                 self._create(group, plan)
-            box.protection = self._protection(plan, caller, user=user, group=group and group.below(FIRST_SLOT))
+            box.protection = self._protection(plan, identity, user=user, group=group and group.below(FIRST_SLOT))
         except OSError as error:
             await asyncio.shield(box.close())
-            raise failed_start("the control group of a box could not be made", error) from None
+            raise failed_start("the control group of a box cannot be created", error) from None
         except BackendUnavailable:
             await asyncio.shield(box.close())
             raise
@@ -134,39 +128,37 @@ class SubprocessBackend(Backend):
             await asyncio.sleep(0.02)
 
     def _next_group(self, policy: Policy) -> Group | None:
-        """The group for one box, not made yet: whoever makes it must have told the warden, which removes it."""
+        """Return the group for one box, without creating it."""
+        # The warden removes the group, so it must know the group before the group exists.
         if not isinstance(self._hierarchies, Hierarchies):
             return None
         if self._owner is None:
             groups.remove_orphans(self._hierarchies)
-            self._owner = Group(self._hierarchies, Owner.current().name_for(id(self)))
+            self._owner = Group(self._hierarchies, GroupOwner.current().name_for(id(self)))
         self._boxes += 1
         is_free = policy.limits.cpus >= (os.cpu_count() or 1)
         hierarchies = self._hierarchies.without_quota() if is_free else self._hierarchies
         return Group(hierarchies, f"{self._owner.path}/{self._boxes}")
 
     def _create(self, box: Group, plan: BoxPlan) -> None:
-        """Make a box's group, and in it one for its zygote, its template and its first call. The warden of our last box
-        removes the folder that ours are in; it may be doing that right now."""
-        for _ in range(_ATTEMPTS):
+        """Create a box's group, and in it the groups of its zygote, its template and its first call."""
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 box.above().create(passes_on=True)
                 box.create(passes_on=True)
-            except (
-                FileNotFoundError,
-                FileExistsError,
-            ):  # it was there when it was made, and gone when it was looked at
+            except (FileNotFoundError, FileExistsError):
+                # The warden of our previous box removes the common parent, and may do so between the two steps.
                 continue
             for name, limits in _inner_limits(plan).items():
                 inner = box.below(name)
                 inner.create()
                 inner.limit(limits)
             return
-        raise BackendUnavailable("a control group could not be made: its parent vanishes again and again")
+        raise BackendUnavailable("a control group cannot be created: its parent disappears each time. Retry the call")
 
-    def _protection(self, plan: BoxPlan, caller: Caller, *, user: User, group: Group | None) -> Protection:
-        """What is read back of a call's `group` holds for all calls of the box: their groups are limited the same."""
-        shared = caller.cannot_give_users(is_plain=plan.is_plain)
+    def _protection(self, plan: BoxPlan, identity: EngineIdentity, *, user: User, group: Group | None) -> Protection:
+        # The group of a call speaks for all calls of the box, because all of them have the same limits.
+        shared = identity.cannot_give_users(is_plain=plan.is_plain)
         measured = group.in_force() if group else None
         stricter = describe_conditions(conditions(plan.policy, counts_memory=group is not None))
         return Protection(
@@ -191,7 +183,7 @@ class SubprocessBackend(Backend):
 
 
 def _user_state(user: User, *, shared: str | None) -> LayerState:
-    """The layer `own_uid`; `shared` says why the box has no user of its own."""
+    """Return the layer `own_uid`; `shared` is the reason why the box has no user of its own."""
     if shared is not None:
         detail = f"{shared}; {_SHARED_COUNTS}"
         return LayerState(in_force=False, detail=detail, measured_by=MeasuredBy.NONE)
@@ -200,10 +192,10 @@ def _user_state(user: User, *, shared: str | None) -> LayerState:
 
 
 def _inner_limits(plan: BoxPlan) -> dict[str, Limits]:
-    """The limits of the groups in a box. A template has those of one call, and three processes more while it forks."""
+    """Return the limits of the groups in a box. A template gets three processes more, to fork."""
     limits = plan.policy.limits
     found = {
-        "zygote": limits.model_copy(update={"memory": max(limits.memory, _LEAST_FOR_A_ZYGOTE)}),
+        "zygote": limits.model_copy(update={"memory": max(limits.memory, _MIN_ZYGOTE_MEMORY)}),
         FIRST_SLOT: limits,
     }
     if plan.has_template:
@@ -212,7 +204,7 @@ def _inner_limits(plan: BoxPlan) -> dict[str, Limits]:
 
 
 def _porter(started: Started, policy: Policy) -> Porter | None:
-    """Who answers the connections of a box's calls, if they have any."""
+    """Return the end that answers the connections of a box's calls; None if the calls have no network."""
     if started.porter is None:
         return None
     from sandbox.egress.listener_handoff import open_porter
@@ -221,7 +213,7 @@ def _porter(started: Started, policy: Policy) -> Porter | None:
 
 
 def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:
-    """The limits that are enforced from outside of the call's processes, and by what."""
+    """Return the limits that are enforced from outside of the call's processes."""
     limits = policy.limits
     found = group.in_force() if group else {"memory": limits.memory, "processes": limits.processes}
     quota = group.quota_cpus() if group else None
@@ -239,7 +231,7 @@ def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:
 
 
 def _unseen_memory(group: Group | None) -> str:
-    """Which memory nothing counts, or counts apart."""
+    """Return a note on the memory that no limit counts, or that has a limit of its own."""
     if group is None:
         return _UNSEEN_MEMORY
     if not group.limits_sockets():
@@ -249,43 +241,44 @@ def _unseen_memory(group: Group | None) -> str:
 
 
 def _installed(plan: BoxPlan) -> JsonValue:
-    """Where the runner finds what is installed: the environment's prefix, and its packages below it."""
+    """Return the environment's prefix and the folder of its packages."""
     return None if plan.prefix is None else [plan.prefix, f"{plan.prefix}/{plan.interpreter.site}"]
 
 
-def _refuse_what_cannot_be(plan: BoxPlan, caller: Caller) -> None:
+def _refuse_unenforceable(plan: BoxPlan, identity: EngineIdentity) -> None:
     policy = plan.policy
     if sys.platform != "linux":
         raise BackendUnavailable("the subprocess backend needs Linux", remedy="use the container backend")
     if policy.isolation.minimum > Strength.PROCESS:
         raise IsolationUnavailable(
             f"policy '{policy.name}' accepts nothing weaker than a {policy.isolation.minimum.value}; "
-            "the subprocess backend walls processes",
+            "the subprocess backend isolates processes",
             missing=(policy.isolation.minimum.value,),
             remedy="use the container backend, or another policy",
         )
-    shared = caller.cannot_give_users(is_plain=plan.is_plain)
-    if shared is not None and caller.owns_the_kernel and not plan.is_plain:
+    shared = identity.cannot_give_users(is_plain=plan.is_plain)
+    if shared is not None and identity.owns_the_kernel and not plan.is_plain:
         raise missing_walls([Layer.OWN_UID.value], policy=policy, reason=f"{shared}; its tools would be root as well")
     mode = policy.network.mode
     has_gateway = mode is not NetworkMode.INDEX or plan.gateway is not None
     if mode in (NetworkMode.PUBLIC, NetworkMode.INDEX) and (plan.is_plain or not has_gateway):
         raise IsolationUnavailable(
             f"policy '{policy.name}' lets tools reach {mode.value} addresses only, "
-            "and nothing here can hold them to that",
+            "and this backend cannot enforce that here",
             missing=("egress filter",),
             remedy=REMEDIES["egress filter" if has_gateway else "index filter"],
         )
 
 
-def _may_be_changed(python: Path, caller: Caller) -> bool:
-    """Whether a box that runs as us could change the interpreter's own file, would it find it."""
-    return python.stat().st_uid == caller.uid or os.access(python, os.W_OK)
+def _is_writable(python: Path, identity: EngineIdentity) -> bool:
+    """Return whether a process with the engine's user could change the interpreter's file."""
+    return python.stat().st_uid == identity.uid or os.access(python, os.W_OK)
 
 
 @cache
 def runner_folder() -> Path:
-    """Where the runner is; compiled once here, because a box's interpreter never writes bytecode."""
+    """Return the runner's folder, with its bytecode."""
+    # Compile here, because the interpreter of a box never writes bytecode.
     runner = find_folder("runners") / "python"
     compileall.compile_dir(runner, quiet=2)
     return runner

@@ -1,4 +1,4 @@
-"""One box of processes: the warden outside, the zygote and its calls inside, and the control groups around them."""
+"""A box of processes: the warden outside, the zygote and its calls inside, and the control groups around them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from sandbox.backends.base import Box
 from sandbox.backends.channel import SocketChannel
-from sandbox.backends.pipes import ChildPipes, open_pipe_line
+from sandbox.backends.pipes import ChildPipes, open_child_pipes
 from sandbox.backends.subprocess.groups import Group
 from sandbox.backends.subprocess.slots import GroupSlot
 from sandbox.egress.traffic import Ledger
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from sandbox.egress.listener_handoff import Porter
 
 FIRST_SLOT: Final = "0"
-"""The group of the slot that a box's first call gets; the next ones count on from it."""
+"""The group of the slot for a box's first call; the next slots get the following numbers."""
 _CAPACITY: Final = 32
 _PATIENCE_S: Final = 2.0
 _TIDYING_S: Final = 60.0
-"""Where calls have folders of the host, the warden removes what is left of them, which may be a million files."""
+"""For a box whose calls have folders of the host: the warden may have to remove a million files."""
 _MAX_LAST_WORDS: Final = 8192
 _WARDEN_ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8", "LD_BIND_NOW": "1", "PATH": "/usr/bin:/bin"}
-"""What libraries bind when it is first used would be looked up anew by each child that is forked for a call."""
+"""With `LD_BIND_NOW` the dynamic linker binds symbols once, and not again in each child that is forked for a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A runner, not yet spoken to, and our ends of what leads to it."""
+    """A runner before its first message, and our ends of the sockets that lead to it."""
 
     process: subprocess.Popen[bytes]
     channel: SocketChannel
     porter: socket.socket | None
-    """Where its guards hand over what their calls connect to, if anything answers there."""
+    """The socket for listeners from its guards, if its calls have egress."""
     egress: int | None
-    """The number at which the runner has the other end of that."""
+    """The descriptor of the other end in the runner."""
 
 
 class SubprocessBox(Box):
-    """Around what `spawn` started; its maker says what protects it, and it is gone when `close` returns."""
+    """A box around a started runner; the box is gone when `close` returns."""
 
     capacity = _CAPACITY
 
@@ -83,7 +83,7 @@ class SubprocessBox(Box):
 
     @property
     def warden(self) -> int:
-        """The pid of the box's outermost process."""
+        """Return the pid of the box's outermost process."""
         return self._process.pid
 
     def listen(self, receiver: Receiver) -> None:
@@ -109,13 +109,13 @@ class SubprocessBox(Box):
 
     def open_pipes(self) -> ChildPipes | None:
         self._next_line += 1
-        return open_pipe_line(self._next_line)
+        return open_child_pipes(self._next_line)
 
     def books(self, label: str) -> Ledger | None:
         return None if self._porter is None else self._porter.books(label)
 
     def memory_bytes(self) -> int:
-        """Shared pages count once in a control group; without one they count in each process."""
+        # Shared pages count once in a control group; without one they count in each process.
         if self._group is not None:
             return self._group.memory_bytes()
         import psutil
@@ -145,7 +145,7 @@ class SubprocessBox(Box):
         return self._last_words.decode("utf-8", "replace")
 
     async def _gone(self) -> None:
-        """The warden ends by itself when its standard input closes; if not, it is killed, and the box with it."""
+        # The warden ends by itself when its standard input closes; if not, it is killed, and the box with it.
         if not await _until(lambda: self._process.poll() is not None, self._patience_s):
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
@@ -157,7 +157,7 @@ class SubprocessBox(Box):
         asyncio.get_running_loop().add_reader(self._process.stderr, self._read_stderr)
 
     def _read_stderr(self) -> None:
-        """Keep the end of what the runner writes there: it is read by people, and never grows."""
+        """Keep the end of the runner's stderr, with a bounded size."""
         assert self._process.stderr is not None
         try:
             data = os.read(self._process.stderr.fileno(), 1 << 16)
@@ -205,7 +205,7 @@ def spawn(python: Path, runner: Path, *, groups: Sequence[str], reaches_public: 
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait until it holds, looking more and more seldom; False when it never did."""
+    """Wait until the condition holds, with growing pauses; return False if it never does."""
     loop = asyncio.get_running_loop()
     deadline, pause = loop.time() + seconds, 0.0005
     while not condition():

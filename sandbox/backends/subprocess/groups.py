@@ -1,17 +1,17 @@
-"""Control groups: limits and measures of whole trees of processes, kept by the kernel outside of the box.
+"""Control groups: limits and measures of whole process trees, which the kernel keeps outside of the box.
 
-Two layouts are found in the field, and both are used where this user may write to them:
+The engine uses either version of control groups, if this user may write to them:
 
-* version 1, one hierarchy per controller: ours lie below the group the engine is in;
-* version 2, one hierarchy: ours lie in the nearest group above the engine's own that this user may change and that
-  already passes the controllers on, so that nothing existing has to be moved or reconfigured.
+* version 1 has one hierarchy per controller; the engine's groups lie below the group that the engine is in;
+* version 2 has one hierarchy; the engine's groups lie in the nearest group above its own that this user may change and
+  that already passes the controllers on, so that the engine moves and reconfigures no existing group.
 
-The groups of one engine, named by its process so that a later engine can prove the owner dead (see owners.py)::
+The groups of one engine carry the name of its process, so that a later engine can prove the owner dead (ownership.py)::
 
     sandbox-<pid>-<start time>-<pid namespace>-<engine>/
         <box>/
             zygote/     the runner
-            template/   what imports packages ahead of calls, and forks their processes
+            template/   the process that imports packages ahead of calls, and forks the calls' processes
             <slot>/     one call at a time
 """
 
@@ -26,20 +26,20 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.backends.cgroups import groups_of, mounts
-from sandbox.backends.subprocess.orphans import PREFIX, proved_dead
+from sandbox.backends.ownership import GROUP_PREFIX, orphaned_groups
 from sandbox.policy import Limits
 
 _NEEDED: Final = ("memory", "pids")
 _USEFUL: Final = ("memory", "pids", "cpuacct", "cpu")
 _GUARD_BYTES: Final = 4 << 20
 GUARD_PROCESSES: Final = 1
-"""A call's guard counts, and is not the tool's."""
+"""The guard of a call, which counts in its group and is not the tool's."""
 _PERIOD_US: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What the files are called, and how the quota is spelled."""
+    """The names of the files, and the format of the quota."""
 
     memory: str
     swap: str
@@ -56,7 +56,7 @@ _NAMES: Final = {
         swap="memory.memsw.limit_in_bytes",
         swap_includes_memory=True,
         usage="memory.usage_in_bytes",
-        sockets="memory.kmem.tcp.limit_in_bytes",  # of UDP too; an account of its own, kept only where it is limited
+        sockets="memory.kmem.tcp.limit_in_bytes",  # TCP and UDP; the kernel counts sockets only if they are limited
         quota="cpu.cfs_quota_us",
         quota_text="{}",
     ),
@@ -74,23 +74,23 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Hierarchies:
-    """Where this engine's groups go: a parent folder per controller (version 1) or one for all (version 2)."""
+    """The parents of this engine's groups: a folder per controller (version 1) or one for all (version 2)."""
 
     version: int
     parents: Mapping[str, Path]
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Each parent once."""
+        """The distinct parents."""
         return tuple(dict.fromkeys(self.parents.values()))
 
     def without_quota(self) -> Hierarchies:
-        """The same for boxes that may use every processor: one hierarchy fewer to enter."""
+        """Return the hierarchies for boxes that may use every processor: one fewer to enter."""
         return Hierarchies(self.version, {name: parent for name, parent in self.parents.items() if name != "cpu"})
 
 
 def find_hierarchies() -> Hierarchies | str:
-    """The writable hierarchies, or the reason why there are none."""
+    """Return the writable hierarchies, or the reason why there are none."""
     mounted = list(mounts())
     own = groups_of()
     found = _version_1(mounted, own)
@@ -132,14 +132,14 @@ def _passes_on(folder: Path) -> bool:
 
 
 def remove_orphans(hierarchies: Hierarchies) -> None:
-    """Remove the groups of engines that are proved dead, with whatever still runs in them."""
+    """Remove the groups of engines that are proved dead, and kill the processes in them."""
     for parent in hierarchies.folders:
-        for folder in proved_dead(parent.glob(f"{PREFIX}*")):
+        for folder in orphaned_groups(parent.glob(f"{GROUP_PREFIX}*")):
             remove(folder)
 
 
 def remove(folder: Path) -> bool:
-    """Kill what is in a tree of groups and remove it; False while something in it is still dying."""
+    """Kill the processes in a tree of groups and remove it; return False while a process is still dying."""
     for place, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):
             for pid in Path(place, "cgroup.procs").read_text().split():
@@ -152,30 +152,30 @@ def remove(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One control group, in all hierarchies at once."""
+    """A control group, in all hierarchies at once."""
 
     hierarchies: Hierarchies
     path: str
 
     def below(self, name: str) -> Group:
-        """A group inside this one."""
+        """Return a group inside this one."""
         return Group(self.hierarchies, f"{self.path}/{name}")
 
     def above(self) -> Group:
-        """The group this one is in."""
+        """Return the group that contains this one."""
         return Group(self.hierarchies, self.path.rpartition("/")[0])
 
     def folder(self, controller: str) -> Path:
-        """Where the controller keeps its files of this group."""
+        """Return the folder of this group in the controller's hierarchy."""
         return self.hierarchies.parents[controller] / self.path
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Each folder once; entering the group means entering all."""
+        """The distinct folders; a process enters the group by entering all of them."""
         return tuple(parent / self.path for parent in self.hierarchies.folders)
 
     def create(self, *, passes_on: bool = False) -> None:
-        """Make it; with `passes_on` it is only there to hold others."""
+        """Create the group; with `passes_on`, as a parent of other groups."""
         for folder in self.folders:
             folder.mkdir(parents=True, exist_ok=True)
             if passes_on and self.hierarchies.version == 2:
@@ -183,17 +183,17 @@ class Group:
                 wanted = " ".join(f"+{name}" for name in ("memory", "pids", "cpu") if name in offered)
                 (folder / "cgroup.subtree_control").write_text(wanted)
 
-    def doors(self) -> list[str]:
-        """The files that a process writes "0" into to enter; one with a single thread, as every process of ours has."""
+    def entry_files(self) -> list[str]:
+        """Return the files that a process with a single thread writes "0" to, in order to enter the group."""
         name = "tasks" if self.hierarchies.version == 1 else "cgroup.procs"
         return [str(folder / name) for folder in self.folders]
 
     def limit(self, limits: Limits) -> None:
-        """Put the limits of one call on it."""
+        """Limit the group like one call."""
         memory, processes = limits.memory + _GUARD_BYTES, limits.processes + GUARD_PROCESSES
         names = _NAMES[self.hierarchies.version]
         _write(self.folder("memory") / names.memory, str(memory))
-        with suppress(OSError):  # no swap is accounted for on this kernel
+        with suppress(OSError):  # this kernel does not account for swap
             _write(self.folder("memory") / names.swap, str(memory) if names.swap_includes_memory else "0")
         if names.sockets:
             with suppress(OSError):  # this kernel has no such account
@@ -204,38 +204,38 @@ class Group:
                 _write(self.folder("cpu") / names.quota, names.quota_text.format(limits.cpus * _PERIOD_US, _PERIOD_US))
 
     def in_force(self) -> dict[str, int]:
-        """The limits as the kernel has them, read back, without the guard's share."""
+        """Return the limits that the kernel enforces, without the guard's share."""
         memory = (self.folder("memory") / _NAMES[self.hierarchies.version].memory).read_text()
         processes = (self.folder("pids") / "pids.max").read_text()
         return {"memory": int(memory) - _GUARD_BYTES, "processes": int(processes) - GUARD_PROCESSES}
 
     def quota_cpus(self) -> int | None:
-        """How many processors' time it may use, read back; None without a quota."""
+        """Return the number of processors in the kernel's quota; None without a quota."""
         name = _NAMES[self.hierarchies.version].quota
         microseconds = _number(self.folder("cpu") / name) if "cpu" in self.hierarchies.parents else None
         return None if microseconds is None else microseconds // _PERIOD_US
 
     def limits_sockets(self) -> bool:
-        """Whether socket buffers are limited as well, read back."""
+        """Return whether the kernel limits socket buffers, too."""
         name = _NAMES[self.hierarchies.version].sockets
         limit = 0 if name is None else _number(self.folder("memory") / name)
         return limit is not None and limit <= self.in_force()["memory"]
 
     def memory_bytes(self) -> int:
-        """What it and the groups below it hold now."""
+        """Return the memory that the group and the groups below it hold now."""
         try:
             return int((self.folder("memory") / _NAMES[self.hierarchies.version].usage).read_text())
         except OSError:
             return 0
 
     def remove(self) -> bool:
-        """Kill what is in it and remove it; False while something in it is still dying."""
+        """Kill the processes in the group and remove it; return False while a process is still dying."""
         gone = [remove(folder) for folder in self.folders]
         return all(gone)
 
 
 def _number(path: Path) -> int | None:
-    """The number that a file begins with; None where there is no such file, or a word for "no limit" in it."""
+    """Return the number at the start of a file; None if the file is missing or says "no limit"."""
     try:
         first = path.read_text().split()[0]
     except OSError:

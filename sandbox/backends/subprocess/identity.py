@@ -1,16 +1,16 @@
-"""Who the engine runs as, and whether that lets each box run as somebody else.
+"""The user that the engine runs as, and the users that it can give to its boxes.
 
-To be user 0 proves nothing: root in a user namespace of its own has nobody else to be, and root in a container may have
-been left without the rights. What counts is that the kernel would let this process and those it starts take on another
-user, act upon what that one owns, and, where the box is walled, mount; and that there are ids to take. Whoever lacks
-any of it walls its boxes with a user namespace of their own instead, and shares its user id with them.
+User id 0 proves nothing: root in a user namespace may have no other ids, and root in a container may lack the
+capabilities. An engine can give each box a user of its own if the kernel lets the engine and its children become
+another user, act upon that user's files and processes, and mount, and if free ids exist. Otherwise its boxes share its
+user id, behind a user namespace.
 
-The machine's own root must not do that. The kernel lets whoever has that id change its settings, in /proc/sys, without
-any capability and from within any namespace: a tool could have its own program run as root when something crashes. So
-root on the machine that cannot give its boxes other users has none that are walled.
+The machine's own root must not share its id. The kernel lets user id 0 change the settings in /proc/sys without any
+capability and from any namespace: a tool could make the kernel run a program of the tool's as root after a crash. So an
+engine that is the machine's root, and cannot give its boxes other users, refuses to open boxes with namespaces.
 
-An id for a box is drawn at random from a range that no distribution hands out, so that two boxes, also of two engines,
-never share the kernel's per-user counters, and nothing has to be handed back.
+The engine draws the id for a box at random from a range that no distribution assigns, so that two boxes, also of two
+engines, never share the kernel's counters per user, and no id has to be returned.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.backends.hints import failed_start
-from sandbox.backends.subprocess.rootfs import TOOL_USER
+from sandbox.backends.isolation import TOOL_USER
 
 User = tuple[int, int]
 """A user's id and a group's."""
 
 _FREE_IDS: Final = (range(0x70000000, 0x7FFFFFF0), range(30_000, 60_000))
-"""The second for user namespaces in which there are not more than 65536."""
+"""The second range is for user namespaces with 65536 ids."""
 _TO_ACT: Final = {"chown": 0, "dac_override": 1, "fowner": 3, "kill": 5, "setgid": 6, "setuid": 7}
 _TO_MOUNT: Final = {"sys_admin": 21}
 _PROC: Final = Path("/proc/self")
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who the engine runs as, and what it may do about that."""
+class EngineIdentity:
+    """The user that the engine runs as, and the users that the engine may give to boxes."""
 
     uid: int
     gid: int
     capabilities: int
-    """What it has, and what it starts will have, one bit for each."""
+    """The capabilities of the engine and of its children, one bit each."""
     free_ids: range
-    """What it can give to boxes, as a user's id and a group's."""
+    """The ids that boxes can have, for users and groups."""
     owns_the_kernel: bool
-    """Whether the kernel's settings are this user's to change: it is the machine's root, whatever it is called here."""
+    """True if this user may change the kernel's settings: the machine's root, under any id."""
 
     @property
     def user(self) -> User:
-        """Who it is."""
+        """The engine's own user and group."""
         return self.uid, self.gid
 
     def cannot_give_users(self, *, is_plain: bool) -> str | None:
-        """Why no box of that form gets a user of its own; None when each does."""
+        """Return the reason why boxes get no users of their own; None if they do."""
         needed = _TO_ACT if is_plain else {**_TO_ACT, **_TO_MOUNT}
         lacking = [name for name, bit in needed.items() if not self.capabilities >> bit & 1]
         if self.uid != 0:
@@ -66,26 +66,27 @@ class Caller:
         return None
 
 
-def current_caller() -> Caller:
-    """Who this process runs as; raises `BackendUnavailable` where that cannot be found out."""
+def current_identity() -> EngineIdentity:
+    """Return the identity of this process; raise `BackendUnavailable` if /proc does not tell."""
     sets = _capability_sets()
     capabilities = sets.get("CapEff", 0) & sets.get("CapBnd", 0)
-    # Where these are mounted read-only, the kernel lets nobody in a user namespace mount a /proc that is not.
+    # A user namespace cannot mount a writable /proc if these settings are mounted read-only here.
     owns_the_kernel = os.access("/proc/sys/vm/overcommit_memory", os.W_OK)
-    return Caller(os.geteuid(), os.getegid(), capabilities, _free_ids() or range(0), owns_the_kernel)
+    return EngineIdentity(os.geteuid(), os.getegid(), capabilities, _free_ids() or range(0), owns_the_kernel)
 
 
-def box_user(caller: Caller, *, is_plain: bool) -> User:
-    """The user that the host sees a box run as: a fresh one where the caller can give one, otherwise itself."""
-    if caller.cannot_give_users(is_plain=is_plain) is not None:
-        return caller.user
-    own = caller.free_ids.start + secrets.randbelow(len(caller.free_ids))
+def box_user(engine: EngineIdentity, *, is_plain: bool) -> User:
+    """Return the host's user for a new box: a fresh one if the engine can give one, otherwise the engine's own."""
+    if engine.cannot_give_users(is_plain=is_plain) is not None:
+        return engine.user
+    own = engine.free_ids.start + secrets.randbelow(len(engine.free_ids))
     return own, own
 
 
 def user_inside(user: User, *, is_plain: bool) -> User:
-    """What a box that runs as that user is called inside. Nobody is 0 there: without a right that a box gives up, the
-    kernel lets no 0 be the owner of a further user namespace, which each call is to have."""
+    """Return the user that a box of that host's user has inside its namespaces."""
+    # Never 0: the kernel forbids user 0 to own a further user namespace without a capability that the box drops, and
+    # each call needs such a namespace.
     return TOOL_USER if user[0] == 0 and not is_plain else user
 
 
@@ -95,7 +96,7 @@ def _capability_sets() -> dict[str, int]:
 
 
 def _free_ids() -> range | None:
-    """The first range that this user namespace has as users and as groups, if groups can be given up there."""
+    """Return the first range that this user namespace maps for users and groups, if its processes may drop groups."""
     if _text("setgroups").strip() == "deny":
         return None
     maps = [_mapped(_text(name).splitlines()) for name in ("uid_map", "gid_map")]
@@ -112,10 +113,10 @@ def _holds(mapped: Iterable[range], ids: range) -> bool:
 
 
 def _text(name: str) -> str:
-    """What the kernel tells of this process there; nothing where it has no such file."""
+    """Return the text of a file of this process in /proc; empty if the kernel has no such file."""
     try:
         return (_PROC / name).read_text("ascii")
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise failed_start("who the engine runs as cannot be found out", error) from None
+        raise failed_start("the user of the engine cannot be read", error) from None

@@ -1,11 +1,10 @@
-"""The tree of files a box sees: the interpreter with what is installed for it, the system's libraries and programs, a
-few devices, and nothing else.
+"""The root filesystem of a box: the interpreter with its packages, the system's libraries and programs, a few devices.
 
-All of it is read-only, but for the one folder that a box which builds something is given. The only places a tool can
-write to are a private tmpfs per call, `/work`, to which `/tmp` and `/dev/shm` lead. The host's home folders, secrets
-under `/etc`, sockets and other processes are not hidden here: they were never put in.
+Everything is read-only, except for the one folder that a build box writes its result to. A tool can write to a private
+tmpfs of its call only, `/work`, to which `/tmp` and `/dev/shm` lead. The host's home folders, secrets under `/etc`,
+sockets and other processes are not hidden: the root filesystem never contained them.
 
-Pure functions of the host's layout: what there is goes in, what is to be mounted comes out, and a test can look at it.
+The functions here compute the mounts from the host's layout and mount nothing, so that a test can read the result.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ from typing import Final
 from pydantic import JsonValue
 
 from sandbox.backends.base import Shown
-from sandbox.errors import BackendUnavailable
+from sandbox.backends.isolation import TOOL_USER, WORKPLACE, outermost, readable_paths, refuse_own_places
 
-WORKPLACE: Final = "/work"
 RUNNER: Final = "/runner"
-"""Where a box shows the runner, if it does."""
-TOOL_USER: Final = (1000, 1000)
+"""The runner's place in a box that starts it again."""
 
 _READ_ONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _FILES: Final = _READ_ONLY | _NOSUID | _NODEV
+# A device can be written to although its mount is read-only; the times and modes of its file, which is the host's,
+# cannot.
 _DEVICE: Final = _READ_ONLY | _NOSUID | _NOEXEC
-"""Devices can be written to all the same; their files' times and modes, which are the host's, stay as they are."""
 
 _SYSTEM: Final = (
     "/usr/bin",
@@ -55,10 +53,10 @@ _SYSTEM: Final = (
     "/etc/mime.types",
     "/etc/ssl/certs",
 )
-_NAMES_OF_THE_NETWORK: Final = ("/etc/resolv.conf", "/etc/ssl/certs")
+_NETWORK_FILES: Final = ("/etc/resolv.conf", "/etc/ssl/certs")
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+# Mapping this device makes shared memory without a file, which only a control group counts.
 _SHARED_MEMORY: Final = "zero"
-"""To map this device is to make shared memory without a file, which only a control group counts."""
 _LINKS: Final = {
     "/dev/fd": "/proc/self/fd",
     "/dev/stdin": "/proc/self/fd/0",
@@ -78,8 +76,8 @@ _TEXTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """What the box's root is made of; targets are as the box sees them."""
+class RootFilesystem:
+    """The mounts, links and files of a box's root; targets are paths inside the box."""
 
     binds: tuple[tuple[str, str, int], ...]
     links: dict[str, str]
@@ -88,7 +86,7 @@ class Tree:
     masks: tuple[str, ...]
 
     def plan(self) -> dict[str, JsonValue]:
-        """The tree as the runner is told of it."""
+        """Return the root filesystem as the runner's first message describes it."""
         return {
             "binds": [list(bind) for bind in self.binds],
             "links": dict(self.links),
@@ -98,40 +96,43 @@ class Tree:
         }
 
 
-def build_tree(
+def build_rootfs(
     *,
     folders: Sequence[Path],
     hidden: Sequence[Path],
     readable: Iterable[str],
     reaches_network: bool,
     places: Sequence[Shown] = (),
-    started_again: tuple[Path, Path] | None = None,
+    restart: tuple[Path, Path] | None = None,
     counts_memory: bool = True,
-) -> Tree:
-    """The tree for one interpreter, with the interpreter itself and its runner where it is `started_again` in the box;
-    raises `BackendUnavailable` when it lies where the box has its own files."""
+) -> RootFilesystem:
+    """Return the root filesystem for one interpreter.
+
+    `restart` names the interpreter and the runner if the box starts them again. Raises `BackendUnavailable` if the
+    interpreter lies where every box has files of its own.
+    """
     links = dict(_LINKS)
     shown: list[str] = []
-    for path in _SYSTEM + (_NAMES_OF_THE_NETWORK if reaches_network else ()):
+    for path in _SYSTEM + (_NETWORK_FILES if reaches_network else ()):
         if os.path.islink(path) and not path.startswith("/etc/"):
             links[path] = os.readlink(path)
         elif os.path.exists(path):
             shown.append(path)
     for folder in folders:
-        _refuse_ours(str(folder), what="the interpreter's folder")
+        refuse_own_places(str(folder), what="the interpreter's folder")
         if str(folder) != "/usr":
             shown.append(str(folder))
     shown += readable_paths(readable)
-    binds = [(os.path.realpath(path), path, _FILES) for path in _outermost(shown)]
-    if started_again is not None:
-        python, runner = started_again
+    binds = [(os.path.realpath(path), path, _FILES) for path in outermost(shown)]
+    if restart is not None:
+        python, runner = restart
         binds.append((str(runner), RUNNER, _FILES))
         if not any(str(python).startswith(f"{path}/") for _, path, _ in binds):
             binds.append((str(python), str(python), _FILES))
     binds += [(os.path.realpath(each.source), each.target, _flags(each)) for each in places]
     names = [name for name in _DEVICES if counts_memory or name != _SHARED_MEMORY]
     devices = [(f"/dev/{name}", f"/dev/{name}", _DEVICE) for name in names]
-    return Tree(
+    return RootFilesystem(
         binds=(*binds, *devices),
         links=links,
         files=_TEXTS,
@@ -140,35 +141,5 @@ def build_tree(
     )
 
 
-def readable_paths(paths: Iterable[str]) -> list[str]:
-    """Return the host's paths that a policy shows, each once; raise `BackendUnavailable` if a box cannot show one."""
-    for path in paths:
-        _refuse_ours(path, what="a readable path")
-        if not os.path.exists(path):
-            raise BackendUnavailable(
-                f"a readable path is missing: the policy shows {path}, which is not there",
-                remedy="correct filesystem.readable",
-            )
-    return _outermost(paths)
-
-
 def _flags(shown: Shown) -> int:
     return _FILES & ~_READ_ONLY if shown.is_writable else _FILES
-
-
-def _refuse_ours(path: str, *, what: str) -> None:
-    for ours in (WORKPLACE, "/tmp", "/var/tmp", "/proc", "/dev", "/etc"):
-        if path == ours or path.startswith(ours + "/"):
-            raise BackendUnavailable(
-                f"{what} {path} lies under {ours}, where a box has files of its own",
-                remedy="move it elsewhere on this host",
-            )
-
-
-def _outermost(paths: Iterable[str]) -> list[str]:
-    """Each path once, without those that lie below another."""
-    kept: list[str] = []
-    for path in sorted(set(paths)):
-        if not any(path == other or path.startswith(other + "/") for other in kept):
-            kept.append(path)
-    return kept

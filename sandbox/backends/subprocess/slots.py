@@ -1,11 +1,11 @@
-"""Slots: control groups that hold one call at a time, and tell what it used.
+"""Slots: control groups that hold one call at a time and measure it.
 
-A slot serves many calls, because making a group costs more than entering one. Counters that only grow are read before
-and after; a peak has to be set back. What cannot be set back (the highest number of processes once it was more than a
-guard and its tool, any peak of version 2) makes the slot be replaced after the call that moved it.
+A slot serves many calls, because creating a group costs more than entering one. The slot reads counters that only grow
+before and after a call, and resets peaks. A call that moves a peak that cannot be reset (the number of processes above
+a guard and its tool, any peak of version 2) makes the slot unfit, and the box replaces it.
 
-The counters' files stay open from the first time they are read, which is when a child is put into the slot, until the
-call is over; an idle slot holds none.
+The files of the counters are open from the moment a child enters the slot until its call is over; an idle slot has no
+open files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RESTING_PROCESSES: Final = 2
 
 
 class GroupSlot:
-    """One group as a place for one call at a time."""
+    """A group that holds one call at a time."""
 
     def __init__(self, id: int, group: Group) -> None:
         self.id = id
@@ -33,22 +33,19 @@ class GroupSlot:
         self._now = self._before
 
     def open_cgroup_fds(self) -> list[int]:
-        """What a child writes "0" into to enter; whoever gets them closes them.
-
-        A child has one thread. Moving that alone (`tasks`, which only version 1 has for us) spares the kernel the lock
-        over all threads of the machine, which can take it 10 ms. All of them are opened, or none: the group may be
-        going with its box right now.
-        """
-        doors: list[int] = []
-        with ExitStack() as opened:
-            for door in self._group.doors():
-                doors.append(os.open(door, os.O_WRONLY | os.O_CLOEXEC))
-                opened.callback(os.close, doors[-1])
-            opened.pop_all()
-        return doors
+        """Open the files that a child writes "0" to in order to enter the slot; the caller closes them."""
+        # A child has one thread. Moving a single thread (`tasks`, in version 1) spares the kernel a lock over all
+        # threads of the machine, which can take 10 ms. Open all files or none: another task may be removing the group.
+        opened: list[int] = []
+        with ExitStack() as stack:
+            for file in self._group.entry_files():
+                opened.append(os.open(file, os.O_WRONLY | os.O_CLOEXEC))
+                stack.callback(os.close, opened[-1])
+            stack.pop_all()
+        return opened
 
     def read(self) -> Reading:
-        """What has been used since the last `renew`."""
+        """Return the usage since the last `renew`."""
         self._now = cpu_s, memory_peak, processes_peak, kills, refusals, _ = self._counters.read()
         cpu_before, _, _, kills_before, refusals_before, _ = self._before
         return Reading(
@@ -60,7 +57,7 @@ class GroupSlot:
         )
 
     def renew(self) -> bool:
-        """Start counting anew from what was last read; False when a counter cannot be set back."""
+        """Start counting again at the last reading; return False if a counter cannot be reset."""
         try:
             return self._can_be_renewed() and self._counters.reset_memory_peak()
         finally:
@@ -68,7 +65,7 @@ class GroupSlot:
             self._counters.close()
 
     def close(self) -> None:
-        """Let go of it; what cannot be removed yet goes with the box."""
+        """Remove the group; the box removes a group whose processes are still dying."""
         self._counters.close()
         self._group.remove()
 

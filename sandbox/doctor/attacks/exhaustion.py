@@ -1,7 +1,7 @@
-"""Attacks that take all there is: processes, memory, files, output, time.
+"""Attacks that take everything: processes, memory, files, output, time.
 
-Limits are small for these calls, so that a host on which one does not hold comes to no harm: what would be endless is
-so only up to a few hundred MiB.
+The limits of these calls are small, so that a host without a limit comes to no harm: an endless loop ends after a few
+hundred MiB.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sandbox.doctor.attacks.attack import Attack, Verdict, ending_of, ends_at, nothing_gained
-from sandbox.doctor.attacks.prelude import TRYING
+from sandbox.doctor.attacks.attack import TRYING, Attack, Program, Verdict, ending_of, ends_at, nothing_gained
 from sandbox.outcome import Outcome, Status
 
 _MIB: Final = 1 << 20
 _PROCESSES: Final = 16
 _OURS_AMONG_PROCESSES: Final = 8
-_MOST_TEXT: Final = 4 * _MIB
+_MAX_TEXT: Final = 4 * _MIB
 
 _FORK: Final = """
 import os, time
@@ -156,17 +155,17 @@ def _stays_few(outcomes: Sequence[Outcome]) -> Verdict:
 
 
 def _gets_no_memory(outcomes: Sequence[Outcome]) -> Verdict:
-    """The kernel may end the call, or only those of its processes that were too many."""
+    # The kernel may kill the call, or only some of its processes.
     outcome = outcomes[-1]
     if outcome.status is not Status.OK:
         return ends_at("memory")(outcomes)
-    peak, told = outcome.usage.memory_peak_bytes, nothing_gained(outcomes)
+    peak, verdict = outcome.usage.memory_peak_bytes, nothing_gained(outcomes)
     most = "" if peak is None else f", with {peak // _MIB} MiB at most"
-    return Verdict(held=told.held, how=f"{told.how}{most}")
+    return Verdict(held=verdict.held, how=f"{verdict.how}{most}")
 
 
 def _is_counted_or_refused(outcomes: Sequence[Outcome]) -> Verdict:
-    """Only a control group counts such memory; without one, the filter refuses it."""
+    # Only a control group counts such memory; without one, the filter refuses it.
     if outcomes[-1].status is Status.OK:
         return nothing_gained(outcomes)
     return ends_at("memory", "disk", "file_size")(outcomes)
@@ -175,7 +174,7 @@ def _is_counted_or_refused(outcomes: Sequence[Outcome]) -> Verdict:
 def _is_cut(outcomes: Sequence[Outcome]) -> Verdict:
     outcome = outcomes[-1]
     kept = len(outcome.stdout.text) + len(outcome.stderr.text)
-    if kept > _MOST_TEXT:
+    if kept > _MAX_TEXT:
         return Verdict(held=False, how=f"{kept} characters of it were kept")
     verdict = ends_at("output", "wall", "cpu")(outcomes)
     return Verdict(held=verdict.held, how=f"{ending_of(outcome)}, {kept // 1024} KiB of its text were kept")
@@ -183,54 +182,46 @@ def _is_cut(outcomes: Sequence[Outcome]) -> Verdict:
 
 EXHAUSTION: Final = (
     Attack(
-        "fork bomb",
-        "fork, and fork again in every process there is",
-        _FORK,
-        _stays_few,
-        limits={"processes": _PROCESSES, "wall": 2},
-        in_a_machine="it ended its own machine",
+        "endless processes",
+        "fork in every process; ignore all signals, and leave a process in a session of its own",
+        (
+            Program(
+                "fork bomb",
+                _FORK,
+                _stays_few,
+                limits={"processes": _PROCESSES, "wall": 2},
+                in_a_machine="it ended its own machine",
+            ),
+            Program("never ending", _STAY, ends_at("wall"), facts=("marker",), limits={"wall": 1}),
+        ),
     ),
     Attack(
-        "memory over many processes",
-        "take in twelve processes four times the memory that is allowed",
-        _SHARED_OUT,
-        _gets_no_memory,
-        limits={"memory": 96 * _MIB, "wall": 30},
+        "memory",
+        "take four times its memory in twelve processes, and in files and segments that no process has mapped",
+        (
+            Program(
+                "memory over many processes", _SHARED_OUT, _gets_no_memory, limits={"memory": 96 * _MIB, "wall": 30}
+            ),
+            Program(
+                "memory that no process has",
+                _MEMORY_FILES,
+                _is_counted_or_refused,
+                limits={"memory": 96 * _MIB, "disk": 32 * _MIB, "file_size": 32 * _MIB, "wall": 30},
+            ),
+        ),
     ),
     Attack(
-        "memory that no process has",
-        "take it in files that exist in memory only, in shared memory that it lets go of, in segments",
-        _MEMORY_FILES,
-        _is_counted_or_refused,
-        limits={"memory": 96 * _MIB, "disk": 32 * _MIB, "file_size": 32 * _MIB, "wall": 30},
-    ),
-    Attack(
-        "disk",
-        "fill every place it can write to",
-        _FILL,
-        ends_at("disk", "memory"),
-        limits={"disk": 8 * _MIB, "wall": 30},
-    ),
-    Attack(
-        "number of files",
-        "make files without end",
-        _SCATTER,
-        ends_at("inodes", "disk", "memory"),
-        limits={"inodes": 256, "memory": 96 * _MIB, "wall": 30},
-    ),
-    Attack(
-        "flood of output",
-        "print without end, text and what is none",
-        _FLOOD,
-        _is_cut,
-        limits={"output": _MIB, "wall": 2},
-    ),
-    Attack(
-        "never ending",
-        "ignore and block all signals, and leave a process in a session of its own",
-        _STAY,
-        ends_at("wall"),
-        facts=("marker",),
-        limits={"wall": 1},
+        "disk and output",
+        "fill every writable place, make files and print without end",
+        (
+            Program("disk", _FILL, ends_at("disk", "memory"), limits={"disk": 8 * _MIB, "wall": 30}),
+            Program(
+                "number of files",
+                _SCATTER,
+                ends_at("inodes", "disk", "memory"),
+                limits={"inodes": 256, "memory": 96 * _MIB, "wall": 30},
+            ),
+            Program("flood of output", _FLOOD, _is_cut, limits={"output": _MIB, "wall": 2}),
+        ),
     ),
 )

@@ -1,16 +1,15 @@
-"""Attacks by sockets: kinds that pass by a network namespace, services of the host, addresses outside, also by way of
-the proxy that calls have where public addresses can be reached.
+"""Attacks with sockets: kinds that bypass a network namespace, services of the host, addresses outside.
 
-No packet leaves the machine, even where no wall stands: towards outside addresses only a route is asked for, and the
-proxy is asked for this machine's own services alone.
+A program asks the proxy that calls have if their policy opens public addresses. No packet leaves the machine, even
+without isolation: the programs only look for a route to outside addresses, and ask the proxy for this machine's own
+services.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from sandbox.doctor.attacks.attack import Attack, nothing_gained, unless_network_is_open
-from sandbox.doctor.attacks.prelude import TRYING
+from sandbox.doctor.attacks.attack import TRYING, Attack, Program, unless_network_is_open
 from sandbox.egress import PORT
 
 _KINDS: Final = f"""{TRYING}
@@ -126,39 +125,22 @@ NETWORK: Final = (
     Attack(
         "other sockets",
         "make raw, packet, netlink and vsock sockets, which need no network",
-        _KINDS,
-        nothing_gained,
+        (Program("other sockets", _KINDS),),
     ),
     Attack(
         "services of the host",
-        "speak to listeners on the host's loopback, on a path, on an abstract name",
-        _SERVICES,
-        nothing_gained,
-        facts=("addresses",),
-        is_asked=unless_network_is_open,
-    ),
-    Attack(
-        "socket in a shown folder",
-        "speak to programs of the host that listen there",
-        _SHOWN,
-        nothing_gained,
-        facts=("shown",),
-        shows=("shown",),
+        "speak to the host's listeners: on its loopback, on a path, in a shown folder, through the engine's proxy",
+        (
+            Program("services of the host", _SERVICES, facts=("addresses",)),
+            Program("socket in a shown folder", _SHOWN, facts=("shown",), shows=("shown",)),
+            Program("the way by a proxy", _PROXY, facts=("addresses",)),
+        ),
         is_asked=unless_network_is_open,
     ),
     Attack(
         "addresses outside",
-        "find a way to the metadata service, private networks, name servers",
-        _OUTSIDE,
-        nothing_gained,
-        is_asked=unless_network_is_open,
-    ),
-    Attack(
-        "the way by a proxy",
-        "have the engine's proxy connect to the host's loopback, written in ten ways",
-        _PROXY,
-        nothing_gained,
-        facts=("addresses",),
+        "find a route to the metadata service, private networks, name servers",
+        (Program("addresses outside", _OUTSIDE),),
         is_asked=unless_network_is_open,
     ),
 )

@@ -1,8 +1,9 @@
-"""Attacks by what a tool requires: code of a package that runs when it is imported, or when Python starts.
+"""Attacks by a tool's requirements: code of a package that runs on import, or when Python starts.
 
-The wheels are made here, of pure Python, and always the same: no index is asked, and a store keeps one environment for
-each. The package replaces what it finds of the runner, starts processes that outlive it, and takes memory and processes
-beyond the limits. What comes of that is seen on the host while a call runs (see `look`), and compared with its receipt.
+This module builds the wheels, of pure Python and always the same, so that no index is asked and a store keeps one
+environment for each. The package replaces the functions of the runner that it finds, starts processes that outlive it,
+and takes memory and processes beyond the limits. `look` observes the effects on the host while a call runs, and the
+campaign compares them with the call's receipt.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 
 import psutil
 
-from sandbox.doctor.attacks.attack import Attack, Verdict, ending_of
+from sandbox.doctor.attacks.attack import Attack, Program, Verdict, ending_of
 from sandbox.outcome import Outcome, Receipt, Status
 from sandbox.policy import Policy
 
@@ -30,7 +31,7 @@ _EPOCH: Final = (2020, 1, 1, 0, 0, 0)
 _MEMORY: Final = 96 * _MIB
 _PROCESSES: Final = 24
 _OURS: Final = 8
-"""Processes of the runner that a box may have next to those of its call, when it has as many as it may."""
+"""The runner's own processes in a box whose call has as many as allowed."""
 _HELD_BY_EACH: Final = _MEMORY // 2
 TOOL: Final = "sbx-atk-tool"
 HOLDER: Final = "sbx-atk-holder"
@@ -111,17 +112,17 @@ def attack() -> dict:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the host showed while a call ran: its process, where that is to be seen, and what its packages held."""
+    """The host's view of a running call: its process, if visible, and the resources of its packages."""
 
     status: dict[str, str] = field(default_factory=dict)
-    """The fields of `/proc/<pid>/status` of the call's process; none where the host does not show it."""
+    """The fields of `/proc/<pid>/status` of the call's process; empty if the host hides it."""
     shared: tuple[str, ...] = ()
-    """The kinds of namespaces that this process and the call's have in common, as far as this user may know."""
+    """The kinds of namespaces that this process shares with the call's, as far as this user may see."""
     processes: int = 0
     memory: int = 0
 
     def complaints(self, receipt: Receipt) -> list[str]:
-        """What packages held beyond the limits, and what the receipt says that is not so."""
+        """Return resources of packages beyond the limits, and false claims of the receipt."""
         found = [f"the receipt says {claim}, and the kernel shows otherwise" for claim in self._untrue(receipt)]
         if self.processes > _PROCESSES + _OURS:
             found.append(f"its packages had {self.processes} processes where {_PROCESSES} are allowed")
@@ -131,9 +132,9 @@ class Look:
 
     def _untrue(self, receipt: Receipt) -> Iterator[str]:
         layers = {name: state for name, state in receipt.layers.items() if state.in_force}
-        told = re.search(r"(\d+) filters?", layers["seccomp"].detail) if "seccomp" in layers else None
-        if told and self.status.get("Seccomp_filters", told[1]) != told[1]:
-            yield told[0]
+        counted = re.search(r"(\d+) filters?", layers["seccomp"].detail) if "seccomp" in layers else None
+        if counted and self.status.get("Seccomp_filters", counted[1]) != counted[1]:
+            yield counted[0]
         if "capabilities" in layers and any(int(self.status.get(name, "0"), 16) for name in _HELD):
             yield "that no capability is held"
         if "no_new_privs" in layers and self.status.get("NoNewPrivs", "1") != "1":
@@ -145,10 +146,10 @@ class Look:
 
 def make_wheels(folder: Path) -> None:
     """Make the wheels that the attacks require, in a folder of wheels."""
-    for attack in PACKAGES:
-        name = _name(attack)
+    for program in PACKAGES[0].programs:
+        name = _name(program)
         files = {f"{name}.py": _PACKAGE}
-        if attack.starts_with_python:
+        if program.starts_with_python:
             files[f"{name}.pth"] = f"import {name}\n"
         _make_wheel(folder, name, files)
 
@@ -182,11 +183,8 @@ def policy_with(policy: Policy, folder: Path) -> Policy:
 
 
 def look() -> Look:
-    """Look for the call's process and for what packages hold, on this host.
-
-    What counts is the most that any control group has of it, because a box that is opened for the next call has limits
-    of its own.
-    """
+    """Look for the call's process and the resources of packages, on this host."""
+    # The largest share of any control group counts, because a box that is opened for the next call has its own limits.
     tool = 0
     processes: Counter[str] = Counter()
     memory: Counter[str] = Counter()
@@ -198,14 +196,14 @@ def look() -> Look:
         group = _groups(process.pid)
         processes[group] += 1
         if process.info["name"] == HOLDER:
-            with suppress(psutil.Error):  # one that is not done yet counts as none: forks share what they do not write
+            with suppress(psutil.Error):  # a fork shares the pages that it has not written yet
                 memory[group] += _HELD_BY_EACH if process.memory_info().rss >= _HELD_BY_EACH else 0
     most, held = max(processes.values(), default=0), max(memory.values(), default=0)
     return Look(_status(tool), tuple(_shared_namespaces(tool)), most, held)
 
 
 def _groups(pid: int) -> str:
-    """Return what tells the processes of one box from those of another, where there are control groups."""
+    """Return the control groups, which differ between the processes of two boxes."""
     try:
         return Path(f"/proc/{pid}/cgroup").read_text("latin-1")
     except OSError:
@@ -213,7 +211,7 @@ def _groups(pid: int) -> str:
 
 
 def is_marked(process: psutil.Process) -> bool:
-    """Whether a package of these attacks started it; its `name` and `cmdline` are known."""
+    """Return whether a package of these attacks started the process, whose `name` and `cmdline` are loaded."""
     return process.info["name"] in (HOLDER, SLEEPER) or SURVIVOR in (process.info["cmdline"] or ())
 
 
@@ -233,26 +231,25 @@ def _shared_namespaces(pid: int) -> Iterator[str]:
 
 
 def _has_ended_within_walls(outcomes: Sequence[Outcome]) -> Verdict:
-    """What is seen on the host is judged there; here, that the package ran, and that its call ended as calls do."""
+    # `look` judges the host's view; this function checks that the package ran and that its call ended normally.
     outcome = outcomes[-1]
     if outcome.status in (Status.MEMORY, Status.LIMIT, Status.TIMEOUT):
         return Verdict(held=True, how=ending_of(outcome))
     value = outcome.value
     if outcome.status is not Status.OK or not isinstance(value, dict) or not value.get("started"):
-        return Verdict(held=False, how=f"it tells nothing: {ending_of(outcome)}")
-    return Verdict(held=True, how="nothing of it ran on, and the receipt is what the kernel shows")
+        return Verdict(held=False, how=f"inconclusive: {ending_of(outcome)}")
+    return Verdict(held=True, how="no process of it ran on, and the receipt agrees with the kernel")
 
 
-def _name(attack: Attack) -> str:
-    return attack.requires[0].replace("-", "_")
+def _name(program: Program) -> str:
+    return program.requires[0].replace("-", "_")
 
 
-def _attack(name: str, tries: str, requirement: str, *, starts_with_python: bool) -> Attack:
+def _program(name: str, requirement: str, *, starts_with_python: bool) -> Program:
     module = requirement.replace("-", "_")
     start = "" if starts_with_python else f"import {module}\n"
-    return Attack(
+    return Program(
         name,
-        tries,
         _TOOL.format(start=start, name=module),
         _has_ended_within_walls,
         requires=(requirement,),
@@ -260,18 +257,13 @@ def _attack(name: str, tries: str, requirement: str, *, starts_with_python: bool
     )
 
 
-_TRIES: Final = "take down the walls of later calls, leave processes, and take memory and processes, {}"
 PACKAGES: Final = (
-    _attack(
-        "a package that is imported",
-        _TRIES.format("when it is imported"),
-        "sandbox-attack-by-import",
-        starts_with_python=False,
-    ),
-    _attack(
-        "a package that starts with Python",
-        _TRIES.format("by a .pth file, when Python starts"),
-        "sandbox-attack-by-pth",
-        starts_with_python=True,
+    Attack(
+        "packages",
+        "weaken later calls, leave processes, exceed memory and processes: by an import, by a .pth file",
+        (
+            _program("a package that is imported", "sandbox-attack-by-import", starts_with_python=False),
+            _program("a package that starts with Python", "sandbox-attack-by-pth", starts_with_python=True),
+        ),
     ),
 )

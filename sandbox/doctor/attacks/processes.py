@@ -1,11 +1,11 @@
-"""Attacks on processes: those that watch over the call, its neighbours, the host's; and on what limits its own.
+"""Attacks on processes: the guards of the call, its neighbours, the host's; and on the call's own limits.
 
-Signals are sent only where the tool sees that its processes are not the host's, which is itself a finding.
+A program sends signals only if it sees that its processes are not the host's; otherwise that is itself a finding.
 
-Under gVisor nothing keeps a tool from the descriptors of its runner, and what it says there, frame by frame, may be
-heard as the runner's. That is its own word in another place: what it prints and returns it could print and return
-anyway, in a box that is gone with its call. What must hold is that nobody else's call is touched, that no wall is
-believed to be missing, and that what was measured outside stands.
+Under gVisor nothing keeps a tool from the descriptors of its runner, and the engine may take the tool's frames there
+for the runner's. The tool gains nothing that it could not print or return, in a box that ends with its call. The
+isolation must still hold: no other call is touched, the engine believes no layer to be missing, and the measurements
+from outside stand.
 """
 
 from __future__ import annotations
@@ -13,10 +13,64 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sandbox.doctor.attacks.attack import Attack, Verdict, ending_of, nothing_gained
-from sandbox.doctor.attacks.prelude import TRYING
+from sandbox.doctor.attacks.attack import TRYING, Attack, Program, Verdict, ending_of, nothing_gained
+from sandbox.doctor.attacks.rights import MEMORY_OF_OTHERS, ask_kernel
 from sandbox.outcome import Outcome, Status
 
+_OTHERS: Final = f"""{TRYING}
+FILES = ["environ", "mem", "maps", "auxv", "io", "stack", "syscall", "pagemap", "exe", "cwd", "root"]
+
+def read(path) -> None:
+    if os.path.islink(path):
+        os.readlink(path)
+        return
+    with open(path, "rb", buffering=0) as file:
+        if path.endswith("/mem"):
+            file.seek(0x400000)
+        file.read(16)
+
+def read_links(folder) -> None:
+    for number in os.listdir(folder):
+        os.readlink(folder + "/" + number)
+
+def attack() -> dict:
+    must(attempt("its own environment", read, "/proc/self/environ"))
+    must(attempt("its own descriptors", os.readlink, "/proc/self/fd/0"))
+    own = os.readlink("/proc/self")
+    pids = [name for name in os.listdir("/proc") if name.isdigit() and name != own]
+    for pid in pids or ["1"]:
+        for file in FILES:
+            attempt("/proc/" + pid + "/" + file, read, "/proc/" + pid + "/" + file)
+        attempt("/proc/" + pid + "/fd", read_links, "/proc/" + pid + "/fd")
+    return report()
+"""
+_CONTROL_GROUPS: Final = f"""{TRYING}
+FILES = ["cgroup.procs", "tasks", "release_agent", "notify_on_release", "memory.max", "memory.limit_in_bytes",
+         "pids.max", "cpu.max", "cpu.cfs_quota_us", "devices.allow", "cgroup.subtree_control", "cgroup.freeze"]
+
+def folders(root, deepest=3) -> list:
+    found = [root]
+    try:
+        names = os.listdir(root) if deepest else []
+    except OSError:
+        names = []
+    for name in names[:100]:
+        if os.path.isdir(root + "/" + name) and not os.path.islink(root + "/" + name):
+            found += folders(root + "/" + name, deepest - 1)
+    return found
+
+def make_group(folder) -> None:
+    os.mkdir(folder)
+    os.rmdir(folder)
+
+def attack() -> dict:
+    must(attempt("its own", open_only, "/proc/self/cgroup", os.O_RDONLY))
+    for folder in folders("/sys/fs/cgroup"):
+        for file in FILES:
+            attempt(folder + "/" + file, open_only, folder + "/" + file, os.O_WRONLY)
+        attempt("a group in " + folder, make_group, folder + "/sandbox-attack")
+    return report()
+"""
 _KILL: Final = f"""{TRYING}
 OF_THE_MACHINE = "pid:[4026531836]"
 
@@ -66,13 +120,13 @@ def attack(oom_score: int) -> dict:
     return report()
 """
 _STEPS: Final = 10_000_000
-"""What the forger computes, before it claims that it took nothing. It is not told by a clock: a kernel inside a box
-counts for its processes what the host gave to others."""
-_LEAST_S: Final = 0.03
-"""No processor takes so many steps of Python in less."""
-_OTHERS: Final = """
+"""The computation of the forger before it claims to have used nothing. A number of steps, not a time, because a kernel
+inside a box counts time that the host gave to others."""
+_MIN_S: Final = 0.03
+"""The least time in which a processor takes that number of Python's steps."""
+_SHARED: Final = """
 def theirs(outside) -> list:
-    # the descriptors of whoever else is here, unless that is the host
+    # the other processes here, unless they are the host's
     if os.readlink("/proc/self/ns/pid") in (outside, "pid:[4026531836]"):
         return []
     return [name for name in os.listdir("/proc") if name.isdigit() and name != os.readlink("/proc/self")]
@@ -80,7 +134,7 @@ def theirs(outside) -> list:
 def after(outside: str) -> str:
     return "the next call"
 """
-_FORGE: Final = f"""{TRYING}{_OTHERS}
+_FORGE: Final = f"""{TRYING}{_SHARED}
 import json
 
 def forged() -> list:
@@ -110,7 +164,7 @@ def attack(outside: str) -> str:
         answer_to(write, number)
     return "honest"
 """
-_SPEAK: Final = f"""{TRYING}{_OTHERS}
+_SPEAK: Final = f"""{TRYING}{_SHARED}
 import json, struct
 
 def message(**fields) -> bytes:
@@ -151,9 +205,10 @@ def output(outside: str) -> str:
 
 
 def _keeps_to_itself(outcomes: Sequence[Outcome]) -> Verdict:
-    """How its own call ended is the attacker's affair."""
+    # The attacker may end its own call in any way.
     if outcomes[-1].status is Status.OK:
-        return nothing_gained(outcomes) if _has_gained(outcomes[-1]) else Verdict(held=True, how="it reached nobody")
+        nothing = Verdict(held=True, how="it reached no other process")
+        return nothing_gained(outcomes) if _has_gained(outcomes[-1]) else nothing
     return Verdict(held=True, how=f"it reached only its own call: {ending_of(outcomes[-1])}")
 
 
@@ -167,50 +222,61 @@ def _is_not_believed(outcomes: Sequence[Outcome]) -> Verdict:
         return Verdict(held=False, how=f"the next call was answered by a forgery: {ending_of(victim)}")
     for attacker in attackers:
         spent = attacker.usage.cpu_s
-        if spent is not None and spent < _LEAST_S:
+        if spent is not None and spent < _MIN_S:
             return Verdict(held=False, how=f"of the processor time of {_STEPS} steps, {spent:.3f} s were counted")
         if attacker.status is Status.MEMORY:
-            return Verdict(held=False, how=f"it was believed that it needed much memory: {ending_of(attacker)}")
-    return Verdict(held=True, how="what was measured outside stood, and the next call spoke for itself")
+            return Verdict(held=False, how=f"the engine believed that it needed much memory: {ending_of(attacker)}")
+    return Verdict(held=True, how="the measurements from outside stood, and the next call spoke for itself")
 
 
 PROCESSES: Final = (
     Attack(
-        "signals",
-        "kill and stop its watchers, its neighbours, the engine and everybody else, one by one and by kill -1",
-        _KILL,
-        _keeps_to_itself,
-        facts=("bystander", "outside"),
-        limits={"wall": 5},
-        has_neighbour=True,
-        may_lose_box=True,
+        "other processes",
+        "read, trace, stop and kill its guards, its neighbours, the engine and every other process",
+        (
+            Program("other processes' secrets", _OTHERS, in_a_machine="only of its own box, which has no other call"),
+            ask_kernel("memory of others", MEMORY_OF_OTHERS),
+            Program(
+                "signals",
+                _KILL,
+                _keeps_to_itself,
+                facts=("bystander", "outside"),
+                limits={"wall": 5},
+                has_neighbour=True,
+                may_lose_box=True,
+            ),
+        ),
+    ),
+    Attack(
+        "forged results",
+        "write results and measurements of its own invention to every descriptor, also as its runner writes them",
+        (
+            Program(
+                "forged frames",
+                _FORGE,
+                _is_not_believed,
+                facts=("outside",),
+                entries=("attack", "after"),
+                limits={"wall": 10},
+                may_lose_box=True,
+            ),
+            Program(
+                "its runner's words",
+                _SPEAK,
+                _is_not_believed,
+                facts=("outside",),
+                entries=("end", "fault", "reply", "output", "after"),
+                limits={"wall": 10},
+                may_lose_box=True,
+            ),
+        ),
     ),
     Attack(
         "its own limits",
-        "raise its limits and its priority, and die last when memory runs out",
-        _RAISE,
-        nothing_gained,
-        facts=("oom_score",),
-        in_a_machine="only as its own kernel counts",
-    ),
-    Attack(
-        "forged frames",
-        "write results and measurements of its own invention to every descriptor, its own and others'",
-        _FORGE,
-        _is_not_believed,
-        facts=("outside",),
-        entries=("attack", "after"),
-        limits={"wall": 10},
-        may_lose_box=True,
-    ),
-    Attack(
-        "its runner's words",
-        "say, well-formed and where its runner does, that it ended, that a wall failed, what it returned and printed",
-        _SPEAK,
-        _is_not_believed,
-        facts=("outside",),
-        entries=("end", "fault", "reply", "output", "after"),
-        limits={"wall": 10},
-        may_lose_box=True,
+        "raise its limits and its priority, leave its control group, die last when memory runs out",
+        (
+            Program("its own limits", _RAISE, facts=("oom_score",), in_a_machine="only as its own kernel counts"),
+            Program("control groups", _CONTROL_GROUPS),
+        ),
     ),
 )

@@ -1,8 +1,8 @@
-"""What attacks are aimed at on this host, and what is seen of them there.
+"""The targets of attacks on this host, and the traces that attacks leave there.
 
-All of it is made for the purpose and gone afterwards: files that everybody may read, a process that whoever runs this
-could kill, sockets that everybody may speak to. So an attack that succeeds harms nobody, and is noticed where it
-arrives, whatever the attacker says.
+The stage creates all targets for the purpose and removes them afterwards: files that every user may read, a process of
+this user, sockets that every user may speak to. So a successful attack harms nothing else, and leaves a trace at its
+target, whatever the attacker reports.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from typing import Any, Final, Self
 
 import psutil
 
-from sandbox.backends.syscall_table import load_table
+from sandbox.backends.seccomp_profiles import load_table
 from sandbox.doctor.attacks.packages import is_marked, make_wheels
 
 _PATIENCE_S: Final = 20.0
 _PAUSE_S: Final = 0.02
-_YOUNG_S: Final = 10.0
+_MIN_AGE_S: Final = 10.0
 _PREFIX: Final = "sandbox-attack-"
 
 
 class Stage:
-    """To be entered; then `facts` are what programs are told, and `complaints` what was noticed since it was asked."""
+    """A context manager: `facts` are the arguments of programs, `complaints` the new traces of attacks."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -67,7 +67,7 @@ class Stage:
         self._stack.close()
 
     def wheelhouse(self) -> Path:
-        """A folder with the wheels that attacks require, made when it is first asked for."""
+        """Return a folder with the wheels that attacks require; the first call builds them."""
         if self._wheelhouse is None:
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX)))
             self._stack.enter_context(_locked(folder))
@@ -76,8 +76,8 @@ class Stage:
         return self._wheelhouse
 
     def complaints(self, said: str) -> list[str]:
-        """What was noticed since the last time; `said` is all that came back from the box."""
-        found = [f"somebody spoke to {name}" for name, listener in self._listeners if _has_heard(listener)]
+        """Return the traces since the last call; `said` is all output of the box."""
+        found = [f"a process spoke to {name}" for name, listener in self._listeners if _has_heard(listener)]
         if self._bystander.poll() is not None:
             found.append("a process of the host was killed")
         if self._secret in said:
@@ -132,14 +132,14 @@ class Stage:
         if form == socket.SOCK_STREAM:
             listener.listen()
         bound = listener.getsockname()
-        told = bound.decode() if isinstance(bound, bytes) else list(bound[:2]) if isinstance(bound, tuple) else bound
+        address = bound.decode() if isinstance(bound, bytes) else list(bound[:2]) if isinstance(bound, tuple) else bound
         self._listeners.append((f"the host's {kind} socket", listener))
-        return [(kind, told)]
+        return [(kind, address)]
 
 
 @contextmanager
 def _bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that ends with us, or when it is attacked."""
+    """Run a process that ends with us, or when it is attacked."""
     program = [sys.executable, "-I", "-S", "-B", "-c", "import sys; sys.stdin.read()"]
     with subprocess.Popen(program, stdin=subprocess.PIPE, start_new_session=True) as process:
         try:
@@ -150,8 +150,8 @@ def _bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def _file(folder: Path, secret: str) -> Iterator[list[str]]:
-    """A file with the secret that everybody may read, in that folder if one can be made there; locked while its maker
-    lives, so that what a dead one left can be told and removed."""
+    """Create a file with the secret, which every user may read, if this user can write to the folder."""
+    # The lock lasts as long as its maker lives, so that another campaign can recognise an orphan and remove it.
     _remove_left(folder)
     try:
         descriptor, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
@@ -170,16 +170,16 @@ def _file(folder: Path, secret: str) -> Iterator[list[str]]:
 
 
 def _remove_left(folder: Path) -> None:
-    """Those of a campaign that was killed. One that is very young may be about to be locked."""
+    # Files of a campaign that was killed. The maker of a very young file may be about to lock it.
     for path in folder.glob(f"{_PREFIX}*"):
         with suppress(OSError), _locked(path) as descriptor:
-            if time.time() - os.fstat(descriptor).st_mtime > _YOUNG_S:
+            if time.time() - os.fstat(descriptor).st_mtime > _MIN_AGE_S:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """A file or folder that nobody else has locked; OSError when somebody has."""
+    """Lock a file or folder; raise `OSError` if another process has locked it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -189,7 +189,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _folders() -> list[Path]:
-    """Where people keep things."""
+    """Return the folders where people keep files."""
     places = [Path.home(), Path(tempfile.gettempdir()), Path("/var/tmp"), Path("/dev/shm"), Path("/srv"), Path("/opt")]
     return sorted({place for place in places if place.is_dir() and os.access(place, os.W_OK)})
 
@@ -218,7 +218,7 @@ def _has_heard(listener: socket.socket) -> bool:
 
 
 def _outlives(marker: str) -> bool:
-    """Whether a process of such a name is still there after the moment that a killed one takes."""
+    """Return whether a process with that name still lives after the moment that a killed one takes to end."""
     deadline = time.monotonic() + _PATIENCE_S
     while any(_is_left(process, marker) for process in psutil.process_iter(["name", "cmdline"])):
         if time.monotonic() > deadline:

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import psutil
 
-from sandbox.backends.base import Backend, Box, BoxPlan
-from sandbox.backends.forwarding import ForwardingBackend
+from sandbox.backends.base import Backend, Box, BoxPlan, ForwardingBackend
 from sandbox.client.client import AsyncSandbox
 from sandbox.client.stream import Event, Printed
 from sandbox.policy import Policy, load

@@ -12,9 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sandbox.backends.container.seccomp import PROFILE_NAMES, ProfileName, docker_profile
-from sandbox.backends.seccomp_profiles import Sockets, load_profile
-from sandbox.backends.subprocess.seccomp import compile_profile
-from sandbox.backends.syscall_table import MACHINES, Machine, load_table
+from sandbox.backends.seccomp import compile_profile
+from sandbox.backends.seccomp_profiles import MACHINES, Machine, Sockets, load_profile, load_table
 from sandbox.errors import IsolationUnavailable
 from tests.unit.subprocess.bpf_machine import run
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.backends.container.meters import facts
+from sandbox.backends.container.meters import container_facts
 
 BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED: Final = BEGAN + timedelta(seconds=10)
@@ -41,7 +41,7 @@ class LateDaemon:
 
 
 def tells(daemon: Any, *, awaits_reason: bool = False) -> bool:
-    return facts(daemon, "some", awaits_reason=awaits_reason).out_of_memory
+    return container_facts(daemon, "some", awaits_reason=awaits_reason).out_of_memory
 
 
 @pytest.mark.parametrize(("hears_after_s", "told"), [(-1.0, True), (0.5, True), (60.0, False), (None, False)])

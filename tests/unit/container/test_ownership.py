@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.backends.container.ownership import Owner, expires_at
+from sandbox.backends.ownership import ContainerOwner, expiry_of
 from tests.checkout import ROOT
 
 EXPIRES: Final = 1_800_000_000
 TELL: Final = """
 import json
-from sandbox.backends.container.ownership import Owner
-print(json.dumps(Owner.current().labels(expires_at=0)), flush=True)
+from sandbox.backends.ownership import ContainerOwner
+print(json.dumps(ContainerOwner.current().labels(expires_at=0)), flush=True)
 """
 ELSEWHERE: Final = "0" * 32
 
@@ -38,32 +38,34 @@ def engine(then: str = "") -> subprocess.Popen[str]:
     )
 
 
-def labels_of(process: subprocess.Popen[str]) -> Owner:
+def labels_of(process: subprocess.Popen[str]) -> ContainerOwner:
     assert process.stdout is not None
-    owner = Owner.from_labels(json.loads(process.stdout.readline()))
+    owner = ContainerOwner.from_labels(json.loads(process.stdout.readline()))
     assert owner is not None
     return owner
 
 
 def test_labels_name_the_owner() -> None:
-    owner = Owner.current()
+    owner = ContainerOwner.current()
     labels = owner.labels(expires_at=EXPIRES + 0.7)
-    assert Owner.from_labels(labels) == owner
-    assert expires_at(labels) == EXPIRES
+    assert ContainerOwner.from_labels(labels) == owner
+    assert expiry_of(labels) == EXPIRES
     assert labels["sandbox.owner"] == owner.engine
     assert labels["sandbox.kind"] == "box"
 
 
 def test_labels_of_others_are_ignored() -> None:
-    owner = Owner.current()
-    assert Owner.from_labels({**owner.labels(expires_at=EXPIRES), "maintainer": "x", "sandbox.key": "y"}) == owner
+    owner = ContainerOwner.current()
+    assert (
+        ContainerOwner.from_labels({**owner.labels(expires_at=EXPIRES), "maintainer": "x", "sandbox.key": "y"}) == owner
+    )
 
 
-@pytest.mark.parametrize("label", sorted(Owner.current().labels(expires_at=EXPIRES)))
+@pytest.mark.parametrize("label", sorted(ContainerOwner.current().labels(expires_at=EXPIRES)))
 def test_a_missing_label_means_no_owner(label: str) -> None:
-    labels = Owner.current().labels(expires_at=EXPIRES)
+    labels = ContainerOwner.current().labels(expires_at=EXPIRES)
     del labels[label]
-    assert Owner.from_labels(labels) is None
+    assert ContainerOwner.from_labels(labels) is None
 
 
 @pytest.mark.parametrize(
@@ -91,18 +93,18 @@ def test_a_missing_label_means_no_owner(label: str) -> None:
     ],
 )
 def test_a_malformed_label_means_no_owner(label: str, value: str) -> None:
-    assert Owner.from_labels({**Owner.current().labels(expires_at=EXPIRES), label: value}) is None
+    assert ContainerOwner.from_labels({**ContainerOwner.current().labels(expires_at=EXPIRES), label: value}) is None
 
 
 @pytest.mark.slow
-@given(st.dictionaries(st.sampled_from(sorted(Owner.current().labels(expires_at=0))), st.text(max_size=20)))
+@given(st.dictionaries(st.sampled_from(sorted(ContainerOwner.current().labels(expires_at=0))), st.text(max_size=20)))
 def test_reading_labels_never_fails(forged: dict[str, str]) -> None:
-    owner = Owner.from_labels({**Owner.current().labels(expires_at=0), **forged})
+    owner = ContainerOwner.from_labels({**ContainerOwner.current().labels(expires_at=0), **forged})
     assert owner is None or owner.is_dead() in (True, False)
 
 
 def test_every_engine_and_every_name_is_different() -> None:
-    owner, other = Owner.current(), Owner.current()
+    owner, other = ContainerOwner.current(), ContainerOwner.current()
     names = {owner.new_name() for _ in range(1000)}
     assert len(names) == 1000
     assert all(owner.gave_name(name) for name in names)
@@ -111,7 +113,7 @@ def test_every_engine_and_every_name_is_different() -> None:
 
 
 def test_this_process_is_not_dead() -> None:
-    assert not Owner.current().is_dead()
+    assert not ContainerOwner.current().is_dead()
 
 
 @pytest.mark.slow
@@ -134,16 +136,16 @@ def test_an_unreaped_process_is_dead() -> None:
 
 
 def test_a_process_with_a_reused_number_is_another() -> None:
-    owner = Owner.current()
+    owner = ContainerOwner.current()
     assert replace(owner, started=str(int(owner.started) - 1)).is_dead()
 
 
 def test_an_owner_from_before_a_reboot_is_dead() -> None:
-    assert replace(Owner.current(), boot="4d1c1a5e-0000-4000-8000-000000000000").is_dead()
+    assert replace(ContainerOwner.current(), boot="4d1c1a5e-0000-4000-8000-000000000000").is_dead()
 
 
 def test_owners_on_other_hosts_are_unknown() -> None:
-    there = replace(Owner.current(), host=ELSEWHERE)
+    there = replace(ContainerOwner.current(), host=ELSEWHERE)
     for owner in (there, replace(there, boot="another"), replace(there, started="1")):
         assert not owner.is_of_this_host()
         assert not owner.is_dead()
@@ -151,4 +153,4 @@ def test_owners_on_other_hosts_are_unknown() -> None:
 
 def test_start_times_come_from_a_clock_that_cannot_be_set() -> None:
     ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
-    assert Owner.current().started == ticks
+    assert ContainerOwner.current().started == ticks

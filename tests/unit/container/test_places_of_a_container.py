@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.backends.container.container_config import Container, document
+from sandbox.backends.container.container_config import Container, create_body
 from sandbox.policy import load
 from sandbox.policy.model import MIN_INODES
 
@@ -19,7 +19,7 @@ def _places(runtime: str, *, disk: int, inodes: int) -> dict[str, tuple[int, int
     policy = load("strict")
     limits = policy.limits.model_copy(update={"disk": disk, "inodes": inodes})
     container = Container("image", (), user=1, labels={}, seccomp="", runtime=runtime)
-    host: dict[str, dict[str, str]] = document(container, policy.model_copy(update={"limits": limits}))["HostConfig"]  # type: ignore[assignment]
+    host: dict[str, dict[str, str]] = create_body(container, policy.model_copy(update={"limits": limits}))["HostConfig"]  # type: ignore[assignment]
     found = {}
     for place, options in host["Tmpfs"].items():
         size, count = re.findall(r"(?:size|nr_inodes)=(\d+)", options)

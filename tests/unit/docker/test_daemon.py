@@ -17,8 +17,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sandbox.backends.docker import daemon
-from sandbox.backends.docker.daemon import address_of, connect, translated
+from sandbox.backends.container.docker import client
+from sandbox.backends.container.docker.address import find_url
+from sandbox.backends.container.docker.client import connect
+from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.errors import BackendUnavailable
 
 pytestmark = pytest.mark.slow  # the SDK takes half a second to import
@@ -111,7 +113,7 @@ def test_an_old_daemon_is_reported_with_a_remedy(spoken: str) -> None:
 def test_a_server_that_is_no_daemon_is_reported(answer: bytes) -> None:
     with daemon_that_says(answer) as url, pytest.raises(BackendUnavailable, match="tcp://") as refused:
         connect(url)
-    assert refused.value.message.endswith("what answers there is no Docker daemon")
+    assert refused.value.message.endswith("the listener is no Docker daemon")
 
 
 def test_a_refusal_quotes_the_daemon_up_to_a_bound() -> None:
@@ -139,7 +141,7 @@ def test_a_full_disk_is_reported_with_a_remedy() -> None:
     said = json.dumps({"message": "write /var/lib/docker/x: no space left on device"}).encode()
     with (
         daemon_that_says(said, status=500) as url,
-        pytest.raises(BackendUnavailable, match=r"disk is full: connecting failed: write /var.*make room there"),
+        pytest.raises(BackendUnavailable, match=r"disk is full: connecting failed: write /var.*free space there"),
     ):
         connect(url)
 
@@ -191,7 +193,7 @@ def test_a_daemon_that_requires_tls_is_reported_with_a_remedy() -> None:
 
 
 def test_an_endless_greeting_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "_FIRST_WORD_S", 1.0)
+    monkeypatch.setattr(client, "_FIRST_ANSWER_S", 1.0)
     is_told = threading.Event()
 
     def drip(caller: socket.socket) -> None:
@@ -225,17 +227,20 @@ def listener_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
 
 
 def test_an_address_without_a_socket_is_the_machines_own() -> None:
-    assert address_of("unix://") == "unix:///var/run/docker.sock"
-    with pytest.raises(BackendUnavailable, match=r"at unix:///var/run/docker\.sock"), translated("x", host="unix://"):
+    assert find_url("unix://") == "unix:///var/run/docker.sock"
+    with (
+        pytest.raises(BackendUnavailable, match=r"at unix:///var/run/docker\.sock"),
+        translate_failures("x", host="unix://"),
+    ):
         raise FileNotFoundError
 
 
 def test_errors_of_the_engine_pass_unchanged() -> None:
-    with pytest.raises(ValueError, match="mine"), translated("trying"):
+    with pytest.raises(ValueError, match="mine"), translate_failures("trying"):
         raise ValueError("mine")
 
 
 def test_importing_the_engine_does_not_import_the_sdk() -> None:
-    script = "import sys, sandbox.backends.docker.daemon, sandbox.images;"
+    script = "import sys, sandbox.backends.container.docker.client, sandbox.images;"
     script += "assert not {'docker', 'requests'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

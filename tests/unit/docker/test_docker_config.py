@@ -10,8 +10,9 @@ from typing import Final
 
 import pytest
 
-from sandbox.backends.docker.config import usable_docker_config
-from sandbox.backends.docker.daemon import connect, translated
+from sandbox.backends.container.docker.client import connect
+from sandbox.backends.container.docker.config import usable_docker_config
+from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.errors import BackendUnavailable
 from tests.end_to_end.command_line import sandbox
 from tests.unit.docker.test_daemon import daemon_that_says
@@ -150,7 +151,7 @@ def test_a_missing_credential_helper_is_named(url: str, file: Path) -> None:
     client = connect(url)
     with (
         pytest.raises(BackendUnavailable, match=r"config\.json is broken.*docker-credential-missing"),
-        translated("pulling"),
+        translate_failures("pulling"),
         usable_docker_config(is_for_login=True),
     ):
         client.api.pull("registry.example.org/image", tag="x", stream=True)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import AsyncSandbox
-from sandbox.doctor.attacks import ATTACKS, THEMES, Attack, Finding, attack_all
+from sandbox.doctor.attacks import ATTACKS, PROGRAMS, THEMES, Attack, AttackFinding, Program, attack_all
 from sandbox.doctor.attacks import stage as stages
 from sandbox.doctor.attacks.packages import PACKAGES, SURVIVOR, Look, look, make_wheels, policy_with
 from sandbox.doctor.attacks.stage import Stage
@@ -24,7 +24,7 @@ from sandbox.outcome import Receipt
 from sandbox.policy import load
 from sandbox.testing import Answer, FakeBackend, crashes, raises
 
-BY_NAME: Final = {attack.name: attack for attack in ATTACKS}
+BY_NAME: Final = {program.name: program for program in PROGRAMS}
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def stage() -> Iterator[Stage]:
 
 def _without_a_box(name: str, stage: Stage) -> Any:
     """Return the output of the attack's program when nothing isolates it."""
-    attack = BY_NAME[name]
+    program = BY_NAME[name]
     names: dict[str, Any] = {"__file__": __file__}
-    exec(attack.source, names)
-    return names["attack"](**{fact: stage.facts[fact] for fact in attack.facts})
+    exec(program.source, names)
+    return names["attack"](**{fact: stage.facts[fact] for fact in program.facts})
 
 
 def _gained_apart(name: str, stage: Stage) -> list[str]:
@@ -63,7 +63,7 @@ def test_the_stage_notices_messages_to_the_host(stage: Stage) -> None:
 def test_the_stage_notices_messages_in_a_shown_folder(stage: Stage) -> None:
     said = _without_a_box("socket in a shown folder", stage)
     assert said == {"tried": 3, "gained": ["a stream", "a datagram", "a datagram from a pair"]}
-    spoken_to = [f"somebody spoke to the host's shown {name} socket" for name in ("stream", "datagram")]
+    spoken_to = [f"a process spoke to the host's shown {name} socket" for name in ("stream", "datagram")]
     assert stage.complaints("") == spoken_to
 
 
@@ -78,7 +78,7 @@ def test_an_attack_without_its_folder_is_skipped_not_held(monkeypatch: pytest.Mo
 
 
 def test_the_policy_shows_the_folder_for_that_attack_alone() -> None:
-    assert {attack.name for attack in ATTACKS if attack.shows} == {"socket in a shown folder"}
+    assert {program.name for program in PROGRAMS if program.shows} == {"socket in a shown folder"}
     assert _finding(BY_NAME["socket in a shown folder"], {"tried": 3, "gained": []}).held
 
 
@@ -115,8 +115,10 @@ def test_a_killed_process_of_the_host_is_noticed(stage: Stage) -> None:
     assert stage.complaints("") == ["a process of the host was killed"]
 
 
-def _finding(attack: Attack, answer: Answer) -> Finding:
-    async def find() -> Finding:
+def _finding(program: Program, answer: Answer) -> AttackFinding:
+    attack = Attack("one", "tries one program", (program,))
+
+    async def find() -> AttackFinding:
         backend = FakeBackend(answers={"attack": answer, "serve": "served"})
         async with AsyncSandbox(backend=backend) as engine:
             (finding,) = [found async for found in attack_all(engine, load("default"), [attack])]
@@ -157,7 +159,7 @@ def test_wheels_of_attacks_are_valid_and_reproducible(tmp_path: Path) -> None:
         make_wheels(folder)
     first, second = ({wheel.name: wheel.read_bytes() for wheel in folder.iterdir()} for folder in folders)
     assert first == second
-    assert len(first) == len(PACKAGES)
+    assert len(first) == sum(len(attack.programs) for attack in PACKAGES)
     for wheel in folders[0].iterdir():
         with zipfile.ZipFile(wheel) as archive:
             assert archive.testzip() is None
@@ -227,5 +229,23 @@ def test_a_process_that_a_package_left_is_noticed(stage: Stage, monkeypatch: pyt
 
 
 def test_every_attack_has_a_unique_name_and_a_description() -> None:
-    assert len(BY_NAME) == len(ATTACKS) == sum(map(len, THEMES.values()))
-    assert all(attack.tries and attack.source.strip() for attack in ATTACKS)
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) == sum(map(len, THEMES.values()))
+    assert len(BY_NAME) == len(PROGRAMS)
+    assert all(attack.tries and attack.programs for attack in ATTACKS)
+    assert all(program.source.strip() for program in PROGRAMS)
+
+
+def test_a_finding_names_the_programs_of_its_attack_that_got_through() -> None:
+    answers = {"first": {"tried": 3, "gained": []}, "second": {"tried": 1, "gained": ["a mount"]}}
+
+    async def find(*names: str) -> AttackFinding:
+        programs = tuple(Program(name, f"def {name}(): ...\n", entries=(name,)) for name in names)
+        async with AsyncSandbox(backend=FakeBackend(answers={**answers, "serve": "served"})) as engine:
+            attack = Attack("both", "tries both programs", programs)
+            (finding,) = [found async for found in attack_all(engine, load("default"), [attack])]
+        return finding
+
+    finding = asyncio.run(find("first", "second"))
+    assert (finding.held, finding.how) == (False, "second: it got through: a mount")
+    finding = asyncio.run(find("first", "first"))
+    assert (finding.held, finding.how) == (True, "first: refused, all 3 ways; first: refused, all 3 ways")

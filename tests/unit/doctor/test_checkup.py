@@ -11,7 +11,7 @@ import pytest
 
 from sandbox import AsyncSandbox, Checkup, IsolationUnavailable, Sandbox
 from sandbox.backends.hints import PURPOSES
-from sandbox.doctor.probe import CANARIES
+from sandbox.backends.limit_probes import PROBED
 from sandbox.policy import list_shipped
 from sandbox.testing import FakeBackend, leaves, returns, script
 
@@ -25,7 +25,7 @@ def test_every_check_uses_the_backend_that_calls_run_on(tmp_path: Path) -> None:
         sandbox.run("def tool(): pass\n", policy="trusted").raise_for_status()
     assert (set(checkup.layers), set(checkup.policies)) == (set(PURPOSES), set(list_shipped()))
     assert (checkup.default_runs, checkup.policies["default"].missing) == (False, ("seccomp",))
-    assert {name: tried.bites for name, tried in checkup.limits.items()} == dict.fromkeys(CANARIES, False)
+    assert {name: tried.bites for name, tried in checkup.limits.items()} == dict.fromkeys(PROBED, False)
 
 
 def test_both_kinds_of_sandbox_give_the_same_document() -> None:

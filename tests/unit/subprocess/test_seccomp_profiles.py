@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.backends.seccomp_profiles import Profile, load_profile
-from sandbox.backends.syscall_table import known_names
+from sandbox.backends.seccomp_profiles import Profile, known_names, load_profile
 from sandbox.errors import PolicyError
 
 

@@ -12,9 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kernel import calls as runner_calls
-from sandbox.backends.seccomp_profiles import ArgumentTest, Condition, Profile, Sockets, When, load_profile
-from sandbox.backends.subprocess.seccomp import compile_profile
-from sandbox.backends.syscall_table import MACHINES, Machine, load_table
+from sandbox.backends.seccomp import compile_profile
+from sandbox.backends.seccomp_profiles import (
+    MACHINES,
+    ArgumentTest,
+    Condition,
+    Machine,
+    Profile,
+    Sockets,
+    When,
+    load_profile,
+    load_table,
+)
 from tests.unit.subprocess.bpf_machine import Run, run
 
 PROFILES: Final = ("tool", "runner", "template")

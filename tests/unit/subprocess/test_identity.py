@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from sandbox.backends.subprocess.identity import Caller, box_user, current_caller, user_inside
+from sandbox.backends.subprocess.identity import EngineIdentity, box_user, current_identity, user_inside
 
-ROOT: Final = Caller(0, 0, (1 << 41) - 1, range(30_000, 60_000), owns_the_kernel=True)
+ROOT: Final = EngineIdentity(0, 0, (1 << 41) - 1, range(30_000, 60_000), owns_the_kernel=True)
 _BITS: Final = {"chown": 0, "dac_override": 1, "fowner": 3, "kill": 5, "setgid": 6, "setuid": 7}
 
 
@@ -49,14 +49,14 @@ def test_a_box_that_shares_roots_user_has_another_number_inside() -> None:
 
 @pytest.mark.root
 def test_root_here_has_all_rights_that_it_needs() -> None:
-    assert current_caller().cannot_give_users(is_plain=False) is None
+    assert current_identity().cannot_give_users(is_plain=False) is None
 
 
 def test_a_shortage_of_files_is_not_reported_as_missing_rights() -> None:
-    script = "import resource\nfrom sandbox.backends.subprocess.identity import current_caller\n"
+    script = "import resource\nfrom sandbox.backends.subprocess.identity import current_identity\n"
     script += "from sandbox.errors import BackendUnavailable, HostExhausted\n"
     script += "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
-    script += "try:\n    print(current_caller())\n"
+    script += "try:\n    print(current_identity())\n"
     script += "except BackendUnavailable as error:\n    print(isinstance(error, HostExhausted), error)\n"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert answer.stdout.startswith("True ")

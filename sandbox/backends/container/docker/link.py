@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sandbox.backends.docker.address import Address, find_address
-from sandbox.backends.docker.daemon import connect, is_podman, knock, translated
+from sandbox.backends.container.docker.address import Address, find_address
+from sandbox.backends.container.docker.client import check_socket, connect, is_podman
+from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.config import EnvironmentForm
 from sandbox.errors import BackendUnavailable, IsolationUnavailable
 
@@ -86,8 +87,8 @@ class DaemonLink:
         """Ask the daemon in a thread; its errors are translated, with `doing` as in "starting a container"."""
 
         def answer() -> Result:
-            with translated(doing, host=self.address.url):
-                knock(self.address.url)
+            with translate_failures(doing, host=self.address.url):
+                check_socket(self.address.url)
                 return question(self.client)
 
         self._last_word = time.monotonic()
@@ -232,7 +233,7 @@ def open_link(host: str | None = None, *, form: EnvironmentForm = "auto") -> Dae
     address = find_address(host)
     client = connect(host)
     try:
-        with translated("asking what it is", host=address.url):
+        with translate_failures("asking what it is", host=address.url):
             facts = _facts(client.info(), is_podman=is_podman(client))
     except BaseException:
         client.close()

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from sandbox.backends.container.backend import ContainerBackend
-from sandbox.backends.container.limit_probes import PROGRAM, prove
-from sandbox.backends.container.probe_cache import Finding, Proof, Proofs
+from sandbox.backends.container.probe_cache import ProbeCache, RuntimeLimits
+from sandbox.backends.container.runtime_probe import probe_runtime
+from sandbox.backends.limit_probes import PROGRAM, LimitFinding
 from sandbox.errors import BackendUnavailable
 from sandbox.images import BaseImage
 from tests.daemons import HARDENED, RUNTIMES
@@ -32,15 +33,17 @@ NOTHING_HELD: Final = 64
 
 
 @pytest.fixture
-def proof() -> Proof:
+def proof() -> RuntimeLimits:
     return found(datetime.now(UTC))
 
 
-def found(when: datetime) -> Proof:
-    return Proof(runtime="runc", findings={"memory": Finding(is_enforced=True, evidence="killed")}, found=when)
+def found(when: datetime) -> RuntimeLimits:
+    return RuntimeLimits(
+        runtime="runc", findings={"memory": LimitFinding(is_enforced=True, evidence="killed")}, found=when
+    )
 
 
-def never() -> Proof:
+def never() -> RuntimeLimits:
     raise AssertionError("it was proved again")
 
 
@@ -48,7 +51,7 @@ def never() -> Proof:
 @pytest.mark.root
 @pytest.mark.parametrize("runtime", LOOSE)
 def test_each_limit_is_seen_to_hold_or_not(runtime: str, docker_client: DockerClient, base_image: BaseImage) -> None:
-    proof = prove(docker_client, image=base_image.tag, runtime=runtime)
+    proof = probe_runtime(docker_client, image=base_image.tag, runtime=runtime)
     told = {name: finding.evidence for name, finding in proof.findings.items()}
     assert set(proof.unenforced) == LOOSE[runtime], told
     assert len(proof.findings) == 8
@@ -73,16 +76,16 @@ def test_where_nothing_is_limited_no_canary_says_that_it_is(docker_client: Docke
 @pytest.mark.root
 def test_a_runtime_that_does_not_start_proves_nothing(docker_client: DockerClient, base_image: BaseImage) -> None:
     with pytest.raises(BackendUnavailable, match="never-heard-of"):
-        prove(docker_client, image=base_image.tag, runtime="never-heard-of")
+        probe_runtime(docker_client, image=base_image.tag, runtime="never-heard-of")
 
 
 @pytest.mark.slow
 @pytest.mark.root
 def test_canaries_leave_no_container(docker_client: DockerClient, base_image: BaseImage) -> None:
     before = {container.id for container in docker_client.containers.list(all=True)}
-    prove(docker_client, image=base_image.tag, runtime="crun")
+    probe_runtime(docker_client, image=base_image.tag, runtime="crun")
     with pytest.raises(BackendUnavailable):
-        prove(docker_client, image="there-is:none", runtime="crun")
+        probe_runtime(docker_client, image="there-is:none", runtime="crun")
     assert {container.id for container in docker_client.containers.list(all=True)} <= before
 
 
@@ -92,68 +95,70 @@ def test_what_one_process_proved_another_does_not_prove_again(
     tmp_path: Path, docker_client: DockerClient, base_image: BaseImage
 ) -> None:
     folder = tmp_path / "canaries"
-    first = Proofs(folder).find_or_prove(docker_client, image=base_image.tag, runtime="crun")
-    again = Proofs(folder).find_or_prove(docker_client, image="not-even:there", runtime="crun")
+    first = ProbeCache(folder).find_or_probe(docker_client, image=base_image.tag, runtime="crun")
+    again = ProbeCache(folder).find_or_probe(docker_client, image="not-even:there", runtime="crun")
     assert again == first
     with pytest.raises(BackendUnavailable):
-        Proofs(folder).find_or_prove(docker_client, image="not-even:there", runtime="runc")
+        ProbeCache(folder).find_or_probe(docker_client, image="not-even:there", runtime="runc")
 
 
-def test_what_was_proved_is_remembered_where_nothing_can_be_written(tmp_path: Path, proof: Proof) -> None:
+def test_what_was_proved_is_remembered_where_nothing_can_be_written(tmp_path: Path, proof: RuntimeLimits) -> None:
     (tmp_path / "a file").touch()
-    proofs = Proofs(tmp_path / "a file" / "folder")
+    proofs = ProbeCache(tmp_path / "a file" / "folder")
     assert proofs.find_or("key", lambda: proof) is proof
     assert proofs.find_or("key", never) is proof
 
 
 @pytest.mark.parametrize("age", [timedelta(days=2), timedelta(days=-2)])
-def test_after_a_day_it_is_proved_again(tmp_path: Path, proof: Proof, age: timedelta) -> None:
+def test_after_a_day_it_is_proved_again(tmp_path: Path, proof: RuntimeLimits, age: timedelta) -> None:
     old = found(datetime.now(UTC) - age)
-    proofs = Proofs(tmp_path / "canaries")
+    proofs = ProbeCache(tmp_path / "canaries")
     assert proofs.find_or("key", lambda: old) == old
     assert proofs.find_or("key", lambda: proof) == proof
-    assert Proofs(tmp_path / "canaries").find_or("key", never) == proof
+    assert ProbeCache(tmp_path / "canaries").find_or("key", never) == proof
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"runtime": 1}', "\0"])
-def test_a_damaged_proof_is_none(tmp_path: Path, proof: Proof, text: str) -> None:
+def test_a_damaged_proof_is_none(tmp_path: Path, proof: RuntimeLimits, text: str) -> None:
     folder = tmp_path / "canaries"
-    Proofs(folder).find_or("key", lambda: found(datetime.now(UTC)))
+    ProbeCache(folder).find_or("key", lambda: found(datetime.now(UTC)))
     (folder / "key.json").write_text(text)
-    assert Proofs(folder).find_or("key", lambda: proof) is proof
-    assert Proofs(folder).find_or("key", never) == proof
+    assert ProbeCache(folder).find_or("key", lambda: proof) is proof
+    assert ProbeCache(folder).find_or("key", never) == proof
 
 
-def test_a_folder_that_others_can_write_to_proves_nothing(tmp_path: Path, proof: Proof) -> None:
+def test_a_folder_that_others_can_write_to_proves_nothing(tmp_path: Path, proof: RuntimeLimits) -> None:
     folder = tmp_path / "canaries"
     forged = found(datetime.now(UTC))
-    Proofs(folder).find_or("key", lambda: forged)
+    ProbeCache(folder).find_or("key", lambda: forged)
     folder.chmod(0o777)
-    assert Proofs(folder).find_or("key", lambda: proof) is proof
+    assert ProbeCache(folder).find_or("key", lambda: proof) is proof
 
 
-def test_what_was_left_open_is_tried_again_by_the_next_process(tmp_path: Path, proof: Proof) -> None:
-    unclear = Finding(is_enforced=False, is_certain=False, evidence="the canary is running still")
+def test_what_was_left_open_is_tried_again_by_the_next_process(tmp_path: Path, proof: RuntimeLimits) -> None:
+    unclear = LimitFinding(is_enforced=False, is_certain=False, evidence="the canary is running still")
     left_open = proof.model_copy(update={"findings": {"memory": unclear}})
-    proofs = Proofs(tmp_path / "canaries")
+    proofs = ProbeCache(tmp_path / "canaries")
     assert proofs.find_or("key", lambda: left_open) is left_open
     assert proofs.find_or("key", never) is left_open
-    assert Proofs(tmp_path / "canaries").find_or("key", lambda: proof) is proof
+    assert ProbeCache(tmp_path / "canaries").find_or("key", lambda: proof) is proof
 
 
-def test_old_proofs_do_not_pile_up(tmp_path: Path, proof: Proof) -> None:
+def test_old_proofs_do_not_pile_up(tmp_path: Path, proof: RuntimeLimits) -> None:
     folder = tmp_path / "canaries"
-    Proofs(folder).find_or("old", lambda: proof)
+    ProbeCache(folder).find_or("old", lambda: proof)
     long_ago = (datetime.now(UTC) - timedelta(days=3)).timestamp()
     os.utime(folder / "old.json", (long_ago, long_ago))
-    Proofs(folder).find_or("new", lambda: proof)
+    ProbeCache(folder).find_or("new", lambda: proof)
     assert [path.name for path in folder.iterdir()] == ["new.json"]
 
 
-def test_it_is_kept_among_the_users_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proof: Proof) -> None:
+def test_it_is_kept_among_the_users_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proof: RuntimeLimits
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    Proofs().find_or("key", lambda: proof)
-    assert (tmp_path / "sandbox-canaries" / "key.json").exists()
+    ProbeCache().find_or("key", lambda: proof)
+    assert (tmp_path / "sandbox-limit-probes" / "key.json").exists()
 
 
 def _groups(url: str) -> set[Path]:
@@ -169,7 +174,7 @@ def test_canaries_leave_no_control_group(
 ) -> None:
     docker_client.containers.run(base_image.tag, ["true"], remove=True, **HARDENED)  # which makes their common parent
     before = _groups(docker_daemon)
-    prove(docker_client, image=base_image.tag, runtime=runtime)
+    probe_runtime(docker_client, image=base_image.tag, runtime=runtime)
     assert _groups(docker_daemon) == before
 
 
@@ -188,7 +193,7 @@ def test_canaries_leave_nothing_when_the_engine_closes_meanwhile(
 
     async def close_while_proving() -> None:
         backend = ContainerBackend(host=docker_daemon, runtime="runsc")
-        proving = backend._begin_proof(await backend.daemon(), image=base_image.tag, runtime="runsc")
+        proving = backend._begin_probe(await backend.daemon(), image=base_image.tag, runtime="runsc")
         assert await asyncio.to_thread(wait_until, lambda: _containers(docker_client) != before[1])
         await backend.close()
         assert proving.done()

@@ -19,18 +19,18 @@ class Going(Group):
 
     left: tuple[str, ...] = ()
 
-    def doors(self) -> list[str]:
+    def entry_files(self) -> list[str]:
         return [*self.left, "/nonexistent/tasks"]
 
 
 def test_descriptors_of_a_vanishing_group_are_closed(tmp_path: Path) -> None:
-    door = tmp_path / "tasks"
-    door.touch()
-    group = Going(Hierarchies(1, {}), "gone", left=(str(door), str(door)))
+    file = tmp_path / "tasks"
+    file.touch()
+    group = Going(Hierarchies(1, {}), "gone", left=(str(file), str(file)))
     watch = Watch(descriptors)
     slot = GroupSlot(0, group)
     with pytest.raises(FileNotFoundError):
         slot.open_cgroup_fds()
     slot.close()
     assert not watch.leftovers()
-    assert os.path.exists(door)
+    assert os.path.exists(file)

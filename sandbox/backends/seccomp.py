@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from sandbox.backends.seccomp_profiles import Answer, ArgumentTest, Condition, Profile, Sockets
-from sandbox.backends.subprocess import bpf
-from sandbox.backends.syscall_table import Machine, load_table
+from sandbox.backends import bpf
+from sandbox.backends.seccomp_profiles import Answer, ArgumentTest, Condition, Machine, Profile, Sockets, load_table
 
 # What the kernel's audit system calls the machine, its other personalities (i386, arm) excluded.
 ARCHITECTURES: Final[dict[Machine, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

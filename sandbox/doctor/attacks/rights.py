@@ -1,15 +1,14 @@
-"""Attacks on rights: more of them, new namespaces, mounts, other processes' memory, the kernel's dangerous doors.
+"""Attacks on rights: more of them, new namespaces, mounts, and the kernel's dangerous interfaces.
 
-System calls are made with arguments with which nothing happens even where they are allowed; a complaint about those
-counts as a hole, because it says that the call was let through.
+The arguments of the system calls change nothing even if the kernel lets a call through. A complaint about the arguments
+counts as a hole, because the kernel got as far as reading them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from sandbox.doctor.attacks.attack import Attack, nothing_gained
-from sandbox.doctor.attacks.prelude import TRYING
+from sandbox.doctor.attacks.attack import TRYING, Attack, Program
 
 _RIGHTS: Final = f"""{TRYING}
 STATUS = {{line.partition(":")[0]: line.partition(":")[2].strip() for line in open("/proc/self/status")}}
@@ -58,8 +57,30 @@ def attack(numbers: dict) -> dict:
             attempt_apart(what, system_call, numbers[call], *given)
     return report(REFUSALS)
 """
+_EXECUTE: Final = f"""{TRYING}
+import shutil, subprocess
+
+def run(path) -> None:
+    subprocess.run([path], check=False, stdout=subprocess.DEVNULL)
+
+def attack() -> dict:
+    program = shutil.which("true")
+    if program:
+        must(attempt("a program that is there", run, program))
+    for place in ("/work", "/tmp", "/dev/shm"):
+        script = place + "/attack.sh"
+        with open(script, "w") as file:
+            file.write("#!/bin/sh\\n")
+        os.chmod(script, 0o4777)
+        attempt("a script in " + place, run, script)
+        if program:
+            shutil.copy(program, place + "/attack")
+            os.chmod(place + "/attack", 0o6777)
+            attempt("a program in " + place, run, place + "/attack")
+    return report()
+"""
 Question = tuple[str, str, list[int | str]]
-_KINDS: Final = {
+_NAMESPACE_FLAGS: Final = {
     "mount": 0x20000,
     "cgroup": 0x2000000,
     "uts": 0x4000000,
@@ -70,12 +91,12 @@ _KINDS: Final = {
 }
 _SIGCHLD: Final = 17
 _HERE: Final = -100
-_NOBODY: Final = 0x3FFFFFFF
-"""A process id that is nobody's."""
+_NO_PROCESS: Final = 0x3FFFFFFF
+"""A process id that no process has."""
 
 
 def _of_every_kind(call: str, flags: int, *arguments: int) -> list[Question]:
-    return [(f"{call} {kind}", call, [flags | flag, *arguments]) for kind, flag in _KINDS.items()]
+    return [(f"{call} {kind}", call, [flags | flag, *arguments]) for kind, flag in _NAMESPACE_FLAGS.items()]
 
 
 _NAMESPACES: Final[tuple[Question, ...]] = (
@@ -97,12 +118,12 @@ _MOUNTS: Final[tuple[Question, ...]] = (
     ("a file by its handle", "open_by_handle_at", [_HERE, "buffer", 0]),
     ("a file's handle", "name_to_handle_at", [_HERE, "/", "buffer", "buffer", 0]),
 )
-_MEMORY: Final[tuple[Question, ...]] = (
-    ("attach", "ptrace", [16, _NOBODY, 0, 0]),
-    ("seize", "ptrace", [0x4206, _NOBODY, 0, 0]),
+MEMORY_OF_OTHERS: Final[tuple[Question, ...]] = (
+    ("attach", "ptrace", [16, _NO_PROCESS, 0, 0]),
+    ("seize", "ptrace", [0x4206, _NO_PROCESS, 0, 0]),
     ("be traced", "ptrace", [0, 0, 0, 0]),
-    ("read memory", "process_vm_readv", [_NOBODY, "buffer", 1, "buffer", 1, 0]),
-    ("write memory", "process_vm_writev", [_NOBODY, "buffer", 1, "buffer", 1, 0]),
+    ("read memory", "process_vm_readv", [_NO_PROCESS, "buffer", 1, "buffer", 1, 0]),
+    ("write memory", "process_vm_writev", [_NO_PROCESS, "buffer", 1, "buffer", 1, 0]),
     ("take a descriptor", "pidfd_getfd", [-1, 0, 0]),
     ("compare", "kcmp", [1, 1, 0, 0, 0]),
 )
@@ -150,21 +171,29 @@ def attack(numbers: dict) -> dict:
 """
 
 
-def _asking(questions: tuple[Question, ...]) -> str:
-    return f"QUESTIONS = {list(questions)!r}\n{_KERNEL}"
+def ask_kernel(name: str, questions: tuple[Question, ...]) -> Program:
+    return Program(name, f"QUESTIONS = {list(questions)!r}\n{_KERNEL}", facts=("numbers",))
 
 
-def _ask_kernel(name: str, tries: str, questions: tuple[Question, ...]) -> Attack:
-    return Attack(name, tries, _asking(questions), nothing_gained, facts=("numbers",))
-
-
-PRIVILEGES: Final = (
-    Attack("rights", "become root, take capabilities, take its filter off", _RIGHTS, nothing_gained),
-    _ask_kernel("namespaces", "make or join namespaces, in which it would have rights again", _NAMESPACES),
-    _ask_kernel("mounts", "mount, unmount, and reach files behind the tree of mounts", _MOUNTS),
-    _ask_kernel("memory of others", "trace processes, read and write their memory", _MEMORY),
-    _ask_kernel("code in the kernel", "load programs, modules and kernels, and ask for the machine's affairs", _CODE),
-    _ask_kernel("keys", "reach the kernel's keys, which are shared with the host", _KEYS),
-    _ask_kernel("doors past the filter", "io_uring, userfaultfd, and other ways to win races", _DOORS),
-    Attack("clock and name", "set the host's clock and name", _CLOCK, nothing_gained, facts=("numbers",)),
+RIGHTS: Final = (
+    Attack(
+        "rights",
+        "become root, take capabilities, remove its filter, run a setuid file of its own",
+        (Program("rights", _RIGHTS), Program("programs of its own", _EXECUTE)),
+    ),
+    Attack(
+        "namespaces and mounts",
+        "make or join namespaces, mount, and reach files behind the tree of mounts",
+        (ask_kernel("namespaces", _NAMESPACES), ask_kernel("mounts", _MOUNTS)),
+    ),
+    Attack(
+        "interfaces of the kernel",
+        "load code into the kernel, reach its keys, pass the filter by io_uring and the like, set the clock",
+        (
+            ask_kernel("code in the kernel", _CODE),
+            ask_kernel("keys", _KEYS),
+            ask_kernel("doors past the filter", _DOORS),
+            Program("clock and name", _CLOCK, facts=("numbers",)),
+        ),
+    ),
 )

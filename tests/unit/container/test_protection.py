@@ -8,17 +8,18 @@ from typing import Any, Final
 import pytest
 
 from sandbox.backends.base import Protection
-from sandbox.backends.container.container_config import Container, document
-from sandbox.backends.container.inspection import protection
-from sandbox.backends.container.probe_cache import Finding, Proof
+from sandbox.backends.container.container_config import Container, create_body
+from sandbox.backends.container.isolation import read_protection
+from sandbox.backends.container.probe_cache import RuntimeLimits
 from sandbox.backends.hints import refuse_weaker
+from sandbox.backends.limit_probes import LimitFinding
 from sandbox.errors import IsolationUnavailable
 from sandbox.outcome import EnforcedBy, MeasuredBy
 from sandbox.policy import Layer, Policy, load
 
 WARM: Final = load("default")
 SINGLE_USE: Final = load("strict")
-LOOSE: Final = {"memory": Finding(is_enforced=False, evidence="it held four times as much")}
+LOOSE: Final = {"memory": LimitFinding(is_enforced=False, evidence="it held four times as much")}
 
 
 def configured(policy: Policy, *, runtime: str = "runc", **changes: Any) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def configured(policy: Policy, *, runtime: str = "runc", **changes: Any) -> dict
     container = Container(
         image="image", command=(), user=70_000, labels={}, seccomp="seccomp={}", runtime=runtime, host_cpus=4
     )
-    asked: dict[str, Any] = document(container, policy)
+    asked: dict[str, Any] = create_body(container, policy)
     return {"Config": {"User": asked["User"]}, "HostConfig": asked["HostConfig"] | changes}
 
 
@@ -35,12 +36,12 @@ def inspected(
     *,
     runtime: str = "runc",
     is_metered: bool = True,
-    findings: dict[Any, Finding] | None = None,
+    findings: dict[Any, LimitFinding] | None = None,
     **changes: Any,
 ) -> Protection:
-    proof = Proof(runtime=runtime, findings=findings or {}, found=datetime.now(UTC))
+    limits = RuntimeLimits(runtime=runtime, findings=findings or {}, found=datetime.now(UTC))
     said = configured(policy, runtime=runtime, **changes)
-    return protection(said, policy=policy, proof=proof, is_metered=is_metered)
+    return read_protection(said, policy=policy, limits=limits, is_metered=is_metered)
 
 
 @pytest.mark.parametrize("policy", [WARM, SINGLE_USE], ids=["warm", "single use"])

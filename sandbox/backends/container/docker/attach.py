@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from sandbox.backends.docker.address import Address
+from sandbox.backends.container.docker.address import Address
 from sandbox.errors import BackendUnavailable
 from sandbox.protocols import Receiver
 

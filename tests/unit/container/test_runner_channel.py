@@ -18,9 +18,9 @@ from typing import Final
 import psutil
 import pytest
 
-from sandbox.backends.container.fast_channel import Way, open_way
-from sandbox.backends.docker.address import Address
-from sandbox.backends.docker.attach import AttachStream, attach
+from sandbox.backends.container.docker.address import Address
+from sandbox.backends.container.docker.attach import AttachStream, attach
+from sandbox.backends.container.fast_channel import RunnerChannel, open_runner_channel
 from sandbox.errors import BackendUnavailable
 from sandbox.protocol.frames import pack_message
 from tests.runners.plain_runner import RUNNER, plain_plan
@@ -134,10 +134,10 @@ async def attached(folder: Path, *command: str) -> AsyncIterator[tuple[Attached,
 
 
 @asynccontextmanager
-async def near_runner(folder: Path) -> AsyncIterator[tuple[Attached, Way, Heard]]:
+async def near_runner(folder: Path) -> AsyncIterator[tuple[Attached, RunnerChannel, Heard]]:
     """Yield a runner that uses the direct channel and has said hello through it."""
     async with attached(folder, str(RUNNER), "+") as (daemon, stream):
-        way, heard = await open_way(stream, init=daemon.init.pid), Heard()
+        way, heard = await open_runner_channel(stream, init=daemon.init.pid), Heard()
         assert way.is_short
         way.listen(heard)
         way.send(pack_message(plain_plan(folder)), ())
@@ -153,7 +153,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_daemon_that_answers_nothing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox.backends.docker.attach._PATIENCE_S", 0.01)
+    monkeypatch.setattr("sandbox.backends.container.docker.attach._PATIENCE_S", 0.01)
 
     async def ask() -> None:
         stays = asyncio.Event()
@@ -233,7 +233,7 @@ def test_a_runner_ends_with_either_channel_and_its_end_comes_once(ending: str, t
 def test_the_last_message_arrives_though_the_stream_ends_first(tmp_path: Path) -> None:
     async def end() -> None:
         async with attached(tmp_path, "-c", LAST_WORDS, str(RUNNER)) as (daemon, stream):
-            way, heard = await open_way(stream, init=daemon.init.pid), Heard()
+            way, heard = await open_runner_channel(stream, init=daemon.init.pid), Heard()
             way.listen(heard)
             await until(lambda: heard.data == b"first, ")
             daemon.cut()
@@ -249,7 +249,7 @@ def test_without_permission_the_stream_stays_the_channel(tmp_path: Path) -> None
 
     async def speak() -> None:
         async with attached(tmp_path, str(RUNNER), "+") as (daemon, stream):
-            way, heard = await open_way(stream, init=os.getpid()), Heard()
+            way, heard = await open_runner_channel(stream, init=os.getpid()), Heard()
             assert (way.is_short, way.open_pipes()) == (False, None)
             way.listen(heard)
             reading, writing = os.pipe()
@@ -267,7 +267,7 @@ def test_only_the_announced_socket_is_used(lie: str, tmp_path: Path) -> None:
     async def look() -> None:
         before = len(os.listdir("/proc/self/fd"))
         async with attached(tmp_path, "-c", LIAR.format(lie=LIES[lie])) as (daemon, stream):
-            way, heard = await open_way(stream, init=daemon.init.pid), Heard()
+            way, heard = await open_runner_channel(stream, init=daemon.init.pid), Heard()
             assert not way.is_short
             way.listen(heard)
             await until(lambda: heard.data == b"answered 0")
@@ -279,7 +279,7 @@ def test_only_the_announced_socket_is_used(lie: str, tmp_path: Path) -> None:
 def test_a_silent_container_that_ends_is_noticed(tmp_path: Path) -> None:
     async def look() -> None:
         async with attached(tmp_path, "-c", "import os; os.write(1, b'few')") as (daemon, stream):
-            way, heard = await open_way(stream, init=daemon.init.pid), Heard()
+            way, heard = await open_runner_channel(stream, init=daemon.init.pid), Heard()
             way.listen(heard)
             await until(lambda: heard.ends == 1)
 
