@@ -58,7 +58,7 @@ def measure(*, is_quick: bool) -> Report:
         "10 fields, the first call of a source": _case(_bind_new, times=max(times // 100, 1)),
     }
     floor = {"a copy through JSON": _case(lambda: json.loads(json.dumps(_GIVEN)), times=times)}
-    found = asyncio.run(take_turns({**cases, **floor}, rounds=5 if is_quick else 50))
+    found = asyncio.run(take_turns({**cases, **floor}, rounds=2 if is_quick else 50))
     spreads = {name: spread(values, unit="us") for name, values in found.items()}
     return build_report(
         "binding",

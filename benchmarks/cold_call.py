@@ -37,7 +37,7 @@ with Sandbox() as sandbox:
 
 def measure(*, is_quick: bool) -> Report:
     """Measure first calls."""
-    return asyncio.run(_measure(rounds=2 if is_quick else 25))
+    return asyncio.run(_measure(rounds=1 if is_quick else 25))
 
 
 async def _measure(*, rounds: int) -> Report:

@@ -42,10 +42,10 @@ def measure(*, is_quick: bool) -> Report:
 
 
 async def _measure(daemon: Daemon, *, is_quick: bool) -> Report:
-    parts = [await _warm(daemon, rounds=10 if is_quick else 120)]
+    parts = [await _warm(daemon, rounds=3 if is_quick else 120)]
     runtimes = [runtime for runtime in (_RUNC, _GVISOR) if runtime in daemon.runtimes]
-    parts += [await _single_use(daemon, runtime, rounds=2 if is_quick else 20) for runtime in runtimes]
-    parts.append(await _cold(daemon, rounds=2 if is_quick else 15))
+    parts += [await _single_use(daemon, runtime, rounds=1 if is_quick else 20) for runtime in runtimes]
+    parts.append(await _cold(daemon, rounds=1 if is_quick else 15))
     return merge("container_calls", parts)
 
 

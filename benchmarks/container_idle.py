@@ -48,7 +48,7 @@ def measure(*, is_quick: bool) -> Report:
 
 
 async def _measure(daemon: Daemon, client: DockerClient, *, is_quick: bool) -> Report:
-    quiet_s = 1.0 if is_quick else _QUIET_S
+    quiet_s = 0.2 if is_quick else _QUIET_S
     tools, each = (2, 1) if is_quick else (_TOOLS, _EACH)
     memory = await _memory(daemon, client, quiet_s=quiet_s)
     processor = await _processor(client, tools=tools, each=each, quiet_s=quiet_s)

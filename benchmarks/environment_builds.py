@@ -148,7 +148,7 @@ class _Builds:
 
 def measure(*, is_quick: bool) -> Report:
     """Measure builds."""
-    quick, full = _Extent(("jinja2",), 2, 1), _Extent(("numpy", "pandas", "tabulate"), 20, 5)
+    quick, full = _Extent(("six",), 1, 1), _Extent(("numpy", "pandas", "tabulate"), 20, 5)
     return asyncio.run(_measure(quick if is_quick else full))
 
 

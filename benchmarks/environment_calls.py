@@ -70,7 +70,7 @@ def measure(*, is_quick: bool) -> Report:
 
 async def _measure(*, is_quick: bool) -> Report:
     if is_quick:
-        parts = [await _found(2, many=20), await _imports(3, packages=("numpy",))]
+        parts = [await _found(1, many=5), await _imports(1, packages=("numpy",))]
     else:
         parts = [await _found(40, many=1000), await _imports(40, packages=("numpy", "pandas"))]
     return merge("environment_calls", parts)

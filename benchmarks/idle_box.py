@@ -42,7 +42,7 @@ _MIB: Final = 1 << 20
 
 def measure(*, is_quick: bool) -> Report:
     """Measure idle boxes."""
-    return asyncio.run(_measure(calls=5 if is_quick else 50, patience_s=1.0 if is_quick else _LONGEST_S))
+    return asyncio.run(_measure(calls=5 if is_quick else 50, patience_s=0.2 if is_quick else _LONGEST_S))
 
 
 async def _measure(*, calls: int, patience_s: float) -> Report:

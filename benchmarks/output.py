@@ -45,7 +45,7 @@ class _Shouting:
 
 def measure(*, is_quick: bool) -> Report:
     """Measure growth under each policy."""
-    return asyncio.run(_measure(mebibytes=96 if is_quick else 1024))
+    return asyncio.run(_measure(mebibytes=16 if is_quick else 1024))
 
 
 async def _measure(*, mebibytes: int) -> Report:

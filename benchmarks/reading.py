@@ -91,7 +91,7 @@ _numbers = itertools.count()
 
 def measure(*, is_quick: bool) -> Report:
     """Measure reading."""
-    rounds, tools = (5, 50) if is_quick else (100, 1000)
+    rounds, tools = (2, 10) if is_quick else (100, 1000)
     quick = {
         "check and schema, 200 lines": _case(lambda: _read(_make_unique(_TOOL))),
         "check and schema, 200 lines and models": _case(lambda: _read(_make_unique(_WITH_MODELS))),

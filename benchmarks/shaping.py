@@ -65,7 +65,7 @@ class _Reading:
 
 def measure(*, is_quick: bool) -> Report:
     """Measure streams and pruning."""
-    mebibytes, rounds = (32, 1) if is_quick else (1024, 3)
+    mebibytes, rounds = (8, 1) if is_quick else (1024, 3)
     drains = [_read(_LOG, mebibytes, len).seconds for _ in range(rounds)]
     found = {name: [_capture(*each, mebibytes) for _ in range(rounds)] for name, each in _STREAMS.items()}
     slower = {name: _capture(*each, max(mebibytes // 16, 1)) for name, each in _SLOWER.items()}

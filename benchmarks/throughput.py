@@ -49,7 +49,7 @@ class _Extent:
 
 def measure(*, is_quick: bool) -> Report:
     """Measure rates."""
-    return asyncio.run(_measure(_Extent(2, 0.3, 100) if is_quick else _Extent(7, 2.0, 1000)))
+    return asyncio.run(_measure(_Extent(1, 0.2, 32) if is_quick else _Extent(7, 2.0, 1000)))
 
 
 async def _measure(extent: _Extent) -> Report:

@@ -54,7 +54,7 @@ _PAUSE_S: Final = 0.02
 
 def measure(*, is_quick: bool) -> Report:
     """Measure warm calls."""
-    return asyncio.run(_measure(rounds=10 if is_quick else 150))
+    return asyncio.run(_measure(rounds=3 if is_quick else 150))
 
 
 async def _measure(*, rounds: int) -> Report:
