@@ -70,12 +70,12 @@ def _problem(problem: SourceProblem, file: Path, lines: list[str]) -> str:
 
 def _picture(problem: SourceProblem, lines: list[str]) -> str:
     """The line, or the part of it around the place, with a caret below."""
-    from sandbox.tools.safe_text import pictured
+    from sandbox.tools.safe_text import caret_picture
 
     if problem.line is None or problem.column is None or not 1 <= problem.line <= len(lines):
         return ""
     line = lines[problem.line - 1]
-    shown, blanks = pictured(line, problem.column, width=_WIDTH, before=_BEFORE_CARET, shown=visible)
+    shown, blanks = caret_picture(line, problem.column, width=_WIDTH, before=_BEFORE_CARET, shown=visible)
     caret = painted("^", "green", on=sys.stdout)
     return f"    {shown}\n    {blanks}{caret}\n" if line.strip() else ""
 

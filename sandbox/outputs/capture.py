@@ -170,7 +170,7 @@ class _StreamReader:
         lost = end[len(kept_end) :]
         dropped = self._dropped + len(lost) + bool(self._undecoded and self._is_over_limit)
         has_replacements = self._has_replacements or bool(self._undecoded)
-        highlights = self._highlighter.found()
+        highlights = self._highlighter.highlights()
         if is_whole:
             return TextEnds.whole(
                 kept_end,

@@ -123,7 +123,7 @@ class Highlighter(Protocol):
 
     def feed(self, text: str, *, newlines: int) -> None: ...
 
-    def found(self) -> tuple[Highlight, ...]: ...
+    def highlights(self) -> tuple[Highlight, ...]: ...
 
 
 class NoHighlights:
@@ -132,7 +132,7 @@ class NoHighlights:
     def feed(self, text: str, *, newlines: int) -> None:
         """Ignore the text."""
 
-    def found(self) -> tuple[Highlight, ...]:
+    def highlights(self) -> tuple[Highlight, ...]:
         return ()
 
 
@@ -151,7 +151,7 @@ class ErrorHighlights:
             self._take(TextPiece(text, whole_from=self._place.whole_from(text)), spellings)
         self._place.move(text, newlines=newlines)
 
-    def found(self) -> tuple[Highlight, ...]:
+    def highlights(self) -> tuple[Highlight, ...]:
         """In the order of the text."""
         shown = {mark.at: mark for mark in (*self._first, *self._last)}
         return tuple(shown[at] for at in sorted(shown))
@@ -186,7 +186,7 @@ class FrameHighlights:
         self._take(TextPiece(text, whole_from=self._place.whole_from(text)))
         self._place.move(text, newlines=text.count("\n"))
 
-    def found(self) -> tuple[Highlight, ...]:
+    def highlights(self) -> tuple[Highlight, ...]:
         """In the order of the text."""
         shown = {mark.at: mark for mark in (*self._own, *([self._last] if self._last else []))}
         return tuple(shown[at] for at in sorted(shown))
@@ -219,11 +219,11 @@ class FailureHighlights:
         self._errors.feed(text, newlines=newlines)
         self._frames.feed(text, newlines=newlines)
 
-    def found(self) -> tuple[Highlight, ...]:
+    def highlights(self) -> tuple[Highlight, ...]:
         """In the order of the text, each line once."""
-        frames = [replace(frame, is_vital=True) for frame in self._frames.found()]
+        frames = [replace(frame, is_vital=True) for frame in self._frames.highlights()]
         shown = {at for frame in frames for at in range(frame.at, frame.at + max(len(frame.text), 1))}
-        errors = [error for error in self._errors.found() if error.at not in shown]
+        errors = [error for error in self._errors.highlights() if error.at not in shown]
         return tuple(sorted([*frames, *errors], key=lambda mark: mark.at))
 
 

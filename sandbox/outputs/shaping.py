@@ -18,7 +18,7 @@ from typing import Final
 from sandbox.outcome import Artifact, Json, Shaped, portable_json, printable
 from sandbox.outputs.notices import Notice, without_notices
 from sandbox.outputs.shapes import shape_for
-from sandbox.outputs.shapes.table import read_table, written
+from sandbox.outputs.shapes.table import read_table, table_text
 from sandbox.outputs.shapes.texts import unshown
 from sandbox.outputs.terminal import Terminal, is_plain
 from sandbox.outputs.text_ends import ParsedValue, TextEnds
@@ -85,7 +85,7 @@ def shape(text: str, *, output_type: str, budget: int, artifact: str | None = No
     whole = settled + terminal.rest()
     if len(whole) > budget:
         highlighter.feed(settled, newlines=settled.count("\n"))
-    ends = TextEnds.whole(whole, highlights=highlighter.found(), is_rendered=terminal.has_changed)
+    ends = TextEnds.whole(whole, highlights=highlighter.highlights(), is_rendered=terminal.has_changed)
     return shape_ends(ends, output_type=output_type, budget=budget, artifact=artifact)
 
 
@@ -155,7 +155,7 @@ def _text_of(value: Json) -> tuple[str, ParsedValue]:
     fit, compact = portable_json(value)
     found = read_table(fit)
     if found is not None:
-        return written(found), ParsedValue(fit)
+        return table_text(found), ParsedValue(fit)
     # Spaces are for eyes: few of a long text are shown, and encoding it again with spaces takes ten times as long.
     text = compact.decode() if len(compact) > _LONG_BYTES else _ENCODER.encode(fit)
     return text, ParsedValue(fit)

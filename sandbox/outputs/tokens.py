@@ -28,7 +28,7 @@ def shape_within(
     if tokens is None or tokenizer is None:
         return shape(characters)
     try:
-        return within_tokens(shape, budget=tokens, tokens=lambda text: _counted(tokenizer, text), most=characters)
+        return within_tokens(shape, budget=tokens, tokens=lambda text: _count(tokenizer, text), most=characters)
     except Exception as error:  # the user's own code may raise anything, and the call has been
         fault = f"{type(error).__name__}: {error}"[:_LONGEST_FAULT]
         return _for_reason(shape(min(tokens, characters)), f"counted in characters, as the tokenizer failed ({fault})")
@@ -59,7 +59,7 @@ def within_tokens(
     return _for_reason(best, f"over the budget of {budget} tokens")
 
 
-def _counted(tokenizer: Tokenizer, text: str) -> int:
+def _count(tokenizer: Tokenizer, text: str) -> int:
     said = tokenizer(text)
     return said if isinstance(said, int) else len(said)
 

@@ -193,7 +193,7 @@ def _types(tool: ToolDefinition) -> list[ValueType]:
 def _annotated_types(tool: ToolDefinition) -> list[ValueType]:
     reader = AnnotationReader(tool.scope)
     nodes = [None if each.annotation is None else parse_expression(each.annotation) for each in tool.parameters]
-    return [ANYTHING if node is None else reader.spoken_type(node)[0] for node in nodes]
+    return [ANYTHING if node is None else reader.read_type(node)[0] for node in nodes]
 
 
 def _validator(tool: ToolDefinition) -> SchemaValidator | None:
@@ -240,8 +240,8 @@ def plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[o
 
 
 def _not_plain(name: object, fault: NotPlain) -> ArgumentProblem:
-    path = path_of([name if isinstance(name, str) else _shown(name), *fault.path])
-    return ArgumentProblem(path, f"the value {fault.message}", "a JSON value", _shown(fault.value))
+    path = path_of([name if isinstance(name, str) else _show(name), *fault.path])
+    return ArgumentProblem(path, f"the value {fault.message}", "a JSON value", _show(fault.value))
 
 
 def _validate(
@@ -265,15 +265,15 @@ def _problem(error: ErrorDetails, model: _Model) -> ArgumentProblem:
         name = str(error["loc"][0])
         return ArgumentProblem(path, "this argument is required and was not given", model.expected[name], "nothing")
     if error["type"] == "extra_forbidden":
-        return ArgumentProblem(path, "nothing of this name is taken here", "no such member", _shown(error["input"]))
+        return ArgumentProblem(path, "nothing of this name is taken here", "no such member", _show(error["input"]))
     expected = excerpt(str(error.get("ctx", {}).get("expected", error["msg"])))
-    return ArgumentProblem(path, excerpt(f"must be {expected}"), expected, _shown(error["input"]))
+    return ArgumentProblem(path, excerpt(f"must be {expected}"), expected, _show(error["input"]))
 
 
 def _unknown_problems(unknown: Iterable[str], plain: Mapping[str, JSON], model: _Model) -> list[ArgumentProblem]:
     takes = f"one of {name_list(model.expected)}" if model.expected else "no arguments"
     return [
-        ArgumentProblem(path_of([name]), "the tool takes no argument of this name", excerpt(takes), _shown(plain[name]))
+        ArgumentProblem(path_of([name]), "the tool takes no argument of this name", excerpt(takes), _show(plain[name]))
         for name in sorted(unknown)[:MAX_PROBLEMS]
     ]
 
@@ -291,7 +291,7 @@ def path_of(steps: Iterable[str | int]) -> str:
     return path
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """Return a value in a few words."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

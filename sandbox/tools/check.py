@@ -208,7 +208,7 @@ def _report(
     entry: str | None = None,
     records: list[ToolRecord] | None = None,
 ) -> CheckReport:
-    found = problems.listed()
+    found = problems.in_order()
     return CheckReport(
         ok=not any(each.severity == "error" for each in found),
         problems=tuple(found),

@@ -47,7 +47,7 @@ class Described:
 
 def describe(candidate: Candidate, source: Source) -> Described:
     """Return the callable as a model sees it; problems go to the source's list."""
-    return _Description(candidate, source).made()
+    return _Description(candidate, source).build()
 
 
 def mapping_schema(candidate: Candidate, source: Source) -> dict[str, Any] | None:
@@ -57,7 +57,7 @@ def mapping_schema(candidate: Candidate, source: Source) -> dict[str, Any] | Non
     if annotation is None:
         return None
     reader = AnnotationReader(source.scope, declared=source.taken)
-    return _with_members(json_schema_of(reader.spoken_type(annotation)[0].schema, reader.cells))
+    return _with_members(json_schema_of(reader.read_type(annotation)[0].schema, reader.cells))
 
 
 def _with_members(schema: dict[str, Any]) -> dict[str, Any] | None:
@@ -85,11 +85,11 @@ class _Description:
         docstring = None if documented is None else ast.get_docstring(documented)
         self.documentation = Documentation() if docstring is None else read_docstring(_writable(docstring))
 
-    def made(self) -> Described:
+    def build(self) -> Described:
         self._check_name()
         description = self._description()
         said = self.candidate.schema
-        parameters = self._parameters() if said is None else self._said(said)
+        parameters = self._parameters() if said is None else self._written_schema(said)
         return Described(self.candidate.name, description, parameters, self._returns())
 
     @property
@@ -138,7 +138,7 @@ class _Description:
         docstring = None if owner is None or self.candidate.kind == "method" else ast.get_docstring(owner)
         return None if docstring is None else read_docstring(_writable(docstring)).description
 
-    def _said(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def _written_schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the schema that the source writes out, as plain JSON with all its usual parts."""
         try:
             plain = PlainCopy().copy(schema)
@@ -215,7 +215,7 @@ class _Description:
 
     def _of_mapping(self, annotation: ast.expr | None) -> dict[str, Any]:
         """Return all arguments as one dict: what its annotation says, when that is a type with members."""
-        found = ANYTHING if annotation is None else self.reader.spoken_type(annotation)[0]
+        found = ANYTHING if annotation is None else self.reader.read_type(annotation)[0]
         made = _with_members(self._schema_of(found))
         if made is None:
             return {**_NOTHING, "additionalProperties": True}
@@ -235,7 +235,7 @@ class _Description:
             )
         else:
             self.about = name
-            found, said = self.reader.spoken_type(argument.annotation)
+            found, said = self.reader.read_type(argument.annotation)
         behind = read_default(default, self.source.scope)
         found = self.reader.with_constraints(found, behind, argument)
         said.add(behind)

@@ -58,11 +58,13 @@ def read_docstring(docstring: str) -> Documentation:
     text = inspect.cleandoc(docstring[:MAX_CHARACTERS])
     body, keywords = _without_keyword_section(text)
     try:
-        parsed = _parser_of(body)(_headed(google_text(body)))
-        extra = google.parse(_headed(keywords)) if keywords else Docstring()
+        parsed = _parser_of(body)(_add_title(google_text(body)))
+        extra = google.parse(_add_title(keywords)) if keywords else Docstring()
     except (ParseError, ValueError, IndexError, KeyError, AttributeError, RecursionError):
         return Documentation(description=text or None)
-    parameters = {name: (each.description or "").strip() for each, name in [*_named(parsed), *_named(extra)]}
+    parameters = {
+        name: (each.description or "").strip() for each, name in [*_parameter_names(parsed), *_parameter_names(extra)]
+    }
     return Documentation(
         description=_description(parsed, body),
         parameters=parameters,
@@ -77,7 +79,7 @@ def _parser_of(text: str) -> Callable[[str], Docstring]:
     return shown[0] if len(shown) == 1 else parse if shown else google.parse
 
 
-def _headed(text: str) -> str:
+def _add_title(text: str) -> str:
     """Return a text that begins with a section would be taken for a description whole."""
     return f"{_NO_TITLE}\n\n{text}" if _SECTION.match(text) else text
 
@@ -100,7 +102,7 @@ def _without_keyword_section(text: str) -> tuple[str, str]:
     return "\n".join(kept), "\n".join(["Args:", *taken]) if taken else ""
 
 
-def _named(parsed: Docstring) -> Iterator[tuple[DocstringParam, str]]:
+def _parameter_names(parsed: Docstring) -> Iterator[tuple[DocstringParam, str]]:
     for each in parsed.meta:
         if isinstance(each, DocstringParam):
             for name in each.arg_name.split(","):
@@ -141,14 +143,14 @@ _INDENT: Final = "    "
 
 def google_text(text: str) -> str:
     """Return the same text with its sections last, and a colon in each line that names a parameter."""
-    free, sections = _parted(text)
+    free, sections = _split_sections(text)
     if not sections:
         return text
     strict = [line for section in sections for line in _strict_section(*section)]
     return "\n".join([*free, "", *strict])
 
 
-def _parted(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
+def _split_sections(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """Return the lines that are in no section, and those of each section, by what it is."""
     free: list[str] = []
     sections: list[tuple[str, list[str]]] = []

@@ -138,7 +138,7 @@ def _plain_record(source: Source, candidate: Candidate) -> ToolRecord:
     """Return the record of a function, a module or a handler."""
     said = {}
     if candidate.function is not None:
-        said = _checked(source, candidate.function, "tool_metadata", _TOOL_FIELDS, candidate.entry)
+        said = _checked_values(source, candidate.function, "tool_metadata", _TOOL_FIELDS, candidate.entry)
     docstring = None if candidate.function is None else ast.get_docstring(candidate.function)
     described = candidate.description or (read_docstring(docstring).description if docstring else None)
     return ToolRecord(
@@ -152,7 +152,7 @@ def _plain_record(source: Source, candidate: Candidate) -> ToolRecord:
 
 
 def _class_record(source: Source, owner: ast.ClassDef, candidate: Candidate, *, name: str) -> ToolRecord:
-    said = _checked(source, owner, "tool_metadata", _TOOL_FIELDS, owner.name)
+    said = _checked_values(source, owner, "tool_metadata", _TOOL_FIELDS, owner.name)
     docstring = (ast.get_docstring(owner) or "").strip()
     described = candidate.description if candidate.kind == "execute" else None
     methods = decorated_methods(source, owner) if candidate.kind == "method" else []
@@ -168,7 +168,7 @@ def _class_record(source: Source, owner: ast.ClassDef, candidate: Candidate, *, 
 
 
 def _method_record(source: Source, owner: ast.ClassDef, method: Function) -> MethodRecord:
-    said = _checked(source, method, "method_metadata", _METHOD_FIELDS, f"{owner.name}.{method.name}")
+    said = _checked_values(source, method, "method_metadata", _METHOD_FIELDS, f"{owner.name}.{method.name}")
     record = MethodRecord(
         **{
             "name": method.name,
@@ -180,7 +180,7 @@ def _method_record(source: Source, owner: ast.ClassDef, method: Function) -> Met
     return record.model_copy(update={"visible": False}) if method.name.startswith("_") else record
 
 
-def _checked(
+def _checked_values(
     source: Source, node: ast.ClassDef | Function, decorator: str, fields: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
     """Return the values of the decorator that have the right types, without blank text and None."""
@@ -250,8 +250,8 @@ def detailed_description(docstring: str | None, *, arguments: str | None, fallba
     """Return the long description; `arguments` is the docstring of a separate method that takes the arguments."""
     if docstring is None or not docstring.strip():
         return f"{fallback}\n\n{NOTHING_DETAILED}"
-    introduction, sections = _parted(docstring[:MAX_CHARACTERS])
-    _, inner = _parted(arguments[:MAX_CHARACTERS]) if arguments else ("", [])
+    introduction, sections = _split_sections(docstring[:MAX_CHARACTERS])
+    _, inner = _split_sections(arguments[:MAX_CHARACTERS]) if arguments else ("", [])
     parts = [introduction.strip().partition("\n\n")[0].strip()]
     parts += _titled("⚠️ **Important**", _first(sections, _IMPORTANT), separator=": ")
     parts += _titled("**Use cases**", _first(sections, _USES))
@@ -261,7 +261,7 @@ def detailed_description(docstring: str | None, *, arguments: str | None, fallba
     return "\n\n".join(part for part in parts if part)
 
 
-def _parted(docstring: str) -> tuple[str, list[_Section]]:
+def _split_sections(docstring: str) -> tuple[str, list[_Section]]:
     """Return the text before the first header, and the sections in their order."""
     introduction: list[str] = []
     sections: list[_Section] = []
@@ -272,14 +272,14 @@ def _parted(docstring: str) -> tuple[str, list[_Section]]:
             lines.append(line)
             continue
         if title:
-            sections.append(_Section(title, _joined(lines)))
+            sections.append(_Section(title, _join(lines)))
         title, lines = (header["bold"] or header["plain"]).lower(), [header["rest"]]
     if title:
-        sections.append(_Section(title, _joined(lines)))
+        sections.append(_Section(title, _join(lines)))
     return "\n".join(introduction), sections
 
 
-def _joined(lines: list[str]) -> str:
+def _join(lines: list[str]) -> str:
     return "\n".join([lines[0].strip(), inspect.cleandoc("\n".join(["", *lines[1:]]))]).strip()
 
 

@@ -68,7 +68,7 @@ class Problems:
         )
         self._list(problem)
 
-    def listed(self) -> list[SourceProblem]:
+    def in_order(self) -> list[SourceProblem]:
         """Return all of them in the order of the text; what is too many is counted."""
         found = sorted(self.found, key=lambda each: (each.line or 0, each.column or 0, each.severity, each.code))
         for severity, count in self._unlisted.items():

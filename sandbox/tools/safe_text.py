@@ -37,7 +37,7 @@ _WIDE: Final = ("W", "F")
 _NO_COLUMN: Final = ("Mn", "Me", "Cf")
 
 
-def pictured(
+def caret_picture(
     line: str, column: int, *, width: int, before: int, shown: Callable[[str], str] = printable
 ) -> tuple[str, str]:
     """Return at most `width` characters of a line, `before` of them before the column, and the blanks under a caret's

@@ -44,12 +44,12 @@ def read_signature(candidate: Candidate, source: Source) -> Signature:
     """Return the parameters in their order, without the object itself and without what the call fills in."""
     function = candidate.function
     if function is None:
-        return _said(candidate, takes_mapping=False)
-    listed = _listed(candidate, function)
+        return _signature_of_schema(candidate, takes_mapping=False)
+    listed = _list_parameters(candidate, function)
     injected = tuple(argument.arg for argument, _, _ in listed if argument.arg in INJECTED)
     shown = shown_parameters(candidate)
     if candidate.kind in ("execute", "module", "handler") and (candidate.schema is not None or is_mapping(shown)):
-        return _said(candidate, injected=injected, takes_mapping=is_mapping(shown))
+        return _signature_of_schema(candidate, injected=injected, takes_mapping=is_mapping(shown))
     _refuse_star(function.args.vararg)
     return Signature(
         _parameters(function, shown, source),
@@ -67,10 +67,14 @@ def read_signature(candidate: Candidate, source: Source) -> Signature:
 def shown_parameters(candidate: Candidate) -> list[Listed]:
     """Return the parameters that a model sees."""
     function = candidate.function
-    return [] if function is None else [each for each in _listed(candidate, function) if each[0].arg not in INJECTED]
+    return (
+        []
+        if function is None
+        else [each for each in _list_parameters(candidate, function) if each[0].arg not in INJECTED]
+    )
 
 
-def _listed(candidate: Candidate, function: Function) -> list[Listed]:
+def _list_parameters(candidate: Candidate, function: Function) -> list[Listed]:
     return list(in_order(function.args))[1 if candidate.is_bound else 0 :]
 
 
@@ -83,7 +87,7 @@ def is_mapping(shown: list[Listed]) -> bool:
     return kind is not ParameterKind.KEYWORD_ONLY and (is_dict or argument.arg in _MAPPING_NAMES)
 
 
-def _said(candidate: Candidate, *, injected: tuple[str, ...] = (), takes_mapping: bool) -> Signature:
+def _signature_of_schema(candidate: Candidate, *, injected: tuple[str, ...] = (), takes_mapping: bool) -> Signature:
     """Return the parameters that its schema names."""
     schema = candidate.schema or {}
     properties, listed = schema.get("properties"), schema.get("required")
@@ -197,7 +201,7 @@ def _annotation_texts(
     """
     last = max((each.end_lineno or 0 for pair in written for each in pair if each is not None), default=0)
     lines = text.encode().split(b"\n", last)
-    texts = [_annotated(_segment(annotation, lines), _segment(field, lines)) for annotation, field in written]
+    texts = [_join_field(_segment(annotation, lines), _segment(field, lines)) for annotation, field in written]
     if sum(len(each) for each in texts if each is not None) > MAX_ANNOTATION_CHARACTERS:
         raise SourceError(
             f"the annotations of the function have more than {MAX_ANNOTATION_CHARACTERS} characters",
@@ -207,7 +211,7 @@ def _annotation_texts(
     return texts
 
 
-def _annotated(annotation: str | None, field: str | None) -> str | None:
+def _join_field(annotation: str | None, field: str | None) -> str | None:
     return annotation if field is None else f"Annotated[{annotation or 'Any'}, {field}]"
 
 
@@ -262,17 +266,17 @@ def returned_schema(candidate: Candidate, source: Source) -> dict[str, Any] | No
     reader = AnnotationReader(
         source.scope, lambda node, _what, _why: unknown.append(node), is_returned=True, declared=source.returned
     )
-    found = _returned(annotation, reader, source)
+    found = _result_type(annotation, reader, source)
     return None if unknown or found is ANYTHING else json_schema_of(found.schema, reader.cells)
 
 
-def _returned(annotation: ast.expr, reader: AnnotationReader, source: Source) -> ValueType:
+def _result_type(annotation: ast.expr, reader: AnnotationReader, source: Source) -> ValueType:
     """Return the type of the result; an iterator comes back as a list of its items."""
     iterated = annotation.value if isinstance(annotation, ast.Subscript) else annotation
     if well_known_name(iterated, source.scope) not in ITERATORS:
-        return reader.spoken_type(annotation)[0]
+        return reader.read_type(annotation)[0]
     items = arguments(annotation)
-    return array_of(reader.spoken_type(items[0])[0] if items else ANYTHING)
+    return array_of(reader.read_type(items[0])[0] if items else ANYTHING)
 
 
 def _is_null(node: ast.expr) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox.tools.problems import Problems
 from sandbox.tools.syntax.literals import NotLiteral, literal
-from sandbox.tools.syntax.scope import Scope, assigned, import_time_statements, last_name, line_of_bases, scope_of
+from sandbox.tools.syntax.scope import Scope, assignments, import_time_statements, last_name, line_of_bases, scope_of
 from sandbox.tools.types.source_types import SourceTypes
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -78,4 +78,4 @@ def _in_order(statements: Iterable[ast.stmt]) -> list[ast.stmt]:
 
 def _constants(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     for statement in statements:
-        yield from assigned(statement)
+        yield from assignments(statement)

@@ -1,53 +1,42 @@
-"""The most recently used results, bounded by their number and by their weight.
+"""A cache of recently used values, bounded by their number and their weight, and safe for threads.
 
-`functools.lru_cache` bounds only the number; one tool's text may be five bytes or five mebibytes.
+`functools.lru_cache` bounds the number only, but the text of one tool may have five bytes or five mebibytes.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
 from typing import Generic, TypeVar
+
+from cachetools import LRUCache
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
 class WeightedLRU(Generic[Key, Value]):
-    """Remembers values until newer ones need the room; safe to use from several threads."""
+    """Values by key; the least recently used values make room for new ones."""
 
     def __init__(self, *, most: int, heaviest: int) -> None:
-        self._most = most
-        self._heaviest = heaviest
-        self._weight = 0
-        self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        # A value weighs at least its share, so that the weight bounds the number as well.
+        share = heaviest // most
+        self._entries: LRUCache[Key, tuple[Value, int]] = LRUCache(heaviest, lambda entry: max(entry[1], share))
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """Return the value kept under this key, which becomes the most recent one."""
+        """Return the value under this key, which becomes the most recently used one."""
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry[0]
+        return None if entry is None else entry[0]
 
     def put(self, key: Key, value: Value, *, weight: int = 1) -> None:
-        """Keep a value, unless it alone is too heavy; the least recently used ones make room."""
-        if weight > self._heaviest:
-            return
+        """Keep a value, unless it alone is heavier than the whole cache may be."""
         with self._lock:
-            self._forget(key)
-            self._entries[key] = (value, weight)
-            self._weight += weight
-            while len(self._entries) > self._most or self._weight > self._heaviest:
-                self._forget(next(iter(self._entries)))
-
-    def _forget(self, key: Key) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._weight -= entry[1]
+            try:
+                self._entries[key] = value, weight
+            except ValueError:  # `LRUCache` refuses a value that is larger than the cache
+                return

@@ -45,11 +45,11 @@ class FileReceiver:
     """The files of one call; used on one event loop, and `finish` is to be awaited once."""
 
     def __init__(
-        self, keeping: ArtifactWriter, *, most_files: int, most_bytes: int, grant: Callable[[int], None]
+        self, writer: ArtifactWriter, *, most_files: int, most_bytes: int, grant: Callable[[int], None]
     ) -> None:
-        self._records = FileRecords(keeping, most_files=most_files, most_bytes=most_bytes)
+        self._records = FileRecords(writer, most_files=most_files, most_bytes=most_bytes)
         self._grant = grant
-        self._threads = keeping.threads
+        self._threads = writer.threads
         self._waiting = bytearray()
         self._writing: asyncio.Task[None] | None = None
         self.taken = 0
@@ -81,18 +81,18 @@ class FileReceiver:
 class FileRecords:
     """A decoder from bytes to artifacts; faults of records and of the store appear in the result."""
 
-    def __init__(self, keeping: ArtifactWriter, *, most_files: int, most_bytes: int) -> None:
-        self._keeping = keeping
+    def __init__(self, writer: ArtifactWriter, *, most_files: int, most_bytes: int) -> None:
+        self._writer = writer
         self._files_left = most_files
         self._bytes_left = most_bytes
         self._held = bytearray()
-        self._coming: PartialArtifact | None = None
+        self._pending: PartialArtifact | None = None
         self._name = ""
         self._size = 0
         self._fault: str | None = None
         self._artifacts: dict[str, Artifact] = {}
         self._refused: list[RefusedFile] = []
-        self._not_told = 0
+        self._unlisted = 0
         self._is_one_of_these_lost = False
         self._is_over = False
         self._is_broken = False
@@ -115,8 +115,8 @@ class FileRecords:
         has_begun = self._artifacts or self._refused or self._name
         if not self._is_over and not self._is_broken and (is_expected or has_begun):
             self._refuse("", "the call ended before all of its files were collected")
-        if self._not_told:
-            reason = f"{self._not_told} more are not taken"
+        if self._unlisted:
+            reason = f"{self._unlisted} more are not taken"
             self._refused.append(RefusedFile(name="", reason=reason, is_lost=self._is_one_of_these_lost))
         return ReceivedFiles(tuple(self._artifacts.values()), tuple(self._refused))
 
@@ -140,16 +140,16 @@ class FileRecords:
         if kind == DATA:
             self._write(payload)
             return
-        told = _fields(payload)
+        fields = _fields(payload)
         if kind == FILE:
-            self._begin(_text(told, "name"), _count(told, "bytes"))
+            self._begin(_text(fields, "name"), _count(fields, "bytes"))
         elif kind == END:
-            self._end(None if told.get("refused") is None else _text(told, "refused"))
+            self._end(None if fields.get("refused") is None else _text(fields, "refused"))
         elif kind == REFUSED:
-            self._refuse(_text(told, "name"), _text(told, "reason"))
+            self._refuse(_text(fields, "name"), _text(fields, "reason"))
         elif kind == OVER:
             self._is_over = True
-            self._not_told += _count(told, "more")
+            self._unlisted += _count(fields, "more")
         else:
             raise ProtocolError("what came of its files is of no known kind")
 
@@ -162,22 +162,22 @@ class FileRecords:
             raise ProtocolError("more files came than are taken")
         self._name, self._size, self._fault = name, size, None
         with self._noting_fault():
-            self._coming = self._keeping.begin()
+            self._pending = self._writer.begin()
 
     def _write(self, data: bytes) -> None:
         self._size -= len(data)
         if not self._name or self._size < 0:
             raise ProtocolError("bytes came that belong to no file")
-        if self._coming is not None:
+        if self._pending is not None:
             with self._noting_fault():
-                self._coming.write(data)
+                self._pending.write(data)
 
     def _end(self, refused: str | None) -> None:
         if not self._name or (refused is None and self._size):
             raise ProtocolError("a file ended that is not whole")
-        if refused is None and self._coming is not None:
+        if refused is None and self._pending is not None:
             with self._noting_fault():
-                self._artifacts[self._name] = self._coming.keep(self._name)
+                self._artifacts[self._name] = self._pending.keep(self._name)
         if refused is not None or self._fault is not None:
             self._refuse(self._name, refused or self._fault or "", is_lost=refused is None)
         self._name = ""
@@ -197,7 +197,7 @@ class FileRecords:
 
     def _refuse(self, name: str, reason: str, *, is_lost: bool = False) -> None:
         if len(self._refused) >= _MOST_REFUSED:
-            self._not_told += 1
+            self._unlisted += 1
             self._is_one_of_these_lost |= is_lost
         else:
             self._refused.append(RefusedFile(name=name[:_MOST_TEXT], reason=reason[:_MOST_TEXT], is_lost=is_lost))
@@ -210,29 +210,29 @@ class FileRecords:
         self._drop()
 
     def _drop(self) -> None:
-        if self._coming is not None:
-            self._coming.drop()
-            self._coming = None
+        if self._pending is not None:
+            self._pending.drop()
+            self._pending = None
 
 
 def _fields(payload: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(payload)
+        fields = json.loads(payload)
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise ProtocolError("what came of its files is no record")
-    return told
+    return fields
 
 
-def _text(told: dict[str, Any], name: str) -> str:
-    if not isinstance(told.get(name), str):
+def _text(fields: dict[str, Any], name: str) -> str:
+    if not isinstance(fields.get(name), str):
         raise ProtocolError("what came of its files is no record")
-    return str(told[name])
+    return str(fields[name])
 
 
-def _count(told: dict[str, Any], name: str) -> int:
-    value = told.get(name)
+def _count(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
         raise ProtocolError("what came of its files is no record")
     return value

@@ -24,10 +24,10 @@ _BEHIND: Final = 1 << 21
 class StreamSpool:
     """A stream, used on one event loop; in the end it is either kept or dropped."""
 
-    def __init__(self, keeping: ArtifactWriter) -> None:
-        self._keeping = keeping
+    def __init__(self, writer: ArtifactWriter) -> None:
+        self._writer = writer
         self._waiting = bytearray()
-        self._coming: PartialArtifact | None = None
+        self._pending: PartialArtifact | None = None
         self._writing: asyncio.Task[None] | None = None
         self._on_written: list[Callable[[], None]] = []
         self._fault: str | None = None
@@ -51,17 +51,17 @@ class StreamSpool:
     async def keep(self, name: str) -> Artifact | None:
         """Return the whole stream, kept; None where that is not possible, and `fault` says why."""
         await self._settle()
-        artifact = await self._keeping.threads.do(partial(self._keep, name)) if self._fault is None else None
+        artifact = await self._writer.threads.do(partial(self._keep, name)) if self._fault is None else None
         await self.drop()
         return artifact
 
     async def drop(self) -> None:
         """Drop the stream, and what was written of it."""
         await self._settle()
-        coming, self._coming = self._coming, None
+        pending, self._pending = self._pending, None
         self._waiting.clear()
-        if coming is not None:
-            await self._keeping.threads.do(coming.drop)
+        if pending is not None:
+            await self._writer.threads.do(pending.drop)
 
     @property
     def fault(self) -> str | None:
@@ -75,7 +75,7 @@ class StreamSpool:
     async def _write(self) -> None:
         while self._waiting and self._fault is None:
             data, self._waiting = self._waiting, bytearray()
-            self._fault = await self._keeping.threads.do(partial(self._put, data))
+            self._fault = await self._writer.threads.do(partial(self._put, data))
             waiting, self._on_written = self._on_written, []
             for act in waiting:
                 act()
@@ -84,20 +84,20 @@ class StreamSpool:
     def _put(self, data: bytearray) -> str | None:
         """Write it; what went wrong, if anything did."""
         try:
-            if self._coming is None:
-                self._coming = self._keeping.begin()
+            if self._pending is None:
+                self._pending = self._writer.begin()
             with memoryview(data) as view:
-                self._coming.write(view)
+                self._pending.write(view)
         except (ArtifactsUnavailable, OSError) as error:
             return str(error)
         return None
 
     def _keep(self, name: str) -> Artifact | None:
         self._fault = self._put(self._waiting)
-        if self._fault is not None or self._coming is None:
+        if self._fault is not None or self._pending is None:
             return None
         try:
-            return self._coming.keep(name)
+            return self._pending.keep(name)
         except QuotaReached:
             self._fault = "the tenant's artifacts have reached their quota"
         except (ArtifactsUnavailable, OSError) as error:

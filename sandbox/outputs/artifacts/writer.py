@@ -25,12 +25,12 @@ from sandbox.threads import Threads
 class ArtifactWriter:
     """For one call, in any thread; to be closed. Nothing is made before there is something to keep."""
 
-    def __init__(self, shelf: TenantStore, threads: Threads | None = None) -> None:
+    def __init__(self, tenant_store: TenantStore, threads: Threads | None = None) -> None:
         self.threads = threads or Threads()
-        self._shelf = shelf
+        self._tenant_store = tenant_store
         self._hold: int | None = None
         self._held: Path | None = None
-        self._coming: list[PartialArtifact] = []
+        self._pending: list[PartialArtifact] = []
         self._is_closed = False
         self._one_at_a_time = Lock()
 
@@ -38,19 +38,19 @@ class ArtifactWriter:
         """Return a new artifact, to be written; raise `ArtifactsUnavailable` without a store, or after `close`."""
         with self._one_at_a_time:
             self._refuse_when_closed()
-            self._shelf.make()
-            path = self._shelf.part("coming") / secrets.token_hex(16)
-            with self._shelf.writing():
-                coming = PartialArtifact(path, _locked_file(path), keep=self._keep, writing=self._shelf.writing)
-            self._coming.append(coming)
-            return coming
+            self._tenant_store.make()
+            path = self._tenant_store.part("coming") / secrets.token_hex(16)
+            with self._tenant_store.writing():
+                pending = PartialArtifact(path, _locked_file(path), keep=self._keep, writing=self._tenant_store.writing)
+            self._pending.append(pending)
+            return pending
 
     def close(self) -> None:
         """Hold nothing any longer, and forget what was not kept."""
         with self._one_at_a_time:
             self._is_closed = True
-        for coming in self._coming:
-            coming.drop()
+        for pending in self._pending:
+            pending.drop()
         if self._hold is not None:
             if self._held is not None:
                 self._held.unlink(missing_ok=True)
@@ -65,14 +65,14 @@ class ArtifactWriter:
     def _keep(self, written: Path, artifact: Artifact) -> None:
         with self._one_at_a_time:
             self._refuse_when_closed()
-            with self._shelf.writing():
+            with self._tenant_store.writing():
                 self._note(artifact)
-        with self._shelf.writing():
-            self._shelf.publish(written, artifact)
+        with self._tenant_store.writing():
+            self._tenant_store.publish(written, artifact)
 
     def _note(self, artifact: Artifact) -> None:
         if self._hold is None:
-            self._held = self._shelf.part("held") / secrets.token_hex(16)
+            self._held = self._tenant_store.part("held") / secrets.token_hex(16)
             self._hold = _locked_file(self._held)
         os.write(self._hold, artifact.digest.encode() + b"\n")
 

@@ -44,7 +44,7 @@ _TRIES: Final = 6
 
 def json_data(ends: TextEnds, budget: int, notice: Notice) -> Fit:
     """Return the pruned value with the notice in it; both ends of what is no JSON."""
-    parsed = ends.parsed or _parsed(ends)
+    parsed = ends.parsed or _parse(ends)
     if parsed is None:
         return _both_ends(ends, budget, notice)
     room = most = budget - _FRAME_OF_NOTICE
@@ -61,10 +61,10 @@ def json_data(ends: TextEnds, budget: int, notice: Notice) -> Fit:
 
 def prune(value: Json, *, room: int) -> Json:
     """Return the value pruned to about `room` characters of JSON."""
-    return _Pruning(most=room).fitted(value, room, depth=0)
+    return _Pruning(most=room).fit(value, room, depth=0)
 
 
-def _parsed(ends: TextEnds) -> ParsedValue | None:
+def _parse(ends: TextEnds) -> ParsedValue | None:
     if not ends.is_whole or not ends.head.lstrip().startswith(("{", "[", '"')):
         return None
     try:
@@ -112,7 +112,7 @@ class _Pruning:
         self._most = most
         self._sizes: dict[int, int] = {}
 
-    def fitted(self, value: Json, room: int, *, depth: int) -> Json:
+    def fit(self, value: Json, room: int, *, depth: int) -> Json:
         if self._size(value, depth) <= room:
             return value
         if isinstance(value, str):
@@ -132,10 +132,10 @@ class _Pruning:
             return len(_text(value))
         known = self._sizes.get(id(value))
         if known is None:
-            known = self._sizes[id(value)] = self._measured(value, depth)
+            known = self._sizes[id(value)] = self._measure(value, depth)
         return known
 
-    def _measured(self, value: list[Json] | dict[str, Json], depth: int) -> int:
+    def _measure(self, value: list[Json] | dict[str, Json], depth: int) -> int:
         if depth > _DEEPEST or 3 * len(value) > self._most:
             return self._most + 1
         size = max(2 * len(value), 2)
@@ -160,12 +160,12 @@ class _Pruning:
                 break
             count += 1
         if not count:
-            return f"[… {_counted(_count(items), 'item')}]"
+            return f"[… {_count_of(_count(items), 'item')}]"
         behind = len(items) - count // 2
         kept = [*items[: (count + 1) // 2], *items[behind:]]
         gone = items[(count + 1) // 2 : behind]
-        fitted = self._shared(kept, room - 2 - 2 * count - (_LEAST if gone else 0), depth=depth)
-        more: list[Json] = [f"{_MORE} {_counted(_count(gone), 'more item')}"] if gone else []
+        fitted = self._share(kept, room - 2 - 2 * count - (_LEAST if gone else 0), depth=depth)
+        more: list[Json] = [f"{_MORE} {_count_of(_count(gone), 'more item')}"] if gone else []
         return [*fitted[: (count + 1) // 2], *more, *fitted[(count + 1) // 2 :]]
 
     def _short_object(self, members: dict[str, Json], room: int, *, depth: int) -> Json:
@@ -179,20 +179,20 @@ class _Pruning:
             if not gone or key != _MORE:
                 kept[key] = value
         if not kept:
-            return f"{{… {_counted(len(members) + max(gone - 1, 0), 'key')}}}"
+            return f"{{… {_count_of(len(members) + max(gone - 1, 0), 'key')}}}"
         more = len(members) - len(kept) + max(gone - 1, 0)
         spent = 2 + sum(len(_text(key)) + 4 for key in kept) + (_LEAST if more else 0)
-        values = self._shared(list(kept.values()), room - spent, depth=depth)
+        values = self._share(list(kept.values()), room - spent, depth=depth)
         shortened = dict(zip(kept, values, strict=True))
-        return {**shortened, _MORE: _counted(more, "more key")} if more else shortened
+        return {**shortened, _MORE: _count_of(more, "more key")} if more else shortened
 
-    def _shared(self, values: list[Json], room: int, *, depth: int) -> list[Json]:
+    def _share(self, values: list[Json], room: int, *, depth: int) -> list[Json]:
         """Return the values fitted into the room together: the small ones first, the rest in equal parts."""
         shares = [_Share(value, self._size(value, depth + 1)) for value in values]
         for number, share in enumerate(sorted(shares, key=lambda share: share.size)):
             share.room = min(share.size, max(room // (len(shares) - number), 0))
             room -= share.room
-        return [self.fitted(share.value, share.room, depth=depth + 1) for share in shares]
+        return [self.fit(share.value, share.room, depth=depth + 1) for share in shares]
 
 
 def _short_string(text: str, room: int) -> str:
@@ -204,11 +204,11 @@ def _short_string(text: str, room: int) -> str:
         fewer = len(kept) * max(room - _LEAST, 0) // len(_text(kept))
         kept = prefix(kept, most=min(fewer, len(kept) - 1))
     if not kept:
-        return f"{_MORE} {_counted(len(whole) + before, 'character')}"
-    return f"{kept}… [{_counted(len(whole) - len(kept) + before, 'more character')}]"
+        return f"{_MORE} {_count_of(len(whole) + before, 'character')}"
+    return f"{kept}… [{_count_of(len(whole) - len(kept) + before, 'more character')}]"
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_of(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

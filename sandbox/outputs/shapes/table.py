@@ -62,7 +62,7 @@ def table(ends: TextEnds, budget: int, notice: Notice) -> Fit:
     """Return the first lines, which say what the columns are, with the first rows and the last."""
     read = read_table(ends.parsed.value) if ends.parsed else None
     if read is not None:
-        ends = _narrowed(read, budget)
+        ends = _narrow(read, budget)
         notice = replace(notice, is_partial=read.missing > 0)
         if ends.is_whole and ends.characters <= budget:  # no row is missing, only parts of some
             return Fit(ends.head + notice.gap(shown=ends.characters), ends.characters)
@@ -92,7 +92,7 @@ def read_table(value: Json) -> TableValue | None:
     return TableValue(names, rows, max(count, len(rows)), first if is_known else len(rows))  # type: ignore[arg-type]
 
 
-def written(table: TableValue) -> str:
+def table_text(table: TableValue) -> str:
     """Return all of it as text."""
     return _heading(table, table.columns) + "".join(_entry(each, table) for each in table.entries)
 
@@ -137,7 +137,7 @@ def _plain(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _narrowed(table: TableValue, budget: int) -> TextEnds:
+def _narrow(table: TableValue, budget: int) -> TextEnds:
     """Return as much of each end as the budget could show, in columns and cells that leave room for a few rows."""
     width = len(table.columns)
     shown, heading = width, _heading(table, table.columns)

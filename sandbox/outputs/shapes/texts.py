@@ -65,15 +65,15 @@ def fit_ends(ends: TextEnds, cut: Cut, notice: Notice) -> Fit:
 def fit_ends_and_marks(ends: TextEnds, budget: int, notice: Notice, *, first: int, of: int) -> Fit:
     """Return the ends, `first` parts `of` all for the beginning, with the highlights between them."""
     without = cut_lines(ends, first=budget * first // of, budget=budget)
-    wanted = sum(len(_written(mark)) for mark in _in_gap(ends, without)) + 1
+    wanted = sum(len(_highlight_text(mark)) for mark in _in_gap(ends, without)) + 1
     room = min(wanted, budget // _SHARE_OF_MARKS)
     around = cut_lines(ends, first=(budget - room) * first // of, budget=budget - room)
-    kept = _chosen(list(_in_gap(ends, around)), room=room - 1)
+    kept = _choose(list(_in_gap(ends, around)), room=room - 1)
     if not kept:
         return fit_ends(ends, without, notice)
     shown = around.shown + sum(len(mark.text) for mark in kept)
     gap = notice.gap(shown=shown, lines=lines_of_gap(ends, around), kept=len(kept))
-    middle = "\n" + "".join(_written(mark) for mark in kept)
+    middle = "\n" + "".join(_highlight_text(mark) for mark in kept)
     if around.tail.startswith(("\n", "\r\n")):
         middle = middle[:-1]
     return Fit(around.head + gap + middle + around.tail, shown)
@@ -95,17 +95,17 @@ def _in_gap(ends: TextEnds, cut: Cut) -> Iterator[Highlight]:
             yield replace(mark, text=mark.text[: end - mark.at]) if is_in_end else mark
 
 
-def _written(mark: Highlight) -> str:
+def _highlight_text(mark: Highlight) -> str:
     return f"[line {mark.line}] {mark.text.rstrip()}{'…' if mark.is_cut else ''}\n"
 
 
-def _chosen(marks: list[Highlight], *, room: int) -> list[Highlight]:
+def _choose(marks: list[Highlight], *, room: int) -> list[Highlight]:
     """Return as many as have room: the vital ones from the last on, then the outermost first."""
     others = [mark for mark in marks if not mark.is_vital]
     inwards = [others[n // 2 if n % 2 == 0 else -1 - n // 2] for n in range(len(others))]
     kept = []
     for mark in [*(mark for mark in reversed(marks) if mark.is_vital), *inwards]:
-        size = len(_written(mark))
+        size = len(_highlight_text(mark))
         if size <= room:
             room -= size
             kept.append(mark)

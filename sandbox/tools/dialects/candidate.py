@@ -44,7 +44,7 @@ class Candidate:
     """The declared settings, by the field names of `ToolSettings`."""
 
 
-def said_text(value: object) -> str | None:
+def text_or_none(value: object) -> str | None:
     """Return the value if it is text and not blank."""
     return value if isinstance(value, str) and value.strip() else None
 

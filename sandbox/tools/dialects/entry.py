@@ -47,7 +47,7 @@ def choose_entry(source: Source, candidates: Sequence[Candidate], *, filename: s
         return named_like_file
     if len(meant) > 1:
         raise SourceError(
-            f"the source has {_counted(meant)}: {name_list(each.entry for each in meant)}",
+            f"the source has {_count(meant)}: {name_list(each.entry for each in meant)}",
             remedy="say which one is the entry, name it like the file, or start the others with an underscore",
         )
     return meant[0]
@@ -77,7 +77,7 @@ def _asked_for(candidates: Sequence[Candidate], entry: str) -> Candidate:
     )
 
 
-def _counted(candidates: Sequence[Candidate]) -> str:
+def _count(candidates: Sequence[Candidate]) -> str:
     is_all_functions = all(each.kind == "function" for each in candidates)
     return f"{len(candidates)} public functions" if is_all_functions else f"{len(candidates)} callables"
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from sandbox.tools.dialects.candidate import Candidate, output_type, said_text
+from sandbox.tools.dialects.candidate import Candidate, output_type, text_or_none
 from sandbox.tools.dialects.method_class import methods_of
 from sandbox.tools.source import Function, Source
-from sandbox.tools.syntax.scope import assigned, last_name
+from sandbox.tools.syntax.scope import assignments, last_name
 from sandbox.tools.tool import machine_name
 
 _SCHEMAS: Final = ("parameters", "input_schema", "args_schema")
@@ -43,14 +43,14 @@ def _candidate(source: Source, owner: ast.ClassDef, execute: Function) -> Candid
     schemas = [source.literal(node, of=f"the schema of {owner.name}") for node in nodes if node is not model]
     return Candidate(
         entry=owner.name,
-        name=said_text(_said(source, owner, "name")) or machine_name(owner.name),
+        name=text_or_none(_literal_attribute(source, owner, "name")) or machine_name(owner.name),
         kind="execute",
         names=(owner.name,),
         node=owner,
         function=execute,
         is_bound=not any(last_name(each) == "staticmethod" for each in execute.decorator_list),
         owner=owner,
-        description=said_text(_said(source, owner, "description")),
+        description=text_or_none(_literal_attribute(source, owner, "description")),
         schema=next((each for each in schemas if isinstance(each, dict)), None),
         arguments=model,
         settings=_settings(source, owner),
@@ -74,7 +74,7 @@ def _is_abstract(method: Function) -> bool:
     return any(last_name(each) == "abstractmethod" for each in method.decorator_list)
 
 
-def _said(source: Source, owner: ast.ClassDef, name: str) -> Any:
+def _literal_attribute(source: Source, owner: ast.ClassDef, name: str) -> Any:
     """Return the plain value that a class gives a name; None when it gives none."""
     node = _attribute(source, owner, name)
     return None if node is None else source.literal(node, of=f"{owner.name}.{name}")
@@ -86,7 +86,7 @@ def _attribute(source: Source, owner: ast.ClassDef, name: str) -> ast.expr | Non
         for statement in reversed(each.body):
             if isinstance(statement, Function) and statement.name == name:
                 return _returned(statement)
-            for target, value in assigned(statement):
+            for target, value in assignments(statement):
                 if target == name:
                     return value
     return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from sandbox.tools.dialects.candidate import Candidate, call_values, output_type, said_text
+from sandbox.tools.dialects.candidate import Candidate, call_values, output_type, text_or_none
 from sandbox.tools.source import Function, Source
 from sandbox.tools.syntax.scope import last_name
 
@@ -29,23 +29,23 @@ def read_functions(source: Source) -> list[Candidate]:
 
 def _candidate(source: Source, function: Function) -> Candidate:
     mark = next((each for each in function.decorator_list if last_name(each) == _MARK), None)
-    said = _said(source, mark) if mark is not None else {}
+    said = _read_mark(source, mark) if mark is not None else {}
     model = said.get(_ARGUMENTS)
     return Candidate(
         entry=function.name,
-        name=said_text(said.get("name")) or function.name,
+        name=text_or_none(said.get("name")) or function.name,
         kind="function",
         names=(function.name,),
         node=function,
         function=function,
-        description=said_text(said.get("description")),
+        description=text_or_none(said.get("description")),
         arguments=model if isinstance(model, ast.Name) else None,
         is_marked=mark is not None,
         settings={key: said[key] for key in _SETTINGS if said.get(key) is not None},
     )
 
 
-def _said(source: Source, mark: ast.expr) -> dict[str, Any]:
+def _read_mark(source: Source, mark: ast.expr) -> dict[str, Any]:
     """Return the decorator's own arguments; the one without a name is the tool's name."""
     if not isinstance(mark, ast.Call):
         return {}

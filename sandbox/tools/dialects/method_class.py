@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from sandbox.tools.dialects.candidate import Candidate, call_values, said_text
+from sandbox.tools.dialects.candidate import Candidate, call_values, text_or_none
 from sandbox.tools.source import Function, Source
 from sandbox.tools.syntax.scope import last_name
 
@@ -62,21 +62,21 @@ def _candidate(source: Source, owner: ast.ClassDef, method: Function) -> Candida
     parameters = said.get("parameters")
     return Candidate(
         entry=f"{owner.name}.{method.name}",
-        name=said_text(said.get("name")) or method.name,
+        name=text_or_none(said.get("name")) or method.name,
         kind="method",
         names=(owner.name, method.name),
         node=method,
         function=method,
         is_bound=not any(last_name(each) == "staticmethod" for each in method.decorator_list),
         owner=owner,
-        description=said_text(said.get("description")),
+        description=text_or_none(said.get("description")),
         schema=parameters if isinstance(parameters, dict) else None,
     )
 
 
 def openapi_description(source: Source, method: Function) -> str | None:
     """Return the description in `@openapi_schema`."""
-    return said_text(_openapi(source, method).get("description"))
+    return text_or_none(_openapi(source, method).get("description"))
 
 
 def _openapi(source: Source, method: Function) -> Mapping[str, Any]:

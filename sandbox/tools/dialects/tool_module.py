@@ -11,14 +11,14 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.tools.dialects.candidate import Candidate, said_text
+from sandbox.tools.dialects.candidate import Candidate, text_or_none
 from sandbox.tools.source import Source
 from sandbox.tools.syntax.scope import dotted_name
 
 
 def read_tool_module(source: Source) -> list[Candidate]:
     """Return the module's own tool, and those it lists."""
-    return [*_own(source), *_listed(source)]
+    return [*_own(source), *_read_tools_list(source)]
 
 
 def _own(source: Source) -> list[Candidate]:
@@ -42,18 +42,18 @@ def _own(source: Source) -> list[Candidate]:
     return [
         Candidate(
             entry="run",
-            name=said_text(name) or "run",
+            name=text_or_none(name) or "run",
             kind="module",
             names=("run",),
             node=run,
             function=run,
-            description=said_text(description),
+            description=text_or_none(description),
             schema=None if schema is None else object_schema(schema),
         )
     ]
 
 
-def _listed(source: Source) -> list[Candidate]:
+def _read_tools_list(source: Source) -> list[Candidate]:
     node = source.constants.get("TOOLS")
     if node is None:
         return []
@@ -87,7 +87,7 @@ def _item(source: Source, index: int, node: ast.expr) -> Candidate | None:
         names=("TOOLS", str(index), handler),
         node=source.functions.get(handler, node),
         function=source.functions.get(handler),
-        description=said_text(told),
+        description=text_or_none(told),
         schema=None if schema is None else object_schema(schema),
     )
 

@@ -54,7 +54,7 @@ def anthropic(schema: object, *, strict: bool = False) -> Export:
 
 def _loose(parameters: Schema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     relaxation = Relaxation()
-    plain = relaxation.moved(parameters, lambda _, path: _NOT_AT_THE_TOP if path == ROOT else (), ROOT)
+    plain = relaxation.move(parameters, lambda _, path: _NOT_AT_THE_TOP if path == ROOT else (), ROOT)
     return {**plain}, tuple(relaxation.losses)
 
 
@@ -62,7 +62,7 @@ def _strict(tool: ToolSchema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     relaxation = Relaxation()
     relaxation.lose_unlisted(tool.parameters)
     arrays = relaxation.tuples_as_arrays(relaxation.one_of_as_any_of(tool.parameters, ROOT), ROOT)
-    closed = _closed(relaxation.moved(arrays, _untaken, ROOT), ROOT)
+    closed = _close(relaxation.move(arrays, _untaken, ROOT), ROOT)
     return closed, tuple(relaxation.losses)
 
 
@@ -77,8 +77,8 @@ def _untaken(node: Schema, path: str) -> Iterable[str]:
     return keywords
 
 
-def _closed(node: Schema, path: str) -> Schema:
-    copied = with_children(node, _closed, path)
+def _close(node: Schema, path: str) -> Schema:
+    copied = with_children(node, _close, path)
     listed = properties_of(copied) or path == ROOT
     if "object" in types_of(copied) and listed and copied.get("additionalProperties", True) is True:
         copied["additionalProperties"] = False

@@ -80,13 +80,13 @@ class Relaxation:
     def __init__(self) -> None:
         self.losses: list[SchemaFinding] = []
 
-    def moved(self, schema: Schema, untaken: Untaken, path: str) -> Schema:
+    def move(self, schema: Schema, untaken: Untaken, path: str) -> Schema:
         """Return a copy in which every keyword the provider does not take has become part of a description."""
 
         def change(node: Schema, place: str) -> Schema:
             moving = [keyword for keyword in untaken(node, place) if keyword in node]
             self.losses.extend(SchemaFinding(place, f"`{keyword}` is only described") for keyword in moving)
-            return with_children(described(node, moving), change, place)
+            return with_children(describe_keywords(node, moving), change, place)
 
         return change(schema, path)
 
@@ -115,29 +115,29 @@ class Relaxation:
         if not isinstance(leading, list):
             return copied
         rest = copied.get("items")
-        kinds = distinct([*leading, *([rest] if isinstance(rest, dict) else [])])
+        kinds = remove_duplicates([*leading, *([rest] if isinstance(rest, dict) else [])])
         copied["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         if len(kinds) > 1:
             self.lose(path, "which position holds which kind of value is not said")
         return copied
 
 
-def described(node: Schema, keywords: Iterable[str]) -> Schema:
+def describe_keywords(node: Schema, keywords: Iterable[str]) -> Schema:
     """Return the node without these keywords, and with a description that tells them."""
     moving = {keyword: node[keyword] for keyword in keywords}
     if not moving:
         return node
-    listed = ", ".join(f"{keyword}: {_shown(value)}" for keyword, value in moving.items())
+    listed = ", ".join(f"{keyword}: {_show(value)}" for keyword, value in moving.items())
     before = node.get("description")
     text = f"{before} ({listed})" if isinstance(before, str) and before else f"({listed})"
     kept = {keyword: value for keyword, value in node.items() if keyword not in moving}
     return {**kept, "description": text}
 
 
-def distinct(members: Iterable[JSON]) -> list[JSON]:
+def remove_duplicates(members: Iterable[JSON]) -> list[JSON]:
     """Return the members in their order, each once; 1 and true are not the same."""
     return list({json.dumps(member, sort_keys=True): member for member in members}.values())
 
 
-def _shown(value: JSON) -> str:
+def _show(value: JSON) -> str:
     return excerpt(json.dumps(value, ensure_ascii=False), _LONGEST_VALUE)

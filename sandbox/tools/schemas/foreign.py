@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sandbox.tools.plain_json import JSON
-from sandbox.tools.schemas.export_base import distinct
+from sandbox.tools.schemas.export_base import remove_duplicates
 from sandbox.tools.schemas.nodes import (
     ANNOTATIONS,
     DEFINITIONS,
@@ -24,7 +24,7 @@ from sandbox.tools.schemas.nodes import (
     SchemaFinding,
     members_of,
     recursive_references,
-    referred,
+    resolve,
     target,
     types_of,
     with_children,
@@ -89,7 +89,7 @@ class _Inlining:
         """Return the schema that can be written in place of the node."""
         if "$ref" not in node:
             return None
-        found = referred(self._root, node["$ref"])
+        found = resolve(self._root, node["$ref"])
         reason = self._against(node)
         if reason is None and isinstance(found, dict):
             return found
@@ -125,7 +125,7 @@ def _normal(node: Schema, path: str) -> Schema:
     copied = with_children(node, _normal, path)
     for keyword in UNIONS:
         if keyword in copied:
-            copied[keyword] = distinct(members_of(copied, keyword))
+            copied[keyword] = remove_duplicates(members_of(copied, keyword))
     if isinstance(copied.get("type"), list):
         names: list[JSON] = [*types_of(copied)]
         copied["type"] = names if len(names) > 1 else names[0]

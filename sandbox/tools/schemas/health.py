@@ -131,10 +131,10 @@ def _faults(root: Schema) -> Iterator[_Fault]:
         place = _Place(node, path, root)
         for rule in _RULES:
             yield from rule(place)
-        waiting.extend(reversed(list(_described(node, path))))
+        waiting.extend(reversed(list(_value_schemas(node, path))))
 
 
-def _described(node: Schema, path: str) -> Iterator[tuple[str, JSON]]:
+def _value_schemas(node: Schema, path: str) -> Iterator[tuple[str, JSON]]:
     """Yield the schemas below a node that say what a value is, as far as they could be schemas."""
     full = {keyword: value for keyword, value in node.items() if keyword not in _CONDITIONS}
     if isinstance(full.get("additionalProperties"), bool):

@@ -76,12 +76,12 @@ def _our_name(name: str) -> str:
 def _output(schema: Schema) -> Schema:
     if schema.get("type") == "object":
         return schema
-    return {"type": "object", "properties": {RESULT: _moved(schema, ROOT)}, "required": [RESULT]}
+    return {"type": "object", "properties": {RESULT: _move(schema, ROOT)}, "required": [RESULT]}
 
 
-def _moved(node: Schema, path: str) -> Schema:
+def _move(node: Schema, path: str) -> Schema:
     """Return the schema with its references as they read one property further in."""
-    moved = with_children(node, _moved, path)
+    moved = with_children(node, _move, path)
     reference = moved.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         moved["$ref"] = f"#/properties/{RESULT}{reference[1:]}"

@@ -147,7 +147,7 @@ def is_local(reference: JSON) -> bool:
     return isinstance(reference, str) and reference.startswith("#")
 
 
-def referred(root: Schema, reference: JSON) -> JSON:
+def resolve(root: Schema, reference: JSON) -> JSON:
     """Return the value that a reference points to, which may be another reference; None if it points nowhere."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
@@ -163,7 +163,7 @@ def target(root: Schema, node: JSON) -> JSON:
     for _ in range(_LONGEST_CHAIN):
         if not isinstance(node, dict) or "$ref" not in node:
             return node
-        node = referred(root, node["$ref"])
+        node = resolve(root, node["$ref"])
     return None
 
 
@@ -190,7 +190,7 @@ def _arrows(root: Schema) -> _Arrows:
     while waiting:
         reference = waiting.pop()
         if reference not in arrows:
-            found = referred(root, reference)
+            found = resolve(root, reference)
             arrows[reference] = _references_in(found) if isinstance(found, dict) else set()
             waiting.extend(arrows[reference])
     return arrows

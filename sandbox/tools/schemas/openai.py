@@ -71,7 +71,7 @@ def _function(tool: ToolSchema, *, strict: bool) -> tuple[Schema, tuple[SchemaFi
 
 def _loose(parameters: Schema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     relaxation = Relaxation()
-    plain = relaxation.moved(parameters, lambda _, path: _NOT_AT_THE_TOP if path == ROOT else (), ROOT)
+    plain = relaxation.move(parameters, lambda _, path: _NOT_AT_THE_TOP if path == ROOT else (), ROOT)
     described = relaxation.tuples_as_arrays({"type": "object", "properties": {}, **plain}, ROOT)
     return described, tuple(relaxation.losses)
 
@@ -81,7 +81,7 @@ def _strict(parameters: Schema) -> tuple[Schema, tuple[SchemaFinding, ...]]:
     relaxation.lose_unlisted(parameters)
     unions = relaxation.one_of_as_any_of(_read(parameters, ROOT), ROOT)
     spelled = relaxation.tuples_as_arrays(unions, ROOT)
-    strict = _plain_references(strict_parameters(relaxation.moved(spelled, _untaken, ROOT)), ROOT)
+    strict = _plain_references(strict_parameters(relaxation.move(spelled, _untaken, ROOT)), ROOT)
     beyond = tuple(_beyond_limits(strict))
     if beyond:
         raise SchemaRefused("the schema is beyond the limits of strict mode", reasons=beyond)

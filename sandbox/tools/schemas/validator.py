@@ -30,7 +30,7 @@ from sandbox.tools.schemas.nodes import (
     members_of,
     path_of,
     plain_schema,
-    referred,
+    resolve,
     walk,
 )
 from sandbox.tools.types.validation_budget import MAX_PATTERN_COST, pattern_cost
@@ -78,7 +78,7 @@ class _Count:
         key = (id(value), id(node))
         if key not in self._known:
             self._known[key] = 0
-            pairs = [*((value, each) for each in self._here(node)), *_inside(value, node)]
+            pairs = [*((value, each) for each in self._here(node)), *_inner_pairs(value, node)]
             self._known[key] = 1 + _characters(value, node) + sum(self.of(part, each) for part, each in pairs)
         if self._known[key] > self._most or len(self._known) > self._most:
             raise TooMuchEffort
@@ -92,7 +92,7 @@ class _Count:
         if isinstance(dependent, dict):
             yield from dependent.values()
         if "$ref" in node:
-            yield referred(self._root, node["$ref"])
+            yield resolve(self._root, node["$ref"])
 
 
 def _characters(value: JSON, node: Schema) -> int:
@@ -105,7 +105,7 @@ def _characters(value: JSON, node: Schema) -> int:
     return 0
 
 
-def _inside(value: JSON, node: Schema) -> Iterator[tuple[JSON, JSON]]:
+def _inner_pairs(value: JSON, node: Schema) -> Iterator[tuple[JSON, JSON]]:
     """Yield the parts of the value, with the nodes they are compared with."""
     if isinstance(value, dict):
         yield from _members(value, node)
@@ -167,7 +167,7 @@ class SchemaValidator:
             return (_TOO_LARGE,)
         if self._compiled.is_valid(plain):
             return ()
-        return self._explained(plain) if self._affords(_MOST_EXPLAINED, plain) else (_UNEXPLAINED,)
+        return self._explain(plain) if self._affords(_MOST_EXPLAINED, plain) else (_UNEXPLAINED,)
 
     def _is_affordable(self, document: JSON) -> bool:
         return not self._is_costly or self._affords(_MOST_COMPARISONS, document)
@@ -179,7 +179,7 @@ class SchemaValidator:
             return False
         return True
 
-    def _explained(self, document: JSON) -> tuple[SchemaFinding, ...]:
+    def _explain(self, document: JSON) -> tuple[SchemaFinding, ...]:
         found: list[SchemaFinding] = []
         for error in self._compiled.iter_errors(document):
             if len(found) == MAX_FINDINGS:

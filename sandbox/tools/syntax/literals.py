@@ -64,10 +64,10 @@ class _LiteralReader:
         if isinstance(node, ast.Dict):
             return self._members(node, depth=depth + 1)
         if isinstance(node, ast.UnaryOp):
-            return self._signed(node, depth=depth + 1)
+            return self._apply_sign(node, depth=depth + 1)
         if isinstance(node, ast.BinOp):
-            return self._joined(node, depth=depth + 1)
-        return self._named(node, depth=depth + 1)
+            return self._operate(node, depth=depth + 1)
+        return self._look_up(node, depth=depth + 1)
 
     def _several(self, node: ast.List | ast.Tuple | ast.Set, *, depth: int) -> Any:
         values = [self.value(each, depth=depth) for each in node.elts]
@@ -94,7 +94,7 @@ class _LiteralReader:
             members[name] = found
         return members
 
-    def _signed(self, node: ast.UnaryOp, *, depth: int) -> Any:
+    def _apply_sign(self, node: ast.UnaryOp, *, depth: int) -> Any:
         value = self.value(node.operand, depth=depth)
         if isinstance(value, int | float) and not isinstance(value, bool):
             if isinstance(node.op, ast.USub):
@@ -103,19 +103,19 @@ class _LiteralReader:
                 return value
         raise NotLiteral(node)
 
-    def _joined(self, node: ast.BinOp, *, depth: int) -> Any:
+    def _operate(self, node: ast.BinOp, *, depth: int) -> Any:
         """Text put together with `+`, and small sums such as `60 * 60` and `2**31 - 1`."""
         left, right = self.value(node.left, depth=depth), self.value(node.right, depth=depth)
         if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
             if len(left) + len(right) <= _LONGEST_TEXT:
                 return left + right
             raise NotLiteral(node)
-        calculated = _calculated(node.op, left, right)
+        calculated = _calculate(node.op, left, right)
         if calculated is None:
             raise NotLiteral(node)
         return calculated
 
-    def _named(self, node: ast.expr, *, depth: int) -> Any:
+    def _look_up(self, node: ast.expr, *, depth: int) -> Any:
         name = dotted_name(node)
         constant = None if name is None else self.constant_of(name)
         if name is None or constant is None:
@@ -132,7 +132,7 @@ class _LiteralReader:
         return found
 
 
-def _calculated(sign: ast.operator, left: object, right: object) -> int | float | None:
+def _calculate(sign: ast.operator, left: object, right: object) -> int | float | None:
     """Return the result of an operation on two small numbers, or None without one."""
     calculate = _OPERATORS.get(type(sign))
     if calculate is None or not _is_small(left, _LARGEST) or not _is_small(right, _SMALLER.get(type(sign), _LARGEST)):

@@ -39,7 +39,7 @@ from threading import Lock
 from typing import Final, Literal, overload
 
 from sandbox.errors import SourceError
-from sandbox.tools.safe_text import excerpt, pictured
+from sandbox.tools.safe_text import caret_picture, excerpt
 
 MAX_TOKENS: Final = 100_000
 MAX_FORMAT_STEPS: Final = 500_000_000
@@ -158,7 +158,7 @@ def parse_newer(text: str, parse: Callable[[str], ast.Module]) -> ast.Module | N
     for node in ast.walk(module) if parameters else ():
         inner = parameters.get((getattr(node, "lineno", 0), _name_of(node)))
         if inner is not None:
-            node.type_params = _parsed(inner, parse)  # type: ignore[attr-defined]
+            node.type_params = _parse_parameters(inner, parse)  # type: ignore[attr-defined]
     return module
 
 
@@ -183,7 +183,7 @@ def _name_of(node: ast.AST) -> str:
     return target.id if isinstance(target, ast.Name) else getattr(node, "name", "") or ""
 
 
-def _parsed(inner: str, parse: Callable[[str], ast.Module]) -> list[ast.arg]:
+def _parse_parameters(inner: str, parse: Callable[[str], ast.Module]) -> list[ast.arg]:
     (function,) = parse(f"def _(\n{inner}\n): ...").body
     assert isinstance(function, ast.FunctionDef)
     listed = (*function.args.args, function.args.vararg, *function.args.kwonlyargs, function.args.kwarg)
@@ -294,5 +294,5 @@ def _caret_picture(text: str, line: int, column: int) -> str:
     lines = text.split("\n", line)
     if not 1 <= line <= len(lines) or not lines[line - 1].strip():
         return ""
-    shown, blanks = pictured(lines[line - 1], column, width=_WIDTH, before=_BEFORE_CARET)
+    shown, blanks = caret_picture(lines[line - 1], column, width=_WIDTH, before=_BEFORE_CARET)
     return f"    {shown}\n    {blanks}^"

@@ -127,7 +127,7 @@ class Scope:
             owner, _, member = owner.rpartition(".")
             enum = self.definitions.get(owner)
         if isinstance(enum, ast.ClassDef) and self.is_enum(enum):
-            return next((value for each in enum.body for name, value in assigned(each) if name == member), None)
+            return next((value for each in enum.body for name, value in assignments(each) if name == member), None)
         return None
 
     def reachable(self, nodes: Iterable[ast.AST]) -> Scope:
@@ -170,7 +170,7 @@ def line_of_bases(node: ast.ClassDef, classes: Mapping[str, object]) -> Iterator
                 waiting.append(found)
 
 
-def assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+def assignments(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     """Yield the names that an assignment gives a value to, each with the value."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
@@ -186,10 +186,10 @@ def scope_of(statements: Iterable[ast.stmt]) -> Scope:
     imports: dict[str, str] = {}
     variables: dict[str, Definition] = {}
     for statement in statements:
-        for name, definition in _defined(statement):
+        for name, definition in _definitions(statement):
             definitions[name] = definition
             imports.pop(name, None)
-        for name, origin in _imported(statement):
+        for name, origin in _imports(statement):
             imports[name] = origin
             definitions.pop(name, None)
         for name, bound in type_parameters(statement):  # a name with two different bounds has no bound
@@ -210,21 +210,21 @@ def _type_variable(statement: ast.stmt, name: str, bound: ast.expr | None) -> as
     """`TypeVar("T", bound=int)`, which says the same."""
     among = bound.elts if isinstance(bound, ast.Tuple) else []
     keywords = [] if bound is None or among else [ast.keyword("bound", bound)]
-    return _called(statement, "TypeVar", [ast.Constant(name), *among], keywords)
+    return _call(statement, "TypeVar", [ast.Constant(name), *among], keywords)
 
 
-def _called(statement: ast.stmt, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
+def _call(statement: ast.stmt, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
     call = ast.Call(ast.Name(name, ast.Load()), arguments, keywords)
     return ast.fix_missing_locations(ast.copy_location(call, statement))
 
 
-def _defined(statement: ast.stmt) -> Iterator[tuple[str, Definition]]:
+def _definitions(statement: ast.stmt) -> Iterator[tuple[str, Definition]]:
     if isinstance(statement, ast.ClassDef):
         yield from _class_and_inner(statement, prefix="")
     elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         yield statement.name, None
     elif isinstance(statement, ast.Assign | ast.AnnAssign):
-        yield from ((name, _alias(statement, name, value)) for name, value in assigned(statement))
+        yield from ((name, _alias(statement, name, value)) for name, value in assignments(statement))
     elif isinstance(name := getattr(statement, "name", None), ast.Name):  # `type X = …`, in no tree of Python 3.11
         yield name.id, _alias(statement, name.id, getattr(statement, "value", None))
 
@@ -237,7 +237,7 @@ def _alias(statement: ast.stmt, name: str, value: ast.expr | None) -> ast.expr |
     if not names or value is None:
         return value
     keywords = [ast.keyword("type_params", ast.Tuple(names, ast.Load()))]
-    return _called(statement, "TypeAliasType", [ast.Constant(name), value], keywords)
+    return _call(statement, "TypeAliasType", [ast.Constant(name), value], keywords)
 
 
 def _class_and_inner(node: ast.ClassDef, *, prefix: str) -> Iterator[tuple[str, Definition]]:
@@ -259,7 +259,7 @@ def _class_and_inner(node: ast.ClassDef, *, prefix: str) -> Iterator[tuple[str, 
             yield from _class_and_inner(each, prefix=f"{name}.")
 
 
-def _imported(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+def _imports(statement: ast.stmt) -> Iterator[tuple[str, str]]:
     if isinstance(statement, ast.Import):
         for alias in statement.names:
             if alias.asname is not None:

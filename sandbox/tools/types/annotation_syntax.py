@@ -25,7 +25,7 @@ MAX_ANNOTATION_DEPTH: Final = 32
 _MOST_WORDS: Final = 4
 
 
-def unquoted(node: ast.Constant) -> ast.expr | None:
+def unquote(node: ast.Constant) -> ast.expr | None:
     """Return the expression inside a quoted annotation, located where the quotes are."""
     assert isinstance(node.value, str)
     parsed = parse_expression(node.value)
@@ -54,7 +54,7 @@ def arguments(node: ast.expr) -> list[ast.expr]:
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def shown(node: Any) -> str:
+def node_text(node: Any) -> str:
     """Return an annotation in a message."""
     name = dotted_name(node.value if isinstance(node, ast.Subscript) else getattr(node, "func", node))
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -122,7 +122,7 @@ def union_members(node: ast.expr, scope: Scope) -> list[ast.expr]:
         node = waiting.pop()
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and quoted_left > 0:
             quoted_left -= 1
-            bare = unquoted(node)
+            bare = unquote(node)
             waiting += [] if bare is None else [bare]
             members += [node] if bare is None else []
         elif (inner := _union_parts(node, scope)) is not None:
@@ -178,7 +178,7 @@ def _union_parts(node: ast.expr, scope: Scope) -> list[ast.expr] | None:
 def _parts(node: ast.expr, scope: Scope) -> list[ast.expr]:
     """Return the members of a union, or the annotation inside `Annotated` or quotes."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        bare = unquoted(node)
+        bare = unquote(node)
         return [] if bare is None else [bare]
     if isinstance(node, ast.Subscript) and well_known_name(node.value, scope) == "Annotated":
         return arguments(node)[:1]

@@ -22,8 +22,8 @@ from sandbox.tools.types.annotation_syntax import (
     is_shallow,
     literal_value,
     names_none,
+    node_text,
     own_name,
-    shown,
     spelling,
     union_members,
     well_known_name,
@@ -50,7 +50,7 @@ from sandbox.tools.types.value_types import (
     ANYTHING,
     NULL,
     array_of,
-    constrained,
+    constrain,
     fixed_array_of,
     object_of,
     one_of,
@@ -91,7 +91,7 @@ class AnnotationReader:
         self._is_returned = is_returned
         self._known = SourceTypes() if declared is None else declared
         self._open: dict[str, RecursiveType] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._place = AnnotationPlace()
 
     @property
@@ -99,7 +99,7 @@ class AnnotationReader:
         """The types that contain themselves."""
         return self._known.cells
 
-    def spoken_type(self, node: ast.expr) -> tuple[ValueType, FieldMetadata]:
+    def read_type(self, node: ast.expr) -> tuple[ValueType, FieldMetadata]:
         """Return the type of a parameter or a member, and the metadata in its annotation."""
         spoken = FieldMetadata()
         found = self._resolve(node, depth=0, spoken=spoken)
@@ -108,16 +108,16 @@ class AnnotationReader:
     def with_constraints(self, base: ValueType, spoken: FieldMetadata, node: ast.AST) -> ValueType:
         """Return the type with the constraints that were said of it."""
         for fault in spoken.faults:
-            self._tell(fault, "a constraint", "it is not a literal")
+            self._report(fault, "a constraint", "it is not a literal")
         if not spoken.constraints:
             return base
         if not self._known.affords(repr(spoken.constraints), spoken.constraints.get("pattern")):
-            self._tell(node, "a constraint", "the source has too many, or patterns that are too large")
+            self._report(node, "a constraint", "the source has too many, or patterns that are too large")
             return base
         try:
-            return constrained(base, spoken.constraints)
+            return constrain(base, spoken.constraints)
         except ValueError as error:
-            self._tell(node, f"the constraints {', '.join(spoken.constraints)}", str(error))
+            self._report(node, f"the constraints {', '.join(spoken.constraints)}", str(error))
             return base
 
     def admits_none(self, annotation: ast.expr | None) -> bool:
@@ -151,7 +151,7 @@ class AnnotationReader:
         if (own := self._own(node.value if isinstance(node, ast.Subscript) else node)) is not None:
             return self._declared(own[0], own[1], node, depth=depth)
         if isinstance(node, ast.Call):
-            return self._called(node, depth=depth)
+            return self._resolve_call(node, depth=depth)
         if not isinstance(node, ast.Subscript):
             return self._bare(node)
         return self._generic(
@@ -168,7 +168,7 @@ class AnnotationReader:
             return PLAIN[name]
         dotted = dotted_name(node)
         special = None if dotted is None else special_type(self._scope.full_name(dotted))
-        return special or self._unknown(node, shown(node), why_unknown(dotted, self._scope))
+        return special or self._unknown(node, node_text(node), why_unknown(dotted, self._scope))
 
     def _generic(
         self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, spoken: FieldMetadata | None
@@ -180,14 +180,14 @@ class AnnotationReader:
         if name in TUPLES:
             return self._tuple(arguments, depth=depth)
         if name == "Annotated" and arguments:
-            return self._annotated(node, arguments, depth=depth, spoken=spoken)
+            return self._resolve_annotated(node, arguments, depth=depth, spoken=spoken)
         if name in FORMS and name not in ("Annotated", "Literal", "Union", "Optional") and len(arguments) == 1:
             return self._resolve(arguments[0], depth=depth, spoken=spoken)
         if name == "Literal":
             return self._literal(node, arguments)
-        return self._unknown(node, shown(node), why_unknown(dotted_name(getattr(node, "value", node)), self._scope))
+        return self._unknown(node, node_text(node), why_unknown(dotted_name(getattr(node, "value", node)), self._scope))
 
-    def _annotated(
+    def _resolve_annotated(
         self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: FieldMetadata | None
     ) -> ValueType:
         """Return the type of the first argument with the metadata of the others."""
@@ -213,21 +213,21 @@ class AnnotationReader:
             constant = self._scope.constant(dotted_name(argument) or "")
             value = literal_value(argument if constant is None else constant)
             if isinstance(value, list):
-                return self._unknown(argument, shown(node), "its members are strings, integers, booleans or None")
+                return self._unknown(argument, node_text(node), "its members are strings, integers, booleans or None")
             values.append(value)
         return one_of_values(tuple(values)) if values else self._unknown(node, "Literal", "it has no members")
 
-    def _called(self, node: ast.Call, *, depth: int) -> ValueType:
+    def _resolve_call(self, node: ast.Call, *, depth: int) -> ValueType:
         """`conint(ge=1)` and its like."""
-        base = self._called_array(node, depth=depth) or special_type(f"pydantic.{last_name(node.func)}")
+        base = self._resolve_array_call(node, depth=depth) or special_type(f"pydantic.{last_name(node.func)}")
         if base is None:
-            return self._unknown(node, shown(node), "it would have to be executed")
+            return self._unknown(node, node_text(node), "it would have to be executed")
         said = read_annotated_extra(
             ast.Call(func=ast.Name("Field", ast.Load()), args=[], keywords=node.keywords), self._scope
         )
         return self.with_constraints(base, said, node)
 
-    def _called_array(self, node: ast.Call, *, depth: int) -> ValueType | None:
+    def _resolve_array_call(self, node: ast.Call, *, depth: int) -> ValueType | None:
         """`conlist(int, min_length=1)`."""
         is_unique = CALLED_ARRAYS.get(last_name(node.func) or "")
         items = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "item_type")]
@@ -260,7 +260,7 @@ class AnnotationReader:
         del self._open[key]
         found = without_itself(found, cell)
         cell.type = found
-        self._told.add(key)
+        self._reported.add(key)
         self._known.types[key] = recursive_use(cell) if key in self._known.cells else found
         return self._known.types[key]
 
@@ -273,10 +273,10 @@ class AnnotationReader:
 
     def _read_before(self, name: str) -> ValueType:
         """Return a known type, and report what was not understood in it, once for each reader."""
-        if name not in self._told:
-            self._told.add(name)
+        if name not in self._reported:
+            self._reported.add(name)
             for fault in self._known.faults.get(name, []):
-                self._tell(*fault)
+                self._report(*fault)
         return self._known.types[name]
 
     def _alias(self, value: ast.expr, *, depth: int) -> ValueType:
@@ -290,7 +290,7 @@ class AnnotationReader:
             return self._resolve(value.args[1], depth=depth)
         if made == "TypeAliasType" and len(value.args) == 2:
             return self._resolve(value.args[1], depth=depth)
-        return self._made(value, depth=depth)
+        return self._resolve_made_class(value, depth=depth)
 
     def _variable(self, call: ast.Call, *, depth: int) -> ValueType:
         """Return the type of a variable without a value: its bound, or anything if the bound is not understood."""
@@ -299,14 +299,14 @@ class AnnotationReader:
         self._on_unknown = on_unknown
         return one_of(found) if found else ANYTHING
 
-    def _made(self, call: ast.Call, *, depth: int) -> ValueType:
+    def _resolve_made_class(self, call: ast.Call, *, depth: int) -> ValueType:
         """Return a class that is made by a call: `TypedDict("Name", {"key": type})`, `Enum("Name", "RED GREEN")`."""
         if (made := made_fields(call)) is not None:
             kind, fields = made
             name = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
             return record_of([self._field(each, kind, depth=depth) for each in fields], name=str(name))
         values = made_values(self._scope, call)
-        return one_of_values(tuple(values)) if values else self._called(call, depth=depth)
+        return one_of_values(tuple(values)) if values else self._resolve_call(call, depth=depth)
 
     def _class(self, name: str, node: ast.ClassDef, used: ast.expr, *, depth: int) -> ValueType:
         kind = class_kind(self._scope, node)
@@ -387,10 +387,10 @@ class AnnotationReader:
         )
 
     def _unknown(self, node: ast.AST, what: str, why: str) -> ValueType:
-        self._tell(node, what, why)
+        self._report(node, what, why)
         return ANYTHING
 
-    def _tell(self, node: ast.AST, what: str, why: str) -> None:
+    def _report(self, node: ast.AST, what: str, why: str) -> None:
         for name in self._open:
             self._known.faults.setdefault(name, []).append((node, what, why))
         self._on_unknown(node, what, why)

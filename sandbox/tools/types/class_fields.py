@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.syntax.literals import NotLiteral, literal
-from sandbox.tools.syntax.scope import Scope, assigned, last_name
+from sandbox.tools.syntax.scope import Scope, assignments, last_name
 from sandbox.tools.types.field_metadata import FieldMetadata, plain_default, read_default
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def enum_values(scope: Scope, node: ast.ClassDef) -> list[JSON] | None:
     is_text = "StrEnum" in scope.base_names(node)
     values: list[JSON] = []
     for statement in node.body:
-        for name, value in assigned(statement):
+        for name, value in assignments(statement):
             if name.startswith("_"):
                 continue
             found = _enum_value(scope, name, value, values, is_text=is_text)
@@ -238,8 +238,8 @@ def _configs(node: ast.ClassDef, kind: ClassKind) -> Iterator[ast.expr]:
     yield from (each.value for each in node.keywords if each.arg == "extra")
     for statement in node.body:
         if isinstance(statement, ast.ClassDef) and statement.name == "Config":
-            yield from (value for each in statement.body for name, value in assigned(each) if name == "extra")
-        for name, value in assigned(statement):
+            yield from (value for each in statement.body for name, value in assignments(each) if name == "extra")
+        for name, value in assignments(statement):
             if name == "model_config" and isinstance(value, ast.Call):
                 yield from (each.value for each in value.keywords if each.arg == "extra")
             elif name == "model_config" and isinstance(value, ast.Dict):

@@ -85,10 +85,10 @@ def read_annotated_extra(node: ast.expr, scope: Scope) -> FieldMetadata:
     if name in ("Doc", "doc") and node.args:
         return FieldMetadata(description=_text(node.args[0], scope))
     if name in _BARE and node.args:
-        return _constrained({_BARE[name]: node.args[0]}, scope)
+        return _read_constraints({_BARE[name]: node.args[0]}, scope)
     if name in _GROUPS:
         positional = dict(zip(("min_length", "max_length"), node.args, strict=False)) if name == "Len" else {}
-        return _constrained({**positional, **{each.arg: each.value for each in node.keywords if each.arg}}, scope)
+        return _read_constraints({**positional, **{each.arg: each.value for each in node.keywords if each.arg}}, scope)
     return FieldMetadata()
 
 
@@ -104,7 +104,7 @@ def plain_default(node: ast.expr, scope: Scope) -> JSON | _Absent:
 
 def _of_field(call: ast.Call, scope: Scope) -> FieldMetadata:
     keywords = {each.arg: each.value for each in call.keywords if each.arg}
-    spoken = _constrained(keywords, scope)
+    spoken = _read_constraints(keywords, scope)
     default = keywords.get("default", call.args[0] if call.args else None)
     if default is not None and not _is_ellipsis(default):
         spoken.has_default, spoken.default = True, plain_default(default, scope)
@@ -117,17 +117,17 @@ def _of_field(call: ast.Call, scope: Scope) -> FieldMetadata:
     return spoken
 
 
-def _constrained(keywords: dict[str, ast.expr], scope: Scope) -> FieldMetadata:
+def _read_constraints(keywords: dict[str, ast.expr], scope: Scope) -> FieldMetadata:
     spoken = FieldMetadata()
     for keyword, node in keywords.items():
         name = _SPELLED.get(keyword, keyword)
         if name == "description":
             spoken.description = _text(node, scope)
         elif name == "metadata":
-            spoken.description = _described(node, scope) or spoken.description
+            spoken.description = _metadata_description(node, scope) or spoken.description
         elif name in _CONSTRAINTS:
             try:
-                spoken.constraints[name] = _said(name, literal(node, scope.constant))
+                spoken.constraints[name] = _plain_constraint(name, literal(node, scope.constant))
             except NotLiteral as fault:
                 spoken.faults.append(fault.node)
             except (NotPlain, RecursionError):
@@ -135,7 +135,7 @@ def _constrained(keywords: dict[str, ast.expr], scope: Scope) -> FieldMetadata:
     return spoken
 
 
-def _said(name: str, value: object) -> object:
+def _plain_constraint(name: str, value: object) -> object:
     """Return a constraint as pydantic may have it; what is shown in schemas is plain, and refers to nothing."""
     if name == "json_schema_extra" and not isinstance(value, dict):
         raise NotPlain("is not a dict", value)
@@ -152,7 +152,7 @@ def _alias(keywords: dict[str, ast.expr], scope: Scope) -> str | None:
     return None if node is None else _text(node, scope)
 
 
-def _described(node: ast.expr, scope: Scope) -> str | None:
+def _metadata_description(node: ast.expr, scope: Scope) -> str | None:
     """Return the description in a dataclass field's metadata."""
     value = plain_default(node, scope)
     described = value.get("description") if isinstance(value, dict) else None

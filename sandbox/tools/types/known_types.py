@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from sandbox.tools.types.pydantic_types import ValueType
-from sandbox.tools.types.value_types import ANYTHING, BOOLEAN, INTEGER, NULL, NUMBER, TEXT, constrained, text_for
+from sandbox.tools.types.value_types import ANYTHING, BOOLEAN, INTEGER, NULL, NUMBER, TEXT, constrain, text_for
 
 PLAIN: Final = {
     "str": TEXT,
@@ -69,7 +69,7 @@ def _path() -> ValueType:
 
 
 def _text_of(form: str) -> Callable[[], ValueType]:
-    return lambda: constrained(TEXT, {"json_schema_extra": {"format": form}})
+    return lambda: constrain(TEXT, {"json_schema_extra": {"format": form}})
 
 
 _SPECIAL: Final[dict[str, Callable[[], ValueType]]] = {
@@ -91,14 +91,14 @@ _SPECIAL: Final[dict[str, Callable[[], ValueType]]] = {
     "pydantic.conint": lambda: INTEGER,
     "pydantic.confloat": lambda: NUMBER,
     "pydantic.condecimal": _decimal,
-    "pydantic.PositiveInt": lambda: constrained(INTEGER, {"gt": 0}),
-    "pydantic.NonNegativeInt": lambda: constrained(INTEGER, {"ge": 0}),
-    "pydantic.NegativeInt": lambda: constrained(INTEGER, {"lt": 0}),
-    "pydantic.NonPositiveInt": lambda: constrained(INTEGER, {"le": 0}),
-    "pydantic.PositiveFloat": lambda: constrained(NUMBER, {"gt": 0}),
-    "pydantic.NonNegativeFloat": lambda: constrained(NUMBER, {"ge": 0}),
-    "pydantic.NegativeFloat": lambda: constrained(NUMBER, {"lt": 0}),
-    "pydantic.NonPositiveFloat": lambda: constrained(NUMBER, {"le": 0}),
+    "pydantic.PositiveInt": lambda: constrain(INTEGER, {"gt": 0}),
+    "pydantic.NonNegativeInt": lambda: constrain(INTEGER, {"ge": 0}),
+    "pydantic.NegativeInt": lambda: constrain(INTEGER, {"lt": 0}),
+    "pydantic.NonPositiveInt": lambda: constrain(INTEGER, {"le": 0}),
+    "pydantic.PositiveFloat": lambda: constrain(NUMBER, {"gt": 0}),
+    "pydantic.NonNegativeFloat": lambda: constrain(NUMBER, {"ge": 0}),
+    "pydantic.NegativeFloat": lambda: constrain(NUMBER, {"lt": 0}),
+    "pydantic.NonPositiveFloat": lambda: constrain(NUMBER, {"le": 0}),
     "pydantic.EmailStr": _text_of("email"),
     **dict.fromkeys(("pydantic.AnyUrl", "pydantic.HttpUrl", "pydantic.AnyHttpUrl"), _text_of("uri")),
     "pydantic.SecretStr": _text_of("password"),

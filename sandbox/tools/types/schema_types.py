@@ -41,7 +41,7 @@ def schema_type(node: object, root: Mapping[str, Any], *, depth: int = 0) -> Val
 
 def _type_of(node: Mapping[str, Any], root: Mapping[str, Any], *, depth: int) -> ValueType:
     if "$ref" in node:
-        return schema_type(_referred(node["$ref"], root), root, depth=depth)
+        return schema_type(_resolve(node["$ref"], root), root, depth=depth)
     if "enum" in node or "const" in node:
         return _enum([node["const"]] if "const" in node else node["enum"])
     members = node.get("anyOf") or node.get("oneOf")
@@ -83,7 +83,7 @@ def _enum(values: object) -> ValueType:
     return one_of_values(plain) if all(value is None or isinstance(value, str | int) for value in plain) else ANYTHING
 
 
-def _referred(reference: object, root: Mapping[str, Any]) -> object:
+def _resolve(reference: object, root: Mapping[str, Any]) -> object:
     """Return the part of the schema that `#/$defs/Name` leads to."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None

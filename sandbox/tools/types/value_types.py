@@ -131,7 +131,7 @@ def one_of_values(values: tuple[JSON, ...]) -> ValueType:
 
 def one_of(members: list[ValueType]) -> ValueType:
     """Return a union; one with `ANYTHING` is `ANYTHING`, and one of a type and null keeps the messages of that type."""
-    flat = _distinct(inner for member in members for inner in member.members or (member,))
+    flat = _remove_duplicates(inner for member in members for inner in member.members or (member,))
     if any(member is ANYTHING for member in flat):
         return ANYTHING
     if len(flat) == 1:
@@ -153,11 +153,11 @@ def _nullable(member: ValueType, expected: str) -> ValueType:
     return ValueType(annotated, expected, schema, takes_text=member.takes_text, size=size, members=(member, NULL))
 
 
-def _distinct(members: Iterable[ValueType]) -> list[ValueType]:
+def _remove_duplicates(members: Iterable[ValueType]) -> list[ValueType]:
     return list({id(member): member for member in members}.values())
 
 
-def constrained(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
+def constrain(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
     """Return a type with the constraints of pydantic's `Field`; raise ValueError if pydantic refuses them.
 
     As in pydantic, no bound applies to None, and the text of a number is held against the bounds of the number.
@@ -165,16 +165,16 @@ def constrained(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
     bounds = {name: value for name, value in constraints.items() if name not in _REMARKS}
     bounded = _bounded_inside(base, bounds) if bounds else None
     if bounded is None:
-        return _annotated(base, constraints)
+        return _annotate(base, constraints)
     remarks = {name: value for name, value in constraints.items() if name in _REMARKS}
-    return _annotated(bounded, remarks) if remarks else bounded
+    return _annotate(bounded, remarks) if remarks else bounded
 
 
 def _bounded_inside(base: ValueType, bounds: Mapping[str, Any]) -> ValueType | None:
     """Return the type with bounds on its parts, or None if the bounds apply to the type as a whole."""
     others = [member for member in base.members if member is not NULL]
     if others and len(others) < len(base.members):
-        return one_of([constrained(one_of(others), bounds), NULL])
+        return one_of([constrain(one_of(others), bounds), NULL])
     text, *rest = getattr(base.type, "__metadata__", (None,))
     if not isinstance(text, TextType) or not text.numbers_too:
         return None
@@ -182,7 +182,7 @@ def _bounded_inside(base: ValueType, bounds: Mapping[str, Any]) -> ValueType | N
     return replace(base, type=Annotated[Any, bounded_text, *rest], size=base.size + 1)
 
 
-def _annotated(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
+def _annotate(base: ValueType, constraints: Mapping[str, Any]) -> ValueType:
     for name in _NUMBER_BOUNDS & constraints.keys():
         _refuse_odd_bound(name, constraints[name])
     annotated = _pydantic_type(base.type, constraints, ConstrainedType(base.expected))

@@ -32,7 +32,7 @@ def test_highlights_are_the_same_for_any_pieces_of_whole_lines(lines: list[str],
         feed(in_pieces, ["".join(lines[at : at + size]) for at in range(0, len(lines), size)])
         in_pieces.feed("end\n" * 9, newlines=9)
         at_once.feed("end\n" * 9, newlines=9)
-        assert at_once.found() == in_pieces.found()
+        assert at_once.highlights() == in_pieces.highlights()
 
 
 @given(lines=WORDS, size=st.integers(1, 9))
@@ -40,7 +40,7 @@ def test_highlighted_errors_equal_those_of_a_search_line_by_line(lines: list[str
     marks = ErrorHighlights()
     feed(marks, ["".join(f"{line}\n" for line in lines[at : at + size]) for at in range(0, len(lines), size)])
     found = [number for number, line in enumerate(lines, 1) if any(each in line for each in SPELLED)]
-    assert [mark.line for mark in marks.found()] == sorted({*found[:32], *found[-32:]})
+    assert [mark.line for mark in marks.highlights()] == sorted({*found[:32], *found[-32:]})
 
 
 @given(lines=LINES)
@@ -48,7 +48,7 @@ def test_a_highlight_has_its_line_number(lines: list[str]) -> None:
     text = "".join(lines) + "end\n" * 9
     for marks in (ErrorHighlights(), FrameHighlights(), FailureHighlights()):
         feed(marks, [text])
-        for mark in marks.found():
+        for mark in marks.highlights():
             assert text.startswith(mark.text, mark.at)
             assert mark.line == 1 + text[: mark.at].count("\n")
 
@@ -56,7 +56,7 @@ def test_a_highlight_has_its_line_number(lines: list[str]) -> None:
 def test_the_first_and_last_of_many_errors_are_kept() -> None:
     marks = ErrorHighlights()
     feed(marks, [f"error {number}\n" for number in range(1000)])
-    assert [mark.line for mark in marks.found()] == [*range(1, 33), *range(969, 1001)]
+    assert [mark.line for mark in marks.highlights()] == [*range(1, 33), *range(969, 1001)]
 
 
 def test_errors_are_found_in_their_usual_spellings() -> None:
@@ -73,20 +73,20 @@ def test_errors_are_found_in_their_usual_spellings() -> None:
     said += ["fatal: not a repository", "FATAL", "Fatal"]
     marks = ErrorHighlights()
     feed(marks, ["".join(f"fine\n{each}\n" for each in said)])
-    assert [mark.text for mark in marks.found()] == said
+    assert [mark.text for mark in marks.highlights()] == said
 
 
 def test_a_line_too_long_to_hold_is_no_highlight() -> None:
     marks = ErrorHighlights()
     feed(marks, ["error " + "x" * MAX_LINE_CHARACTERS, "error\n", "error\n"])
-    assert [mark.line for mark in marks.found()] == [2]
+    assert [mark.line for mark in marks.highlights()] == [2]
 
 
 def test_the_last_own_frames_are_kept_with_their_code_and_message() -> None:
     code = "    code()\n"
     marks = FrameHighlights()
     feed(marks, [*[OWN, code] * 9, *[LIBRARY, code] * 50, "app.Wrong: message\n", "more\n" * 9])
-    found = [mark.text for mark in marks.found()]
+    found = [mark.text for mark in marks.highlights()]
     assert found[:3] == [OWN + code, OWN + code, OWN + code]
     assert found[3].startswith(LIBRARY + code + "app.Wrong: message\n")
     assert len(found) == 4
@@ -95,4 +95,4 @@ def test_the_last_own_frames_are_kept_with_their_code_and_message() -> None:
 def test_a_frame_is_vital_and_a_neighbouring_error_is_not() -> None:
     marks = FailureHighlights()
     feed(marks, ["error: one\n", OWN, "    code()\n", "ValueError: no\n", "more\n" * 9, "error: two\n"])
-    assert [(mark.line, mark.is_vital) for mark in marks.found()] == [(1, False), (2, True), (14, False)]
+    assert [(mark.line, mark.is_vital) for mark in marks.highlights()] == [(1, False), (2, True), (14, False)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.tools.check import check_source
-from sandbox.tools.safe_text import columns, pictured
+from sandbox.tools.safe_text import caret_picture, columns
 from sandbox.tools.types.validation_budget import MAX_PATTERN_COST, pattern_cost
 
 
@@ -23,11 +23,11 @@ from sandbox.tools.types.validation_budget import MAX_PATTERN_COST, pattern_cost
     ids=["plain", "a tab is one", "wide letters are two", "marks are none", "full width", "past the end", "empty"],
 )
 def test_a_caret_is_moved_by_columns(line: str, column: int, blanks: int) -> None:
-    assert pictured(line, column, width=80, before=40) == (line.replace("\t", " "), " " * blanks)
+    assert caret_picture(line, column, width=80, before=40) == (line.replace("\t", " "), " " * blanks)
 
 
 def test_a_long_line_shows_where_it_was_cut() -> None:
-    shown, blanks = pictured("a" * 50 + "城b" + "c" * 100, 52, width=40, before=20)
+    shown, blanks = caret_picture("a" * 50 + "城b" + "c" * 100, 52, width=40, before=20)
     assert shown == "…" + "a" * 18 + "城b" + "c" * 18 + "…"
     assert len(blanks) == columns("…" + "a" * 18 + "城") == 21
 
