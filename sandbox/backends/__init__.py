@@ -1,6 +1,6 @@
-"""Backends: where boxes are opened. Each carries bytes and never reads them.
+"""Backends open boxes, and carry bytes without reading them.
 
-The table is written out, and nothing is imported until it is asked for.
+The table is written out; a backend is imported when it is opened.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _BACKENDS: Final = {
 
 
 def backend_names() -> tuple[str, ...]:
-    """Every backend there is."""
+    """Return the names of all backends."""
     return tuple(_BACKENDS)
 
 
 def open_backend(name: str, configuration: Configuration | None = None) -> Backend:
-    """The backend of that name, as it is configured; raises `SpecError` with the names there are."""
+    """Return the configured backend of that name; raise `SpecError` if the name is unknown."""
     if name not in _BACKENDS:
         raise SpecError(f"there is no backend {name!r:.80}", remedy=f"the backends are: {', '.join(_BACKENDS)}")
     module, kind = _BACKENDS[name]

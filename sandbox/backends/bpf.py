@@ -1,15 +1,15 @@
-"""Classic BPF as seccomp reads it: a program that looks at one system call and answers what becomes of it.
+"""Classic BPF for seccomp: a program that inspects one system call and returns the answer to it.
 
-A `Block` is a run of instructions that is left only through a return, so blocks can be put one behind the other and a
-jump only ever skips forward over whole blocks. That is all the assembler there is: no labels, no patching.
+A `Block` is a run of instructions that ends only through a return, so blocks can follow each other, and a jump only
+skips forward over whole blocks. The assembler needs nothing else: no labels, no patching.
 
-What the program sees (struct seccomp_data, both machines are little-endian)::
+The input of the program (struct seccomp_data; both machines are little-endian)::
 
     0 number    4 architecture    8 instruction pointer    16 + 8 * n  argument n: low word, then high word
 
-The kernel (since 5.11) tries a program for each number when it is installed, and never runs it again for those it
-allows without a look at their arguments. Jumps, returns and loads of number and architecture are all it can follow on
-that way, so `dispatch` uses nothing else.
+The kernel (since 5.11) evaluates a new program for each number, and never runs the program again for calls that it
+allows without inspecting their arguments. That evaluation follows only jumps, returns and loads of number and
+architecture, so `dispatch` uses nothing else.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
 
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
-LONGEST_PROGRAM = 4096
-_FARTHEST_BRANCH = 255
+MAX_PROGRAM = 4096
+_MAX_BRANCH = 255
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _JUMP, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST = 0x05, 0x15, 0x35
@@ -67,7 +67,7 @@ def dispatch(starts: Sequence[tuple[int, Block]]) -> Block:
     middle = len(starts) // 2
     lower, upper = dispatch(starts[:middle]), dispatch(starts[middle:])
     first = starts[middle][0]
-    if len(lower) <= _FARTHEST_BRANCH:
+    if len(lower) <= _MAX_BRANCH:
         return (Instruction(_JUMP_IF_AT_LEAST, first, len(lower), 0), *lower, *upper)
     return (
         Instruction(_JUMP_IF_AT_LEAST, first, 0, 1),
@@ -91,8 +91,8 @@ def if_not_member(argument: int, *, mask: int, values: Collection[int], then: Bl
 
 def encode(block: Block) -> bytes:
     """The bytes the kernel reads; ValueError when the program is longer than it takes."""
-    if len(block) > LONGEST_PROGRAM:
-        raise ValueError(f"a filter of {len(block)} instructions is more than the kernel's {LONGEST_PROGRAM}")
+    if len(block) > MAX_PROGRAM:
+        raise ValueError(f"a filter of {len(block)} instructions is more than the kernel's {MAX_PROGRAM}")
     return b"".join(struct.pack("<HBBI", step.code, step.if_true, step.if_false, step.value) for step in block)
 
 

@@ -1,8 +1,8 @@
-"""What the kernel counts for one control group, in either version, and where the hierarchies are mounted.
+"""The kernel's counters of a control group, in either version, and the mounts of the hierarchies.
 
-Reading asks for no right but to see the files, which everybody has. They stay open from the first time they are read
-until `close`, because names cost more than reading. A counter that is not there, or whose group is gone, is None or 0
-and never an exception: a group may be removed at any moment by whoever it belongs to.
+Every user may read the counters. The files stay open from the first reading until `close`, because opening a file costs
+more than reading it. A missing counter, or one whose group is gone, is None or 0 and never an exception: the owner of a
+group may remove it at any moment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONTROLLERS: Final = ("memory", "pids", "cpuacct", "cpu")
 
 
 def mounts() -> Iterator[Mount]:
-    """Those of every mounted control group hierarchy."""
+    """Yield the mounts of control group hierarchies."""
     with suppress(OSError), open("/proc/self/mountinfo") as lines:
         for line in lines:
             before, _, after = line.partition(" - ")
@@ -34,7 +34,7 @@ def mounts() -> Iterator[Mount]:
 
 
 def groups_of(process: int | str = "self") -> dict[str, str]:
-    """{controller, or "" for version 2: the group that process is in}; nothing when there is no such process."""
+    """Return the process's group for each controller ("" for version 2); nothing if the process has ended."""
     groups = {}
     with suppress(OSError), open(f"/proc/{process}/cgroup") as lines:
         for line in lines:
@@ -47,17 +47,17 @@ _ALONE: Final = re.compile(rb"\A\s*([0-9]+)\s*\Z")
 
 
 def _named(name: str) -> re.Pattern[bytes]:
-    """A number on a line of its own, behind its name."""
+    """Return the pattern of a line with that name and a number."""
     return re.compile(rb"^%s ([0-9]+)$" % name.encode(), re.MULTILINE)
 
 
 _Gauge = tuple[str, str, re.Pattern[bytes]]
-"""A controller, its file, and where in that the number is."""
+"""A controller, its file, and the pattern of the number in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Gauges:
-    """Where what is told; `unit` is the processor time's, in seconds."""
+    """The files of the counters; `unit` is the processor time's, in seconds."""
 
     cpu: _Gauge
     unit: float
@@ -79,33 +79,32 @@ _BY_VERSION: Final = {
 
 
 class Counters:
-    """The counters of one group, each since the group was made; `folders` says where which controller keeps them."""
+    """The counters of a group since its creation; `folders` has the folder of each controller."""
 
     def __init__(self, folders: Mapping[str, Path], *, version: int) -> None:
         gauges = _BY_VERSION[version]
         self._unit = gauges.unit
-        told = (gauges.cpu, gauges.memory_peak, gauges.processes_peak, gauges.kills, gauges.refusals)
-        self._gauges = [(_path(folders, controller, name), where) for controller, name, where in told]
+        used = (gauges.cpu, gauges.memory_peak, gauges.processes_peak, gauges.kills, gauges.refusals)
+        self._gauges = [(_path(folders, controller, name), where) for controller, name, where in used]
         self._memory_peak = self._gauges[1][0]
         self._open: dict[str, int] = {}
 
     def read(self) -> Reading:
-        """What they say now."""
+        """Return the present counters."""
         cpu, memory_peak, processes_peak, kills, refusals = [self._count(*gauge) for gauge in self._gauges]
         return Reading(self._seconds(cpu), memory_peak, processes_peak, kills or 0, refusals or 0)
 
     def cpu_s(self) -> float | None:
-        """The processor time alone."""
+        """Return the processor time alone."""
         return self._seconds(self._count(*self._gauges[0]))
 
     def _seconds(self, cpu: int | None) -> float | None:
         return None if cpu is None else cpu * self._unit
 
     def reset_memory_peak(self) -> bool:
-        """Let the peak begin at what is held now; False where this user or this kernel cannot.
-
-        Since Linux 6.12 version 2 keeps a peak for each descriptor that was written to, so it must be this one.
-        """
+        """Reset the peak to the present memory; return False if this user or this kernel cannot."""
+        # Since Linux 6.12, version 2 keeps a peak for each descriptor that was written to, so write to the one that
+        # `read` uses.
         try:
             os.pwrite(self._descriptor(self._memory_peak), b"0", 0)
         except OSError:
@@ -113,13 +112,13 @@ class Counters:
         return True
 
     def close(self) -> None:
-        """Close the files; they are opened again when they are read again."""
+        """Close the files; the next reading opens them again."""
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
 
     def _count(self, path: str, where: re.Pattern[bytes]) -> int | None:
-        """What a file says now; None where there is none, or no descriptor for it, or no number in it."""
+        """Return the number in a file; None without a file, a free descriptor or a number."""
         try:
             found = where.search(os.pread(self._open.get(path) or self._descriptor(path), 4096, 0))
         except OSError:
@@ -133,10 +132,10 @@ class Counters:
 
 
 def find_counters(groups: Mapping[str, str], *, part: str, mounted: Iterable[Mount]) -> Counters | None:
-    """The counters of the group that has `part` in its name, among the groups a process is in and those above them.
+    """Return the counters of the group with `part` in its name, among a process's groups and their parents.
 
-    Drivers spell a container's group differently: `<id>`, `docker-<id>.scope`, `libpod-<id>.scope/container`. The part
-    with the id is the one that has the limits. None where there is no such group, or it is not to be seen from here.
+    Drivers name a container's group differently: `<id>`, `docker-<id>.scope`, `libpod-<id>.scope/container`. The group
+    with the id has the limits. Returns None if no such group is visible from here.
     """
     version = 1 if "memory" in groups else 2
     kind, folders = "cgroup" if version == 1 else "cgroup2", {}
@@ -149,7 +148,7 @@ def find_counters(groups: Mapping[str, str], *, part: str, mounted: Iterable[Mou
 
 
 def _as_far_as(part: str, path: str) -> str:
-    """The path up to the name that holds `part`; nothing without one, and where it leads out of what we see."""
+    """Return the path up to the name with `part`; empty without one, or if the path leaves our namespace."""
     names = path.strip("/").split("/")
     own = next((number for number, name in enumerate(names) if part in name), None)
     return "" if own is None or ".." in names else "/".join(names[: own + 1])
@@ -164,7 +163,7 @@ def _open(path: str, mode: int = os.O_RDONLY) -> int:
 
 
 def _open_to_reset(path: str) -> int:
-    """For writing, too, where that is allowed; reading asks for less."""
+    # Resetting needs the right to write; reading does not.
     try:
         return _open(path, os.O_RDWR)
     except OSError:

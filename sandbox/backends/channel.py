@@ -16,8 +16,10 @@ _READ_SIZE: Final = 1 << 18
 
 
 class SocketChannel:
-    """Hands what comes to a receiver; queues what cannot go out at once. Where the other side has gone, what it said
-    before is heard to its end: that is where a runner says why."""
+    """Pass incoming bytes to a receiver, and queue outgoing bytes.
+
+    After the other side has gone, the channel still reads to the end: a runner's last message says why it ended.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
@@ -33,16 +35,16 @@ class SocketChannel:
 
     @property
     def is_closed(self) -> bool:
-        """Whether either side has hung up."""
+        """Return whether either side has closed the channel."""
         return not (self._is_open and self._is_heard)
 
     def listen(self, receiver: Receiver) -> None:
-        """Start handing over what comes."""
+        """Start passing on incoming bytes."""
         self._receiver = receiver
         self._loop.add_reader(self._socket, self._read)
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Send now what the socket takes, the rest when it takes more."""
+        """Send as much as the socket takes, and queue the rest."""
         if self.is_closed:
             _close_all(descriptors)
             return
@@ -56,11 +58,11 @@ class SocketChannel:
             self._loop.add_writer(self._socket, self._write)
 
     async def all_sent(self) -> None:
-        """Wait until nothing is queued any more, or nobody is there to take it."""
+        """Wait until the queue is empty, or the other side is gone."""
         await self._is_idle.wait()
 
     def close(self) -> None:
-        """Hang up, also where a fork of this program still has a copy of our end."""
+        """Close the channel, even if a fork of this program still has a copy of our end."""
         if not self._is_open:
             return
         self._is_open = False
@@ -79,7 +81,7 @@ class SocketChannel:
         self._is_idle.set()
 
     def _try(self, data: bytes, descriptors: Sequence[int]) -> tuple[bytes, Sequence[int]] | None:
-        """What is left to send, None when all is gone; descriptors go with the first byte, and are then closed."""
+        """Send the descriptors with the first byte, close them, and return the unsent rest; None if all is sent."""
         try:
             sent = socket.send_fds(self._socket, [data], list(descriptors)) if descriptors else self._socket.send(data)
         except (BlockingIOError, InterruptedError):

@@ -1,4 +1,4 @@
-"""What each wall is for, and what to do on a host that lacks it, or has run out of what it takes."""
+"""The purpose of each layer of isolation, and remedies for hosts that lack a layer or have run out of resources."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ _SHORTAGES: Final[dict[str, str]] = {
     os.strerror(errno.ENOMEM): "free memory, or raise the limit of memory of the service or container the engine is in",
     os.strerror(errno.EFBIG): "let the engine write larger files: raise `ulimit -f`",
 }
-"""By the kernel's words, which is how the runner passes them on."""
+"""Remedies by the kernel's words for an error, which the runner passes on."""
 _NOTHING_STARTS: Final = "no box or call can be started here"
 _NAMED_POLICY: Final = re.compile(r"policy '[^']*'")
 
 
 def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> BackendUnavailable:
-    """The refusal that names what is missing and what to do. What fails because the host has run out of something is no
-    wall that it lacks, and no reason to do without."""
+    """Return the error about missing layers, with a remedy."""
+    # A layer that failed for a shortage of resources is not missing, so it must not lead to a weaker box.
     names = ", ".join(layers)
     shortage = remedy_of_shortage(reason)
     if shortage is not None:
@@ -84,30 +84,30 @@ def missing_walls(layers: list[str], *, policy: Policy, reason: str) -> BackendU
 
 
 def failed_start(what: str, error: OSError) -> BackendUnavailable:
-    """What could not be done for a box, and why; where the host has run out of something, that alone is to blame."""
+    """Return the error about a failed step, or about the shortage of resources that caused the failure."""
     shortage = remedy_of_shortage(str(error))
     if shortage is not None:
         return HostExhausted(f"{_NOTHING_STARTS}: {error}", remedy=shortage)
     return BackendUnavailable(f"{what}: {error}")
 
 
-def told_to(caller: Policy, error: SandboxError) -> SandboxError:
-    """Why there is no box, as an error of its own for one of those whom that is told. Policies that grant the same
-    share boxes, and each is called by its own name."""
-    told = copy(error)
-    if isinstance(told, IsolationUnavailable):
-        told.message = _NAMED_POLICY.sub(f"policy '{caller.name}'", told.message, count=1)
-        told.args = (told.message,)
-    return told
+def error_for(caller: Policy, error: SandboxError) -> SandboxError:
+    """Return a copy of an error about a box, with the name of the caller's policy."""
+    # Several callers may wait for one box, because policies that grant the same share boxes.
+    own = copy(error)
+    if isinstance(own, IsolationUnavailable):
+        own.message = _NAMED_POLICY.sub(f"policy '{caller.name}'", own.message, count=1)
+        own.args = (own.message,)
+    return own
 
 
 def remedy_of_shortage(reason: str) -> str | None:
-    """What to do where the kernel's words for an error say that something has run out; None where they do not."""
+    """Return the remedy for a shortage of resources; None if the reason names none."""
     return next((remedy for words, remedy in _SHORTAGES.items() if words in reason), None)
 
 
 def refuse_weaker(protection: Protection, *, policy: Policy) -> None:
-    """Raise unless a box is, as far as its backend can see from outside, all that the policy asks for."""
+    """Raise unless the backend sees from outside that a box has everything that the policy requires."""
     missing = [layer.value for layer in policy.isolation.require if not _is_promised(layer, protection)]
     if missing:
         found = [protection.layers[layer] for layer in missing if layer in protection.layers]
@@ -119,12 +119,12 @@ def refuse_weaker(protection: Protection, *, policy: Policy) -> None:
 
 
 def _doubt(state: LayerState) -> str:
-    """Why a layer does not count."""
+    """Return the reason why a layer does not count."""
     return f"{state.detail}, but trusted code neither set it up nor read it" if state.in_force else state.detail
 
 
 def _is_promised(layer: Layer, protection: Protection) -> bool:
-    """Whether the backend's word for a layer counts. The call's measurement decides on layers the backend is silent on,
-    except for those that show only from outside."""
+    """Return whether the layer may be in force, as far as the backend knows."""
+    # A call measures the layers that the backend does not mention, except for those that are visible only from outside.
     state = protection.layers.get(layer.value)
     return layer not in _SEEN_FROM_OUTSIDE if state is None else state.counts

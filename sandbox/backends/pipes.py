@@ -1,12 +1,12 @@
-"""The engine's end of a line: pipes to and from the process of one call, on the event loop.
+"""Direct pipes between the engine and the process of one call, on the event loop.
 
-The engine makes the pipes, so the open files of its own ends are its own: nobody in a box can make its reads or writes
-block. Everything read here comes from a tool. It is read in pieces, left in the pipe while it is not wanted, and never
-looked at. A pipe holds at most what the kernel lets a user give it, so emptying one ends even while a tool fills it.
+The engine makes the pipes, so its ends are separate open files: no process in a box can make its reads or writes block.
+All incoming bytes come from a tool. The engine reads them in pieces, leaves them in the pipe while it is busy, and
+never interprets them. The kernel bounds the size of a pipe, so emptying one ends even while a tool fills it.
 
-A process may die between its `ready` and its call. Its end of the request's pipe is open here as well, so what it did
-not read can be read here: whoever gets a byte keeps the other from having the whole request. So it is known, not
-guessed, that such a call never started.
+A process may die between its `ready` and its call. The engine keeps a copy of the process's end of the request pipe,
+and reads the bytes there that the process did not read. A byte that the engine reads is missing in the process's
+request, so the engine knows for certain that such a call never started.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from sandbox.protocols import OnOutput, OutputName
 
 _READ_SIZE: Final = 1 << 16
 _OPENED_BY_NAME: Final = 0o622
-"""Who has an output may open it as /dev/stderr, say, to write there, whichever user that is."""
-_MOST_HELD: Final = 1 << 20
-"""What a pipe holds when a tool makes it as large as it may."""
+"""The mode of outputs, which a process of any user may open by name, for example as /dev/stderr."""
+_MAX_HELD: Final = 1 << 20
+"""The largest size that a tool can give to a pipe."""
 
 
 class ChildPipes:
-    """One line; making it raises `OSError` when there are no descriptors for it."""
+    """The pipes of a call; the constructor raises `OSError` if no descriptors are free."""
 
     def __init__(self, id: int) -> None:
         self.id = id
@@ -113,7 +113,8 @@ class ChildPipes:
             self._loop.remove_reader(descriptor)
 
     def _hear(self, descriptor: int) -> int:
-        """Hand over one piece; how large it was. Nothing of ours speaks before the call, and who ends then is gone."""
+        """Pass on a piece, and return its size."""
+        # The process sends nothing before its call, so an event before the call means that the process has ended.
         data = _read(descriptor) if self.is_open else None
         if data is None:
             return 0
@@ -129,13 +130,13 @@ class ChildPipes:
         return len(data)
 
     def _empty(self, descriptor: int) -> None:
-        room = _MOST_HELD
+        room = _MAX_HELD
         while room > 0 and descriptor in self._live:
             size = self._hear(descriptor)
             room = room - size if size else 0
 
     def _begin(self, data: bytes) -> bool:
-        """Send all of it, as the pipe takes it; False when nobody is there."""
+        """Send the data as the pipe takes it; return False if the process is gone."""
         self._unsent = memoryview(data)
         if not self.is_open or not self._send():
             return False
@@ -147,7 +148,7 @@ class ChildPipes:
         return True
 
     def _send(self) -> bool:
-        """What the pipe takes now; False when nobody is there."""
+        """Send as much as the pipe takes now; return False if the process is gone."""
         try:
             written = os.write(self._request, self._unsent)
             self._sent += written
@@ -159,7 +160,7 @@ class ChildPipes:
         return True
 
     def _send_on(self) -> None:
-        """A process that goes before it has the whole request is reported by its box."""
+        # The box reports a process that ends before it has the whole request.
         if not self._send() or not self._unsent:
             self._unsent = memoryview(b"")
             self._takes_more.set()
@@ -167,7 +168,7 @@ class ChildPipes:
 
 
 def open_child_pipes(id: int) -> ChildPipes | None:
-    """None where there are no descriptors left; calls go through the runner then."""
+    """Return new pipes; None if no descriptors are free, so that the call goes through the runner."""
     try:
         return ChildPipes(id)
     except OSError:
@@ -175,8 +176,11 @@ def open_child_pipes(id: int) -> ChildPipes | None:
 
 
 def _open_pipes() -> tuple[list[int], list[int]]:
-    """Near and far ends of request, stdout, stderr and value; behind the near end of the first, its far end once more:
-    as another open file, because the flags of one that a box has are not to be trusted."""
+    """Return the near and the far ends of request, stdout, stderr and value.
+
+    The near ends also hold the far end of the request a second time, after its near end.
+    """
+    # The second far end is a separate open file, because a box can change the flags of its own.
     near: list[int] = []
     far: list[int] = []
     try:
@@ -197,7 +201,7 @@ def _open_pipes() -> tuple[list[int], list[int]]:
 
 
 def _read(descriptor: int) -> bytes | None:
-    """What is there now; None when nothing is."""
+    """Return the available bytes; None if none are available."""
     try:
         return os.read(descriptor, _READ_SIZE)
     except BlockingIOError:

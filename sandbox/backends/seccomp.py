@@ -12,7 +12,7 @@ from typing import Final
 from sandbox.backends import bpf
 from sandbox.backends.seccomp_profiles import Answer, ArgumentTest, Condition, Machine, Profile, Sockets, load_table
 
-# What the kernel's audit system calls the machine, its other personalities (i386, arm) excluded.
+# The machines' numbers in the kernel's audit system, without their other personalities (i386, arm).
 ARCHITECTURES: Final[dict[Machine, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _X32, _NEGATIVE = 0x40000000, 0x80000000

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Final
 
 from sandbox.backends.base import Backend, BoxPlan
-from sandbox.backends.hints import told_to
+from sandbox.backends.hints import error_for
 from sandbox.errors import EngineClosed, SandboxError
 from sandbox.pool.box import Lease, LeasePath, PooledBox
 from sandbox.pool.opener import BoxOpener
@@ -184,7 +184,7 @@ class Pool:
             try:
                 await self._supply.filled(queue)
             except SandboxError as error:
-                raise told_to(plan.policy, error) from None
+                raise error_for(plan.policy, error) from None
         if not queue.ready:
             lease = queue.take() or await self._wait_in_line(queue, plan)
             lease.pooled.preload(plan.preload)
@@ -236,7 +236,7 @@ class Pool:
                 self._take_unused(unused.pooled, queue)
             raise
         except SandboxError as error:
-            raise told_to(plan.policy, error) from None
+            raise error_for(plan.policy, error) from None
 
     def _note_demand(self, queue: BoxQueue, plan: BoxPlan) -> None:
         queue.has_lent = True

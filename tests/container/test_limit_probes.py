@@ -61,7 +61,7 @@ def test_each_limit_is_seen_to_hold_or_not(runtime: str, docker_client: DockerCl
 @pytest.mark.slow
 @pytest.mark.root
 def test_where_nothing_is_limited_no_canary_says_that_it_is(docker_client: DockerClient, base_image: BaseImage) -> None:
-    asked = ["disk=1048576", "inodes=16", "open_files=128", "processes=16", "alone=0", "memory=1048576"]
+    asked = ["disk=1048576", "inodes=16", "open_files=128", "processes=16", "network=0", "memory=1048576"]
     options = {**HARDENED, "network_mode": "host", "tmpfs": {"/work": "uid=200001,gid=200001,mode=0700"}}
     command = ["python3", "-I", "-c", PROGRAM.read_text(), *asked]
     container = docker_client.containers.create(base_image.tag, command, **options)

@@ -22,8 +22,6 @@ NOT_YET: Final = (
     "runners/python/kernel/",
     "runners/python/zygote/",
     "sandbox/*.py",
-    "sandbox/backends/container/",
-    "sandbox/backends/*.py",
     "sandbox/cli/",
     "sandbox/client/",
     "sandbox/egress/",

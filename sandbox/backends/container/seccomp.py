@@ -1,26 +1,26 @@
-"""The system calls of a container, as the JSON that Docker and Podman take in `security_opt`.
+"""The system-call profile of a container, as the JSON that Docker and Podman take in `security_opt`.
 
-The daemon's own profile lets through what a box must not have: AF_VSOCK, which reaches the hypervisor whatever the
-network namespace says, io_uring, ptrace. So every container gets one of ours, made from the same files as the filters
+The daemon's own profile allows calls that a box must not have: AF_VSOCK, which reaches the hypervisor despite the
+network namespace, io_uring, ptrace. So every container gets a profile of ours, made from the same files as the filters
 of the subprocess backend:
 
-    runner    for containers whose runner walls in every call: it may make namespaces, and mount inside its own
-    strict    for containers that are the wall themselves: nobody in them may do either
+    runner    for containers whose runner isolates every call: it may make namespaces, and mount inside its own
+    strict    for containers that are the isolation themselves: no process may do either
 
-A runtime installs the profile before the container's first program, and it cannot be taken off again. What a runner
-puts on top for a tool (the filter `tool`) adds up with it. The differences to the files:
+A runtime installs the profile before the container's first program, and no process can remove it. The filter `tool`,
+which a runner installs for a tool, adds to the profile. The profile differs from the files:
 
-- Nothing is killed. Whoever the tool's own filter does not hold, such as the container's init, is told EPERM.
-- Arguments can only be *allowed* here: libseccomp knows no order of rules, and what none of them allows gets the
-  default. A rule "not these values" therefore becomes tests of single bits, of which exactly one holds for each other
-  value. What the file looks at is looked at, no more: the kernel, too, ignores the upper half of a C int.
-- The default is ENOSYS, with which every libc knows what to do, and which is right for calls newer than our table.
-  Docker before 23 takes no number for its default, and answers EPERM.
+- No call is killed. A process without the filter `tool`, such as the container's init, gets EPERM.
+- A profile can only *allow* arguments: libseccomp knows no order of rules, and a call that no rule allows gets the
+  default. So a rule "not these values" becomes tests of single bits, of which exactly one holds for each other value.
+  The tests cover the bits in the file's mask only: the kernel, too, ignores the upper half of a C int.
+- The default is ENOSYS, which every libc handles, and which suits calls newer than our table. Docker before 23 takes no
+  number for its default, and answers EPERM.
 
-Calls of the machine's other personalities (i386, x32) kill: that is the runtime's doing, and right.
+Calls of the machine's other personalities (i386, x32) kill the process: the runtime adds that rule, rightly.
 
-gVisor (runsc) ignores all this. It answers system calls itself, passes none on to the host, and makes its own filter;
-under it, this profile must not be named as a wall.
+gVisor (runsc) ignores the profile. gVisor answers system calls itself, passes none on to the host, and installs its own
+filter; a receipt must not name this profile as a layer there.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _REFUSE: Final = "SCMP_ACT_ERRNO"
 _EPERM, _ENOSYS = 1, 38
 
 Test = tuple[int, int, int]
-"""An argument's place, what of it is looked at, and what has to be there."""
+"""A test of an argument: its place, a mask, and the expected value."""
 
 
 @cache
 def docker_profile(name: ProfileName, *, machine: str) -> str:
-    """What to put behind `seccomp=`; `machine` is the daemon's `Architecture`, since it may not be ours.
+    """Return the value for `seccomp=`; `machine` is the daemon's `Architecture`, which may differ from ours.
 
-    Raises `IsolationUnavailable` for machines whose system calls we have no numbers of.
+    Raises `IsolationUnavailable` for machines without a table of system calls.
     """
     for known in MACHINES:
         if machine == known:
@@ -91,21 +91,23 @@ def _allowed_if(call: str, tests: Iterable[Test]) -> dict[str, Any]:
 
 
 def _is_for_all_boxes(rule: When) -> bool:
-    """Return whether the rule depends on nothing but arguments. The tool's own filter, on top, adds the others."""
+    """Return whether the rule depends on arguments only. The filter `tool` adds the other rules."""
     return rule.sockets is None and rule.box is None
 
 
 def _ways(profile: Profile, call: str) -> Iterator[tuple[Test, ...]]:
-    """Each way for the call's arguments to pass all of the rules about them."""
+    """Yield each combination of tests with which the call's arguments pass all rules about them."""
     rules = [rule for rule in profile.when if rule.call == call and _is_for_all_boxes(rule)]
     places = [rule.argument for rule in rules]
     if len(set(places)) < len(places) or any(rule.also or rule.answer == "allow" for rule in rules):
-        raise ValueError(f"the rules about {call} cannot be told to libseccomp: one refusal for each argument, no more")
+        raise ValueError(
+            f"the rules about {call} cannot be expressed for libseccomp: it takes one refusal per argument"
+        )
     return product(*map(_passing, rules))
 
 
 def _passing(rule: When) -> list[Test]:
-    """The tests of which one holds exactly when the rule does not."""
+    """Return tests, one of which holds exactly when the rule does not."""
     if rule.none_of:
         return [(rule.argument, rule.mask, value) for value in rule.none_of]
     bits = [1 << place for place in reversed(range(64)) if rule.mask >> place & 1]
@@ -113,7 +115,7 @@ def _passing(rule: When) -> list[Test]:
 
 
 def _others(values: frozenset[int], bits: Sequence[int], *, mask: int = 0, value: int = 0) -> Iterator[tuple[int, int]]:
-    """All values but these, as the branches of a tree of their bits at which none of these is left."""
+    """Yield masks and values that together cover all values except for these."""
     if not values:
         yield mask, value
     elif bits:

@@ -1,17 +1,17 @@
-"""The way to a container that every daemon has: its attach stream, taken over as it is.
+"""The attach stream of a container, which every daemon offers.
 
-`POST /containers/<id>/attach` turns its connection into the container's standard streams. What is sent goes to
-standard input as it is; what comes back is cut into pieces, each behind eight bytes that say which stream it is of, and
-how long::
+`POST /containers/<id>/attach` turns its connection into the container's standard streams. The daemon passes sent bytes
+to standard input unchanged, and cuts the output into pieces, each behind eight bytes with its stream and its length::
 
     1 | 2 · 0 · 0 · 0 · length, four bytes
 
-The connection is one of our own and not the SDK's, whose sockets block, and whose every read would take a thread. When
-it ends, be it because the engine died, the daemon closes the container's standard input, and the runner ends itself.
+The connection is one of our own, not the SDK's, whose sockets block, so that every read would take a thread. When the
+connection ends, for example because the engine died, the daemon closes the container's standard input, and the runner
+ends itself.
 
-The other way round that is not so. A daemon that still has something to send to a container which has ended (all of a
-runner, to a Python that read none of it) waits for ever. Where the container's first process is one of this machine's,
-its end, or the daemon's word of it, is therefore taken for the stream's, once nothing comes any more.
+The reverse does not hold. A daemon that still has data for a container that has ended (a whole runner, for a Python
+that read none of it) never ends the stream. So if the container's first process is on this machine, its end, or the
+daemon's word about its end, ends the stream after a quiet moment.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from sandbox.protocols import Receiver
 
 _STDERR: Final = 2
 _HEADER: Final = 8
-_MOST_HEAD: Final = 1 << 14
+_MAX_HEAD: Final = 1 << 14
 _SWITCHED: Final = (101, 200)
 _PATIENCE_S: Final = 30.0
 _QUIET_S: Final = 1.0
 
 
 class AttachStream(asyncio.Protocol):
-    """One container's streams; hands what comes on stdout to a receiver, and what comes on stderr to `on_stderr`."""
+    """The streams of a container: stdout goes to a receiver, stderr to `on_stderr`."""
 
     def __init__(self, *, on_stderr: Callable[[bytes], None]) -> None:
         self._on_stderr = on_stderr
@@ -54,18 +54,18 @@ class AttachStream(asyncio.Protocol):
         self._takes_more.set()
 
     async def switched(self) -> None:
-        """Wait until the daemon has handed the streams over; `BackendUnavailable` when it does not."""
+        """Wait until the daemon has switched to the streams; raise `BackendUnavailable` if it does not."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._is_switched
         except TimeoutError as error:
-            remedy = "see what the daemon's own log says"
+            remedy = "read the daemon's own log"
             raise BackendUnavailable(
                 "the Docker daemon took too long for attaching a container", remedy=remedy
             ) from error
 
     async def first(self, size: int) -> bytes:
-        """The first bytes of stdout, which nobody else gets then; fewer, when it ends or nothing comes for long."""
+        """Take the first bytes of stdout; fewer, if stdout ends or is silent for long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
                 while len(self._early) < size and not self._is_closed:
@@ -77,17 +77,19 @@ class AttachStream(asyncio.Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether either side has hung up."""
+        """Return whether either side has closed the stream."""
         return self._is_closed
 
     def end_with(self, init: int, *, on_end: Callable[[], None] = lambda: None) -> None:
-        """Have the stream end when that process does, which is the container's first; 0: it has ended. `on_end` is told
-        at once, while what the daemon keeps of the container is there."""
+        """End the stream when the container's first process ends; 0: it has ended already.
+
+        The stream calls `on_end` at once, while the container's control group still exists.
+        """
         try:
             self._init = os.pidfd_open(init) if init else None
         except ProcessLookupError:
             self._init = None
-        except OSError:  # there is no descriptor to be had: the daemon will tell, or patience ends
+        except OSError:  # no descriptor is free: the daemon reports the end, or a timeout passes
             return
         if self._init is None:
             self._note_end(on_end)
@@ -95,7 +97,7 @@ class AttachStream(asyncio.Protocol):
             asyncio.get_running_loop().add_reader(self._init, self._note_end, on_end)
 
     def listen(self, receiver: Receiver) -> None:
-        """Hand everything on, from now on."""
+        """Pass everything on to the receiver, from now on."""
         self._receiver = receiver
         if self._early:
             receiver.received(bytes(self._early))
@@ -104,16 +106,16 @@ class AttachStream(asyncio.Protocol):
             receiver.closed()
 
     def send(self, data: bytes) -> None:
-        """Queue for standard input; dropped when the stream is gone."""
+        """Queue data for standard input, or drop it if the stream is gone."""
         if self._transport is not None and not self._is_closed:
             self._transport.write(data)
 
     async def all_sent(self) -> None:
-        """Wait until only a little is queued any more, or nobody is there to take it."""
+        """Wait until the queue is short, or the stream is gone."""
         await self._takes_more.wait()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the stream."""
         self._is_closed = True
         self._forget_init()
         self._takes_more.set()
@@ -125,7 +127,7 @@ class AttachStream(asyncio.Protocol):
         self._transport = transport
 
     def ask(self, request: bytes) -> None:
-        """Send the one request that is made here."""
+        """Send the request for the streams."""
         assert self._transport is not None
         self._transport.write(request)
 
@@ -144,7 +146,9 @@ class AttachStream(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         if not self._is_switched.done():
-            self._is_switched.set_exception(BackendUnavailable("the daemon hung up before the container was attached"))
+            self._is_switched.set_exception(
+                BackendUnavailable("the daemon closed the connection before the container was attached")
+            )
         was_closed, self._is_closed = self._is_closed, True
         self._forget_init()
         self._takes_more.set()
@@ -158,7 +162,7 @@ class AttachStream(asyncio.Protocol):
         self._end_when_quiet(-1)
 
     def _end_when_quiet(self, received: int) -> None:
-        """What the container said last may be on its way still."""
+        # The last output of the container may still be on its way.
         if self._received != received:
             asyncio.get_running_loop().call_later(_QUIET_S, self._end_when_quiet, self._received)
         elif self._transport is not None:
@@ -171,10 +175,10 @@ class AttachStream(asyncio.Protocol):
             self._init = None
 
     def _read_head(self, data: bytes) -> bytes:
-        """What follows the answer's head; nothing before the head is whole."""
+        """Return the data after the answer's head; nothing before the head is complete."""
         self._head += data
         head, end, rest = self._head.partition(b"\r\n\r\n")
-        if not end and len(self._head) < _MOST_HEAD:
+        if not end and len(self._head) < _MAX_HEAD:
             return b""
         self._head = b""
         words = head.split(None, 2)
@@ -187,7 +191,7 @@ class AttachStream(asyncio.Protocol):
         return b""
 
     def _take_apart(self, data: bytes) -> None:
-        """Hand on what is in the pieces; they are cut anywhere."""
+        """Pass on the contents of the pieces, which may arrive cut anywhere."""
         view = memoryview(data)
         while view:
             if not self._left:
@@ -218,7 +222,7 @@ class AttachStream(asyncio.Protocol):
 
 
 async def attach(address: Address, container: str, *, on_stderr: Callable[[bytes], None]) -> AttachStream:
-    """The streams of a container, which need not have been started."""
+    """Return the streams of a container, before or after its start."""
     stream = AttachStream(on_stderr=on_stderr)
     await address.connect(lambda: stream)
     query = "stream=1&stdin=1&stdout=1&stderr=1"

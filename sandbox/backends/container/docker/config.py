@@ -141,7 +141,7 @@ def _read(path: str) -> Any:
 
 
 def _first_field(problem: ValidationError) -> str:
-    """Which field is wrong; the names of registries in it are no secrets."""
+    """Return the name of the wrong field; the names of registries in it are no secrets."""
     error = problem.errors(include_input=False, include_context=False, include_url=False)[0]
     field = ".".join(map(str, error["loc"]))[:200]
     return f"the field {field} is not as Docker writes it" if field else "it holds no JSON object"

@@ -1,4 +1,4 @@
-"""One engine's link to one daemon: what it is, and its blocking calls, made in threads of the link's own."""
+"""The connection of an engine to a daemon: facts about the daemon, and blocking requests in threads of their own."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _THREADS: Final = 8
-_FAREWELL_S: Final = 10.0
-"""How long a daemon that says nothing at all is waited for by who goes away."""
+_MAX_SILENCE_S: Final = 10.0
+"""The silence of a daemon after which a closing engine stops waiting for it."""
 _MAY_APPEAR_S: Final = 600.0
-"""How long a daemon may take to make a container when it did not answer who asked for it."""
+"""The time in which a container may still appear after a request without an answer."""
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
-"""As Podman names them: as Docker does."""
+"""The names of machines that Podman uses, and those that Docker uses."""
 _GONE: Final = 404
 _BUSY: Final = 409
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonFacts:
-    """What a daemon says of itself."""
+    """A daemon's description of itself."""
 
     id: str
     host: str
@@ -53,7 +53,7 @@ class DaemonFacts:
 
 @dataclass(slots=True)
 class DaemonLink:
-    """Opened with `open_link`; close it."""
+    """A connection to a daemon; `open_link` opens it."""
 
     client: DockerClient
     address: Address
@@ -63,43 +63,43 @@ class DaemonLink:
     _under_way: set[Future[Any]] = field(default_factory=set)
     _files: dict[str, int] = field(default_factory=dict)
     _unwanted: set[str] = field(default_factory=set)
-    """Containers of ours that could not be removed when they were to be."""
-    _unheard: set[asyncio.Future[Any]] = field(default_factory=set)
-    """What is still asked, though nobody waits for the answer any more."""
+    """Containers of ours that the daemon could not remove yet."""
+    _unawaited: set[asyncio.Future[Any]] = field(default_factory=set)
+    """Requests without a caller that waits for their answer."""
     _may_appear: dict[str, float] = field(default_factory=dict)
-    """Until when, by name: those that the daemon was asked for, and never told whether it made them."""
-    _last_word: float = field(default_factory=time.monotonic)
-    """When the daemon was last asked, or answered."""
+    """Names of containers that a request without an answer may have created, and until when they may appear."""
+    _last_contact: float = field(default_factory=time.monotonic)
+    """The time of the last request or answer."""
 
     @property
     def is_on_this_machine(self) -> bool:
-        """By its socket, its name and its kernel, which a daemon behind a socket that somebody forwards does not all
-        have."""
+        """Return whether the daemon is on this machine."""
+        # Compare name and kernel, too: a forwarded socket may lead to another machine.
         facts, here = self.facts, os.uname()
         return self.address.is_socket and (facts.host, facts.kernel) == (socket.gethostname(), here.release)
 
     @property
     def sees_our_files(self) -> bool:
-        """Whether its containers are shown the store's folders, as it was set or as its place suggests."""
+        """Return whether its containers mount the store's folders: by configuration, or by the daemon's place."""
         return self.form == "mount" or (self.form == "auto" and self.is_on_this_machine)
 
     async def ask(self, doing: str, question: Callable[[DockerClient], Result]) -> Result:
-        """Ask the daemon in a thread; its errors are translated, with `doing` as in "starting a container"."""
+        """Ask the daemon in a thread; failures are translated, with a phrase such as "starting a container"."""
 
         def answer() -> Result:
             with translate_failures(doing, host=self.address.url):
                 check_socket(self.address.url)
                 return question(self.client)
 
-        self._last_word = time.monotonic()
+        self._last_contact = time.monotonic()
         asked = self._threads.submit(answer)
         self._under_way.add(asked)
         asked.add_done_callback(self._note_answer)
         return await asyncio.wrap_future(asked)
 
     def profile_option(self, profile: str) -> str:
-        """How the daemon is given a system call profile. Podman reads it from a file: one of our memory's, which has no
-        name that others could use and goes with us."""
+        """Return the security option with a system-call profile."""
+        # Podman reads profiles from files. A memfd has no name that other users could open, and ends with this process.
         if not self.facts.is_podman:
             return f"seccomp={profile}"
         if not self.is_on_this_machine:
@@ -114,8 +114,10 @@ class DaemonLink:
         return f"seccomp=/proc/{os.getpid()}/fd/{self._files[profile]}"
 
     async def make_container(self, make: Callable[[DockerClient], str], *, name: str) -> str:
-        """The id of a container that `make` makes under that name. Who goes away meanwhile leaves none, nor does who is
-        never told that it was made."""
+        """Create a container with `make` under that name, and return its id.
+
+        A cancelled caller leaves no container behind, and neither does a request without an answer.
+        """
         making = asyncio.ensure_future(self._make(make, name))
         try:
             return await asyncio.shield(making)
@@ -127,19 +129,17 @@ class DaemonLink:
             raise
 
     async def remove_container(self, id: str) -> None:
-        """Kill it and remove it, with what it wrote; one that is gone already is what was wanted. Where that fails, or
-        the daemon says nothing for too long, it is tried again by `settle`."""
+        """Kill and remove a container with its volumes; `settle` tries again if that fails or takes too long."""
         if not await self._is_answered(asyncio.ensure_future(self._remove(id))):
             self._unwanted.add(id)
 
     @property
     def has_unwanted(self) -> bool:
-        """Whether there is something to settle."""
+        """Return whether `settle` has something to do."""
         return bool(self._unwanted or self._may_appear)
 
     async def settle(self) -> None:
-        """Remove what could not be removed when it was to be, or was made unheard; what still cannot is kept for the
-        next time."""
+        """Remove containers that could not be removed before, or that appeared after a request without an answer."""
         for id in [*self._unwanted]:
             if not await self._remove(id):
                 return
@@ -150,14 +150,16 @@ class DaemonLink:
                     self._may_appear.pop(name, None)
 
     async def close(self) -> None:
-        """Let go of the connection once what is under way is answered and nothing unwanted is left; a daemon that
-        answers nothing is not waited for long. The threads that it was asked in end when it answers or hangs up."""
+        """Close the connection after the pending answers and `settle`; do not wait long for a silent daemon.
+
+        The threads of pending requests end when the daemon answers or closes its connections.
+        """
         answers = asyncio.gather(*map(asyncio.wrap_future, self._under_way), return_exceptions=True)
         if await self._is_answered(answers):
             await self._is_answered(asyncio.ensure_future(self.settle()))
-        for asking in self._unheard:
+        for asking in self._unawaited:
             asking.cancel()
-        await asyncio.gather(*self._unheard, return_exceptions=True)
+        await asyncio.gather(*self._unawaited, return_exceptions=True)
         self._threads.shutdown(wait=False)
         self.client.close()
         for file in self._files.values():
@@ -175,7 +177,7 @@ class DaemonLink:
             raise
 
     async def _remove(self, id: str) -> bool:
-        """Whether it could be; otherwise it is unwanted."""
+        """Remove a container, and return whether that worked."""
         try:
             await self.ask("removing a container", partial(_remove, id=id))
         except BackendUnavailable:
@@ -185,19 +187,19 @@ class DaemonLink:
         return True
 
     async def _is_answered(self, asking: asyncio.Future[Any]) -> bool:
-        """Wait for that, but not when the daemon has said nothing to anybody for too long: it goes on unheard then."""
+        """Wait for an answer, and return False if the daemon has been silent for too long."""
         while not asking.done():
-            patience_s = self._last_word + _FAREWELL_S - time.monotonic()
+            patience_s = self._last_contact + _MAX_SILENCE_S - time.monotonic()
             if patience_s <= 0:
-                self._unheard.add(asking)
-                asking.add_done_callback(self._unheard.discard)
+                self._unawaited.add(asking)
+                asking.add_done_callback(self._unawaited.discard)
                 return False
             await asyncio.wait([asking], timeout=patience_s)
         return True
 
     def _note_answer(self, asked: Future[Any]) -> None:
         self._under_way.discard(asked)
-        self._last_word = time.monotonic()
+        self._last_contact = time.monotonic()
 
     def _note_that_it_may_appear(self, name: str) -> None:
         self._may_appear[name] = time.monotonic() + _MAY_APPEAR_S
@@ -208,8 +210,7 @@ class DaemonLink:
 
 
 async def link_to(host: str | None = None, *, form: EnvironmentForm = "auto") -> DaemonLink:
-    """Open a link in a thread that nobody has to wait for: whoever listens there may never say a word. Who goes away
-    is gone at once, and so is the program that ends."""
+    """Open a link in a daemon thread, so that neither a cancelled caller nor the end of the program waits for it."""
     opening = Future[DaemonLink]()
     threading.Thread(target=_open_for, args=(opening, host, form), name="docker", daemon=True).start()
     return await asyncio.wrap_future(opening)
@@ -229,7 +230,7 @@ def _open_for(opening: Future[DaemonLink], host: str | None, form: EnvironmentFo
 
 
 def open_link(host: str | None = None, *, form: EnvironmentForm = "auto") -> DaemonLink:
-    """Blocks until the daemon has answered, or raises `BackendUnavailable`."""
+    """Open a link; block until the daemon answers, and raise `BackendUnavailable` if it does not."""
     address = find_address(host)
     client = connect(host)
     try:
@@ -243,7 +244,9 @@ def open_link(host: str | None = None, *, form: EnvironmentForm = "auto") -> Dae
 
 def _facts(said: Mapping[str, Any], *, is_podman: bool) -> DaemonFacts:
     if str(said.get("OSType", "linux")) != "linux":
-        raise BackendUnavailable("this daemon runs no Linux containers", remedy="use one that does")
+        raise BackendUnavailable(
+            "this daemon runs no Linux containers", remedy="use a daemon that runs Linux containers"
+        )
     options = [str(option) for option in said.get("SecurityOptions") or ()]
     return DaemonFacts(
         id=str(said.get("ID", "")),
@@ -259,7 +262,7 @@ def _facts(said: Mapping[str, Any], *, is_podman: bool) -> DaemonFacts:
 
 
 def _remove(client: DockerClient, *, id: str) -> bool:
-    """Whether it was there."""
+    """Remove a container, and return whether it existed."""
     from docker.errors import APIError
 
     try:

@@ -1,10 +1,10 @@
-"""A Docker daemon on another machine, reached with the user's own `ssh`: their keys, their settings, their known hosts.
+"""Connections to a Docker daemon on another machine, through the user's own `ssh`: keys, settings, known hosts.
 
-One connection is one `ssh HOST docker system dial-stdio`, as for the docker command, whose far end speaks to the
-daemon's socket there. The Docker SDK goes this way only with a library (paramiko) that reads little of those settings
-and is no part of it; so its requests are carried by connections of ours.
+Each connection is one `ssh HOST docker system dial-stdio`, as for the docker command, whose far end speaks to the
+daemon's socket there. The Docker SDK supports SSH only with paramiko, another library that reads few of those settings;
+so our connections carry the SDK's requests.
 
-`ssh` gets no terminal: it asks nobody for a password, and what it complains of is in the error.
+`ssh` gets no terminal: it prompts for no password, and its complaints are in the error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import requests.adapters
 import urllib3
 import urllib3.connection
 
-_MOST_SAID: Final = 300
+_MAX_SAID: Final = 300
 _PATIENCE_S: Final = 2.0
 _CONNECTIONS: Final = 10
 
@@ -28,8 +28,8 @@ class NotReached(OSError):
     """`ssh` did not lead to a daemon."""
 
 
-class Way(socket.socket):
-    """The near end of one connection."""
+class SshSocket(socket.socket):
+    """The near end of a connection."""
 
     def __init__(self, near: socket.socket, process: subprocess.Popen[bytes]) -> None:
         super().__init__(fileno=near.detach())
@@ -39,20 +39,20 @@ class Way(socket.socket):
         self._listener.start()
 
     def complaint(self) -> NotReached:
-        """Why it ended, in the words of `ssh` or of whom it reached."""
+        """Return the reason of its end, in the words of `ssh` or of the program that it reached."""
         self._listener.join(_PATIENCE_S)
-        return NotReached(self._said.decode("utf-8", "replace").strip() or "the connection ended without a word")
+        return NotReached(self._said.decode("utf-8", "replace").strip() or "the connection ended without a message")
 
     def _listen(self) -> None:
         assert self._process.stderr is not None
         with self._process.stderr as complaints:
             for line in complaints:
-                self._said = (self._said + line)[-_MOST_SAID:]
+                self._said = (self._said + line)[-_MAX_SAID:]
         self._process.wait()
 
 
-def dial(url: str) -> Way:
-    """A connection to the daemon of that `ssh://[user@]host[:port]`, which ends when it is closed."""
+def dial(url: str) -> SshSocket:
+    """Open a connection to the daemon of that `ssh://[user@]host[:port]`."""
     parts = urlsplit(url)
     port = ["-p", str(parts.port)] if parts.port else []
     user = ["-l", parts.username] if parts.username else []
@@ -69,10 +69,10 @@ def dial(url: str) -> Way:
     except OSError as error:
         near.close()
         raise NotReached("there is no program `ssh` here") from error
-    return Way(near, process)
+    return SshSocket(near, process)
 
 
-class _Connection(urllib3.connection.HTTPConnection):
+class _SshConnection(urllib3.connection.HTTPConnection):
     def __init__(self, url: str, timeout_s: float) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._url = url
@@ -82,11 +82,11 @@ class _Connection(urllib3.connection.HTTPConnection):
         self.sock.settimeout(self.timeout if isinstance(self.timeout, int | float) else None)
 
     def getresponse(self) -> Any:
-        way = self.sock
+        sock = self.sock
         try:
             return super().getresponse()
         except ConnectionError as error:
-            raise (way.complaint() if isinstance(way, Way) else error) from error
+            raise (sock.complaint() if isinstance(sock, SshSocket) else error) from error
 
 
 class _Connections(urllib3.HTTPConnectionPool):
@@ -95,12 +95,12 @@ class _Connections(urllib3.HTTPConnectionPool):
         self._url = url
         self._timeout_s = timeout_s
 
-    def _new_conn(self) -> _Connection:
-        return _Connection(self._url, self._timeout_s)
+    def _new_conn(self) -> _SshConnection:
+        return _SshConnection(self._url, self._timeout_s)
 
 
 class SshAdapter(requests.adapters.HTTPAdapter):
-    """What carries a session's requests to the daemon of that address."""
+    """An adapter that carries a session's requests to the daemon of that address."""
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
         super().__init__()
