@@ -15,9 +15,8 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Final
-from urllib.parse import quote
 
-from sandbox.environments.indexes.settings import Index, read_index_settings
+from sandbox.environments.indexes.settings import read_index_settings
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock
 from sandbox.environments.uv_binary import uv_program
@@ -108,20 +107,12 @@ def _build_variables() -> dict[str, str]:
     """Return the machine's indexes as uv's environment variables, because every process can read another one's
     arguments."""
     settings = read_index_settings(os.environ, home=Path.home())
-    *extra, default = [_add_login(index) for index in settings.indexes] or [""]
+    extra = [index.url_with_login for index in settings.indexes]
+    default = "" if settings.asks_default or not extra else extra.pop()
     variables = {
         "UV_DEFAULT_INDEX": default,
         "UV_INDEX": " ".join(extra),
         "UV_FIND_LINKS": ",".join(settings.find_links),
-        "UV_INDEX_STRATEGY": "unsafe-first-match" if settings.goes_on else "",
         "SSL_CERT_FILE": str(settings.certificates or ""),
     }
     return {name: value for name, value in variables.items() if value}
-
-
-def _add_login(index: Index) -> str:
-    if index.credentials is None:
-        return index.url
-    name, password = (quote(part, safe="") for part in index.credentials)
-    scheme, _, rest = index.url.partition("://")
-    return f"{scheme}://{name}:{password}@{rest}"

@@ -13,6 +13,7 @@ malformed ones: `make_wheel(folder, "evil", "1.0", extra={"../escaped": b""})`.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -23,7 +24,7 @@ import socket
 import threading
 import weakref
 import zipfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,8 @@ from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from sandbox.environments.indexes.client import IndexClient, Patience
+from sandbox.environments.indexes.proxy import open_index_proxy
 from sandbox.environments.indexes.settings import Index, IndexSettings
 
 Form = Literal["json", "html", "garbage", "half", "silent"]
@@ -94,6 +97,28 @@ def _record(contents: Files, itself: str) -> str:
 
 def sha256_of(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@contextlib.contextmanager
+def opened_client(settings: IndexSettings, folder: Path, *, patience: Patience | None = None) -> Iterator[IndexClient]:
+    """The engine's client, and the egress proxy that it goes over, on a loop of its own; its socket is in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        opening = open_index_proxy(settings, folder)
+        proxy = asyncio.run_coroutine_threadsafe(opening.__aenter__(), loop).result()
+        client = IndexClient(settings, proxy.path, patience=patience)
+        try:
+            yield client
+        finally:
+            client.close()
+            asyncio.run_coroutine_threadsafe(opening.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 class LocalIndex:
@@ -195,7 +220,8 @@ class LocalIndex:
         for wheel in self.wheels():
             page = root / _package_of(wheel) / "index.html"
             page.parent.mkdir(parents=True, exist_ok=True)
-            links = [_anchor(self, each, wheel_url=each.as_uri()) for each in self.wheels(_package_of(wheel))]
+            files = f"../../{self.folder.name}"
+            links = [_anchor(self, each, wheel_url=f"{files}/{each.name}") for each in self.wheels(_package_of(wheel))]
             page.write_text("<!DOCTYPE html><html><body>" + "<br>".join(links) + "</body></html>")
         return root.as_uri()
 
@@ -234,7 +260,10 @@ class _Answer(BaseHTTPRequestHandler):
             path = "/" + path.removeprefix("http://").partition("/")[2]
         index.authorizations.append(self.headers.get("Authorization"))
         index.ranges.append(self.headers.get("Range"))
-        if index.busy:
+        if index.form == "silent":
+            index.closing.wait(60)
+            self.close_connection = True
+        elif index.busy:
             index.busy -= 1
             self._send(503, b"busy")
         elif index.login is not None and self.headers.get("Authorization") != _basic(index.login):
@@ -257,10 +286,7 @@ class _Answer(BaseHTTPRequestHandler):
     def _send_page(self, name: str) -> None:
         index = self.server.index
         wheels = index.wheels(name)
-        if index.form == "silent":
-            index.closing.wait(60)
-            self.close_connection = True
-        elif index.form == "garbage":
+        if index.form == "garbage":
             self._send(200, b"<html><body><a href='/login'>please log in</a></body></html>", content_type="text/html")
         elif not wheels and name not in index.strays:
             self._send(404, b"no such package")

@@ -1,77 +1,83 @@
-"""What needs package indexes: resolving requirements, and building wheels of packages that come as source only.
+"""Run uv on package indexes: resolve requirements, and build wheels of packages that come as source only.
 
-Both run in a box whose only network is a socket to the engine's gateway. `uv` speaks HTTP over TCP, and the box has
-nothing but a loopback of its own: a relay listens there and carries each connection to the socket.
-
-Building from source runs what strangers wrote. It has a box of its own for that, and leaves nothing but a file.
+The box has nothing but a loopback of its own. A relay listens there and carries each connection to the socket of the
+engine's egress proxy, which uv is given as its proxy. Building from source runs foreign code; it has a box of its own
+for that, without any login, and leaves nothing but a file.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+import re
 import socket
 import subprocess
 import threading
 
 PORT = 8479
-_GATEWAY = "/gateway"
+_PROXY = "/gateway"
 _PIECE = 1 << 18
-_MOST_SAID = 32000
-_PATIENCE_S = "900"
-"""More than the gateway has: it is who knows why an index is slow, and who says so."""
+_MAX_SAID = 32000
+_CACHE = "/work/cache"
+_SHA256 = re.compile(r'sha256 = "([0-9a-f]{64})"')
 
 
-def resolve(requirements: list[str], options: list[str], python: str) -> dict[str, object]:
-    """What uv said and, if it found a solution, its lock as `pylock.toml`."""
+def resolve(requirements: list[str], options: list[str], python: str, variables: dict[str, str]) -> dict[str, object]:
+    """Return what uv said and, if it found a solution, its `pylock.toml` and which hashes in it the indexes promise."""
     _open_relay()
     text = "".join(line + "\n" for line in requirements)
-    code, lock, said = _uv("pip", "compile", "-", "--python", python, "--format", "pylock.toml", *options, given=text)
-    return {"code": code, "lock": lock, "said": said}
+    words = ("pip", "compile", "-", "--python", python, "--format", "pylock.toml", *options)
+    code, lock, said = _uv(*words, given=text, variables=variables)
+    return {"code": code, "lock": lock, "said": said, "promised": _promised(lock) if code == 0 else []}
 
 
-def make_wheels(sources: list[list[str]], options: list[str], python: str, folder: str) -> dict[str, object]:
-    """Each source, known by a name, an address and a SHA-256, as a wheel in `folder`/name; or what went wrong."""
+def make_wheels(
+    sources: list[list[str]], options: list[str], python: str, variables: dict[str, str], folder: str
+) -> dict[str, object]:
+    """Make a wheel in `folder`/name of each archive, known by a name and a path; return what went wrong."""
     _open_relay()
     failed: dict[str, str] = {}
-    for name, url, sha256 in sources:
-        archive = os.path.join("/work", os.path.basename(url))
-        if _download(url, archive) != sha256:
-            failed[name] = "its source is not what the index said it is"
-            continue
+    for name, archive in sources:
         target = os.path.join(folder, name)
-        code, _, said = _uv("build", "--wheel", archive, "--out-dir", target, "--python", python, *options)
+        words = ("build", "--wheel", archive, "--out-dir", target, "--python", python, *options)
+        code, _, said = _uv(*words, variables=variables)
         if code:
             failed[name] = said
     return {"failed": failed}
 
 
-def _download(url: str, place: str) -> str:
-    """The file's SHA-256."""
-    import urllib.request  # takes longer to import than all the rest, and is wanted for sources only
+def _promised(lock: str) -> list[str]:
+    """Return the hashes of the lock that stand in a page of an index, as uv keeps those.
 
-    digest = hashlib.sha256()
-    with urllib.request.urlopen(url) as answer, open(place, "wb") as file:  # noqa: S310  (it leads to the gateway)
-        while True:
-            piece = answer.read(_PIECE)
-            if not piece:
-                return digest.hexdigest()
-            digest.update(piece)
-            file.write(piece)
+    uv computes the hash of a file that no page has a hash for; such a hash says nothing about what the index has.
+    """
+    wanted = set(_SHA256.findall(lock))
+    found: set[str] = set()
+    for kind in os.listdir(_CACHE):
+        if not kind.startswith(("simple-", "flat-index-")):
+            continue
+        for parent, _, names in os.walk(os.path.join(_CACHE, kind)):
+            for name in names:
+                with open(os.path.join(parent, name), "rb") as page:
+                    content = page.read()
+                found.update(
+                    each for each in wanted - found if bytes.fromhex(each) in content or each.encode() in content
+                )
+    return sorted(found)
 
 
-def _uv(*words: str, given: str = "") -> tuple[int, str, str]:
-    environment = dict(os.environ, UV_CACHE_DIR="/work/cache", UV_HTTP_RETRIES="1", UV_HTTP_TIMEOUT=_PATIENCE_S)
+def _uv(*words: str, variables: dict[str, str], given: str = "") -> tuple[int, str, str]:
+    proxy = "http://127.0.0.1:%d" % PORT
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
     ended = subprocess.run(
         ["/uv", *words],
         check=False,
         input=given,
-        env=environment,
+        env={**os.environ, **proxies, **variables, "UV_CACHE_DIR": _CACHE},
         capture_output=True,
         encoding="utf-8",
         errors="replace",
     )
-    return ended.returncode, ended.stdout, ended.stderr[-_MOST_SAID:]
+    return ended.returncode, ended.stdout, ended.stderr[-_MAX_SAID:]
 
 
 def _open_relay() -> None:
@@ -89,7 +95,7 @@ def _accept(relay: socket.socket) -> None:
 def _carry(ours: socket.socket) -> None:
     theirs = socket.socket(socket.AF_UNIX)
     try:
-        theirs.connect(_GATEWAY)
+        theirs.connect(_PROXY)
     except OSError:
         ours.close()
         return

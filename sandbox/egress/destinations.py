@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,18 +42,36 @@ class Far:
 
 
 class Destinations:
-    """What calls under a policy reach."""
+    """What calls under a policy reach.
 
-    def __init__(self, network: Network, *, names: Names, proxies: HostProxies) -> None:
+    `trusted` are hosts and ports that the operator configured: they may be at any address, and at any port. Where there
+    are such, this machine's own proxy may also look up names that are unknown here.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        names: Names,
+        proxies: HostProxies,
+        trusted: Collection[tuple[str, int]] | None = None,
+    ) -> None:
         self._network = network
         self._names = names
         self._proxies = proxies
+        self._trusted = trusted or ()
+        self._leaves_names_to_proxy = trusted is not None or bool(network.hosts)
 
     async def reach(self, head: Head) -> Far:
         """Connect to what a request is for; `Refused`."""
-        self._refuse_unless_admitted(head)
+        is_trusted = (head.host, head.port) in self._trusted
+        if not is_trusted:
+            self._refuse_unless_admitted(head)
         proxy = self._way_to(head)
-        addresses = await self._public_addresses(head, is_known_elsewhere=proxy is not None)
+        if is_trusted:
+            addresses = [] if proxy is not None else (await self._look_up(head))[:_MOST_ADDRESSES]
+        else:
+            addresses = await self._public_addresses(head, is_known_elsewhere=proxy is not None)
         if proxy is not None:
             return await _through(proxy, head)
         reader, writer = await _connect(addresses, head)
@@ -74,18 +93,25 @@ class Destinations:
     async def _public_addresses(self, head: Head, *, is_known_elsewhere: bool) -> list[Address]:
         """Those of its addresses that are public; with another proxy on the way, perhaps none are known here."""
         try:
-            async with asyncio.timeout(_LOOKING_UP_S):
-                found, ours = await self._names.look_up(head.host), await self._names.own_addresses()
-        except (OSError, UnicodeError, TimeoutError):
-            if is_known_elsewhere and self._network.hosts:
+            found = await self._look_up(head)
+        except Refused:
+            if is_known_elsewhere and self._leaves_names_to_proxy:
                 return []
-            raise Refused(502, "name", f"no address of {head.host} is known") from None
+            raise
+        ours = await self._names.own_addresses()
         reasons = {address: why_not_public(address, ours=ours) for address in found}
         public = [address for address, why in reasons.items() if why is None]
         if not public:
             told = next((str(why) for why in reasons.values()), "unknown")
             raise Refused(403, "address", f"{head.host} is no public address: {told}")
         return public[:_MOST_ADDRESSES]
+
+    async def _look_up(self, head: Head) -> list[Address]:
+        try:
+            async with asyncio.timeout(_LOOKING_UP_S):
+                return await self._names.look_up(head.host)
+        except (OSError, UnicodeError, TimeoutError):
+            raise Refused(502, "name", f"no address of {head.host} is known") from None
 
 
 async def _connect(addresses: list[Address], head: Head) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from urllib.parse import unquote, urlsplit
 
 _STANDARD_PORT = 80
@@ -50,9 +51,19 @@ class HostProxies:
         from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # not in the stubs
 
         url = self._proxies.get("https" if is_tunnel else "http") or self._proxies.get("all")
-        if not url or proxy_bypass_environment(f"{host}:{port}", self._proxies):
+        if not url or proxy_bypass_environment(f"{host}:{port}", self._proxies) or self._is_in_excepted_network(host):
             return None
         return _read(url)
+
+    def _is_in_excepted_network(self, host: str) -> bool:
+        """Whether `NO_PROXY` names a network, such as `10.0.0.0/8`, that this address is in."""
+        for text in self._proxies.get("no", "").split(","):
+            try:
+                if "/" in text and ip_address(host) in ip_network(text.strip(), strict=False):
+                    return True
+            except ValueError:
+                continue
+        return False
 
 
 def _read(url: str) -> HostProxy:

@@ -49,6 +49,10 @@ class Ledger:
         if len(self._told) < _MOST_TOLD:
             self._told[host[:_LONGEST_NAME], reason] = None
 
+    def refused_hosts(self, reason: str) -> list[str]:
+        """The hosts that were refused for this reason, as far as they are kept."""
+        return [host for host, why in self._told if why == reason]
+
     def evidence(self) -> dict[str, JsonValue]:
         """The books as an outcome tells them."""
         return {

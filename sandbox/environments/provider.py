@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sandbox.environments.build_context import Means, bare, builder_digest, job_policy, means_of
 from sandbox.environments.build_jobs import JobRunner
@@ -33,11 +33,11 @@ from sandbox.environments.model import Environment
 from sandbox.environments.progress import OnProgress, Progress, nobody
 from sandbox.environments.resolution.request import Question, Resolution, remembered, rules_of
 from sandbox.environments.resolution.requirements import read_requirements
-from sandbox.environments.store.failures import means_digest
+from sandbox.environments.store.failures import FailureMemory, means_digest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
-from sandbox.environments.threads import to_its_end
+from sandbox.environments.tasks import SharedTasks, to_its_end
 from sandbox.environments.uv_binary import uv_program
-from sandbox.errors import BuildFailed, EnvironmentUnavailable, StoreUnwritable, WheelGone
+from sandbox.errors import BuildFailed, EnvironmentUnavailable, IndexRefused, WheelGone
 from sandbox.policy import NetworkMode, Policy, ReuseMode
 from sandbox.threads import in_own_thread
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sandbox.environments.builds.plan import Plan
     from sandbox.environments.builds.workspace import Bench
     from sandbox.environments.lock import Lock
+    from sandbox.environments.resolution.resolve import Resolver
 
 Result = TypeVar("Result")
 _PATIENCE_S: Final = 3600.0
@@ -68,14 +69,6 @@ class Needs:
         return asked, self.requires_python, rules, self.tenant
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What one does and others wait for."""
-
-    task: asyncio.Task[Any]
-    waiting: int = 0
-
-
 class Provider:
     """All environments of one engine; used from its event loop."""
 
@@ -92,8 +85,8 @@ class Provider:
         self._is_offline = is_offline
         self._tell = on_progress
         self._known: dict[tuple[object, ...], Environment] = {}
-        self._under_way: dict[tuple[object, ...], _Shared] = {}
-        self._ending: set[asyncio.Task[Any]] = set()
+        self._tasks = SharedTasks()
+        self._failures = FailureMemory(self.store)
         self._in_use: dict[str, InUse] = {}
         self._processors = max(os.cpu_count() or 1, 2)
         self._benches = 0
@@ -128,7 +121,7 @@ class Provider:
         interpreter = await _interpreter(needs.requires_python)
         if not needs.requirements:
             return bare(interpreter)
-        return await self._once(("env", needs.question), lambda: self._provide(needs, interpreter))
+        return await self._tasks.once(("env", needs.question), lambda: self._provide(needs, interpreter))
 
     async def _provide_locked(self, needs: Needs, lock: Lock) -> Environment:
         from sandbox.environments.resolution.given_locks import interpreter_for, take_lock
@@ -142,7 +135,7 @@ class Provider:
         self._see_to_store()
         interpreter = await _interpreter(needs.requires_python)
         question = self._question(needs, interpreter)
-        found = await self._once(
+        found = await self._tasks.once(
             ("lock", question.digest, question.settings.offline),
             lambda: self._resolve(needs, question, refresh=refresh),
         )
@@ -151,9 +144,8 @@ class Provider:
         return found
 
     async def settle(self) -> None:
-        """Wait for the end of all that nobody waits for any more."""
-        while self._ending:
-            await asyncio.wait(set(self._ending))
+        """Wait until all work without a caller has ended."""
+        await self._tasks.settle()
 
     def close(self) -> None:
         """Let go of what is in use."""
@@ -178,10 +170,10 @@ class Provider:
         question = self._question(needs, interpreter)
         known = remembered(self.store, question)
         if known is not None:
-            with suppress(WheelGone):  # what the requirements come to by now is asked once more
+            with suppress(WheelGone, IndexRefused):  # what the requirements come to by now is asked once more
                 return await self._locked(needs, interpreter, known)
         async with self._bench_ahead(needs, question) as bench:
-            resolution = await self._once(
+            resolution = await self._tasks.once(
                 ("lock", question.digest, question.settings.offline),
                 lambda: self._resolve(needs, question, refresh=known is not None),
             )
@@ -236,22 +228,41 @@ class Provider:
 
         means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
         if not refresh:
-            self._refuse_failed(question.digest, means)
+            self._failures.refuse(question.digest, means)
         self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
-        async with self._resolves, self._remembering(question.digest, means):
-            return await resolve(
-                question,
-                store=self.store,
-                workshop=self._workshop,
-                uv=uv_program(),
-                policy=job_policy(needs.policy, NetworkMode.INDEX),
-                environment=bare(question.interpreter),
-            )
+        async with self._resolves:
+            with self._failures.remembering(question.digest, means):
+                return await resolve(question, self._resolver(needs, question.interpreter))
+
+    def _resolver(self, needs: Needs, interpreter: HostInterpreter) -> Resolver:
+        from sandbox.environments.resolution.resolve import Resolver
+
+        return Resolver(
+            store=self.store,
+            jobs=self._workshop,
+            uv=uv_program(),
+            policy=job_policy(needs.policy, NetworkMode.INDEX),
+            environment=bare(interpreter),
+        )
+
+    async def _located(self, plan: Plan, needs: Needs) -> Plan:
+        """The plan, with an address for each wheel that must be downloaded and whose lock came from elsewhere."""
+        from sandbox.environments.builds.wheels import without_address
+        from sandbox.environments.resolution.resolve import locate
+
+        packages = await in_own_thread(partial(without_address, plan, self.store))
+        if not packages:
+            return plan
+        question = self._question_about(needs, plan.means.interpreter, ())
+        async with self._resolves:
+            found = await locate(packages, question, self._resolver(needs, plan.means.interpreter))
+        resolution = plan.resolution.model_copy(update={"origins": {**plan.resolution.origins, **found}})
+        return replace(plan, resolution=resolution)
 
     async def _skeleton(self, interpreter: HostInterpreter) -> None:
         """See to it that one is kept for this interpreter."""
         making = partial(self._keep_skeleton, interpreter)
-        await self._once(("skeleton", interpreter.digest), lambda: to_its_end(making))
+        await self._tasks.once(("skeleton", interpreter.digest), lambda: to_its_end(making))
 
     def _keep_skeleton(self, interpreter: HostInterpreter) -> None:
         """Make the one that is kept, if it is not there yet; whatever prevents it is for the build to say."""
@@ -264,9 +275,13 @@ class Provider:
             make_skeleton(interpreter, kept_in=place, folder=building.folder / CONTENT)
 
     def _question(self, needs: Needs, interpreter: HostInterpreter) -> Question:
+        lines = read_requirements(needs.requirements, supply=rules_of(needs.policy.supply))
+        return self._question_about(needs, interpreter, lines)
+
+    def _question_about(self, needs: Needs, interpreter: HostInterpreter, lines: tuple[str, ...]) -> Question:
         supply = needs.policy.supply
         return Question(
-            requirements=read_requirements(needs.requirements, supply=rules_of(supply)),
+            requirements=lines,
             interpreter=interpreter,
             supply=supply,
             settings=self._settings(needs.policy),
@@ -292,7 +307,7 @@ class Provider:
         """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
         told = plan.resolution.model_dump_json()
         means = means_digest(plan.means.settings, needs.policy.environment, tenant=needs.tenant, told=told)
-        self._refuse_failed(plan.key, means)
+        self._failures.refuse(plan.key, means)
 
         def wait(owner: Owner | None) -> None:
             self._tell(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
@@ -303,46 +318,26 @@ class Provider:
             found = self._taken(plan.key)
             if found is not None:
                 return found
-            self._refuse_failed(plan.key, means)
-            await self._build(plan, means, bench)
+            self._failures.refuse(plan.key, means)
+            await self._build(plan, needs, means, bench)
             found = self._taken(plan.key)
         if found is None:
             raise BuildFailed(f"environment {plan.key[:12]} vanished from the store as soon as it was built")
         return found
 
-    async def _build(self, plan: Plan, means: str, bench: Bench | None) -> None:
+    async def _build(self, plan: Plan, needs: Needs, means: str, bench: Bench | None) -> None:
         from sandbox.environments.builds.build import build
         from sandbox.environments.builds.workspace import open_bench
 
-        async with self._builds, self._remembering(plan.key, means):
-            if bench is not None:
-                await build(plan, bench=bench, store=self.store, tell=self._tell)
-                return
-            keep = partial(self._skeleton, plan.means.interpreter)
-            async with open_bench(plan.means, store=self.store, workshop=self._workshop, keep_skeleton=keep) as own:
-                await build(plan, bench=own, store=self.store, tell=self._tell)
-
-    @asynccontextmanager
-    async def _remembering(self, key: str, means: str) -> AsyncIterator[None]:
-        """What fails here is not tried again at once; where it is told at length is said."""
-        try:
-            yield
-        except StoreUnwritable:
-            raise
-        except BuildFailed as error:
-            with suppress(OSError):
-                self._remember(error, key, means)
-            raise
-
-    def _remember(self, error: BuildFailed, key: str, means: str) -> None:
-        failure = self.store.remember_failure(key, error, means=means, ttl_s=_BELIEVED_S)
-        if failure.log is not None and error.remedy is None:
-            error.remedy = f"all that was said is in {failure.log}"
-
-    def _refuse_failed(self, key: str, means: str) -> None:
-        failure = self.store.failure(key, means=means)
-        if failure is not None:
-            raise failure.error()
+        async with self._builds:
+            with self._failures.remembering(plan.key, means):
+                plan = await self._located(plan, needs)
+                if bench is not None:
+                    await build(plan, bench=bench, store=self.store, tell=self._tell)
+                    return
+                keep = partial(self._skeleton, plan.means.interpreter)
+                async with open_bench(plan.means, store=self.store, workshop=self._workshop, keep_skeleton=keep) as own:
+                    await build(plan, bench=own, store=self.store, tell=self._tell)
 
     def _taken(self, key: str) -> StoredEnvironment | None:
         """The environment, if it is in the store; nobody prunes it from now on until this engine ends."""
@@ -357,36 +352,6 @@ class Provider:
 
     def _verify(self, key: str) -> None:
         self.store.verify(key).raise_if_tampered()
-
-    async def _once(self, question: tuple[object, ...], work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """However many ask the same, one finds out; it goes on while anybody waits for it, and no longer."""
-        shared = self._under_way.get(question)
-        if shared is None:
-            shared = self._under_way[question] = _Shared(asyncio.create_task(work()))
-            shared.task.add_done_callback(_look_at)
-        shared.waiting += 1
-        try:
-            result: Result = await asyncio.shield(shared.task)
-            return result
-        finally:
-            shared.waiting -= 1
-            if not shared.waiting and self._under_way.get(question) is shared:
-                del self._under_way[question]
-                await self._end(shared.task)
-
-    async def _end(self, task: asyncio.Task[Any]) -> None:
-        """End it, if it has not, and see it gone."""
-        if not task.done():
-            task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-            await asyncio.wait({task})
-
-
-def _look_at(task: asyncio.Task[Any]) -> None:
-    """So that nobody is told of an error that nobody waited for."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def _interpreter(requires_python: str | None) -> HostInterpreter:

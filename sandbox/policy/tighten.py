@@ -3,6 +3,9 @@
 The operator's policy is a ceiling. A policy that `extends` another one, and a call with limits of its own, may only
 lower it. `_RULES` says for every field which direction is down. A field without a rule raises `KeyError` here, so that
 no new permission stays uncompared; a test checks that every field has a rule.
+
+`SETTINGS` are the exception: where packages come from describes a machine and permits nothing, so an operator's file
+sets them freely. A call has only limits, so a call sets none of them.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ def _compare_section(section: str, granted: Section, asked: Section, name: str) 
     return [
         f"{section}.{key}: {problem}"
         for key in type(granted).model_fields
+        if f"{section}.{key}" not in SETTINGS
         for problem in _RULES[f"{section}.{key}"](granted, asked, key, name)
     ]
 
@@ -105,19 +109,6 @@ def _covered(granted: Section, asked: Section, key: str, name: str) -> list[str]
     return [f"{each} is not among what is granted by '{name}'" for each in others]
 
 
-def _some_of_in_order(granted: Section, asked: Section, key: str, name: str) -> list[str]:
-    """Compare lists whose order matters and whose empty list stands for something else."""
-    before, after = getattr(granted, key), getattr(asked, key)
-    if before == after:
-        return []
-    if not before or not after:
-        return [f"{asked.format_field(key)} instead of {granted.format_field(key)} granted by '{name}'"]
-    others = _some_of(granted, asked, key, name)
-    if others or after == tuple(item for item in before if item in after):
-        return others
-    return [f"is not in the order granted by '{name}'"]
-
-
 def _each_at_most(granted: Section, asked: Section, key: str, name: str) -> list[str]:
     """Compare pairs of a name and a number. A missing name stands for an unknown number, so it counts as more."""
     after = dict(getattr(asked, key))
@@ -127,6 +118,8 @@ def _each_at_most(granted: Section, asked: Section, key: str, name: str) -> list
         if after.get(each, most + 1) > most
     ]
 
+
+SETTINGS: Final = frozenset({"supply.indexes", "supply.wheelhouse", "supply.offline"})
 
 _RULES: Final[Mapping[str, _Rule]] = {
     "limits.wall": _at_most,
@@ -162,7 +155,6 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "environment.build_disk": _at_most,
     "environment.packages": _at_most,
     "environment.preload": _at_most,
-    "supply.offline": _at_least,
     "supply.sdists": _at_most,
     "supply.direct_references": _at_most,
     "supply.require_hashes": _at_least,
@@ -170,8 +162,6 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "supply.exclude_newer": _at_least,
     "supply.allow": _some_of_any,
     "supply.deny": _all_of,
-    "supply.indexes": _some_of_in_order,
-    "supply.wheelhouse": _some_of,
     "variables.passed": _some_of,
     "output.shown": _at_most,
     "output.budgets": _each_at_most,

@@ -76,15 +76,23 @@ def test_what_sets_the_time_that_was_too_short_is_named(tmp_path: Path) -> None:
     assert "2 s, as environment.build_time in the policy says" in refusal.message
 
 
-@pytest.mark.parametrize("form", ["garbage", "half"])
-def test_an_index_that_answers_with_garbage_is_unavailable(tmp_path: Path, form: str) -> None:
-    with _faulty(tmp_path, form=form) as (engine, index):
+def test_an_index_that_sends_half_a_page_is_unavailable(tmp_path: Path) -> None:
+    with _faulty(tmp_path, form="half") as (engine, index):
         refusal = refusal_of(engine, "wanted")
         index.form = "json"
         assert isinstance(refusal, IndexUnavailable)
         assert "asked for wanted, did not answer as one" in refusal.message
-        assert "log in" not in refusal.message
         assert engine.run(WANTED).value == "1.0"
+
+
+def test_a_page_that_links_to_no_package_has_none_and_no_other_index_is_asked(tmp_path: Path) -> None:
+    publish(tmp_path / "public", "wanted", "9.0")
+    with _faulty(tmp_path, form="garbage") as (engine, index), LocalIndex(tmp_path / "public") as public:
+        with machine_with(public.url, PIP_EXTRA_INDEX_URL=index.url):
+            refusal = refusal_of(engine, "wanted")
+        assert isinstance(refusal, ResolutionFailed)
+        assert "log in" not in refusal.message
+        assert public.asked == []
 
 
 def test_an_index_that_stays_silent_is_not_waited_for_without_end(tmp_path: Path) -> None:

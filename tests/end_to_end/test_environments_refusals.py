@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from sandbox import RequirementRefused, ResolutionFailed, Sandbox, Status
+from sandbox import IndexRefused, RequirementRefused, ResolutionFailed, Sandbox, Status
 from sandbox.errors import BuildFailed, EnvironmentUnavailable, SourceError
 from sandbox.policy import load
 from tests.end_to_end.packages import (
@@ -310,14 +310,19 @@ def test_offline_nothing_is_asked(sandbox: Sandbox, index: LocalIndex, tmp_path:
     assert len(index.asked) == asked
 
 
-def test_a_wheel_named_by_its_address_and_digest_is_had_through_the_gateway(sandbox: Sandbox, tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "addressed", "3.0", {"addressed.py": "VERSION = '3.0'\n"})
-    digest = sha256_of(wheel)
+def test_a_wheel_named_by_its_address_and_digest_comes_from_a_configured_host(
+    sandbox: Sandbox, index: LocalIndex, wheels: Path, tmp_path: Path
+) -> None:
+    wheel = make_wheel(wheels, "addressed", "3.0", {"addressed.py": "VERSION = '3.0'\n"})
     default = load("default")
     policy = default.model_copy(update={"supply": default.supply.model_copy(update={"direct_references": True})})
+    named = f"addressed @ {index.file_url(wheel)}#sha256={sha256_of(wheel)}"
+    outcome = sandbox.run(version_of("addressed", named), policy=policy)
+    assert (outcome.status, outcome.value) == (Status.OK, "3.0")
+    wrong = f"addressed @ {index.file_url(wheel)}#sha256={'0' * 64}"
+    assert "addressed" in str(refusal_of(sandbox, wrong, policy=policy))
     with LocalIndex(tmp_path) as elsewhere:
-        named = f"addressed @ {elsewhere.file_url(wheel)}#sha256={digest}"
-        outcome = sandbox.run(version_of("addressed", named), policy=policy)
-        assert (outcome.status, outcome.value) == (Status.OK, "3.0")
-        wrong = f"addressed @ {elsewhere.file_url(wheel)}#sha256={'0' * 64}"
-        assert "addressed" in str(refusal_of(sandbox, wrong, policy=policy))
+        private = f"addressed @ {elsewhere.root}/files/{wheel.name}#sha256={'1' * 64}"
+        refusal = refusal_of(sandbox, private, policy=policy)
+        assert isinstance(refusal, IndexRefused)
+        assert elsewhere.asked == []

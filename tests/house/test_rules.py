@@ -45,7 +45,6 @@ LONG_FILES: Final = {
     "tests/escape/test_hostile_packages.py",
     "tests/unit/engine/test_verdict.py",
     "tests/unit/environments/test_bundle.py",
-    "tests/unit/environments/test_gateway.py",
     "tests/unit/environments/test_interpreters.py",
     "tests/unit/environments/test_requirements.py",
     "tests/unit/environments/test_store.py",
@@ -63,7 +62,6 @@ CROWDED_FOLDERS: Final = {
     "sandbox/engine",
 }
 AMBIGUOUS_CLASSES: Final = {
-    "Connection",
     "Engine",
     "Failure",
     "Isolation",
@@ -71,7 +69,6 @@ AMBIGUOUS_CLASSES: Final = {
     "Line",
     "Malformed",
     "Needs",
-    "Pool",
     "Progress",
     "PruneReport",
     "Script",

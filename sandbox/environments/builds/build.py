@@ -36,7 +36,7 @@ from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import Store, StoredEnvironment
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.environments.store.trees import load_intact_tree, load_tree, publish_tree
-from sandbox.environments.threads import to_its_end
+from sandbox.environments.tasks import to_its_end
 from sandbox.threads import in_own_thread
 
 _SET_BY: Final = ", as environment.build_disk in the policy says of all packages together"

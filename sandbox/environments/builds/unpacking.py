@@ -16,6 +16,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,8 @@ from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.wheels import fetch_wheels
 from sandbox.environments.builds.workspace import Bench
 from sandbox.environments.disk.paths import is_full, writing
+from sandbox.environments.indexes.client import IndexClient
+from sandbox.environments.indexes.proxy import open_index_proxy
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.progress import OnProgress, Progress
 from sandbox.errors import BuildFailed, StoreUnwritable
@@ -65,20 +68,22 @@ class Unpacking:
             self._over.set()
             if not boxed.cancelling():  # a second time would interrupt the closing of its box
                 boxed.cancel()
-            await asyncio.wait({boxed})
+            fetching.cancel()
+            await asyncio.wait({boxed, fetching})
         return Unpacked(folder, wheels)
 
     async def _fetched(self, meter: Meter) -> Mapping[str, Path]:
         """The wheels, when all of them are here and shown."""
-        wheels = await in_own_thread(self._fetch)
+        async with open_index_proxy(self.plan.means.settings, self.bench.building.folder) as proxy:
+            wheels = await in_own_thread(partial(self._fetch, proxy.path))
         meter.begin()
         return wheels
 
-    def _fetch(self) -> Mapping[str, Path]:
+    def _fetch(self, proxy: Path) -> Mapping[str, Path]:
         means = self.plan.means
         return fetch_wheels(
             sorted(self.packages, key=lambda package: package.size or 0),
-            settings=means.settings,
+            client=IndexClient(means.settings, proxy),
             origins=self.plan.resolution.origins,
             store=self.store,
             on_progress=self._tell_download,

@@ -6,7 +6,7 @@
     <store>/.partial/<random>        a download under way, or what a killed one left: swept an hour after its last byte
 
 Where a wheel comes from does not matter, since its digest was locked: the address that the resolution saw is tried
-first, then folders of wheels, then the page of each index. A wheel appears by rename, whole or not at all; of two
+first, then folders of wheels. A wheel appears by rename, whole or not at all; of two
 processes that fetch the same one the later wins, with the same bytes. Only what the network did wrong is tried again.
 """
 
@@ -22,17 +22,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Final
 
+from sandbox.environments.builds.plan import Plan
 from sandbox.environments.disk.paths import CLOSED, make_folder, make_folders, passable
-from sandbox.environments.indexes.answers import Absent, Fault, Reply
-from sandbox.environments.indexes.pages import ListedFile
-from sandbox.environments.indexes.settings import IndexSettings, redacted
-from sandbox.environments.indexes.upstream import Patience, Upstream
+from sandbox.environments.indexes.client import Absent, Fault, IndexClient, Reply
+from sandbox.environments.indexes.settings import local_path, redacted
 from sandbox.environments.lock import LockedPackage
+from sandbox.environments.store.store import Store
+from sandbox.environments.store.trees import load_tree
 from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, StoreUnwritable, WheelGone
 
 OnDownload = Callable[[str, int, int | None], None]
@@ -45,7 +45,7 @@ MOST_AT_ONCE: Final = 8
 STALE_S: Final = 3600.0
 _AGAIN: Final = "`sandbox env lock --refresh`"
 _PARTIAL: Final = ".partial"
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 4
 _LONGEST_S: Final = 3600.0
 _MOST_BYTES: Final = 16 << 30
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -63,12 +63,11 @@ class _Stopped(Exception):
 def fetch_wheels(
     packages: Sequence[LockedPackage],
     *,
-    settings: IndexSettings,
+    client: IndexClient,
     origins: Mapping[str, str],
     store: Path,
     on_progress: OnDownload | None = None,
     on_wheel: OnWheel = lambda _: None,
-    patience: Patience | None = None,
     within_s: float = _LONGEST_S,
 ) -> dict[str, Path]:
     """Where each wheel lies, by its SHA-256; those that are missing are downloaded, a few at a time, the first first.
@@ -78,15 +77,27 @@ def fetch_wheels(
     `on_wheel` raises ends all downloads, too. Wheels that were finished by then stay.
     """
     wanted = {package.sha256: package for package in packages}
-    upstream = Upstream(settings, patience=patience)
     ends = time.monotonic() + within_s
-    download = _Download(settings, upstream, origins=origins, store=store, tell=on_progress or _nobody, ends=ends)
+    download = _Download(client, origins=origins, store=store, tell=on_progress or _nobody, ends=ends)
     with _named_disk_faults(store):
         download.prepare()
     try:
         return _all_of(download, list(wanted.values()), on_wheel)
     finally:
-        upstream.close()
+        client.close()
+
+
+def without_address(plan: Plan, store: Store) -> list[LockedPackage]:
+    """Return the packages that must be downloaded, and of which nothing says where they are."""
+    folders = [folder for link in plan.means.settings.find_links if (folder := local_path(link)) is not None]
+    return [
+        package
+        for package in plan.packages
+        if package.sha256 not in plan.resolution.origins
+        and load_tree(store, plan.tree_key(package)) is None
+        and not (store.wheels / package.sha256 / package.wheel).exists()
+        and not any((folder / package.wheel).exists() for folder in folders)
+    ]
 
 
 def _all_of(download: _Download, packages: list[LockedPackage], on_wheel: OnWheel) -> dict[str, Path]:
@@ -114,24 +125,19 @@ class _InVain:
 
     faults: list[tuple[str, Fault]] = field(default_factory=list)
     wrong: list[tuple[str, _WrongBytes]] = field(default_factory=list)
-    others: list[tuple[str, str]] = field(default_factory=list)
-    """Places that have a file of its name with this other SHA-256."""
 
 
 @dataclass(slots=True)
 class _Download:
     """What the downloads of one lock share."""
 
-    settings: IndexSettings
-    upstream: Upstream
+    client: IndexClient
     origins: Mapping[str, str]
     store: Path
     tell: OnDownload
     ends: float
     """When the time for all of them is over."""
     stop: threading.Event = field(default_factory=threading.Event)
-    _links: dict[str, tuple[ListedFile, ...]] = field(default_factory=dict)
-    _links_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def prepare(self) -> None:
         """Make the folders, and sweep what killed downloads left."""
@@ -150,9 +156,9 @@ class _Download:
             if _is_intact(place, package):
                 return place
             in_vain = _InVain()
-            for address, listed_by in self._addresses(package, in_vain):
+            for address in self._addresses(package):
                 try:
-                    return self._fetch(package, address, place, listed_by=listed_by)
+                    return self._fetch(package, address, place)
                 except Absent:
                     continue
                 except Fault as fault:
@@ -161,54 +167,35 @@ class _Download:
                     in_vain.wrong.append((address, why))
             raise self._explained(package, in_vain)
 
-    def _addresses(self, package: LockedPackage, in_vain: _InVain) -> Iterator[tuple[str, str]]:
-        """Where it may be, each place once, and who says so; an index is asked only when all before it were in vain."""
-        seen: set[str] = set()
-        if hint := self.origins.get(package.sha256):
-            seen.add(hint)
-            yield hint, hint
-        links = [(location, partial(self._linked, location)) for location in self.settings.find_links]
-        pages = [(index.url, partial(self.upstream.page, index, package.name)) for index in self.settings.indexes]
-        for place, ask in (*links, *pages):
-            try:
-                files = ask()
-            except Absent:
-                continue
-            except Fault as fault:
-                in_vain.faults.append((place, fault))
-                continue
-            named = [file for file in files if file.filename == package.wheel]
-            others = (file.sha256 for file in named if file.sha256 not in (None, package.sha256))
-            in_vain.others += [(place, sha256) for sha256 in others if sha256]
-            found = {file.url for file in named if file.sha256 in (None, package.sha256)} - seen
-            seen |= found
-            yield from ((address, place) for address in found)
+    def _addresses(self, package: LockedPackage) -> Iterator[str]:
+        """Where it may be: where the resolution saw it, then in folders of wheels."""
+        origin = self.origins.get(package.sha256)
+        if origin is not None:
+            yield origin
+        for link in self.client.settings.find_links:
+            folder = local_path(link)
+            if folder is not None:
+                yield str(folder / package.wheel)
 
-    def _linked(self, location: str) -> tuple[ListedFile, ...]:
-        with self._links_lock:
-            if location not in self._links:
-                self._links[location] = self.upstream.links(location)
-            return self._links[location]
-
-    def _fetch(self, package: LockedPackage, address: str, place: Path, *, listed_by: str) -> Path:
+    def _fetch(self, package: LockedPackage, address: str, place: Path) -> Path:
         """Download it from there, again if that breaks off."""
         import tenacity
 
         attempts = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, Fault) and error.reach == "attempt"),
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, Fault) and error.retryable),
             stop=tenacity.stop_after_attempt(_ATTEMPTS),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=2),
             reraise=True,
         )
-        return attempts(self._fetch_once, package, address, place, listed_by=listed_by)
+        return attempts(self._fetch_once, package, address, place)
 
-    def _fetch_once(self, package: LockedPackage, address: str, place: Path, *, listed_by: str) -> Path:
+    def _fetch_once(self, package: LockedPackage, address: str, place: Path) -> Path:
         descriptor, name = tempfile.mkstemp(dir=self.store / _PARTIAL)
         try:
             left_s = self.ends - time.monotonic()
             with (
                 os.fdopen(descriptor, "wb") as file,
-                self.upstream.open(address, listed_by=listed_by, within_s=left_s) as reply,
+                self.client.open(address, within_s=left_s) as reply,
             ):
                 self._receive(package, reply, file.write)
             os.chmod(name, 0o444)
@@ -219,15 +206,14 @@ class _Download:
         return place
 
     def _receive(self, package: LockedPackage, reply: Reply, write: Callable[[bytes], object]) -> None:
-        told = reply.headers.get("Content-Length", "")
-        total = package.size if package.size is not None else int(told) if told.isdigit() else None
+        total = package.size if package.size is not None else reply.length
         digest, done = sha256(), 0
         self.tell(package.name, 0, total)
         for piece in reply.pieces:
             if self.stop.is_set():
                 raise _Stopped
             if time.monotonic() > self.ends:
-                raise Fault("it sends too slowly for the time that a build may take", reach="index")
+                raise Fault("it sends too slowly for the time that a build may take")
             done += len(piece)
             if done > (most := _MOST_BYTES if package.size is None else package.size):
                 raise _WrongBytes(f"it is longer than {most} bytes")
@@ -248,10 +234,7 @@ class _Download:
             if fault.remedy is not None:
                 return IndexRefused(message, remedy=fault.remedy)
             return IndexUnavailable(message, remedy="try again later, or keep it in a folder of wheels")
-        if in_vain.others:
-            place, sha256 = in_vain.others[0]
-            return _replaced(package, place, f"its SHA-256 is {sha256}, not {package.sha256}")
-        if self.settings.offline:
+        if self.client.settings.offline:
             return BuildFailed(
                 f"{package.wheel} is neither in the store nor in a folder of wheels, and no index is asked offline",
                 remedy="build once with the network, or put the wheel into a folder of wheels",

@@ -29,7 +29,7 @@ from sandbox.environments.interpreters.skeleton import begin_skeleton, finish_sk
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.model import Environment
 from sandbox.environments.store.store import CONTENT, Store
-from sandbox.environments.threads import gone, to_its_end
+from sandbox.environments.tasks import gone, to_its_end
 from sandbox.threads import in_own_thread
 
 ENVIRONMENT: Final = "/environment"

@@ -62,7 +62,7 @@ class Question:
     @property
     def is_private(self) -> bool:
         """Whether the answer is its tenant's alone: what a private index has, and what a stranger's source made."""
-        return self.supply.sdists or any(index.credentials for index in self.settings.indexes)
+        return self.supply.sdists or self.settings.has_logins
 
     @property
     def digest(self) -> str:
@@ -74,7 +74,7 @@ class Question:
             self.supply.model_dump(mode="json", exclude={"offline"}),
             [index.url for index in self.settings.indexes],
             list(self.settings.find_links),
-            self.settings.goes_on,
+            self.settings.asks_default,
             self.tenant if self.is_private else "",
             int(time.time() // _DAY_S) if waiting else None,
         ]
@@ -99,7 +99,9 @@ def remembered(store: Store, question: Question) -> Resolution | None:
 def remember(store: Store, question: Question, found: Resolution) -> None:
     """Answer with this from now on: what was found offline, in folders, only those who ask offline."""
     offline = _OFFLINE if question.settings.offline else ""
-    _keep(_place(store, f"{question.digest}{offline}"), found)
+    # A query may hold a signature, which is a secret and does not last.
+    origins = {sha256: url.partition("?")[0] for sha256, url in found.origins.items()}
+    _keep(_place(store, f"{question.digest}{offline}"), found.model_copy(update={"origins": origins}))
 
 
 def answers(store: Store) -> Iterator[Lock]:

@@ -1,8 +1,8 @@
-"""What uv is asked, and what its answer says.
+"""uv's command line and variables, and the reading of uv's answer.
 
-The answer is text that a stranger's package may have had a hand in, and is read as such: every field is checked, the
-gateway says which file of which index an address stands for, and a wheel without a hash ends it. Where there is none,
-uv's own explanation is passed on, without what only means something inside the box.
+The answer is text that a hostile package may have had a hand in, so every field is checked: an address must be one of a
+network or of a folder that the box was shown, and a wheel without a hash ends the resolution. Where there is no answer,
+uv's own explanation is passed on, without the parts that only mean something inside the box.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import file_digest
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -20,17 +23,18 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from pydantic import ValidationError
 
 from sandbox.environments.build_jobs import JobEnd, refuse_lost
-from sandbox.environments.indexes.answers import IndexFault
-from sandbox.environments.indexes.gateway import Gateway
-from sandbox.environments.indexes.settings import local_path
+from sandbox.environments.indexes.client import CORRECT_FILES, Fault, login_refused, refused_by_egress
+from sandbox.environments.indexes.local_places import LocalPlaces
+from sandbox.environments.indexes.settings import Index, IndexSettings, local_path, redacted, split_credentials
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import LockedPackage
 from sandbox.environments.resolution.request import Question, refuse_too_many
 from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, ResolutionFailed
 from sandbox.policy import Supply
 
-_SEEN_AT: Final = "http://127.0.0.1:8479"
-"""Where the relay in the box listens (runners/builder/indexed.py)."""
+CERTIFICATES: Final = "/certificates"
+"""Where a box sees the authorities to trust."""
+_RETRIES: Final = "2"
 _LONGEST_EXPLANATION: Final = 3000
 _LONGEST_REASON: Final = 300
 _ERROR: Final = re.compile(r"^error: ", re.M)
@@ -49,11 +53,30 @@ _PRERELEASES: Final = re.compile(
 _NO_HINT: Final = "hint: Build failures usually indicate a problem with the package or the build environment"
 
 
-def resolve_options(question: Question) -> list[str]:
+_FETCHED: Final = re.compile(
+    r"(?:Failed to fetch:|unexpected \w+ from|An index URL) [`(]?(?P<url>(?:https?|file):[^\s`)]+)"
+)
+"""The address that uv names when an index does not do its part."""
+_STATUS: Final = re.compile(r"HTTP status \w+ error \((?P<status>\d{3})|\((?P<refused>401|403) \w+\)")
+_YANKED: Final = re.compile(r"^warning: `(?P<what>[^`]+)` is yanked(?: \(reason: \"(?P<why>.*)\"\))?", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """uv's lock, and what goes with it."""
+
+    text: str
+    said: str
+    promised: frozenset[str]
+    """The hashes that stand in a page of an index."""
+
+
+def resolve_options(question: Question, *, builds: bool) -> list[str]:
+    """The options of a resolution, which may or may not build sources to learn what they require."""
     supply = question.supply
     options = ["--no-config", "--no-header", "--color", "never", "--no-progress", "--no-python-downloads"]
-    options += index_options(question)
-    if not supply.sdists:
+    options += index_options(question.settings)
+    if not builds:
         options += ["--no-build"]
     options += ["--prerelease", "allow" if supply.prereleases else "explicit"]
     if supply.exclude_newer:
@@ -62,60 +85,133 @@ def resolve_options(question: Question) -> list[str]:
     return options
 
 
-def index_options(question: Question) -> list[str]:
-    settings = question.settings
-    options = ["--index-strategy", "unsafe-first-match" if settings.goes_on else "first-index", "--link-mode", "copy"]
-    urls = [f"{_SEEN_AT}/{number}/simple/" for number in range(len(settings.indexes))]
-    if urls:
-        options += ["--default-index", urls[-1], *(part for url in urls[:-1] for part in ("--index", url))]
-    else:
+def index_options(settings: IndexSettings) -> list[str]:
+    """Options that no variable stands for; which indexes there are is in the variables."""
+    options = ["--link-mode", "copy"]
+    if settings.offline:
+        options += ["--offline"]
+    if not settings.reachable_indexes and (settings.offline or not settings.asks_default):
         options += ["--no-index"]
-    for number in range(len(settings.find_links)):
-        options += ["--find-links", f"{_SEEN_AT}/links/{number}/"]
     return options
 
 
-def requirement_lines(question: Question, gateway: Gateway) -> list[str]:
-    """The requirements as uv is given them: a file that one names by its address is had through the gateway."""
-    return [_through(gateway, line) for line in question.requirements]
+def index_variables(settings: IndexSettings, places: LocalPlaces, *, has_logins: bool) -> dict[str, str]:
+    """The variables by which uv in a box knows the indexes."""
+    urls = [
+        places.urls.get(index.url) or (index.url_with_login if has_logins else index.url)
+        for index in settings.reachable_indexes
+    ]
+    asks_default = settings.asks_default and not settings.offline
+    default = [] if asks_default or not urls else [urls.pop()]
+    links = [_link(settings, link, places, has_logins=has_logins) for link in settings.reachable_links]
+    found = {
+        "UV_INDEX": " ".join(urls),
+        "UV_DEFAULT_INDEX": "".join(default),
+        "UV_FIND_LINKS": ",".join(link for link in links if link),
+        "UV_INSECURE_HOST": " ".join(sorted(settings.unchecked_hosts)),
+        "UV_HTTP_TIMEOUT": str(max(round(settings.timeout_s), 1)),
+        "UV_HTTP_RETRIES": _RETRIES,
+    }
+    certificates = certificates_of(settings)
+    if certificates is not None:
+        found["SSL_CERT_DIR" if certificates.is_dir() else "SSL_CERT_FILE"] = CERTIFICATES
+    return {name: text for name, text in found.items() if text}
 
 
-def sure_names(question: Question) -> list[str]:
-    """The packages that uv asks every index for, whatever it finds: those that are required by name, and always."""
-    wanted = [Requirement(line) for line in question.requirements]
-    return [canonicalize_name(each.name) for each in wanted if each.url is None and each.marker is None]
+def certificates_of(settings: IndexSettings) -> Path | None:
+    """The authorities that uv is to trust: those that are named, else the system's, else uv's own."""
+    import ssl
+
+    if settings.certificates is not None:
+        return settings.certificates
+    system = ssl.get_default_verify_paths().cafile
+    return Path(system) if system else None
 
 
-def _through(gateway: Gateway, line: str) -> str:
-    wanted = Requirement(line)
-    if wanted.url is None:
-        return line
-    url, _, digest = wanted.url.partition("#sha256=")
-    if not urlsplit(url).path.endswith(".whl"):
-        raise ResolutionFailed(
-            f"{wanted.name} is asked for by the address of something that is no wheel",
-            remedy="name the address of a wheel, or a version that an index has",
-        )
-    wanted.url = f"{_SEEN_AT}{gateway.hand_out(url, sha256=digest)}#sha256={digest}"
-    return str(wanted)
+def _link(settings: IndexSettings, link: str, places: LocalPlaces, *, has_logins: bool) -> str:
+    """A folder or page of links as uv in the box is given it; a missing folder holds nothing."""
+    if local_path(link) is not None:
+        return places.links.get(link, "")
+    return Index(link, settings.credentials_for(link) if has_logins else None).url_with_login
 
 
-def lock_text(end: JobEnd, gateway: Gateway, *, question: Question) -> str:
-    """The text of uv's lock."""
+def requirement_lines(question: Question) -> list[str]:
+    """The requirements as uv is given them; of addresses only those of wheels are taken."""
+    for line in question.requirements:
+        wanted = Requirement(line)
+        if wanted.url is not None and not urlsplit(wanted.url).path.endswith(".whl"):
+            raise ResolutionFailed(
+                f"{wanted.name} is asked for by the address of something that is no wheel",
+                remedy="name the address of a wheel, or a version that an index has",
+            )
+    return [*question.requirements]
+
+
+def read_answer(end: JobEnd, question: Question, *, refused: Sequence[tuple[str, str]], builds: bool) -> Answer:
+    """Return uv's answer; raise what prevented one."""
     refuse_lost(end)
     if end.problem is not None or not isinstance(end.value, dict):
         raise ResolutionFailed(f"the requirements could not be resolved: {end.problem} {end.said[-500:]}".rstrip())
-    said = str(end.value.get("said"))
+    said = question.settings.without_secrets(str(end.value.get("said")))
     if end.value.get("code") == 0:
         _refuse_missing_extras(said, question)
-        return str(end.value.get("lock"))
-    if gateway.faults:
-        raise _unanswered(gateway.faults[0])
+        listed = end.value.get("promised")
+        promised = frozenset(map(str, listed)) if isinstance(listed, list) else frozenset()
+        return Answer(str(end.value.get("lock")), said, promised)
     said = said[found.start() :] if (found := _ERROR.search(said)) else said
     if found := _UNBUILT.search(said):
         raise _unbuilt(" ".join(said[found.end() :].replace(_NO_HINT, "").split()), log=said)
+    problem = _index_problem(said, question, refused=refused, builds=builds)
+    if problem is not None:
+        raise problem
     explained = _explained(said, waits=bool(question.supply.exclude_newer))
     raise _without_indexes(explained) if question.settings.offline else explained
+
+
+def _index_problem(
+    said: str, question: Question, *, refused: Sequence[tuple[str, str]], builds: bool
+) -> IndexUnavailable | IndexRefused | None:
+    """What uv says of an index that did not do its part."""
+    found = _FETCHED.search(said)
+    if found is None:
+        return None
+    url = redacted(found["url"])
+    named = [index.url for index in question.settings.indexes if f"{url}/".startswith(f"{index.url}/")]
+    place = max(named, key=len, default=url)
+    package = url.removeprefix(place).strip("/") if named else ""
+    asked = f", asked for {package}," if package else ""
+    fault = _fault(said, question.settings, host=urlsplit(url).hostname or "", refused=refused, url=found["url"])
+    message = f"the package index {place}{asked} did not answer as one: {fault.reason}"
+    if fault.remedy is not None:
+        is_withheld = builds and question.settings.has_logins and "login" in fault.reason
+        remedy = "take wheels only: boxes that build sources are given no login" if is_withheld else fault.remedy
+        return IndexRefused(message, remedy=remedy)
+    otherwise = "try again, or ask for what is in the store or in a folder of wheels with `--offline`"
+    return IndexUnavailable(message, remedy=otherwise)
+
+
+def _fault(said: str, settings: IndexSettings, *, host: str, refused: Sequence[tuple[str, str]], url: str) -> Fault:
+    """The fault that uv's words mean."""
+    if refused:
+        forbidden, reason = refused[0]
+        return refused_by_egress(reason, forbidden)
+    found = _STATUS.search(said)
+    status = int(found["status"] or found["refused"]) if found else 0
+    if status in (401, 403):
+        return login_refused(status, has_login=bool(settings.credentials_for(split_credentials(url)[0])))
+    if status == 502:
+        return Fault(f"no connection to {host}")
+    if status:
+        return Fault(f"it answers {status}")
+    if "certificate" in said:
+        return Fault(
+            "its certificate is not trusted; name its authority by PIP_CERT or SSL_CERT_FILE", remedy=CORRECT_FILES
+        )
+    if "timed out" in said:
+        return Fault(f"no answer within {settings.timeout_s:g} s")
+    if "JSON" in said:
+        return Fault("it answers with half a page, or with something that is no JSON")
+    return Fault(f"no connection to {host}")
 
 
 def _refuse_missing_extras(said: str, question: Question) -> None:
@@ -126,15 +222,6 @@ def _refuse_missing_extras(said: str, question: Question) -> None:
     if missing:
         told = (f"{found['name']} has no extra named '{found['extra']}'" for found in missing[:20])
         raise ResolutionFailed("; ".join(told), remedy="ask for one that its documentation names, or for none")
-
-
-def _unanswered(fault: IndexFault) -> IndexUnavailable:
-    asked = f", asked for {fault.package}," if fault.package else ""
-    message = f"the package index {fault.url}{asked} did not answer as one: {fault.reason}"
-    if fault.remedy is not None:
-        return IndexRefused(message, remedy=fault.remedy)
-    otherwise = "try again, or ask for what is in the store or in a folder of wheels with `--offline`"
-    return IndexUnavailable(message, remedy=otherwise)
 
 
 def _explained(said: str, *, waits: bool) -> ResolutionFailed:
@@ -198,16 +285,16 @@ def _is_for(marker: object, interpreter: HostInterpreter) -> bool:
     return Marker(str(marker)).evaluate({"python_version": short, "python_full_version": interpreter.version})
 
 
-def locked_wheel(stated: Mapping[str, Any], gateway: Gateway, *, supply: Supply) -> tuple[LockedPackage, str]:
-    name, wheels = str(stated.get("name"))[:200], stated["wheels"]
-    origin = gateway.origin(str(wheels[0].get("url")))
-    stated_sha256 = wheels[0].get("hashes", {}).get("sha256")
-    sha256 = (origin and origin.sha256) or stated_sha256
-    if origin is None or sha256 is None:
+def locked_wheel(
+    stated: Mapping[str, Any], places: LocalPlaces, promised: frozenset[str], *, supply: Supply
+) -> tuple[LockedPackage, str]:
+    """The wheel that uv chose of a package, and its address."""
+    name, wheel = str(stated.get("name"))[:200], stated["wheels"][0]
+    origin, file = _origin(wheel, places, name=name)
+    sha256 = wheel.get("hashes", {}).get("sha256") or _sha256_of(file)
+    if sha256 is None:
         raise ResolutionFailed(f"the index has no SHA-256 for the wheel of {name}", remedy="use an index that has")
-    if stated_sha256 not in (None, sha256):
-        raise ResolutionFailed(f"the wheel of {name} is not the one that the index has")
-    if supply.require_hashes and origin.sha256 is None and local_path(origin.url) is None:
+    if supply.require_hashes and file is None and sha256 not in promised and "archive" not in stated:
         raise ResolutionFailed(
             f"the index promises no SHA-256 for the wheel of {name}, and the policy takes no file without",
             remedy="use an index that does, or a policy with supply.require_hashes = false",
@@ -216,37 +303,57 @@ def locked_wheel(stated: Mapping[str, Any], gateway: Gateway, *, supply: Supply)
         package = LockedPackage(
             name=canonicalize_name(name),
             version=str(stated.get("version")),
-            wheel=origin.filename,
+            wheel=unquote(urlsplit(origin).path.rpartition("/")[2]),
             sha256=sha256,
-            size=wheels[0].get("size", origin.size),
+            size=wheel.get("size") or (file.stat().st_size if file else None),
         )
     except ValidationError as error:
         raise ResolutionFailed(f"the index's entry for {name} is not one: {error.errors()[0]['msg']}") from None
-    return package, origin.url
+    return package, origin
 
 
-def warnings_of(stated: Sequence[Mapping[str, Any]], gateway: Gateway) -> tuple[str, ...]:
-    """What is to be said of the releases that were chosen: those that an index has taken back, which only somebody who
-    names the very version gets."""
-    return tuple(warning for each in stated if (warning := _warning_of(each, gateway)) is not None)
+def _origin(stated: Mapping[str, Any], places: LocalPlaces, *, name: str) -> tuple[str, Path | None]:
+    """The address of a file as the engine asks for it, and its path if it is on this machine."""
+    url = str(stated.get("url") or f"file://{stated.get('path')}")
+    scheme = urlsplit(url).scheme
+    if scheme in ("http", "https"):
+        return split_credentials(url)[0].partition("#")[0], None
+    file = places.on_host(url) if scheme == "file" else None
+    if file is None or not file.is_file():
+        raise ResolutionFailed(
+            f"the index names a file of this machine for {name} that is not in its own folder",
+            remedy="use an index whose pages link to files next to them",
+        )
+    return file.absolute().as_uri(), file
 
 
-def _warning_of(stated: Mapping[str, Any], gateway: Gateway) -> str | None:
-    file = (stated.get("wheels") or [stated.get("sdist") or {}])[0]
-    yanked = gateway.yanked(str(file.get("url")))
-    if yanked is False:
+def _sha256_of(file: Path | None) -> str | None:
+    if file is None:
         return None
-    reason = f": {' '.join(yanked.split())[:_LONGEST_REASON]}" if isinstance(yanked, str) else ""
-    return f"{str(stated.get('name'))[:200]} {str(stated.get('version'))[:200]} is yanked{reason}"
+    with file.open("rb") as content:
+        return file_digest(content, "sha256").hexdigest()
 
 
-def source_of(stated: Mapping[str, Any], gateway: Gateway) -> tuple[str, str, str]:
-    """A package's source: its name, and its file as the box may ask for it, with the digest that the index has."""
-    name, url = str(stated.get("name")), str((stated.get("sdist") or {}).get("url"))
-    origin = gateway.origin(url)
-    if origin is None or origin.sha256 is None or canonicalize_name(name) != name:
+def yanked_releases(answer: Answer) -> tuple[str, ...]:
+    """Warnings of chosen releases that an index took back: only a requirement that names the version gets these."""
+    return tuple(
+        f"{found['what'].replace('==', ' ', 1)[:400]} is yanked"
+        + (f": {' '.join(found['why'].split())[:_LONGEST_REASON]}" if found["why"] else "")
+        for found in _YANKED.finditer(answer.said)
+    )
+
+
+def source_of(stated: Mapping[str, Any], places: LocalPlaces) -> tuple[str, str, str]:
+    """The source of a package: its name, its address, and its digest."""
+    name, sdist = str(stated.get("name")), stated.get("sdist") or {}
+    sha256 = sdist.get("hashes", {}).get("sha256")
+    if not sdist or canonicalize_name(name) != name:
         raise ResolutionFailed(f"the index has neither a wheel nor a hashed source of {name[:200]}")
-    return name, url, origin.sha256
+    origin, file = _origin(sdist, places, name=name)
+    sha256 = sha256 or _sha256_of(file)
+    if sha256 is None:
+        raise ResolutionFailed(f"the index has neither a wheel nor a hashed source of {name[:200]}")
+    return name, origin, sha256
 
 
 def no_wheel(stated: Mapping[str, Any]) -> ResolutionFailed:

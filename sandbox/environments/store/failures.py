@@ -13,16 +13,22 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox.environments.disk.complete_marker import write_whole
 from sandbox.environments.indexes.settings import IndexSettings
-from sandbox.errors import BuildFailed
+from sandbox.errors import BuildFailed, StoreUnwritable
 from sandbox.policy import Environments
 
+if TYPE_CHECKING:
+    from sandbox.environments.store.store import Store
+
+_BELIEVED_S: Final = 60.0
 LOG_BYTES: Final = 1 << 20
 _REASON_CHARACTERS: Final = 4000
 
@@ -53,7 +59,8 @@ class Failure(BaseModel):
 
 def means_digest(settings: IndexSettings, costs: Environments, *, tenant: str, told: str = "") -> str:
     """Equal for those who would try the same in vain; `told` is what they go by besides, which the key does not say."""
-    places = [[index.url for index in settings.indexes], list(settings.find_links), settings.offline]
+    urls = [index.url for index in settings.indexes]
+    places = [urls, settings.asks_default, list(settings.find_links), settings.offline]
     return hashlib.sha256(json.dumps([places, costs.model_dump(mode="json"), tenant, told]).encode()).hexdigest()
 
 
@@ -75,3 +82,30 @@ def read_failure(path: Path, *, means: str | None = None) -> Failure | None:
     except (OSError, ValidationError):
         return None
     return failure if failure.is_current() and means in (None, failure.means) else None
+
+
+class FailureMemory:
+    """What failed a moment ago in this store, so that it is not tried again for every caller."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def refuse(self, key: str, means: str) -> None:
+        """Raise the failure of the same attempt, if it is remembered."""
+        failure = self._store.failure(key, means=means)
+        if failure is not None:
+            raise failure.error()
+
+    @contextmanager
+    def remembering(self, key: str, means: str) -> Iterator[None]:
+        """Remember a failure of this block, and say in its remedy where its log is."""
+        try:
+            yield
+        except StoreUnwritable:
+            raise
+        except BuildFailed as error:
+            with suppress(OSError):
+                failure = self._store.remember_failure(key, error, means=means, ttl_s=_BELIEVED_S)
+                if failure.log is not None and error.remedy is None:
+                    error.remedy = f"all that was said is in {failure.log}"
+            raise

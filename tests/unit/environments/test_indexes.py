@@ -11,7 +11,6 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.indexes.public_index import public_index
 from sandbox.environments.indexes.settings import (
     Index,
     IndexSettings,
@@ -24,6 +23,7 @@ from sandbox.errors import EnvironmentUnavailable
 SECRET: Final = "hunter2"
 OURS: Final = "https://ours.test/simple"
 EXTRA: Final = "https://extra.test/simple"
+DEFAULT: Final = "uv's own"
 
 
 @pytest.fixture
@@ -43,20 +43,20 @@ def _write(path: Path, text: str) -> Path:
 
 
 def _urls(settings: IndexSettings) -> list[str]:
-    return [index.url for index in settings.indexes]
+    """The indexes in the order in which they are asked; uv's own default has no address here."""
+    return [*(index.url for index in settings.indexes), *([DEFAULT] if settings.asks_default else [])]
 
 
 def test_a_machine_that_is_told_nothing_asks_the_index_that_uv_would_ask(home: Path) -> None:
     found = _read(home)
-    assert _urls(found) == [public_index()]
-    assert public_index().startswith("https://")
+    assert _urls(found) == [DEFAULT]
     assert (found.find_links, found.certificates, found.offline) == ((), None, False)
 
 
 def test_extra_indexes_come_before_the_default_one(home: Path) -> None:
     found = _read(home, {"PIP_INDEX_URL": OURS, "PIP_EXTRA_INDEX_URL": f"{EXTRA} https://more.test/simple"})
     assert _urls(found) == [EXTRA, "https://more.test/simple", OURS]
-    assert _urls(_read(home, {"PIP_EXTRA_INDEX_URL": EXTRA})) == [EXTRA, public_index()]
+    assert _urls(_read(home, {"PIP_EXTRA_INDEX_URL": EXTRA})) == [EXTRA, DEFAULT]
 
 
 def test_an_index_that_is_named_twice_is_asked_once(home: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_file_named_by_a_variable_stands_in_place_of_the_users(home: Path) -> 
     _write(home / ".config/pip/pip.conf", f"[global]\nindex-url = {OURS}\nextra-index-url = {OURS}/more\n")
     named = _write(home / "named.conf", f"[global]\nindex-url = {EXTRA}\n")
     assert _urls(_read(home, {"PIP_CONFIG_FILE": str(named)})) == [EXTRA]
-    assert _urls(_read(home, {"PIP_CONFIG_FILE": os.devnull})) == [public_index()]
+    assert _urls(_read(home, {"PIP_CONFIG_FILE": os.devnull})) == [DEFAULT]
 
 
 @pytest.mark.slow
@@ -105,53 +105,9 @@ def test_pips_files_are_read_as_pip_reads_them(home: Path) -> None:
     assert (found.find_links, found.timeout_s) == (("/a", "/b"), 7)
 
 
-def test_where_uv_is_told_of_indexes_pips_do_not_count(home: Path) -> None:
-    environ = {
-        "PIP_INDEX_URL": OURS,
-        "PIP_FIND_LINKS": "/wheels",
-        "UV_INDEX": f"named={EXTRA} https://more.test/simple",
-    }
-    found = _read(home, environ)
-    assert (_urls(found), found.find_links) == ([EXTRA, "https://more.test/simple", public_index()], ())
-
-
-def test_uvs_files_are_joined_and_variables_come_first(home: Path) -> None:
-    _write(
-        home / ".config/uv/uv.toml",
-        """
-        extra-index-url = ["https://user-extra.test/simple"]
-        [[index]]
-        url = "https://user.test/simple"
-        [[index]]
-        name = "private"
-        url = "https://private.test/simple"
-        explicit = true
-        [[index]]
-        url = "https://flat.test/wheels"
-        format = "flat"
-        """,
-    )
-    _write(home.parent / "etc/uv/uv.toml", 'index-url = "https://system.test/simple"\n[pip]\nfind-links = ["wheels"]\n')
-    found = _read(home, {"UV_INDEX": EXTRA})
-    assert _urls(found) == [
-        EXTRA,
-        "https://user.test/simple",
-        "https://user-extra.test/simple",
-        "https://system.test/simple",
-    ]
-    assert found.find_links == ("https://flat.test/wheels", str(home.parent / "etc/uv/wheels"))
-
-
-def test_uvs_default_index_is_the_last_one_asked(home: Path) -> None:
-    _write(home / ".config/uv/uv.toml", f'[[index]]\nurl = "{OURS}"\ndefault = true\n[[index]]\nurl = "{EXTRA}"\n')
-    assert _urls(_read(home)) == [EXTRA, OURS]
-    assert _urls(_read(home, {"UV_DEFAULT_INDEX": "https://d.test/simple"})) == [EXTRA, "https://d.test/simple"]
-    assert _urls(_read(home, {"UV_NO_CONFIG": "1"})) == [public_index()]
-
-
 def test_no_index_leaves_only_folders_of_wheels(home: Path) -> None:
     found = _read(home, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "~/wheels file:///srv/wheels"})
-    assert (found.indexes, found.find_links) == ((), (str(home / "wheels"), "/srv/wheels"))
+    assert (_urls(found), found.find_links) == ([], (str(home / "wheels"), "/srv/wheels"))
 
 
 def test_certificates_proxies_and_patience_are_the_machines(home: Path) -> None:
@@ -177,13 +133,6 @@ def test_a_folder_of_authorities_is_the_machines_too(home: Path) -> None:
     assert _read(home, {"SSL_CERT_DIR": "/folder", "SSL_CERT_FILE": "/file.pem"}).certificates == Path("/file.pem")
 
 
-def test_who_we_are_is_told_to_pip_or_uv(home: Path) -> None:
-    assert _read(home, {"PIP_CLIENT_CERT": "~/who.pem"}).client_certificate == home / "who.pem"
-    assert _read(home, {"SSL_CLIENT_CERT": "/who.pem"}).client_certificate == Path("/who.pem")
-    _write(home / ".config/pip/pip.conf", "[global]\nclient-cert = /pips.pem\n")
-    assert _read(home, {"SSL_CLIENT_CERT": "/who.pem"}).client_certificate == Path("/pips.pem")
-
-
 def test_hosts_that_pip_is_not_to_check_are_read_however_they_are_written(home: Path) -> None:
     environ = {"PIP_TRUSTED_HOST": "Ours.test extra.test:8443\n[::1]:80"}
     assert _read(home, environ).unchecked_hosts == {"ours.test", "extra.test:8443", "::1:80"}
@@ -198,10 +147,9 @@ def test_a_host_that_cannot_be_read_is_named_as_what_it_is(home: Path) -> None:
 
 
 def test_what_uv_is_not_to_check_counts_where_uv_says_where_packages_are(home: Path) -> None:
-    _write(home / ".config/uv/uv.toml", 'allow-insecure-host = ["https://file.test:8443"]\n')
     environ = {"UV_INSECURE_HOST": "variable.test", "PIP_TRUSTED_HOST": "pips.test"}
     assert _read(home, environ).unchecked_hosts == {"pips.test"}
-    assert _read(home, {**environ, "UV_INDEX": OURS}).unchecked_hosts == {"variable.test", "file.test:8443"}
+    assert _read(home, {**environ, "UV_INDEX": OURS}).unchecked_hosts == {"variable.test"}
 
 
 def test_logins_are_taken_from_urls_variables_and_netrc(home: Path) -> None:
@@ -263,34 +211,47 @@ BROKEN_PIP: Final[dict[str, bytes]] = {
     "half a section": b"[global",
     "wrong encoding": b"[global]\nindex-url = \xff",
 }
-BROKEN_UV: Final[dict[str, bytes]] = {
+UVS_INDEXES: Final[dict[str, bytes]] = {
+    "an index": b"[[index]]\nurl = 'https://ours.test'",
+    "an address": b'native-tls = true\nindex-url = "https://ours.test"',
+    "more of them": b"extra-index-url = ['https://ours.test']",
+    "a folder": b"find-links = ['wheels']",
+    "in a part": b"[pip]\nno-index = true",
     "wrong encoding": b'index-url = "\xff"',
-    "half a value": b'index-url = "',
-    "too many digits": b"timeout = " + b"9" * 5000,
-    "too deep": b"index-url = " + b"[" * 100_000,
-    "no date": b"timeout = 1979-99-99",
-    "number for an address": b"index-url = 1",
-    "number in a list": b"extra-index-url = ['https://ours.test', 1]",
-    "table for a list": b"index = { url = 'https://ours.test' }",
-    "index without address": b"[[index]]\nname = 'ours'",
-    "text for a switch": b"offline = 'yes'",
-    "text for a table": b"pip = 'x'",
-    "in a part": b"[pip]\nno-index = 1",
 }
 BROKEN: Final = [
     *(("home/.config/pip/pip.conf", content) for content in BROKEN_PIP.values()),
-    *((file, content) for content in BROKEN_UV.values() for file in ("home/.config/uv/uv.toml", "etc/uv/uv.toml")),
+    *((file, content) for content in UVS_INDEXES.values() for file in ("home/.config/uv/uv.toml", "etc/uv/uv.toml")),
 ]
 
 
 @pytest.mark.parametrize(("file", "content"), BROKEN)
-def test_a_broken_file_is_an_error_that_names_it(home: Path, file: str, content: bytes) -> None:
+def test_a_broken_file_and_one_of_uv_with_indexes_are_errors(home: Path, file: str, content: bytes) -> None:
     path = _write(home.parent / file, "")
     path.write_bytes(content)
     with pytest.raises(EnvironmentUnavailable, match="configuration file") as caught:
         _read(home)
     assert str(path) in caught.value.message
     assert caught.value.remedy
+
+
+def test_uvs_file_that_names_no_index_is_no_error(home: Path) -> None:
+    _write(home / ".config/uv/uv.toml", 'concurrent-downloads = 4\n# index-url = "https://ours.test"\n')
+    assert _urls(_read(home)) == [DEFAULT]
+    _write(home / ".config/uv/uv.toml", f'index-url = "{OURS}"\n')
+    assert _urls(_read(home, {"UV_NO_CONFIG": "1"})) == [DEFAULT]
+    assert _urls(_read(home, {"UV_DEFAULT_INDEX": EXTRA})) == [EXTRA]
+
+
+def test_where_uvs_variables_name_indexes_pips_do_not_count(home: Path) -> None:
+    environ = {
+        "PIP_INDEX_URL": OURS,
+        "PIP_FIND_LINKS": "/wheels",
+        "UV_INDEX": f"named={EXTRA} https://more.test/simple",
+    }
+    found = _read(home, environ)
+    assert (_urls(found), found.find_links) == ([EXTRA, "https://more.test/simple", DEFAULT], ())
+    assert _urls(_read(home, {**environ, "UV_DEFAULT_INDEX": OURS}))[-1] == OURS
 
 
 @pytest.mark.parametrize("file", ["home/.config/pip/pip.conf", "home/.config/uv/uv.toml", "etc/uv/uv.toml"])
@@ -331,15 +292,6 @@ def test_a_netrc_that_is_no_file_names_no_login(home: Path, make: Callable[[Path
     assert _read(home, {"PIP_INDEX_URL": OURS}).credentials_for(OURS) is None
 
 
-def test_uvs_file_that_a_variable_names_must_be_there(home: Path) -> None:
-    named = str(home / "gone.toml")
-    with pytest.raises(EnvironmentUnavailable, match=r"gone\.toml, which UV_CONFIG_FILE names, is not there"):
-        _read(home, {"UV_CONFIG_FILE": named})
-    assert OURS not in _urls(_read(home, {"UV_CONFIG_FILE": named, "UV_NO_CONFIG": "1"}))
-    _write(Path(named), f'index-url = "{OURS}"')
-    assert _urls(_read(home, {"UV_CONFIG_FILE": named})) == [OURS]
-
-
 def test_a_policys_indexes_stand_in_place_of_the_machines(home: Path) -> None:
     base = _read(home, {"PIP_INDEX_URL": f"https://bob:{SECRET}@ours.test/simple", "PIP_FIND_LINKS": "/wheels"})
     found = settings_for([EXTRA, "https://ours.test/other"], base)
@@ -352,10 +304,3 @@ def test_a_policys_wheelhouse_is_looked_through_first(home: Path) -> None:
     base = _read(home, {"PIP_INDEX_URL": OURS, "PIP_FIND_LINKS": "/wheels"})
     assert settings_for([], base, wheelhouse=["/house"]).find_links == ("/house", "/wheels")
     assert settings_for([EXTRA], base, wheelhouse=["/house"]).find_links == ("/house",)
-
-
-def test_only_pips_indexes_are_asked_on_where_an_earlier_one_has_nothing_that_fits(home: Path) -> None:
-    asked_of_pip = read_index_settings({"PIP_EXTRA_INDEX_URL": "https://own.example/simple"}, home=home, etc=home)
-    asked_of_uv = read_index_settings({"UV_INDEX": "https://own.example/simple"}, home=home, etc=home)
-    named_by_policy = settings_for(["https://own.example/simple"], asked_of_pip)
-    assert (asked_of_pip.goes_on, asked_of_uv.goes_on, named_by_policy.goes_on) == (True, False, False)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from sandbox.environments.threads import gone, to_its_end
+from sandbox.environments.tasks import gone, to_its_end
 
 
 async def _cancelled(task: asyncio.Task[object]) -> None:

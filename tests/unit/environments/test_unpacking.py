@@ -83,7 +83,8 @@ async def _unpacking(
         builder_digest="",
         uv=folder,
     )
-    resolution = Resolution(lock=Lock(requirements=("wanted",), interpreter=own.tag, packages=(package,)))
+    lock = Lock(requirements=("wanted",), interpreter=own.tag, packages=(package,))
+    resolution = Resolution(lock=lock, origins={package.sha256: f"{index.root}/files/{package.wheel}"})
     store = Store(folder / "store")
     _keep_skeleton(store.root / "skeletons" / own.digest[:32])
     async with open_bench(means, store=store, workshop=boxes, keep_skeleton=keep_skeleton) as bench:

@@ -1,9 +1,9 @@
-"""An index that is reached by TLS is believed only if its certificate is one that this machine trusts, and is shown who
-we are if it asks."""
+"""An index that is reached by TLS is believed only if its certificate is one that this machine trusts."""
 
 from __future__ import annotations
 
 import ssl
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox.environments.indexes.answers import Fault
-from sandbox.environments.indexes.sessions import _context
+from sandbox.environments.indexes.client import Fault, _context
 from sandbox.environments.indexes.settings import Index, IndexSettings
-from sandbox.environments.indexes.upstream import Patience, Upstream
-
-ONCE: Final = Patience(attempts=1)
+from tests.indexes import opened_client
 
 # The index of these tests: its key, which protects nothing, and its certificate for 127.0.0.1, its own authority.
 OURS: Final = """\
@@ -53,26 +50,16 @@ BAgwBocEfwAAATAKBggqhkjOPQQDAgNIADBFAiBvy/Up71e2vUI3Fdwn19HaYPNL
 fFq8sjzUb/c4IbjT8wIhAPqrfXO+IFuyqQmOFvd67/L40Fe9SQCZuELrpGwHlueO
 -----END CERTIFICATE-----
 """
-# A key that wants a passphrase.
-LOCKED: Final = """\
------BEGIN ENCRYPTED PRIVATE KEY-----
-MIHrMFYGCSqGSIb3DQEFDTBJMCgGCSqGSIb3DQEFDDAbBAjiuYkCqVylJwIBATAM
-BggqhkiG9w0CCQUAMB0GCWCGSAFlAwQBAgQQV1LrqmnpY6OPZ79PipoKmQSBkAuF
-5O21jBzCxI0iHG1vrv1K0rI9YXIjvJiHaWbsZEftEYp2evYL0QVGHz3XC/ikj7m+
-349PrrTg7COgER04o60UGAYITUzqur5UMErO02UAWAIyo7LKaSE1EzpM+Sv5EGKh
-ozPMOoyGvf2i6n+ZOTB+8c15oJF2Whg4YojNcA7fJG1ElOcLd29bqPrQtJg1EQ==
------END ENCRYPTED PRIVATE KEY-----
-"""
-FOUND: Final = ["child-1.0-py3-none-any.whl"] * 2
+FOUND: Final = [b"a file"] * 2
 
 
 class _Pages(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        page = b'<a href="https://files.test/child-1.0-py3-none-any.whl">child</a>'
+        page = b"a file"
         self.send_response(200)
-        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Content-Length", str(len(page)))
         self.end_headers()
         self.wfile.write(page)
@@ -88,25 +75,12 @@ def port(tmp_path: Path) -> Iterator[int]:
         yield port
 
 
-@pytest.fixture
-def asking_port(tmp_path: Path) -> Iterator[int]:
-    """Where one listens that wants to see the certificate it has itself."""
-    with _serving(tmp_path, asks=True) as port:
-        yield port
-
-
 @contextmanager
-def _serving(
-    folder: Path, *, asks: bool = False, most: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
-) -> Iterator[int]:
-    for name, text in {"ours": OURS, "theirs": THEIRS, "locked": OURS.partition("-----BEGIN CERT")[0] + LOCKED}.items():
+def _serving(folder: Path) -> Iterator[int]:
+    for name, text in {"ours": OURS, "theirs": THEIRS}.items():
         (folder / f"{name}.pem").write_text(text)
     identity = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     identity.load_cert_chain(folder / "ours.pem")
-    identity.maximum_version = most
-    if asks:
-        identity.load_verify_locations(folder / "ours.pem")
-        identity.verify_mode = ssl.CERT_REQUIRED
     with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as server:
         server.socket = identity.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -116,14 +90,16 @@ def _serving(
         thread.join()
 
 
-def _files(port: int, *, certificates: Path | None, host: str = "127.0.0.1", **settings: Any) -> list[str]:
-    index = Index(f"https://{host}:{port}/simple")
-    told = IndexSettings(indexes=(index,), certificates=certificates, timeout_s=5, **settings)
-    upstream = Upstream(told, patience=ONCE)
-    try:
-        return [file.filename for _ in range(2) for file in upstream.page(index, "child")]
-    finally:
-        upstream.close()
+def _files(port: int, *, certificates: Path | None, host: str = "127.0.0.1", **settings: Any) -> list[bytes]:
+    """What two requests get; the second goes over the first one's connection."""
+    place = f"https://{host}:{port}"
+    told = IndexSettings(indexes=(Index(f"{place}/simple"),), certificates=certificates, timeout_s=5, **settings)
+    found = []
+    with tempfile.TemporaryDirectory() as folder, opened_client(told, Path(folder)) as client:
+        for _ in range(2):
+            with client.open(f"{place}/child-1.0-py3-none-any.whl") as reply:
+                found.append(b"".join(reply.pieces))
+    return found
 
 
 def test_an_index_whose_authority_is_trusted_is_believed(port: int, tmp_path: Path) -> None:
@@ -184,27 +160,6 @@ def test_a_host_that_is_not_to_be_checked_is_believed(unchecked: str, port: int,
 def test_every_other_host_is_checked(unchecked: str, port: int, tmp_path: Path) -> None:
     with pytest.raises(Fault, match="certificate is not trusted"):
         _files(port, certificates=tmp_path / "theirs.pem", unchecked_hosts=frozenset({unchecked}))
-
-
-def test_an_index_that_asks_who_we_are_is_shown(asking_port: int, tmp_path: Path) -> None:
-    ours = tmp_path / "ours.pem"
-    assert _files(asking_port, certificates=ours, client_certificate=ours) == FOUND
-    hosts = frozenset({"127.0.0.1"})
-    assert _files(asking_port, certificates=None, client_certificate=ours, unchecked_hosts=hosts) == FOUND
-
-
-def test_an_index_that_asks_who_we_are_in_vain_is_a_fault(tmp_path: Path) -> None:
-    with (
-        _serving(tmp_path, asks=True, most=ssl.TLSVersion.TLSv1_2) as port,  # later ones do not say it at once
-        pytest.raises(Fault, match="wants to be shown a certificate"),
-    ):
-        _files(port, certificates=tmp_path / "ours.pem")
-
-
-@pytest.mark.parametrize(("shown", "said"), [("gone", "is not there"), ("theirs", "be read"), ("locked", "be read")])
-def test_a_certificate_that_cannot_be_shown_is_a_fault(shown: str, said: str, asking_port: int, tmp_path: Path) -> None:
-    with pytest.raises(Fault, match=said):
-        _files(asking_port, certificates=tmp_path / "ours.pem", client_certificate=tmp_path / f"{shown}.pem")
 
 
 def test_a_server_without_tls_is_not_called_untrusted(tmp_path: Path) -> None:
