@@ -81,7 +81,7 @@ class ImageSupply:
         image = BoxImage(base.id, magic)
         if environment.installed is not None:
             daemon = await self._daemon()
-            await in_own_thread(partial(_see_that_it_fits, environment, base))
+            await in_own_thread(partial(_check_fit, environment, base))
             if not daemon.sees_our_files:
                 image = BoxImage(await self._made(daemon, environment, base), magic, holds_environment=True)
         inside = environment.lock_digest if environment.installed is None else environment.key
@@ -114,8 +114,8 @@ class ImageSupply:
         return daemon
 
 
-def _see_that_it_fits(environment: Environment, base: BaseImage) -> None:
-    from sandbox.images.fitting import see_that_it_fits
+def _check_fit(environment: Environment, base: BaseImage) -> None:
+    from sandbox.images.fitting import check_fit
 
     assert environment.installed is not None
-    see_that_it_fits(environment.installed, base.python, base=base.tag)
+    check_fit(environment.installed, base.python, base=base.tag)

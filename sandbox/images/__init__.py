@@ -1,23 +1,21 @@
-"""Images: what containers start from, made here where no registry need be reached.
+"""Images of containers, which the engine can build without a registry.
 
-    recipe        what is to be in an image: `images/<name>/image.toml`
-    apt_sources   where this machine's own packages come from
+    recipe        the contents of an image: `images/<name>/image.toml`
+    apt_sources   the package sources of this machine
     bootstrapping a tree of files from those packages, by debootstrap
-    stripping     what is taken out of that tree again
-    tarball       the tree as one file, and the folder where such files are kept
-    base          the base image in a daemon: made, found, listed, pruned
-    image_python  which Python an image has
+    stripping     the removal of files that no tool needs
+    tarball       the tree as one file, and the cache of such files
+    base          the base image in a daemon: bootstrap, find, list, prune
+    image_python  the Python of an image
 
-    environment_image   an environment on top of the base image: made, found, listed
-    built               what a store says of it
-    layer               its files as they are sent to a daemon
-    fitting             whether it would work with the base's Python
-    pruning             what goes
-    pushing  pulling    what goes to a registry, and what comes from one
+    environment_image   an environment on top of the base image: make, find, list, prune
+    layer               its files in the form that a daemon takes
+    fitting             whether an environment works with the base's Python
+    registry            push and pull
 
-A base image is known by three digests. Its *recipe* says what was asked for and is the same on every machine; with the
-distribution and the processor it makes the *inputs*, for which nothing is done twice; its *content* is what came out,
-the SHA-256 of the files as a tarball, and the image is tagged with that: `sandbox/base:<12 digits>`.
+Three digests identify a base image. The *recipe* digest describes the request and is the same on every machine. Recipe,
+distribution and processor make the *inputs*, which the engine never builds twice. The *content* is the SHA-256 of the
+resulting files as a tarball, and the image's tag: `sandbox/base:<12 digits>`.
 """
 
 from __future__ import annotations
@@ -28,11 +26,10 @@ from sandbox.images.environment_image import (
     environment_image,
     find_environment_image,
     list_environment_images,
+    prune_environment_images,
 )
 from sandbox.images.image_python import ImagePython
-from sandbox.images.pruning import prune_environment_images
-from sandbox.images.pulling import pull
-from sandbox.images.pushing import Pushed, push
+from sandbox.images.registry import Pushed, pull, push
 
 __all__ = [
     "BaseImage",

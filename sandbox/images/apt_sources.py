@@ -1,8 +1,8 @@
-"""Where this machine's own packages come from, read from `/etc/apt`: an image is made of the same.
+"""The package sources of this machine, read from `/etc/apt`, from which images are built, too.
 
-Both forms are read, the paragraphs of `*.sources` and the lines of `*.list`. Strangers' repositories often name their
-suites after the distribution's; what is the distribution's own shows in the keyring it is signed with, which is that of
-the distribution or, where nothing is said, apt's default.
+The reader understands both forms, the paragraphs of `*.sources` and the lines of `*.list`. Other repositories often
+name their suites after the distribution's; the keyring shows which are the distribution's own: its keyring, or apt's
+default without a `signed-by`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCHEMES: Final = ("http://", "https://", "file:")
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """One suite at one place."""
+    """A suite of a repository."""
 
     uri: str
     suite: str
@@ -30,23 +30,23 @@ class Archive:
     signed_by: str | None = None
 
     def line(self, *, keyring: str) -> str:
-        """As apt reads it."""
+        """Return the line of a `sources.list`."""
         return f"deb [signed-by={keyring}] {self.uri} {self.suite} {_WANTED}"
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What this machine runs, and where that comes from."""
+    """The distribution of this machine, and its package sources."""
 
     name: str
     codename: str
     base: Archive
     updates: tuple[Archive, ...]
-    """Suites with what was mended since, security's among them."""
+    """Suites with updates, security updates among them."""
 
     @property
     def keyring(self) -> str:
-        """The file of the keys that sign it."""
+        """Return the file with the keys that sign its packages."""
         signed_by = self.base.signed_by
         return signed_by or f"/usr/share/keyrings/{self.name}-archive-keyring.gpg"
 
@@ -55,7 +55,7 @@ class Distribution:
 
 
 def this_distribution(etc: Path = Path("/etc")) -> Distribution:
-    """Of the machine we run on; `BackendUnavailable` where that is not made of Debian packages."""
+    """Return this machine's distribution; raise `BackendUnavailable` if it has no Debian packages."""
     release = _release(etc)
     name, codename = release.get("ID", ""), release.get("VERSION_CODENAME", "")
     own = [each for each in read_archives(etc / "apt") if _is_own(each, name)]
@@ -100,7 +100,7 @@ def _text(path: Path) -> str:
 
 
 def parse_lines(lines: Iterable[str]) -> Iterator[Archive]:
-    """Of a `sources.list`."""
+    """Yield the archives of a `sources.list`."""
     for line in lines:
         if found := _LINE.match(line.partition("#")[0].strip()):
             options = dict(pair.split("=", 1) for pair in (found["options"] or "").split() if "=" in pair)
@@ -110,7 +110,7 @@ def parse_lines(lines: Iterable[str]) -> Iterator[Archive]:
 
 
 def parse_paragraphs(text: str) -> Iterator[Archive]:
-    """Of a `*.sources` file."""
+    """Yield the archives of a `*.sources` file."""
     for paragraph in re.split(r"\n\s*\n", text):
         fields = _fields(paragraph)
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false"):

@@ -1,8 +1,8 @@
-"""The base image in a daemon: made, found, listed, pruned.
+"""The base image in a daemon: bootstrap, find, list, prune.
 
-Making it takes half a minute or more, once for a machine; the files are kept (see `tarball`), so that another daemon,
-or the same after its images were lost, has it again in a second. An image is ours when our label *and* the tag that
-follows from its content say so: images that somebody built on top of it inherit the labels.
+A machine takes half a minute or more to build the image, once; the cache keeps the files (see `tarball`), so that
+another daemon, or a daemon that lost its images, gets the image in a second. An image is ours if our label *and* the
+tag that follows from its content say so: images that a user built on top of it inherit the labels.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _GONE: Final = 404
 _IMPORT_S: Final = 600
 
 _PYTHONS: Final[dict[str, ImagePython]] = {}
-"""What images of these ids answered; an id is the digest of all that an image is."""
+"""The Pythons of images, by id; an id is the digest of the whole image."""
 
-Way = Literal["present", "cached", "built"]
+Source = Literal["present", "cached", "built"]
 
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """One base image of ours in a daemon."""
+    """A base image in a daemon."""
 
     id: str
-    """What containers are made from: `sha256:…`, which no tag can be moved away from."""
+    """The id `sha256:…`, from which containers are created; unlike a tag, it cannot move to another image."""
     tag: str
     name: str
     recipe: str
@@ -60,22 +60,22 @@ class BaseImage:
     created: str
     bytes: int
     python: ImagePython
-    """Unknown in a list of images that nobody has asked yet; who finds one, or makes one, is told."""
+    """Unknown in a list of images; `find` and `bootstrap` ask the image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrapped:
-    """The image, and what had to be done for it."""
+    """The image, and its source."""
 
     image: BaseImage
-    way: Way
-    """It was there, its files were kept, or it had to be built."""
+    way: Source
+    """Whether the image was present, came from cached files, or had to be built."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """Tags of images that went, and of those that stay because something uses them."""
+    """The tags of removed images, and of images that containers still use."""
 
     removed: tuple[str, ...]
     in_use: tuple[str, ...]
@@ -83,8 +83,8 @@ class PruneReport:
     is_dry_run: bool
 
 
-def nobody(_: str) -> None:
-    """Told of the stages where nobody asked to be."""
+def ignore_stage(_: str) -> None:
+    """Ignore the stages of a build."""
 
 
 def bootstrap(
@@ -93,41 +93,41 @@ def bootstrap(
     name: str = "python",
     cache: Path | None = None,
     fresh: bool = False,
-    on_stage: OnStage = nobody,
+    on_stage: OnStage = ignore_stage,
 ) -> Bootstrapped:
-    """Have that image in the daemon. `fresh` makes it of today's packages, although there is one.
+    """Return that image in the daemon, and build it if necessary, or, with `fresh`, in any case from today's packages.
 
-    Raises `BackendUnavailable` where it is not there and cannot be made: without root, debootstrap, or package sources.
+    Raises `BackendUnavailable` if the image cannot be built: without root, debootstrap, or package sources.
     """
     began = time.monotonic()
     if not fresh and (image := find(client, name)):
         return Bootstrapped(image, "present", time.monotonic() - began)
     plan, kept = _plan(name), TarballCache(cache)
-    _see_that_it_would_run(client, plan.architecture)
+    _check_architecture(client, plan.architecture)
     with kept.locked(plan.inputs):
         record = None if fresh else kept.find(plan.inputs)
-        way: Way = "built" if record is None else "cached"
+        way: Source = "built" if record is None else "cached"
         if record is None:
             record = _build(plan, kept, on_stage)
-        on_stage("importing it into the daemon")
-        image = _import(client, _asked(client, record, kept), kept.tarball(plan.inputs))
+        on_stage("importing the image into the daemon")
+        image = _import(client, _with_python(client, record, kept), kept.tarball(plan.inputs))
     return Bootstrapped(image, way, time.monotonic() - began)
 
 
 def find(client: DockerClient, name: str = "python") -> BaseImage | None:
-    """The newest image of the recipe as it is now."""
+    """Return the newest image of the present recipe."""
     found = newest(list_images(client), name)
-    return found if found is None else _told(client, found)
+    return found if found is None else _ask_python(client, found)
 
 
 def newest(images: Iterable[BaseImage], name: str) -> BaseImage | None:
-    """Of these, the first that is of the recipe as it is now."""
+    """Return the first of these images that was made from the present recipe."""
     recipe = load_recipe(name).digest
     return next((each for each in images if each.recipe == recipe and each.name == name), None)
 
 
-def _told(client: DockerClient, image: BaseImage) -> BaseImage:
-    """Of an image without that label, its Python is asked once by this process."""
+def _ask_python(client: DockerClient, image: BaseImage) -> BaseImage:
+    # This process asks the Python of an image without that label once.
     if image.python != UNKNOWN:
         return image
     if image.id not in _PYTHONS:
@@ -136,7 +136,7 @@ def _told(client: DockerClient, image: BaseImage) -> BaseImage:
 
 
 def digest(client: DockerClient, name: str = "python") -> str:
-    """What containers are made from; `BackendUnavailable` says how to make it where it is missing."""
+    """Return the id of the image; raise `BackendUnavailable` if it is missing."""
     image = find(client, name)
     if image is None:
         raise BackendUnavailable(f"the daemon has no base image {name!r}", remedy="run `sandbox image bootstrap`")
@@ -144,7 +144,7 @@ def digest(client: DockerClient, name: str = "python") -> str:
 
 
 def list_images(client: DockerClient) -> tuple[BaseImage, ...]:
-    """Ours, the newest first."""
+    """Return our base images, the newest first."""
     with translate_failures("listing images"):
         found = client.api.images(filters={"label": f"{OWNER_LABEL}={OWNER}"})
     images = [image for entry in found if (image := _read(entry)) is not None]
@@ -152,7 +152,7 @@ def list_images(client: DockerClient) -> tuple[BaseImage, ...]:
 
 
 def base_tag(labels: Mapping[str, str]) -> str | None:
-    """What a base image with these labels is called; None where they are not those of one."""
+    """Return the tag of an image with these labels; None if they are not a base image's."""
     content = labels.get(f"{LABELS}content", "")
     return f"{REPOSITORY}:{content[:_SHOWN_DIGITS]}" if content else None
 
@@ -175,7 +175,7 @@ def _read(entry: dict[str, Any]) -> BaseImage | None:
 
 def _python(said: Mapping[str, str]) -> ImagePython:
     try:
-        return read_python(said.get("python", "").replace('\\"', '"'))  # as Podman keeps it
+        return read_python(said.get("python", "").replace('\\"', '"'))  # Podman escapes the quotes
     except ValueError:
         return UNKNOWN
 
@@ -183,7 +183,7 @@ def _python(said: Mapping[str, str]) -> ImagePython:
 def prune(
     client: DockerClient, *, everything: bool = False, dry_run: bool = False, cache: Path | None = None
 ) -> PruneReport:
-    """Remove the base images of ours that a newer one has replaced, or all, and the files kept for them."""
+    """Remove base images that a newer one has replaced; with `everything`, all of them and the cached files."""
     images = list_images(client)
     current = None if everything else {name: newest(images, name) for name in {image.name for image in images}}
     replaced = [image for image in images if current is None or current[image.name] not in (image, None)]
@@ -198,7 +198,7 @@ def prune(
 
 
 def remove(client: DockerClient, image: str) -> bool:
-    """Whether it is gone; what a container uses is not."""
+    """Remove an image, and return whether it is gone; the daemon keeps an image that a container uses."""
     from docker.errors import APIError
 
     with translate_failures("removing an image"):
@@ -211,7 +211,7 @@ def remove(client: DockerClient, image: str) -> bool:
     return True
 
 
-def _see_that_it_would_run(client: DockerClient, architecture: str) -> None:
+def _check_architecture(client: DockerClient, architecture: str) -> None:
     with translate_failures("asking for its version"):
         theirs = str(client.api.version().get("Arch", architecture))
     if theirs != architecture:
@@ -223,7 +223,7 @@ def _see_that_it_would_run(client: DockerClient, architecture: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be built, and out of what."""
+    """The name, recipe and packages of an image to build."""
 
     name: str
     recipe: Recipe
@@ -241,14 +241,14 @@ def _plan(name: str) -> _Plan:
 
 
 def _build(plan: _Plan, kept: TarballCache, on_stage: OnStage) -> Record:
-    bootstrapping.see_that_it_can()
+    bootstrapping.check_host()
     began = time.time()
     with kept.aside() as folder:
         tree, tarball = folder / "tree", folder / "image.tar"
         bootstrapping.make_tree(plan.recipe, tree, plan.distribution, on_stage=on_stage)
-        on_stage("taking out what no tool needs")
+        on_stage("removing files that no tool needs")
         strip(plan.recipe, tree)
-        bootstrapping.prove(plan.recipe, tree)
+        bootstrapping.verify(plan.recipe, tree)
         python = bootstrapping.python_of(tree)
         with tarball.open("wb") as file:
             write_tarball(tree, file, began=began)
@@ -271,8 +271,9 @@ def _record(plan: _Plan, tarball: Path, python: ImagePython) -> Record:
     )
 
 
-def _asked(client: DockerClient, record: Record, kept: TarballCache) -> Record:
-    """With its Python: files that were kept without are imported to ask them, and that is noted for the next time."""
+def _with_python(client: DockerClient, record: Record, kept: TarballCache) -> Record:
+    """Return the record with its Python."""
+    # Import cached files without a recorded Python to ask it, and record the answer.
     if record.python is not None:
         return record
     image = _import(client, record, kept.tarball(record.inputs))
@@ -282,19 +283,21 @@ def _asked(client: DockerClient, record: Record, kept: TarballCache) -> Record:
 
 
 def _import(client: DockerClient, record: Record, tarball: Path) -> BaseImage:
-    """Have the files as an image; one with the same tag and other labels is replaced."""
+    """Import the files as an image, in place of an image with the same tag and other labels."""
     tag = record.content[:_SHOWN_DIGITS]
     before = [image for image in list_images(client) if image.content == record.content]
     if before and (before[0].recipe, before[0].python) == (record.recipe, record.python or UNKNOWN):
         return before[0]
     with translate_failures("importing an image"):
         made = json.loads(client.api.import_image(src=str(tarball), changes=_changes(record)))["status"]
-        client.api.tag(made, REPOSITORY, tag)  # Podman would not, when it is asked to import
+        client.api.tag(made, REPOSITORY, tag)  # Podman does not tag while it imports
     for replaced in before:
         remove(client, replaced.id)
     image = next((each for each in list_images(client) if each.content == record.content), None)
     if image is None:
-        raise BackendUnavailable(f"the daemon did not keep the image {REPOSITORY}:{tag}", remedy="see the daemon's log")
+        raise BackendUnavailable(
+            f"the daemon did not keep the image {REPOSITORY}:{tag}", remedy="read the daemon's own log"
+        )
     return image
 
 

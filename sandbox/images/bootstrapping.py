@@ -1,7 +1,7 @@
-"""A tree of files from this machine's own packages: debootstrap, what was mended since, and the proof that it works.
+"""A tree of files from this machine's own packages: debootstrap, updates, and a check that the tree works.
 
-Everything runs in mount and process namespaces of its own: whoever is killed leaves a folder, and neither a mount nor a
-process. Package signatures are always checked.
+All programs run in mount and process namespaces of their own, so a killed build leaves a folder, and neither a mount
+nor a process. apt always checks the signatures of packages.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from sandbox.images.recipe import Recipe
 
 OnStage = Callable[[str], None]
 
-_LONGEST_S: Final = 1800
-_MOST_TOLD: Final = 1500
+_MAX_S: Final = 1800
+_MAX_QUOTED: Final = 1500
 _APART: Final = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
 _IN_TREE: Final = 'mount -t proc proc "$1/proc"; exec chroot "$@"'
 _UPGRADE: Final = "apt-get -qq update && apt-get -qq --yes --no-install-recommends dist-upgrade"
 
 
-def see_that_it_can() -> None:
-    """Raise `BackendUnavailable` where nothing could be made, before anything is begun."""
+def check_host() -> None:
+    """Raise `BackendUnavailable` if this host cannot build images."""
     if os.geteuid() != 0:
         raise BackendUnavailable(
-            "only root can make an image out of packages",
+            "only root can build an image from packages",
             remedy="run `sandbox image bootstrap` as root once; its image then serves every user of the daemon",
         )
     missing = [program for program in ("debootstrap", "unshare", "chroot") if shutil.which(program) is None]
     if missing:
         raise BackendUnavailable(
-            f"images are made with {', '.join(missing)}, which is not installed", remedy="apt-get install debootstrap"
+            f"images cannot be built: {', '.join(missing)} is not installed", remedy="apt-get install debootstrap"
         )
 
 
 def make_tree(recipe: Recipe, tree: Path, distribution: Distribution, *, on_stage: OnStage) -> None:
-    """Fill the folder, which must not be there yet, with what the recipe installs; nothing is taken out of it."""
+    """Install the recipe's packages into the folder, which must not exist yet."""
     on_stage(f"installing {distribution}: {', '.join(recipe.packages)}")
     _run(
         *(*_APART, "debootstrap", "--variant=minbase", "--force-check-gpg", f"--keyring={distribution.keyring}"),
@@ -50,30 +50,30 @@ def make_tree(recipe: Recipe, tree: Path, distribution: Distribution, *, on_stag
         *(distribution.codename, str(tree), distribution.base.uri),
     )
     if distribution.updates:
-        on_stage("installing what was mended since")
+        on_stage("installing updates")
         _upgrade(tree, distribution)
 
 
-def prove(recipe: Recipe, tree: Path) -> None:
-    """See that what is left after stripping still does what the recipe promises."""
+def verify(recipe: Recipe, tree: Path) -> None:
+    """Raise `BackendUnavailable` unless the stripped tree still passes the recipe's check."""
     _run_in(tree, PROGRAM, "-I", "-S", "-B", "-c", recipe.proof)
 
 
 def python_of(tree: Path) -> ImagePython:
-    """Which one that tree has."""
+    """Return the Python of that tree."""
     try:
         return read_python(_run_in(tree, PROGRAM, "-I", "-S", "-B", "-c", QUESTION))
     except ValueError as error:
-        raise BackendUnavailable(f"the Python just installed does not say what it is: it {error}") from None
+        raise BackendUnavailable(f"the installed Python gives no valid answer: it {error}") from None
 
 
 def debootstrap_version() -> str:
-    """As it tells it itself: `debootstrap 1.0.128`."""
+    """Return the name and version, such as `debootstrap 1.0.128`."""
     return _run("debootstrap", "--version").strip()[:80]
 
 
 def architecture() -> str:
-    """This machine's, in Debian's words: `amd64`."""
+    """Return this machine's architecture in Debian's words, such as `amd64`."""
     return _run("dpkg", "--print-architecture").strip()
 
 
@@ -88,7 +88,7 @@ def _upgrade(tree: Path, distribution: Distribution) -> None:
 
 
 def _connection_settings() -> str:
-    """How apt reaches its sources on this machine: proxies and certificates."""
+    """Return apt's settings on this machine for proxies and certificates."""
     lines = _run("apt-config", "dump").splitlines()
     return "".join(f"{line}\n" for line in lines if line.startswith(("Acquire::http", "Acquire::https")))
 
@@ -109,16 +109,16 @@ def _run(*command: str) -> str:
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
-            timeout=_LONGEST_S,
+            timeout=_MAX_S,
             umask=0o022,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise BackendUnavailable(f"{_name(command)} was not done after {_LONGEST_S} s", remedy="try again") from None
+        raise BackendUnavailable(f"{_name(command)} took longer than {_MAX_S} s", remedy="try again") from None
     if answer.returncode:
         raise BackendUnavailable(
-            f"{_name(command)} failed: {answer.stdout.strip()[-_MOST_TOLD:]}",
-            remedy="see that apt-get can install packages on this machine",
+            f"{_name(command)} failed: {answer.stdout.strip()[-_MAX_QUOTED:]}",
+            remedy="check that apt-get can install packages on this machine",
         )
     return answer.stdout
 

@@ -1,8 +1,8 @@
-"""Which Python an image has: whether what was built with another one would work with it.
+"""The Python of an image, which decides whether environments for another Python work with it.
 
-The interpreter says it itself, once: in the tree of files when an image is bootstrapped, or in a container that has
-nothing but it, for files that were kept before anybody asked. From then on it is in the image's labels. What an image
-says is believed no further than that: it is short, has the form of such facts, and only decides what is refused.
+The interpreter describes itself once: in the tree of files of a new image, or in a container without anything else, for
+cached files without a description. The labels of the image keep the answer. The engine believes an answer only if it is
+short and well-formed, and uses it only to refuse environments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ print(json.dumps({
     "magic": importlib.util.MAGIC_NUMBER.hex(),
 }))
 """
-_LONGEST_ANSWER: Final = 4096
+_MAX_ANSWER: Final = 4096
 _PATIENCE_S: Final = 30
 _CONTAINER: Final[dict[str, Any]] = {
     "network_mode": "none",
@@ -49,22 +49,22 @@ _Version = Annotated[str, Field(pattern=r"^([0-9]+(\.[0-9]+)+)?$", max_length=32
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class ImagePython:
-    """What an image's interpreter says of itself; all of it is empty where it was never asked."""
+    """The description of an image's interpreter; all fields are empty if it was never asked."""
 
     implementation: _Word = ""
     version: _Version = ""
     abi: _Word = ""
-    """Implementation, version and flags, as wheels are tagged: `cp311`."""
+    """Implementation, version and flags, as in the tags of wheels: `cp311`."""
     platform: _Word = ""
     glibc: _Version = ""
-    """The C library's version; empty where that is another library."""
+    """The version of glibc; empty for another C library."""
     cache_tag: _Word = ""
     magic: Annotated[str, Field(pattern=r"^([0-9a-f]{8})?$")] = ""
-    """What bytecode begins with that it can run: `importlib.util.MAGIC_NUMBER` in hexadecimal."""
+    """The magic number of its bytecode, `importlib.util.MAGIC_NUMBER` in hexadecimal."""
 
     @property
     def tag(self) -> str:
-        """As locks name interpreters: `cp311-linux_x86_64-glibc2.36`."""
+        """Return the name of the interpreter in locks, such as `cp311-linux_x86_64-glibc2.36`."""
         return f"{self.abi}-{self.platform}-{f'glibc{self.glibc}' if self.glibc else 'musl'}"
 
     def __str__(self) -> str:
@@ -76,8 +76,8 @@ _FACTS: Final = TypeAdapter(ImagePython)
 
 
 def read_python(text: str | bytes) -> ImagePython:
-    """From an answer to the question, or from a label; `ValueError` when it is neither."""
-    if len(text) > _LONGEST_ANSWER:
+    """Read an answer or a label; raise `ValueError` if it is malformed."""
+    if len(text) > _MAX_ANSWER:
         raise ValueError("is too long an answer")
     try:
         return _FACTS.validate_json(text)
@@ -86,25 +86,25 @@ def read_python(text: str | bytes) -> ImagePython:
 
 
 def write_python(python: ImagePython) -> str:
-    """For a label."""
+    """Return the text of a label."""
     return _FACTS.dump_json(python).decode()
 
 
 def ask_image(client: DockerClient, image: str) -> ImagePython:
-    """Run the image's Python where it can touch nothing, and believe a short and well-formed answer."""
+    """Run the image's Python in an isolated container, and return its description."""
     with translate_failures("asking an image for its Python"):
-        answer = _said(client, image)
+        answer = _output(client, image)
     try:
         return read_python(answer)
     except ValueError as error:
         raise BackendUnavailable(
-            f"the Python of image {image[:80]} does not say what it is: it {error}",
-            remedy="make the image again with `sandbox image bootstrap --fresh`",
+            f"the Python of image {image[:80]} gives no valid answer: it {error}",
+            remedy="build the image again with `sandbox image bootstrap --fresh`",
         ) from None
 
 
-def _said(client: DockerClient, image: str) -> bytes:
-    """What it prints; the daemon keeps no more of it than a few KiB."""
+def _output(client: DockerClient, image: str) -> bytes:
+    """Return the answer of the image's Python; the daemon keeps at most a few KiB."""
     from docker.types import LogConfig
 
     api, log = client.api, LogConfig(type="json-file", config={"max-size": "16k", "max-file": "1"})

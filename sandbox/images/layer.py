@@ -1,13 +1,13 @@
-"""An environment as a layer: its files as a tar archive, made while it is sent.
+"""An environment as a layer: its files as a tar archive, which the engine makes while it sends it.
 
-Of a file its content, whether it is executed, and the second of its change are kept; whose it is on this machine is
-not, nor any attribute that gives rights. So what comes out depends on the environment alone: equal environments make
-equal layers. Nothing is held in memory but a piece of one file.
+The layer keeps the content of a file, whether it is executable, and the second of its change; it keeps neither the
+owner on this machine nor any attribute that gives rights. So the layer depends on the environment alone: equal
+environments make equal layers. The memory holds only a piece of one file at a time.
 
-While the files are read their list is made again, as the store has it of every environment (`<sha256> <size> <letter>
-<path>`, sorted), and its digest must be the one in the environment's manifest. A file that was changed, is gone or is
-new (a prune, a hand in the store) ends the archive with an error: half a layer is never a layer, since its end is
-missing.
+While it reads the files, the archive builds their list again, in the form of the store's lists (`<sha256> <size>
+<letter> <path>`, sorted), and compares its digest with the environment's manifest. A changed, missing or new file
+(after a prune, or a manual change of the store) ends the archive with an error, and an archive without its end is no
+layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable
 
 LAYER_FORMAT: Final = 1
-"""Counted up when the same environment makes another layer."""
+"""Increase this number when the same environment makes another layer."""
 _PIECE: Final = 1 << 20
 _BLOCK: Final = tarfile.BLOCKSIZE
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -32,7 +32,7 @@ _PASSABLE: Final = 0o555
 
 
 class Layer:
-    """The archive of all that is below `folder`, which it has at `place`, such as `environment`; read once."""
+    """The archive of all files below `folder`, at `place`, such as `environment`; iterate over it once."""
 
     def __init__(self, folder: Path, *, place: str, files: str) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class Layer:
         self._listed: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[bytes]:
-        """The pieces; raises `EnvironmentUnavailable` or `EnvironmentTampered` in place of the last."""
+        """Yield the pieces; raise `EnvironmentUnavailable` or `EnvironmentTampered` instead of the last one."""
         try:
             yield from self._folder_or_link(self._folder, "")
             for parent, folders, files in os.walk(self._folder, onerror=_fail):

@@ -1,4 +1,4 @@
-"""What is to be in an image, read from `images/<name>/image.toml`, and the digests that follow from it."""
+"""The recipe of an image, from `images/<name>/image.toml`, and the digests that follow from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from sandbox.errors import BackendUnavailable
 from sandbox.resources import find_folder
 
-# Counted up when the same recipe comes to another image because this package does something else with it.
+# Increase this number when a change of this package makes another image from the same recipe.
 RECIPE_FORMAT: Final = 1
 
 
@@ -27,7 +27,7 @@ ProgramGlob = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
 
 
 class Recipe(BaseModel):
-    """One image. Paths are relative to its root; those removed may have the wildcards of a shell."""
+    """A recipe. Paths are relative to the image's root; removed paths may contain shell wildcards."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,11 +43,11 @@ class Recipe(BaseModel):
 
     @property
     def digest(self) -> str:
-        """Of all that makes a difference; the same on every machine."""
+        """Return the digest of all fields that affect the image; the same on every machine."""
         return _digest(str(RECIPE_FORMAT), self.model_dump_json(exclude={"description"}))
 
     def inputs(self, *, distribution: str, architecture: str) -> str:
-        """The digest of what decides how the image comes out, but for the day on which it is made."""
+        """Return the digest of everything that affects the image, except for the day of its build."""
         return _digest(self.digest, distribution, architecture)
 
 
@@ -56,11 +56,11 @@ def _digest(*parts: str) -> str:
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe of that name; `BackendUnavailable` lists those there are."""
+    """Return the recipe of that name; raise `BackendUnavailable` if the name is unknown."""
     images = find_folder("images")
     names = sorted(path.parent.name for path in images.glob("*/image.toml"))
     if name not in names:
-        raise BackendUnavailable(f"there is no image {name[:80]!r}", remedy=f"take one of: {', '.join(names)}")
+        raise BackendUnavailable(f"there is no image {name[:80]!r}", remedy=f"use one of: {', '.join(names)}")
     text = (images / name / "image.toml").read_text(encoding="utf-8")
     try:
         return Recipe.model_validate(tomllib.loads(text))

@@ -1,8 +1,8 @@
-"""What is taken out of a tree of packages before it becomes an image.
+"""The removal of files from a tree of packages before it becomes an image.
 
-Packages that only served to install the others go by their own file lists, so that nothing of them stays and nothing of
-another's goes. Whatever is left loses its setuid and setgid bits. No path is followed out of the tree: it is full of
-absolute links, and those lead to the files of the machine we run on.
+Packages that only served to install the others are removed by their file lists, so that all of their files go and no
+file of another package. The remaining files lose their setuid and setgid bits. No path is followed out of the tree,
+because the tree is full of absolute links, which lead to the files of this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPECIAL_BITS: Final = stat.S_ISUID | stat.S_ISGID
 
 
 def strip(recipe: Recipe, tree: Path) -> None:
-    """Take out what the recipe is without, and add the folders and links it wants; a link replaces what was there."""
+    """Remove the files that the recipe excludes, and add its folders and links; a link replaces an existing file."""
     remove_packages(tree, recipe.without_packages)
     kept = {path for pattern in recipe.kept_paths for path in tree.glob(pattern)}
     programs = [f"{folder}/{pattern}" for folder in _PROGRAM_FOLDERS for pattern in recipe.without_programs]
@@ -40,13 +40,13 @@ def strip(recipe: Recipe, tree: Path) -> None:
 
 
 def remove_packages(tree: Path, names: Iterable[str]) -> None:
-    """Remove the files that only these packages have, and their entries from the list of what is installed."""
+    """Remove the files that only these packages have, and their entries in the list of installed packages."""
     unwanted = set(names)
     lists = list((tree / _LISTS).glob("*.list"))
     shared = {path for each in lists if _package(each) not in unwanted for path in _paths(each)}
     for each in lists:
         if _package(each) in unwanted:
-            for path in sorted(set(_paths(each)) - shared, reverse=True):  # what is in a folder before the folder
+            for path in sorted(set(_paths(each)) - shared, reverse=True):  # the files of a folder before the folder
                 _remove_listed(tree, tree / path.lstrip("/"))
     _forget(tree / _STATUS, unwanted)
 
@@ -92,7 +92,7 @@ def _is_inside(tree: Path, path: Path) -> bool:
 
 
 def remove_special_bits(tree: Path) -> None:
-    """No file gives rights to who runs it."""
+    """Remove the bits by which a program gives rights to its caller."""
     for parent, folders, files in os.walk(tree):
         for name in [*folders, *files]:
             path = Path(parent, name)

@@ -1,14 +1,14 @@
-"""A tree as one file, the same bytes for the same tree, and the folder where such files are kept.
+"""A tree as one file, with the same bytes for the same tree, and the cache of such files.
 
 ::
 
     <caches>/sandbox-images/
         <inputs>.tar      the files
-        <inputs>.json     what they are: `Record`; written last, so that what has none is not whole
-        <inputs>.lock     who makes it, keeps others waiting
-        making-<random>/  the tree while it is made
+        <inputs>.json     their `Record`, written last, so that a tarball without one is incomplete
+        <inputs>.lock     the lock of the process that builds the files
+        making-<random>/  the tree during a build
 
-A tarball is checked against its record before it is used: one that was changed or cut is made again.
+The cache checks a tarball against its record before each use, and builds a changed or truncated tarball again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONG_AGO: Final = 1
 
 
 class Record(BaseModel):
-    """What a tarball is, and what it came from."""
+    """The description of a tarball, and of its inputs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,27 +48,27 @@ class Record(BaseModel):
     made_from: str
     made_by: str
     python: ImagePython | None = None
-    """None in records of engines that did not ask."""
+    """Absent in records of older engines."""
 
 
 def default_cache() -> Path:
-    """Where this user's caches are."""
+    """Return the folder in this user's caches."""
     caches = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(caches) if os.path.isabs(caches) else Path.home() / ".cache") / "sandbox-images"
 
 
 class TarballCache:
-    """The folder."""
+    """The cache of tarballs."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or default_cache()
 
     def tarball(self, inputs: str) -> Path:
-        """Where the files of these inputs are, or would be."""
+        """Return the path of the tarball of these inputs."""
         return self.folder / f"{inputs}.tar"
 
     def find(self, inputs: str) -> Record | None:
-        """The record of these inputs, where there is one and the tarball is what it says."""
+        """Return the record of these inputs, if it exists and fits its tarball."""
         try:
             record = Record.model_validate_json((self.folder / f"{inputs}.json").read_bytes())
             is_whole = file_digest(self.tarball(inputs)) == record.content
@@ -77,19 +77,19 @@ class TarballCache:
         return record if is_whole and record.inputs == inputs else None
 
     def keep(self, record: Record, tarball: Path) -> None:
-        """Take in what was made aside in this folder."""
+        """Move a finished tarball into the cache."""
         (self.folder / f"{record.inputs}.json").unlink(missing_ok=True)
         tarball.rename(self.tarball(record.inputs))
         self.note(record)
 
     def note(self, record: Record) -> None:
-        """Write down what is known of a tarball that has its place; for who has it locked."""
+        """Write the record of a tarball in the cache; the caller has its lock."""
         aside = self.folder / f"{record.inputs}.new"
         aside.write_text(record.model_dump_json(indent=2))
         aside.rename(self.folder / f"{record.inputs}.json")
 
     def remove(self, *, but: str | None = None) -> int:
-        """Remove the tarballs, but for those of these inputs; how many bytes that gave back."""
+        """Remove the tarballs, except for those of these inputs; return the freed bytes."""
         freed = 0
         for tarball in [path for path in self.folder.glob("*.tar") if path.stem != but]:
             freed += tarball.stat().st_size
@@ -99,7 +99,7 @@ class TarballCache:
 
     @contextmanager
     def locked(self, inputs: str) -> Iterator[None]:
-        """One maker at a time; others wait."""
+        """Lock the inputs; other processes wait."""
         from filelock import FileLock
 
         self._open()
@@ -108,7 +108,7 @@ class TarballCache:
 
     @contextmanager
     def aside(self) -> Iterator[Path]:
-        """A folder to make something in, on the same file system; gone at the end."""
+        """Make a temporary folder on the same file system."""
         folder = Path(tempfile.mkdtemp(prefix="making-", dir=self.folder))
         try:
             yield folder
@@ -131,7 +131,7 @@ class TarballCache:
 
 
 def write_tarball(tree: Path, file: BinaryIO, *, began: float) -> None:
-    """The tree in one order, without names of users; what is newer than `began` was made by us and gets one time."""
+    """Write the tree in a fixed order, without names of users; files newer than `began` are ours and get one time."""
 
     def settled(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uname = member.gname = ""
@@ -144,6 +144,6 @@ def write_tarball(tree: Path, file: BinaryIO, *, began: float) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of its bytes."""
+    """Return the SHA-256 of the file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -27,7 +27,6 @@ NOT_YET: Final = (
     "sandbox/egress/",
     "sandbox/engine/",
     "sandbox/environments/",
-    "sandbox/images/",
     "sandbox/pool/",
     "sandbox/protocol/",
     "sandbox/testing/",

@@ -76,7 +76,6 @@ AMBIGUOUS_CLASSES: Final = {
     "Subject",
     "Unwritable",
     "Verdict",
-    "_Connection",
     "_Lines",
     "_Part",
 }

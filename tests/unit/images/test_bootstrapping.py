@@ -16,7 +16,7 @@ def test_without_root_the_error_names_who_can_build() -> None:
     os.seteuid(65534)
     try:
         with pytest.raises(BackendUnavailable, match="as root once"):
-            bootstrapping.see_that_it_can()
+            bootstrapping.check_host()
     finally:
         os.seteuid(0)
 
@@ -25,4 +25,4 @@ def test_without_root_the_error_names_who_can_build() -> None:
 def test_without_debootstrap_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendUnavailable, match="apt-get install debootstrap"):
-        bootstrapping.see_that_it_can()
+        bootstrapping.check_host()

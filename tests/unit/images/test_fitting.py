@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from sandbox.errors import EnvironmentUnavailable
-from sandbox.images.fitting import fits, see_that_it_fits
+from sandbox.images.fitting import check_fit, fits
 from sandbox.images.image_python import UNKNOWN, ImagePython
 
 PYTHON: Final = ImagePython("cpython", "3.11.2", "cp311", "linux_x86_64", "2.36", "cpython-311", "a70d0d0a")
@@ -47,4 +47,4 @@ def test_a_c_library_of_the_other_kind_fits_its_own(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_environment_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentUnavailable, match="is gone from it"):
-        see_that_it_fits(tmp_path / "environment", PYTHON, base="sandbox/base:1")
+        check_fit(tmp_path / "environment", PYTHON, base="sandbox/base:1")

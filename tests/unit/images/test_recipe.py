@@ -16,7 +16,7 @@ def test_the_shipped_recipe_removes_all_installers() -> None:
 
 
 def test_an_unknown_image_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(BackendUnavailable, match="take one of: python"):
+    with pytest.raises(BackendUnavailable, match="use one of: python"):
         load_recipe("../../etc")
 
 
