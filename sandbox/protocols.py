@@ -1,8 +1,8 @@
-"""What the parts of a call ask of each other across a box, so that none of them needs to know the other.
+"""Protocols between the parts of a call, so that no part imports another.
 
-A backend's box is a `Carrier`; the session that runs over it is its `Receiver`. A `BoxImage` is what environments
-become for backends that open containers. A `Slot` is lent by the box, lent
-on by the session, and read by whoever watches the call. A `DirectPipes` is the box's too, and the session uses it.
+A backend's box is a `Carrier`, and the session that runs over the box is its `Receiver`. A `BoxImage` is an environment
+in the form that backends with containers open. The box lends a `Slot` to the session, the session lends it on, and the
+call's supervisor reads it. The box also opens `DirectPipes` for the session.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple, Protocol
 
 
 class Receiver(Protocol):
-    """Who the bytes of a box are handed to; called on the event loop."""
+    """The receiver of a box's bytes, called on the event loop."""
 
     def received(self, data: bytes) -> None:
-        """Some bytes came."""
+        """Receive some bytes."""
 
     def closed(self) -> None:
-        """No more bytes will come."""
+        """Note that no more bytes will come."""
 
 
 OutputName = Literal["stdout", "stderr"]
@@ -27,84 +27,84 @@ OnOutput = Callable[[OutputName, bytes], None]
 
 
 class DirectPipes(Protocol):
-    """Four pipes that lead straight to one call's process: request, stdout, stderr and value. Used for one call."""
+    """Four pipes straight to the process of a call: request, stdout, stderr and value. Pipes serve one call."""
 
     @property
     def id(self) -> int:
-        """Its number in its box."""
+        """Return the number of the pipes in their box."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be called; not when nobody is there any more, or was heard before it was called."""
+        """Return True while a call can start, so not after the process ended or wrote before its call."""
 
     def take_child_fds(self) -> Sequence[int]:
-        """The process's ends in that order, to be given away; whoever gets them closes them."""
+        """Return the process's ends in that order, to be sent away. The caller closes them."""
 
     def watch(self) -> None:
-        """A process is there now: notice when it goes."""
+        """Watch for the end of the process, which exists now."""
 
     def call(self, request: bytes, *, on_output: OnOutput, on_reply: Callable[[bytes], None]) -> bool:
-        """Send the request, and hand over what comes, on the event loop; False when nobody is there."""
+        """Send the request, and pass on what comes, on the event loop. Return False if the process is gone."""
 
     async def feed(self, data: bytes) -> None:
-        """Send more of what the process reads; waits until it is sent, or the line is hung up."""
+        """Send more of the request, and wait until it is sent or the pipes are closed."""
 
     def pause(self) -> None:
-        """Leave what is printed where it is."""
+        """Leave printed output in the pipes."""
 
     def resume(self) -> None:
-        """Hand it over again."""
+        """Pass printed output on again."""
 
     def pause_reply(self) -> None:
-        """Leave what is given and returned where it is."""
+        """Leave the reply in its pipe."""
 
     def resume_reply(self) -> None:
-        """Hand that over again."""
+        """Pass the reply on again."""
 
     def empty_outputs(self) -> None:
-        """Hand over now what was printed; no more than a pipe holds, however fast the tool goes on."""
+        """Pass on what was printed until now: at most one pipe's content, however fast the tool prints."""
 
     def empty(self) -> None:
-        """Hand over now all that the pipes still hold; the same is the bound."""
+        """Pass on what all pipes hold now, each up to one pipe's content."""
 
     def retract(self) -> bool:
-        """Whether the process did not get its whole request, and never will: then it has not started. What was fed to
-        it after that does not count."""
+        """Return True if the process did not get its whole request and never will, so that the call has not started.
+        Data that was fed after the request does not count."""
 
     def close(self) -> None:
-        """Close it. A process that waits for its call ends."""
+        """Close the pipes. A process that waits for its call ends."""
 
 
 class Carrier(Protocol):
     """The part of a box that carries bytes."""
 
     def listen(self, receiver: Receiver) -> None:
-        """Hand everything that comes to `receiver`, from now on; called once."""
+        """Pass everything that comes to `receiver` from now on. Called once."""
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Queue `data`; does not wait, and drops it when the box is gone. Closes the descriptors once they are sent."""
+        """Queue `data` without waiting, or drop it if the box is gone. Close the descriptors after sending them."""
 
     async def all_sent(self) -> None:
-        """Wait until nothing is queued any more, or nobody is there to take it."""
+        """Wait until the queue is empty or the box is gone."""
 
     def open_pipes(self) -> DirectPipes | None:
-        """A new line, whose far ends can be sent; None where this box, or this host now, has none."""
+        """Open new pipes, whose far ends can be sent. Return None if this box, or this host now, has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoxImage:
-    """What containers for an environment are made from."""
+    """The image of containers for an environment."""
 
     id: str
-    """`sha256:…`, which no tag can be moved away from."""
+    """`sha256:…`, unlike a tag, which can move to another image."""
     magic: bytes
-    """What bytecode begins with that its Python reads; empty where that is not known."""
+    """The first bytes of the bytecode that the image's Python reads, or empty if unknown."""
     holds_environment: bool = False
-    """Whether what is installed is part of it, and need not be shown."""
+    """True if the image contains the environment, so that no folder needs to be shown."""
 
 
 class Reading(NamedTuple):
-    """What a slot says about one call; None is "not measured", never a guess."""
+    """The figures of a slot for one call. None means not measured, and is never a guess."""
 
     cpu_s: float | None = None
     memory_peak_bytes: int | None = None
@@ -112,7 +112,7 @@ class Reading(NamedTuple):
     out_of_memory_kills: int = 0
     refused_forks: int = 0
     processes_at_most: int | None = None
-    """The call had no more at any time; an earlier call in the same group may have had so many."""
+    """An upper bound of the call's peak; an earlier call in the same group may have caused it."""
 
 
 class Slot(Protocol):
@@ -120,16 +120,16 @@ class Slot(Protocol):
 
     @property
     def id(self) -> int:
-        """Its number in its box."""
+        """Return the number of the slot in its box."""
 
     def open_cgroup_fds(self) -> Sequence[int]:
-        """Descriptors that a child writes "0" into to enter; whoever gets them closes them."""
+        """Open descriptors into which a child writes "0" to enter the control groups. The caller closes them."""
 
     def read(self) -> Reading:
-        """What has been used since the last `renew`."""
+        """Return the usage since the last `renew`."""
 
     def renew(self) -> bool:
-        """Make ready for the next call; False when the slot cannot be used again and must be replaced."""
+        """Prepare for the next call. Return False if the slot must be replaced."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the slot."""

@@ -1,8 +1,8 @@
-"""Threads for what would keep an event loop from its other work: files, and values that take long to read.
+"""Threads for work that would block an event loop: files, and values that take long to read.
 
-Those that the loop itself has are the host program's, which may fill them all with what waits for calls of ours. So
-nothing that a call waits for is done there. Where the process may have no more threads, the work is done on the loop:
-it is held up, and no outcome is lost.
+The loop's own default threads belong to the host program, which may fill all of them with work that waits for calls of
+the engine. So the engine never waits for the default threads. If the process cannot start another thread, the work runs
+on the loop: the loop is blocked for that time, and no outcome is lost.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from threading import Lock
 from typing import Final, Generic, TypeVar
 
 Result = TypeVar("Result")
-_MOST_AT_ONCE: Final = 8
+_MAX_THREADS: Final = 8
 
 
 class Threads:
-    """Those of one engine, started when they are needed."""
+    """The threads of an engine, started when they are needed."""
 
     def __init__(self) -> None:
-        self._many = ThreadPoolExecutor(_MOST_AT_ONCE, "sandbox-files")
+        self._many = ThreadPoolExecutor(_MAX_THREADS, "sandbox-files")
         self._single = ThreadPoolExecutor(1, "sandbox-values")
 
     async def do(self, work: Callable[[], Result]) -> Result:
-        """The result of what waits for a disk."""
+        """Return the result of work that waits for a disk."""
         return await _done(work, self._many)
 
     async def do_in_turn(self, work: Callable[[], Result]) -> Result:
-        """The result of what takes its time to work out; one at a time, and no disk waits for it."""
+        """Return the result of long computations, which run one at a time and never delay `do`."""
         return await _done(work, self._single)
 
     def close(self) -> None:
-        """End them, once they have done what they are at."""
+        """End the threads after their current work."""
         self._many.shutdown(wait=False)
         self._single.shutdown(wait=False)
 
 
 async def in_own_thread(work: Callable[[], Result]) -> Result:
-    """The result of what is rare and takes long, done in a thread that it has for itself."""
+    """Return the result of rare, long work, which runs in a thread of its own."""
     own = ThreadPoolExecutor(1, "sandbox-work")
     try:
         return await _done(work, own)
@@ -52,13 +52,13 @@ async def _done(work: Callable[[], Result], executor: ThreadPoolExecutor) -> Res
     once = _Once(work)
     try:
         asyncio.get_running_loop().run_in_executor(executor, once.do)
-    except RuntimeError:  # no more threads; but it is in the queue of those that there are
+    except RuntimeError:  # the process has no more threads, but the work is already in the queue of the existing ones
         once.do()
     return await asyncio.wrap_future(once.result)
 
 
 class _Once(Generic[Result]):
-    """Some work that is done by whoever comes to it first."""
+    """Work that runs once, in the first thread that starts it."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
         self.result: Future[Result] = Future()
@@ -67,7 +67,7 @@ class _Once(Generic[Result]):
         self._is_taken = Lock()
 
     def do(self) -> None:
-        """Do it, unless somebody does, or nobody waits for it any more."""
+        """Run the work, unless another thread does or the waiting caller is gone."""
         if not self._is_taken.acquire(blocking=False) or not self.result.set_running_or_notify_cancel():
             return
         try:
