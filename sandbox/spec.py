@@ -1,4 +1,4 @@
-"""What a caller asks for: one call, as a frozen value that any transport can carry."""
+"""Specs: the fields of a call, an environment or a reading, as frozen values that any transport can carry."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ OutputName = Literal["value", "stdout", "stderr"]
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_VARIABLE: Final = 128 << 10
-_LONGEST_NAME: Final = 1024
-_DEEPEST: Final = 17
-_MOST_FILES: Final = 1000
-_MOST_COMPLAINTS, _LONGEST_COMPLAINT = 10, 300
+_MAX_NAME: Final = 1024
+_MAX_PARTS: Final = 17
+_MAX_FILES: Final = 1000
+_MAX_PROBLEMS, _MAX_PROBLEM = 10, 300
 _NEVER_NONE: Final = {
-    "tenant": "would be one with all who name none",
-    "policy": "would be the default one, whatever the engine's own is",
+    "tenant": "None would share boxes with all calls without a tenant",
+    "policy": "None would mean the default policy instead of the engine's",
 }
 _NO_SUCH_FIELD: Final = "extra_forbidden"
 _MEANT: Final = {"timeout": 'limits={"wall": …}'}
-"""What people ask for who think of the command line."""
+"""Names of the command line's options, and the fields that their users probably want."""
 _EXPECTED: Final[Mapping[int | str, str]] = {
     "source": "text or bytes",
     "requirements": 'a list such as ["requests==2.32.3"]',
@@ -40,7 +40,7 @@ _EXPECTED: Final[Mapping[int | str, str]] = {
     "env": 'a mapping of names to text, such as {"CITY": "Oslo"}',
     **dict.fromkeys(("filename", "entry", "agent_id", "tenant", "call_id", "trace_id"), "text"),
 }
-_PYDANTICS_OWN: Final = re.compile(r"^\w+ should ")
+_PYDANTIC_PHRASE: Final = re.compile(r"^\w+ should ")
 
 
 def _variable(name: str) -> str:
@@ -51,23 +51,23 @@ def _variable(name: str) -> str:
 
 def _variable_text(text: str) -> str:
     if "\0" in text or len(text) > _MAX_VARIABLE:
-        raise ValueError("an environment variable holds no NUL and at most 128 KiB")
+        raise ValueError("an environment variable must not hold a NUL or more than 128 KiB")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("an environment variable is text that UTF-8 can hold") from None
+        raise ValueError("an environment variable must be text that UTF-8 can encode") from None
     return text
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a file may be called that: names parted by slashes that stay where they are, without control characters,
-    in UTF-8 of a bounded length."""
+    """Return True if a file may have this name: relative parts joined by slashes, in UTF-8 of a bounded length, without
+    control characters."""
     try:
         data = name.encode()
     except UnicodeEncodeError:
         return False
     parts = data.split(b"/")
-    is_short = len(data) <= _LONGEST_NAME and len(parts) <= _DEEPEST and all(0 < len(part) <= 255 for part in parts)
+    is_short = len(data) <= _MAX_NAME and len(parts) <= _MAX_PARTS and all(0 < len(part) <= 255 for part in parts)
     return is_short and not {b".", b".."}.intersection(parts) and not any(map(_is_control, name))
 
 
@@ -78,25 +78,25 @@ def _is_control(character: str) -> bool:
 def _plain_name(name: str) -> str:
     if not is_plain_name(name):
         raise ValueError(
-            f"{name[:80]!r} is no name for a file: it is relative, without '..' or control characters, in UTF-8, "
-            f"and at most {_LONGEST_NAME} bytes and {_DEEPEST} names long"
+            f"{name[:80]!r} is not a valid file name: use a relative name without '..' or control characters, "
+            f"in UTF-8, of at most {_MAX_NAME} bytes and {_MAX_PARTS} parts"
         )
     return name
 
 
 def _content(given: object) -> object:
-    """Bytes are the content itself, anything that is a path leads to it."""
+    """Return bytes as they are, and anything that is a path as a `Path`."""
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
     if isinstance(given, bytes):
         return given
     if isinstance(given, str | os.PathLike):
         return Path(os.fsdecode(given))
-    raise ValueError("the content of a file is bytes, or the path of a file of this host")
+    raise ValueError("the content of a file must be bytes, or the path of a file of this host")
 
 
-def _placeable(files: dict[str, bytes | Path]) -> dict[str, bytes | Path]:
-    """No file can be where another one needs a folder."""
+def _check_folders(files: dict[str, bytes | Path]) -> dict[str, bytes | Path]:
+    """Refuse a file whose name is also the folder of another file."""
     folders = {str(parent) for path in files for parent in PurePosixPath(path).parents}
     both = sorted(folders.intersection(files))
     if both:
@@ -105,27 +105,27 @@ def _placeable(files: dict[str, bytes | Path]) -> dict[str, bytes | Path]:
 
 
 def new_call_id() -> str:
-    """One that nobody guesses and no other call has."""
+    """Return a random id, unique and not guessable."""
     return os.urandom(16).hex()
 
 
 def _named(policy: object) -> object:
-    """A path of any kind is as good as its text."""
+    """Accept any path object in place of a path's text."""
     return resolve_policy_name(policy) if isinstance(policy, os.PathLike) else policy
 
 
 _Requirement = str | dict[str, str | list[str]]
-"""As PEP 508 writes it, or its parts: name, version, extras, marker."""
+"""A requirement as PEP 508 writes it, or its parts: name, version, extras, marker."""
 _Name = Annotated[str, Field(min_length=1, max_length=256)]
 _Variables = dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_variable_text)] | None]
 _Policy = Annotated[_Name | Policy, BeforeValidator(_named)]
 _Files = dict[Annotated[str, AfterValidator(_plain_name)], Annotated[bytes | Path, BeforeValidator(_content)]]
 _Given = Annotated[Any, SkipValidation]
-"""Any JSON; what is none is refused with the arguments."""
+"""Any JSON. Reading the arguments refuses anything else."""
 
 
 class AskedOutput(BaseModel):
-    """What a call asks of one of its outputs: of which type it is, and how much of it is shown at most."""
+    """The type of an output, and the maximum of it that is shown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -135,7 +135,7 @@ class AskedOutput(BaseModel):
 
 
 class CallSpec(BaseModel):
-    """One call: which source, which function, with what, under which policy, for whom."""
+    """A call: the source and function, the arguments, the policy, and the tenant."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -144,48 +144,50 @@ class CallSpec(BaseModel):
     entry: _Name | None = None
     args: Annotated[dict[str, Any], SkipValidation] = Field(default_factory=dict)
     requirements: tuple[_Requirement, ...] = ()
-    """What is installed for the tool, beside what its source asks for itself."""
+    """Requirements in addition to those of the source."""
     policy: _Policy = "default"
     limits: dict[str, Any] = Field(default_factory=dict)
     env: _Variables = Field(default_factory=dict, repr=False)
-    """Variables of this call. None takes away what stands below."""
+    """Variables of this call. None removes a variable of `env_layers`."""
     env_layers: tuple[_Variables, ...] = Field(default=(), repr=False)
-    """What stands below `env`: the variables of the catalog, of the tenant, of the tool. Later ones win."""
+    """Variables below `env`: of the catalog, of the tenant, of the tool. Later layers win."""
     state: Annotated[dict[str, Any], SkipValidation] | None = None
-    """What a tool that declares `agent_state` gets a copy of; what it makes of it comes back in the outcome."""
+    """The state that a tool with a parameter `agent_state` gets a copy of. The outcome holds the changed copy."""
     agent_id: Annotated[str, Field(max_length=1024)] | None = None
-    """What a tool that declares `agent_id` gets."""
+    """The argument of a tool with a parameter `agent_id`."""
     ctx: _Given = None
-    """What a tool that declares `ctx` gets."""
+    """The argument of a tool with a parameter `ctx`."""
     client: _Given = None
-    """What a tool that declares `client` gets."""
+    """The argument of a tool with a parameter `client`."""
     strict_return: bool | None = None
-    """Whether a value that is not what its tool says it returns is an exception; otherwise as the tool says, or no."""
+    """True if a value that does not fit the tool's return annotation is an exception. None leaves the choice to the
+    tool."""
     permitted: bool = False
-    """Whether somebody has permitted what a tool's `needs_permission` asks for."""
-    files: Annotated[_Files, Field(max_length=_MOST_FILES, repr=False), AfterValidator(_placeable)] = Field(
+    """True if a person has permitted what the tool's `needs_permission` asks for."""
+    files: Annotated[_Files, Field(max_length=_MAX_FILES, repr=False), AfterValidator(_check_folders)] = Field(
         default_factory=dict
     )
-    """What the tool finds in the folder `inputs`: content, or a path of this host, by its name there."""
+    """Files in the folder `inputs`: content, or a path of this host, by their names there."""
     return_char_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Characters of the value that are shown; less than otherwise, never more."""
+    """Maximum number of characters that are shown of the value. Budgets can only shrink."""
     outputs: dict[OutputName, AskedOutput] = Field(default_factory=dict)
-    """What is asked of the value, of stdout and of stderr."""
+    """Types and budgets of the value, of stdout and of stderr."""
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """As many are shown of each output, counted by the engine's tokenizer; characters are limited all the same."""
+    """Maximum number of tokens that are shown of each output, as the engine's tokenizer counts. Character budgets still
+    apply."""
     tenant: Annotated[str, Field(max_length=256)] = ""
     call_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] = Field(default_factory=new_call_id)
     trace_id: Annotated[str, Field(max_length=256)] | None = None
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether it asks for anything that only a tokenizer can tell."""
+        """True if a budget of the call needs a tokenizer."""
         is_asked = bool(self.outputs) and any(asked.tokens is not None for asked in self.outputs.values())
         return is_asked or self.tokens is not None
 
 
 class EnvironmentSpec(BaseModel):
-    """An environment without a call: what a tool's source asks for, and what is asked for beside it."""
+    """An environment without a call: the requirements of a source, and additional ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -198,7 +200,7 @@ class EnvironmentSpec(BaseModel):
 
 
 class ReadingSpec(BaseModel):
-    """A source to be read without being run."""
+    """A source to read without running it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -208,14 +210,14 @@ class ReadingSpec(BaseModel):
 
 
 class ReadingFields(TypedDict, total=False):
-    """What can be said of a source that is read."""
+    """Optional fields of reading a source."""
 
     filename: str
     entry: str | None
 
 
 class EnvironmentFields(TypedDict, total=False):
-    """What can be said of an environment beside the source that it is for; see `EnvironmentSpec`."""
+    """Optional fields of an environment; see `EnvironmentSpec`."""
 
     filename: str
     requirements: Sequence[str | Mapping[str, Any]]
@@ -225,7 +227,7 @@ class EnvironmentFields(TypedDict, total=False):
 
 
 class CallFields(TypedDict, total=False):
-    """What can be said of a call beside its source and its arguments; see `CallSpec`."""
+    """Optional fields of a call, besides its source and arguments; see `CallSpec`."""
 
     filename: str
     entry: str | None
@@ -250,12 +252,12 @@ class CallFields(TypedDict, total=False):
 
 
 def reading_spec(fields: Mapping[str, Any]) -> ReadingSpec:
-    """The spec of these fields; raises `SpecError` that says which of them is wrong."""
+    """Return the spec of these fields. Raise `SpecError` with the wrong fields."""
     return _spec(ReadingSpec, fields, names=ReadingFields.__annotations__)
 
 
 def environment_spec(fields: Mapping[str, Any]) -> EnvironmentSpec:
-    """The spec of these fields; raises `SpecError` that says which of them is wrong."""
+    """Return the spec of these fields. Raise `SpecError` with the wrong fields."""
     return _spec(EnvironmentSpec, fields, names=EnvironmentFields.__annotations__)
 
 
@@ -289,7 +291,7 @@ def plain_spec(source: str, args: Mapping[str, Any], policy: str | Policy) -> Ca
 
 
 def call_spec(fields: Mapping[str, Any]) -> CallSpec:
-    """The spec of these fields; raises `SpecError` that says which of them is wrong."""
+    """Return the spec of these fields. Raise `SpecError` with the wrong fields."""
     for name in ("args", "state"):
         given = fields.get(name)
         if given is not None and not isinstance(given, Mapping):
@@ -298,28 +300,29 @@ def call_spec(fields: Mapping[str, Any]) -> CallSpec:
 
 
 def _spec(kind: type[Spec], fields: Mapping[str, Any], *, names: Mapping[str, object]) -> Spec:
-    """One of that kind; None says nothing, but of whose it is and under what, which must not go unsaid by mistake.
+    """Build a spec. None means the default, except for tenant and policy, where a None by mistake would do harm.
     `names` are the fields that a caller can give by name."""
     for name, meaning in _NEVER_NONE.items():
         if fields.get(name, "") is None:
-            raise SpecError(f"{name}: is None, and {meaning}", remedy=f"name the {name}, or leave it out")
+            raise SpecError(f"{name}: must not be None: {meaning}", remedy=f"name the {name}, or omit it")
     try:
         return kind.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
     is_unknown = any(problem["type"] == _NO_SUCH_FIELD and len(problem["loc"]) == 1 for problem in problems)
     raise SpecError(
-        "; ".join(_complaints(problems, names=names)), remedy=f"there are: {', '.join(names)}" if is_unknown else None
+        "; ".join(_describe_problems(problems, names=names)),
+        remedy=f"there are: {', '.join(names)}" if is_unknown else None,
     )
 
 
-def _complaints(problems: Sequence[ErrorDetails], *, names: Mapping[str, object]) -> list[str]:
-    """Each field that is wrong, once, in words for somebody who has not heard of pydantic."""
-    told = dict.fromkeys(_complaint(each, names=names)[:_LONGEST_COMPLAINT] for each in problems)
-    return list(told)[:_MOST_COMPLAINTS]
+def _describe_problems(problems: Sequence[ErrorDetails], *, names: Mapping[str, object]) -> list[str]:
+    """Describe each wrong field once, in words without pydantic."""
+    described = dict.fromkeys(_describe_problem(each, names=names)[:_MAX_PROBLEM] for each in problems)
+    return list(described)[:_MAX_PROBLEMS]
 
 
-def _complaint(problem: ErrorDetails, *, names: Mapping[str, object]) -> str:
+def _describe_problem(problem: ErrorDetails, *, names: Mapping[str, object]) -> str:
     kind, place = problem["type"], problem["loc"]
     path = str(place[0]) if "[key]" in place else ".".join(map(str, place))
     if kind == "value_error":
@@ -327,12 +330,12 @@ def _complaint(problem: ErrorDetails, *, names: Mapping[str, object]) -> str:
     if kind == "missing":
         return f"{path}: is missing"
     if kind == _NO_SUCH_FIELD:
-        return f"{path}: there is no such field{_likely_meant(path, names) if len(place) == 1 else ''}"
+        return f"{path}: there is no such field{_suggest(path, names) if len(place) == 1 else ''}"
     if place[0] in _EXPECTED and (kind.endswith("_type") or len(place) > 1):
         return f"{place[0]}: must be {_EXPECTED[place[0]]}"
-    return f"{path}: {_PYDANTICS_OWN.sub('must ', problem['msg'])}"
+    return f"{path}: {_PYDANTIC_PHRASE.sub('must ', problem['msg'])}"
 
 
-def _likely_meant(name: str, names: Mapping[str, object]) -> str:
+def _suggest(name: str, names: Mapping[str, object]) -> str:
     meant = [_MEANT[name]] if name in _MEANT else [repr(near) for near in get_close_matches(name, names, n=1)]
     return f", did you mean {meant[0]}?" if meant else ""

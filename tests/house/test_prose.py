@@ -28,7 +28,6 @@ NOT_YET: Final = (
     "sandbox/environments/",
     "sandbox/pool/",
     "sandbox/protocol/",
-    "sandbox/spec.py",
     "sandbox/testing/",
     "sandbox/unchecked.py",
     "tests/container/",

@@ -53,12 +53,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a variable with an odd name": ({"env": {"A=B": "x"}}, "env: 'A=B' is not the name of an environment variable"),
     "a variable that no process can have": (
         {"env": {"A": "\0"}},
-        "env.A: an environment variable holds no NUL and at most 128 KiB",
+        "env.A: an environment variable must not hold a NUL or more than 128 KiB",
     ),
-    "no tenant": ({"tenant": None}, "tenant: is None, and would be one with all who name none"),
+    "no tenant": ({"tenant": None}, "tenant: must not be None: None would share boxes with all calls without a tenant"),
     "no policy": (
         {"policy": None},
-        "policy: is None, and would be the default one, whatever the engine's own is",
+        "policy: must not be None: None would mean the default policy instead of the engine's",
     ),
     "a state of another kind": ({"state": 5}, "state must be a mapping of names to values, not int"),
     "a tenant of another kind": ({"tenant": 3}, "tenant: must be text"),
@@ -66,7 +66,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no entry at all": ({"entry": ""}, "entry: must have at least 1 character"),
     "a file of another kind": (
         {"files": {"a": 3}},
-        "files.a: the content of a file is bytes, or the path of a file of this host",
+        "files.a: the content of a file must be bytes, or the path of a file of this host",
     ),
 }
 
@@ -114,5 +114,5 @@ def test_other_specs_report_errors_alike() -> None:
         reading_spec({"source": 3})
     with pytest.raises(SpecError, match="requirements: must be a list such as"):
         environment_spec({"requirements": "requests"})
-    with pytest.raises(SpecError, match="tenant: is None"):
+    with pytest.raises(SpecError, match="tenant: must not be None"):
         environment_spec({"tenant": None})
