@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from sandbox.errors import ArtifactMissing as ArtifactMissing
     from sandbox.errors import ArtifactsUnavailable as ArtifactsUnavailable
     from sandbox.errors import BackendUnavailable as BackendUnavailable
+    from sandbox.errors import BatchCancelled as BatchCancelled
     from sandbox.errors import BoxLost as BoxLost
     from sandbox.errors import BuildFailed as BuildFailed
+    from sandbox.errors import CallCancelled as CallCancelled
     from sandbox.errors import CallFailed as CallFailed
     from sandbox.errors import CallNotStarted as CallNotStarted
     from sandbox.errors import EngineClosed as EngineClosed
@@ -66,8 +68,10 @@ _HOMES: Final = {
     "AsyncSandbox": "sandbox.client.client",
     "BackendUnavailable": "sandbox.errors",
     "BaseTool": "sandbox.authoring",
+    "BatchCancelled": "sandbox.errors",
     "BoxLost": "sandbox.errors",
     "BuildFailed": "sandbox.errors",
+    "CallCancelled": "sandbox.errors",
     "CallFailed": "sandbox.errors",
     "CallFields": "sandbox.spec",
     "CallNotStarted": "sandbox.errors",

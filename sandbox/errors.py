@@ -26,6 +26,8 @@ could not do its part, or that the request cannot be met::
     ├── ArtifactsUnavailable      artifacts cannot be kept or read here                            exit 5
     │   └── ArtifactMissing       no artifact has that id, or not any more                         exit 2
     ├── EngineClosed              the engine was closed before or during the request               exit 5
+    ├── CallCancelled             the outcome of a cancelled call, as the cause of the error        exit 130
+    ├── BatchCancelled            the outcomes of a batch that was cut short, as the cause         exit 130
     └── CallFailed                raised only by `Outcome.raise_for_status()`                      exit 1, 2, 3, 130
 
 Every message names the thing, its problem, and a remedy. The remedy is also an attribute, so that a terminal can show
@@ -34,11 +36,15 @@ the remedy on a line of its own. Text from a tool never enters a message unbound
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sandbox.outcome import Outcome
     from sandbox.tools.schemas.nodes import SchemaFinding
+
+Found = TypeVar("Found", bound=BaseException)
 
 
 class SandboxError(Exception):
@@ -187,6 +193,60 @@ class ArtifactMissing(ArtifactsUnavailable):
 
 class EngineClosed(SandboxError):
     """The engine is closed. Open a new one."""
+
+
+class CallCancelled(SandboxError):
+    """Carries the outcome of a call until it was cancelled or interrupted.
+
+    The engine never raises this itself. `asyncio.timeout` and `TaskGroup` compare the type of a cancellation with
+    `asyncio.CancelledError` exactly, so no subclass of that would survive them. The engine raises a plain
+    `CancelledError`, or the caller's own `KeyboardInterrupt`, with this as its cause; `CallCancelled.of` finds it.
+    """
+
+    exit_code = 130
+
+    def __init__(self, message: str, *, outcome: Outcome) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+    @classmethod
+    def of(cls, error: BaseException) -> CallCancelled | None:
+        """Return the exception of this type in the chain of `error`, or None."""
+        return _find(cls, error)
+
+
+class BatchCancelled(SandboxError):
+    """Carries the outcomes of a batch until an error, a cancellation or an interrupt ended it.
+
+    Like `CallCancelled`, this is only the cause of another exception; `BatchCancelled.of` finds it.
+    """
+
+    exit_code = 130
+
+    def __init__(self, message: str, *, outcomes: Sequence[Outcome | None]) -> None:
+        super().__init__(message)
+        self.outcomes = list(outcomes)
+        """The outcome of each call in the order of its arguments, None for a call without one."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> BatchCancelled | None:
+        """Return the exception of this type in the chain of `error`, or None."""
+        return _find(cls, error)
+
+
+def _find(kind: type[Found], error: BaseException) -> Found | None:
+    """Search the causes and contexts of `error` for an exception of that type."""
+    waiting: list[BaseException | None] = [error]
+    seen = set[int]()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        if isinstance(each, kind):
+            return each
+        seen.add(id(each))
+        waiting += (each.__context__, each.__cause__)
+    return None
 
 
 class CallFailed(SandboxError):

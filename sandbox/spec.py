@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from sandbox.errors import SpecError
 from sandbox.policy import Policy, resolve_policy_name
-from sandbox.unchecked import unchecked
+from sandbox.trusted import build_trusted
 
 Spec = TypeVar("Spec", bound=BaseModel)
 OutputName = Literal["value", "stdout", "stderr"]
@@ -261,33 +261,14 @@ def environment_spec(fields: Mapping[str, Any]) -> EnvironmentSpec:
     return _spec(EnvironmentSpec, fields, names=EnvironmentFields.__annotations__)
 
 
+_UNNAMED: Final = vars(CallSpec(source=""))
+"""The fields of a call that names none. The engine never changes a spec, so calls may share the empty mappings."""
+
+
 def plain_spec(source: str, args: Mapping[str, Any], policy: str | Policy) -> CallSpec:
-    """The spec of a call for which nothing else was said, under a policy that a spec may have."""
-    fields = {
-        "source": source,
-        "filename": "tool.py",
-        "entry": None,
-        "args": dict(args),
-        "requirements": (),
-        "policy": policy,
-        "limits": {},
-        "env": {},
-        "env_layers": (),
-        "state": None,
-        "agent_id": None,
-        "ctx": None,
-        "client": None,
-        "strict_return": None,
-        "permitted": False,
-        "files": {},
-        "return_char_limit": None,
-        "outputs": {},
-        "tokens": None,
-        "tenant": "",
-        "call_id": new_call_id(),
-        "trace_id": None,
-    }
-    return unchecked(CallSpec, fields)
+    """Return the spec of a call that names nothing else, under a policy that an earlier spec was validated with."""
+    own = {"source": source, "args": dict(args), "policy": policy, "call_id": new_call_id()}
+    return build_trusted(CallSpec, **(_UNNAMED | own))
 
 
 def call_spec(fields: Mapping[str, Any]) -> CallSpec:

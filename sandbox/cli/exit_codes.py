@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.cli.terminal import ReaderGone, Unwritable, glyph, painted, prepare_streams, show_document, tell
 from sandbox.cli.text import one_line, visible
-from sandbox.errors import SandboxError
+from sandbox.errors import CallCancelled, SandboxError
 
 if TYPE_CHECKING:
     from sandbox.outcome import Outcome
@@ -69,8 +69,8 @@ class CutShort(Exception):
 
 def cut_short(interrupt: KeyboardInterrupt) -> Outcome | None:
     """What came of the call that it ended, if that had begun."""
-    outcome: Outcome | None = vars(interrupt).get("outcome")
-    return outcome
+    cancelled = CallCancelled.of(interrupt)
+    return None if cancelled is None else cancelled.outcome
 
 
 def exit_code_of(words: list[str]) -> int:

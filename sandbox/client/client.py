@@ -1,7 +1,7 @@
-"""What users hold: `AsyncSandbox`, and `Sandbox`, the same for programs without an event loop. No logic.
+"""The clients: `AsyncSandbox`, and `Sandbox` for programs without an event loop.
 
-`Sandbox` drives one `AsyncSandbox` on an event loop of its own, in one background thread. So both have the same
-methods, the same engine and the same behaviour, and a `Sandbox` may be used from any number of threads.
+`Sandbox` drives one `AsyncSandbox` on an event loop in a background thread. Both therefore have the same methods, the
+same engine and the same behaviour, and any number of threads may use one `Sandbox`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sandbox.client.loop_thread import BackgroundLoop
 from sandbox.engine.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, EngineSettings
 from sandbox.environments import Environment
 from sandbox.environments.progress import OnProgress, nobody
-from sandbox.errors import EngineClosed, SpecError
+from sandbox.errors import BatchCancelled, CallCancelled, EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.tokens import Tokenizer
@@ -51,19 +51,19 @@ if TYPE_CHECKING:
     from sandbox.tools.schemas import Export
 
 _UNDER_WAY_PER_TURN: Final = 2
-"""Calls of a batch for each that the engine lets run at once: when one ends, the next is at hand."""
+"""Calls of a batch under way for each that the engine runs at once, so that the next is ready when one ends."""
 
 
 class AsyncSandbox:
-    """An engine to run tools with; close it, or use it in an `async with`.
+    """An engine that runs tools. Use it in an `async with`, or close it.
 
-    `backend` is a name or a `Backend`, otherwise what is configured (see `configuration`); `policy` is what calls run
-    under that name none. Environments are kept in the folder `store`; `offline` asks no package index for them;
-    `on_progress` is told how building them goes. Artifacts are kept in the folder `artifact_store`, or in
-    that very store. `tokenizer` gives the tokens of a text, or their number, for budgets in tokens.
+    `backend` is a name or a `Backend`; the default comes from the configuration. `policy` applies to calls that name
+    none. `store` is the folder for environments, `offline` asks no package index for them, and `on_progress` is called
+    with the progress of builds. `artifact_store` is the folder for artifacts, or an `ArtifactStore`. `tokenizer`
+    returns the tokens of a text, or their number, for budgets in tokens.
     """
 
-    def __init__(  # noqa: PLR0913  (each is one thing to be chosen)
+    def __init__(  # noqa: PLR0913  (each is one setting)
         self,
         *,
         backend: str | Backend | None = None,
@@ -78,7 +78,7 @@ class AsyncSandbox:
     ) -> None:
         for name, number, least in (("concurrency", concurrency, 1), ("warm_memory", warm_memory, 0)):
             if type(number) is not int or number < least:
-                raise SpecError(f"{name} is a whole number, {least} or more, not {number!r:.80}")
+                raise SpecError(f"{name} must be a whole number of at least {least}, not {number!r:.80}")
         self._backend = backend
         self._policy = resolve_policy_name(policy) if isinstance(policy, PathLike) else policy
         self._settings = EngineSettings(
@@ -97,7 +97,7 @@ class AsyncSandbox:
 
     @property
     def artifacts(self) -> AsyncArtifacts:
-        """What calls left, and what was too long to show: to be listed, shown, searched and saved."""
+        """The artifacts: files that calls left and outputs too long to show, to list, show, search and save."""
         from sandbox.outputs.artifacts.reading import AsyncArtifacts
 
         return AsyncArtifacts(self._settings.artifacts)
@@ -110,15 +110,21 @@ class AsyncSandbox:
         await self.close()
 
     async def run(self, source: Source, args: Mapping[str, Any] | None = None, **fields: Unpack[CallFields]) -> Outcome:
-        """Run one call. `source` is a tool's text or the path of its file; `fields` are what else can be said of it,
-        such as policy, limits, requirements, files or tenant: see `CallFields`."""
+        """Run one call and return its outcome.
+
+        `source` is a tool's text or the path of its file. `fields` are the further fields of a call, such as policy,
+        limits, requirements, files or tenant (see `CallFields`). If the caller is cancelled, `CallCancelled.of` finds
+        the outcome until then in the error.
+        """
         return await self._opened().run(self._spec(source, args, fields))
 
     def stream(
         self, source: Source, args: Mapping[str, Any] | None = None, **fields: Unpack[CallFields]
     ) -> AsyncGenerator[Event]:
-        """Run one call and give what it prints (`Printed`) and, if it is a generator, what it gives (`Progress`) as it
-        comes; the last event is `Finished` with the outcome."""
+        """Run one call and yield its output (`Printed`) and the items of a generator (`Progress`) as they come.
+
+        The last event is `Finished` with the outcome.
+        """
         from sandbox.client.stream import stream_call
 
         return stream_call(lambda: (self._opened(), self._spec(source, args, fields)))
@@ -126,10 +132,11 @@ class AsyncSandbox:
     async def map(
         self, source: Source, args: Iterable[Mapping[str, Any]], **fields: Unpack[CallFields]
     ) -> list[Outcome]:
-        """Run one tool with many arguments, as many at once as the engine takes; outcomes in the order given.
+        """Run one tool with many arguments and return the outcomes in their order.
 
-        Arguments are asked for as calls come to their turns. What ends it early, be it an error or a cancellation, has
-        what came of each call until then as its `outcomes`, with None for a call of which nothing did."""
+        As many calls run at once as the engine allows, and the arguments are read as calls get their turns. If an error
+        or a cancellation ends the batch early, `BatchCancelled.of` finds the outcomes until then in it.
+        """
         batch = await self._batch(source, fields)
         try:
             for each in args:
@@ -137,45 +144,41 @@ class AsyncSandbox:
             return await batch.outcomes()
         except BaseException as error:
             await batch.end()
-            vars(error)["outcomes"] = batch.so_far
-            raise
+            raise error from _cut_short(batch, error)
 
     async def _batch(self, source: Source, fields: CallFields) -> Batch:
-        """Calls of one tool, to be added one by one."""
         engine = self._opened()
-        most = _UNDER_WAY_PER_TURN * self._settings.concurrency
-        return Batch(lambda args: engine.run(self._spec(source, args, fields)), most=most)
+        max_under_way = _UNDER_WAY_PER_TURN * self._settings.concurrency
+        return Batch(lambda args: engine.run(self._spec(source, args, fields)), max_under_way=max_under_way)
 
     async def prepare(self, source: Source, **fields: Unpack[CallFields]) -> None:
-        """Have the environment and a warm box for this tool ready before its first call."""
+        """Make the environment and a warm box for this tool ready before its first call."""
         await self._opened().prepare(self._spec(source, None, fields))
 
     async def lock(
         self, source: Source | None = None, *, refresh: bool = False, **fields: Unpack[EnvironmentFields]
     ) -> Lock:
-        """What a tool's requirements come to, package by package. What was found before is told again, unless `refresh`
-        asks the indexes."""
+        """Resolve a tool's requirements to a lock. An earlier lock is reused, unless `refresh` asks the indexes."""
         return await self._opened().lock(self._environment(source, fields), refresh=refresh)
 
     async def build(
         self, source: Source | None = None, *, lock: Lock | None = None, **fields: Unpack[EnvironmentFields]
     ) -> Environment:
-        """Have an environment in the store; of a `lock`, if one is given."""
+        """Build an environment into the store, from a `lock` if one is given."""
         return await self._opened().build(self._environment(source, fields), lock=lock_of(lock))
 
     async def statistics(self) -> PoolStatistics:
-        """What boxes there are now, and how calls came by theirs: found warm, opened ahead, or waited for."""
+        """Return how many boxes there are, and how calls got theirs: warm, opened ahead, or opened for them."""
         return await self._opened().statistics()
 
     async def check(self, source: Source, **fields: Unpack[ReadingFields]) -> CheckReport:
-        """Everything that is wrong with a source, everything it can be called as, and what models are told of it.
-        Nothing of it is executed, and no box is opened."""
+        """Return every problem of a source, its functions, and their schemas. Nothing is executed, and no box opens."""
         from sandbox.tools.check import check_source
 
         spec = reading_spec({**source_fields(source), **fields})
         reading = partial(check_source, spec.source, filename=spec.filename, entry=spec.entry)
         report = await in_own_thread(reading)
-        return report.model_copy(deep=True)  # the caller's own: what is remembered serves others, too
+        return report.model_copy(deep=True)  # the cached report serves other callers too
 
     async def schema(
         self,
@@ -185,19 +188,21 @@ class AsyncSandbox:
         strict: bool = False,
         **fields: Unpack[ReadingFields],
     ) -> Export:
-        """The tool's schema, `{"name", "description", "parameters"}`, or in the shape `format`: openai,
-        openai-responses, anthropic, mcp or json; and what that shape could not say."""
+        """Return the tool's schema, `{"name", "description", "parameters"}`, with the losses of the conversion.
+
+        `format` is another shape: openai, openai-responses, anthropic, mcp or json.
+        """
         from sandbox.tools.tool_schema import exported_schema
 
         report = await self.check(source, **fields)
         return exported_schema(report, shape=format, strict=strict)
 
     async def metadata(self, source: Source, **fields: Unpack[ReadingFields]) -> tuple[ToolRecord, ...]:
-        """What people are shown of each tool that a source defines: names, weights, methods."""
+        """Return the record of each tool in a source for people to read: names, weights, methods."""
         return (await self.check(source, **fields)).metadata
 
     async def doctor(self) -> Checkup:
-        """What this host can do, found out by real calls: which walls are up, which policies run, which limits bite."""
+        """Find out by real calls what this host can do: isolation layers, policies and limits."""
         from sandbox.doctor import examine
 
         self._opened()
@@ -232,7 +237,7 @@ class AsyncSandbox:
         return environment_spec({**self._under_policy(fields), **source_fields(source)})
 
     def _spec(self, source: Source, args: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> CallSpec:
-        """A call for which nothing else is said needs no second look once one under our policy was in order."""
+        # A call without further fields needs no validation once a call under the same policy passed.
         if not fields and type(source) is str and type(args) is dict and self._has_fitting_policy:
             return plain_spec(source, args, self._policy)
         spec = call_spec({**source_fields(source), **self._under_policy(fields), "args": args})
@@ -240,15 +245,15 @@ class AsyncSandbox:
         return spec
 
     def _under_policy(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The engine's own policy, where these fields name none; None is none."""
+        """Return the fields with the client's policy if they name none."""
         policy = fields.get("policy")
         return {**fields, "policy": self._policy if policy is None else policy}
 
 
 class Sandbox:
-    """The same for programs without an event loop; close it, or use it in a `with`."""
+    """The same for programs without an event loop. Use it in a `with`, or close it."""
 
-    def __init__(  # noqa: PLR0913  (each is one thing to be chosen)
+    def __init__(  # noqa: PLR0913  (each is one setting)
         self,
         *,
         backend: str | Backend | None = None,
@@ -277,7 +282,7 @@ class Sandbox:
 
     @property
     def artifacts(self) -> Artifacts:
-        """What calls left, and what was too long to show; see `AsyncSandbox.artifacts`."""
+        """The artifacts of calls; see `AsyncSandbox.artifacts`."""
         from sandbox.outputs.artifacts.reading import Artifacts
 
         return Artifacts(self._store_of_artifacts)
@@ -291,13 +296,13 @@ class Sandbox:
         self.close()
 
     def run(self, source: Source, args: Mapping[str, Any] | None = None, **fields: Unpack[CallFields]) -> Outcome:
-        """Run one call; see `AsyncSandbox.run`."""
+        """Run one call; see `AsyncSandbox.run`. A KeyboardInterrupt cancels the call like a cancellation."""
         return self._background.wait(lambda: self._inner.run(source, args, **fields))
 
     def stream(
         self, source: Source, args: Mapping[str, Any] | None = None, **fields: Unpack[CallFields]
     ) -> Generator[Event]:
-        """Run one call and give what it prints as it comes; see `AsyncSandbox.stream`."""
+        """Run one call and yield its output as it comes; see `AsyncSandbox.stream`."""
         events = self._inner.stream(source, args, **fields)
         try:
             while True:
@@ -305,46 +310,47 @@ class Sandbox:
                     yield self._background.wait(lambda: _next(events))
                 except StopAsyncIteration:
                     return
-        except KeyboardInterrupt as interrupt:  # or thrown in by who was interrupted between two events
-            if not vars(interrupt):
-                vars(interrupt).update(self._background.wait(lambda: _cut_short(events)))
-            raise
+        except KeyboardInterrupt as interrupt:
+            # A caller that was interrupted between two events throws the interrupt in, and the call still runs.
+            cause = CallCancelled.of(interrupt) or self._background.wait(lambda: _cancel(events))
+            if cause is None:
+                raise
+            raise interrupt from cause
         finally:
             self._background.leave(events)
 
     def map(self, source: Source, args: Iterable[Mapping[str, Any]], **fields: Unpack[CallFields]) -> list[Outcome]:
-        """Run one tool with many arguments, asked for in the thread of the caller; see `AsyncSandbox.map`."""
+        """Run one tool with many arguments, read in the caller's thread; see `AsyncSandbox.map`."""
         batch = self._background.wait(lambda: self._inner._batch(source, fields))
         try:
             for each in args:
                 self._background.wait(partial(batch.add, each))
             return self._background.wait(batch.outcomes)
         except BaseException as error:
-            with suppress(EngineClosed):  # then they have ended
+            with suppress(EngineClosed):  # closing the engine ended the calls
                 self._background.wait(batch.end)
-            vars(error)["outcomes"] = batch.so_far
-            raise
+            raise error from _cut_short(batch, error)
 
     def prepare(self, source: Source, **fields: Unpack[CallFields]) -> None:
-        """Have a warm box for this tool ready; see `AsyncSandbox.prepare`."""
+        """Make a warm box for this tool ready; see `AsyncSandbox.prepare`."""
         self._background.wait(lambda: self._inner.prepare(source, **fields))
 
     def lock(self, source: Source | None = None, *, refresh: bool = False, **fields: Unpack[EnvironmentFields]) -> Lock:
-        """What a tool's requirements come to; see `AsyncSandbox.lock`."""
+        """Resolve a tool's requirements to a lock; see `AsyncSandbox.lock`."""
         return self._background.wait(lambda: self._inner.lock(source, refresh=refresh, **fields))
 
     def build(
         self, source: Source | None = None, *, lock: Lock | None = None, **fields: Unpack[EnvironmentFields]
     ) -> Environment:
-        """Have an environment in the store; see `AsyncSandbox.build`."""
+        """Build an environment into the store; see `AsyncSandbox.build`."""
         return self._background.wait(lambda: self._inner.build(source, lock=lock, **fields))
 
     def statistics(self) -> PoolStatistics:
-        """What boxes there are now, and how calls came by theirs; see `AsyncSandbox.statistics`."""
+        """Return how many boxes there are, and how calls got theirs; see `AsyncSandbox.statistics`."""
         return self._background.wait(self._inner.statistics)
 
     def check(self, source: Source, **fields: Unpack[ReadingFields]) -> CheckReport:
-        """Everything that is wrong with a source, and what it can be called as; see `AsyncSandbox.check`."""
+        """Return every problem of a source, and its functions; see `AsyncSandbox.check`."""
         return self._background.wait(lambda: self._inner.check(source, **fields))
 
     def schema(
@@ -355,15 +361,15 @@ class Sandbox:
         strict: bool = False,
         **fields: Unpack[ReadingFields],
     ) -> Export:
-        """The tool's schema in a shape of your choice; see `AsyncSandbox.schema`."""
+        """Return the tool's schema in the shape `format`; see `AsyncSandbox.schema`."""
         return self._background.wait(lambda: self._inner.schema(source, format=format, strict=strict, **fields))
 
     def metadata(self, source: Source, **fields: Unpack[ReadingFields]) -> tuple[ToolRecord, ...]:
-        """What people are shown of each tool that a source defines; see `AsyncSandbox.metadata`."""
+        """Return the record of each tool in a source; see `AsyncSandbox.metadata`."""
         return self._background.wait(lambda: self._inner.metadata(source, **fields))
 
     def doctor(self) -> Checkup:
-        """What this host can do; see `AsyncSandbox.doctor`."""
+        """Find out what this host can do; see `AsyncSandbox.doctor`."""
         return self._background.wait(self._inner.doctor)
 
     def close(self) -> None:
@@ -375,12 +381,19 @@ async def _next(events: AsyncGenerator[Event]) -> Event:
     return await anext(events)
 
 
-async def _cut_short(events: AsyncGenerator[Event]) -> dict[str, Any]:
-    """Cancel the call; what that has to tell."""
+async def _cancel(events: AsyncGenerator[Event]) -> CallCancelled | None:
+    """Cancel the call of a stream and return the outcome that its cancellation carries, if any."""
     try:
         await events.athrow(asyncio.CancelledError())
     except asyncio.CancelledError as cancelled:
-        return vars(cancelled)
+        return CallCancelled.of(cancelled)
     except StopAsyncIteration:
-        return {}
-    return {}
+        return None
+    return None
+
+
+def _cut_short(batch: Batch, error: BaseException) -> BatchCancelled:
+    """Return the outcomes of a batch as the cause of the error that ended it."""
+    cut_short = batch.cut_short()
+    cut_short.__cause__ = error.__cause__
+    return cut_short

@@ -1,4 +1,4 @@
-"""What the clients are given, as the parts below them take it: a source or the path of its file, places, a backend."""
+"""The inputs of the clients in the form that the engine takes: sources, folders, locks and backends."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
 Source = str | bytes | Path
 """A tool's text, or the path of its file."""
 
-_MOST_SOURCE_FILE: Final = 6 << 20
+_MAX_SOURCE_FILE: Final = 6 << 20
 
 
 def source_fields(source: Source | None) -> dict[str, Any]:
-    """The fields of a spec that a source comes to: a file's own name goes with its text."""
+    """Return the fields of a spec for a source. The text of a file comes with the file's name."""
     return {"source": _read_file(source), "filename": source.name} if isinstance(source, Path) else {"source": source}
 
 
 def store_place(chosen: str | Path) -> Path:
-    """Where environments are kept."""
+    """Return the folder for environments."""
     from sandbox.environments.disk.paths import named_place
 
     return named_place(chosen)
 
 
 def lock_of(chosen: object) -> Lock | None:
-    """That one, if any is given."""
+    """Return the lock, or None. Raise `SpecError` for anything else."""
     from sandbox.environments.lock import Lock
 
     if chosen is None or isinstance(chosen, Lock):
         return chosen
-    remedy = "give what `lock()` returned, or read what was written down of it with `Lock.model_validate_json`"
-    raise SpecError(f"the lock is a {type(chosen).__name__} instead of a Lock", remedy=remedy)
+    remedy = "pass the result of `lock()`, or read its JSON with `Lock.model_validate_json`"
+    raise SpecError(f"lock must be a Lock, not {type(chosen).__name__}", remedy=remedy)
 
 
 def store_of_artifacts(chosen: str | Path | ArtifactStore | None) -> ArtifactStore:
-    """That one; nothing is made before there is something to keep."""
+    """Return the artifact store. Its folder is made when there is something to keep."""
     if isinstance(chosen, ArtifactStore):
         return chosen
     return ArtifactStore(chosen)
 
 
 def backend_of(chosen: str | Backend | None) -> Backend:
-    """What was said; otherwise what is configured."""
+    """Return the chosen backend, by default the configured one."""
     if isinstance(chosen, Backend):
         return chosen
     configuration = load_configuration()
@@ -58,11 +58,11 @@ def backend_of(chosen: str | Backend | None) -> Backend:
 
 
 def _read_file(path: Path) -> bytes:
-    """The file's bytes; a file that cannot be a tool's source is refused before it is read."""
+    """Return the bytes of a file. A file that cannot be a tool's source is refused before it is read."""
     try:
         if not path.is_file():
             raise SpecError(f"{path} is not a file" if path.exists() else f"there is no file {path}")
-        if path.stat().st_size > _MOST_SOURCE_FILE:
+        if path.stat().st_size > _MAX_SOURCE_FILE:
             raise SpecError(f"{path} is {path.stat().st_size} bytes, too large for a tool's source")
         return path.read_bytes()
     except OSError as error:

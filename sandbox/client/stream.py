@@ -1,12 +1,12 @@
-"""Streaming: a call's output as events while it runs, and its outcome as the last one.
+"""Streaming: a call's output as events while the call runs, and its outcome as the last event.
 
-The reader sets the pace. What it has not taken is not granted to the runner again, so a tool that prints faster than
-its output is read waits in its own pipe. What came and was not taken yet is kept as one piece per stream, so that a
-tool which prints a character at a time costs no more than what may be under way at once. What a generator gives is
-paced in the same way, and bounded: there are only so many items, and so many bytes of them. The two streams are two
-pipes: the order between them is that of arrival while the reader keeps up, and each keeps its own order always.
+The reader sets the pace. The runner gets new credit only for output that the reader has taken, so a tool that prints
+faster waits in its own pipe. Output that came and was not taken yet is kept as one piece per stream, so a tool that
+prints single characters costs no more than the credit. The items of a generator are paced in the same way, and their
+number and bytes are bounded. The two streams are two pipes: their order is that of arrival while the reader keeps up,
+and each stream always keeps its own order.
 
-Where the policy has calls go on without their reader, what it does not take in time is counted, and told in its place.
+If the policy lets calls go on without their reader, an event counts the output that the reader did not take in time.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Final, Literal
 
 from pydantic_core import from_json
 
-from sandbox.client.loop_thread import cut_short
+from sandbox.client.loop_thread import end_task
 from sandbox.engine.engine import Engine
-from sandbox.engine.replies import MOST_PARTS, aside_when_large, count_parts
+from sandbox.engine.replies import MAX_PARTS, aside_when_large, count_parts
 from sandbox.engine.streams import StreamListener, unpaced
 from sandbox.outcome import Json, Outcome
 from sandbox.protocol.frames import Stream
 from sandbox.spec import CallSpec
 from sandbox.threads import Threads
 
-_MOST_UNPACED: Final = 1 << 20
+_MAX_UNPACED: Final = 1 << 20
 _NAMES: Final[dict[Stream, Literal["stdout", "stderr"]]] = {Stream.STDOUT: "stdout", Stream.STDERR: "stderr"}
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Some text the tool printed."""
+    """Some text that the tool printed."""
 
     stream: Literal["stdout", "stderr"]
     text: str
@@ -43,9 +43,10 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """An item that a tool gave which gives many, a generator; all of them together are the value in the end.
+    """An item that a generator yielded. All items together are the value in the end.
 
-    The first ten thousand come, as far as they are no larger together than a value may be."""
+    At most ten thousand items come, and together no more bytes than a value may have.
+    """
 
     value: Json
 
@@ -62,26 +63,25 @@ Event = Printed | Progress | Finished
 
 @dataclass(slots=True)
 class _Piece:
-    """What came of one stream and was not taken yet."""
+    """Output of one stream that was not taken yet."""
 
     stream: Stream
     grant: Callable[[int], None]
     data: bytearray = field(default_factory=bytearray)
-    passed_over: int = 0
-    """Bytes behind the data that were not kept."""
+    skipped: int = 0
+    """Bytes after the data that were not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """What a generator gave, and was not taken yet."""
+    """An item of a generator that was not taken yet."""
 
     data: bytes
     grant: Callable[[], None]
 
 
 class _Untaken:
-    """What waits for the reader, in the order in which it came: items, of which there are only so many, and between
-    two of them at most one piece per stream."""
+    """The events that wait for the reader, in order: items, and between two of them at most one piece per stream."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Piece | _Item] = deque()
@@ -91,32 +91,32 @@ class _Untaken:
         self._unpaced = 0
 
     def put(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None:
-        """Keep what came; the last `grant` knows the pace for all of it."""
+        """Keep some output. The latest `grant` knows the pace for the whole piece."""
         piece = self._growing.get(stream)
         if piece is None:
             piece = self._growing[stream] = _Piece(stream, grant)
             self._waiting.append(piece)
         piece.grant = grant
-        if grant is unpaced and (piece.passed_over or self._unpaced + len(data) > _MOST_UNPACED):
-            piece.passed_over += len(data)
+        if grant is unpaced and (piece.skipped or self._unpaced + len(data) > _MAX_UNPACED):
+            piece.skipped += len(data)
         else:
             piece.data += data
             self._unpaced += len(data) if grant is unpaced else 0
         self._changed.set()
 
     def put_item(self, item: bytes, grant: Callable[[], None]) -> None:
-        """Keep an item; what is printed after it is taken after it."""
+        """Keep an item. Output that comes later is taken later."""
         self._growing.clear()
         self._waiting.append(_Item(item, grant))
         self._changed.set()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Note that no more events come."""
         self._is_over = True
         self._changed.set()
 
     async def take(self) -> _Piece | _Item | None:
-        """What has waited longest; None after the last."""
+        """Return what has waited longest, or None after the last."""
         while not self._waiting and not self._is_over:
             self._changed.clear()
             await self._changed.wait()
@@ -131,8 +131,10 @@ class _Untaken:
 
 
 async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGenerator[Event]:
-    """The events of one call, with whom and what for is asked when the first is wanted; leaving the iteration early
-    cancels the call."""
+    """Yield the events of one call.
+
+    `begin` runs when the first event is wanted. Leaving the iteration early cancels the call.
+    """
     engine, spec = begin()
     untaken = _Untaken()
     call = asyncio.create_task(engine.run(spec, StreamListener(untaken.put, untaken.put_item)))
@@ -147,10 +149,8 @@ async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGene
                 continue
             if text := decoders[taken.stream].decode(taken.data):
                 yield Printed(_NAMES[taken.stream], text)
-            if taken.passed_over:
-                yield Printed(
-                    _NAMES[taken.stream], f"\n[… {taken.passed_over} bytes passed over: not read in time …]\n"
-                )
+            if taken.skipped:
+                yield Printed(_NAMES[taken.stream], f"\n[… {taken.skipped} bytes passed over: not read in time …]\n")
             taken.grant(len(taken.data))
         outcome = await call
         for stream, decoder in decoders.items():
@@ -158,19 +158,21 @@ async def stream_call(begin: Callable[[], tuple[Engine, CallSpec]]) -> AsyncGene
                 yield Printed(_NAMES[stream], rest)
         yield Finished(outcome)
     except asyncio.CancelledError as cancelled:
-        vars(cancelled).update(await cut_short(call))
-        raise
+        cause = await end_task(call)
+        if cause is None:
+            raise
+        raise cancelled from cause
     finally:
-        await cut_short(call)
+        await end_task(call)
 
 
 async def _item(text: bytes, threads: Threads) -> Progress | None:
-    """The event of one item; what is no JSON, or too much of it, was forged, and is left out."""
+    """Return the event of an item, or None for a forged one: not JSON, or too much of it."""
     return await aside_when_large(lambda: _read_item(text), size=len(text), threads=threads)
 
 
 def _read_item(text: bytes) -> Progress | None:
-    if len(text) > MOST_PARTS and count_parts(text) > MOST_PARTS:
+    if len(text) > MAX_PARTS and count_parts(text) > MAX_PARTS:
         return None
     try:
         return Progress(from_json(text, allow_inf_nan=False))

@@ -1,8 +1,8 @@
-"""Jobs of the engine's own, each one call in a box of its own: how environments get built.
+"""Build jobs: the engine's own programs, each one call in a box of its own, that build environments.
 
-A job is a call like any other: the same walls, limits and verdict. It differs in who wrote the program (we did), in
-what its box sees beside the interpreter, and in that its box is gone before the job is over: what a job leaves in its
-folder is looked at by the engine, and nothing may change it under its eyes.
+A job is a call like any other, with the same isolation, limits and verdict. Its program is the engine's own, and its
+box shows some folders besides the interpreter. The box is gone before the job is over: the engine reads what a job left
+in its folder, and nothing may change that meanwhile.
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ from functools import cache
 from typing import Final
 
 from sandbox.backends.base import BoxPlan, Shown
-from sandbox.engine.receipts import read_walls
+from sandbox.engine.receipts import read_layers
 from sandbox.engine.request import box_environment, build_request
+from sandbox.engine.result import CallResult
 from sandbox.engine.streams import StreamListener
 from sandbox.engine.supervisor import CallSupervisor
-from sandbox.engine.verdict import CallEnd, judge
+from sandbox.engine.verdict import judge
 from sandbox.environments.build_jobs import BUILD, Job, JobEnd
 from sandbox.errors import StoreUnwritable
 from sandbox.outcome import Status
 from sandbox.outputs.budgets import Budgets, DeclaredOutputs
 from sandbox.outputs.shapes import STDERR_TYPE
 from sandbox.policy import Output, ReuseMode, format_bytes
-from sandbox.pool.pool import Lease, Pool
+from sandbox.pool.box import Lease
+from sandbox.pool.pool import Pool
 from sandbox.protocol.frames import Stream
 from sandbox.resources import find_folder
 from sandbox.spec import CallSpec
 from sandbox.threads import Threads, in_own_thread
 from sandbox.tools import ToolDefinition, read_tool
 
-_SAID: Final = 16384
-_FIELDS: Final = {"disk": "build_disk", "wall": "build_time", "cpu": "build_time", "memory": "build_memory"}
-_GLANCE_S: Final = 0.05
-_LOOK_S: Final = 0.5
-_STARTLING_PART: Final = 8
+_MAX_STDERR: Final = 16384
+_MAX_LINE: Final = 1000
+_POLICY_FIELDS: Final = {"disk": "build_disk", "wall": "build_time", "cpu": "build_time", "memory": "build_memory"}
+"""The field of a policy that grants each limit to builds."""
+_CHECK_S: Final = 0.05
+_MAX_BETWEEN_SCANS_S: Final = 0.5
+_SUDDEN_SHARE: Final = 8
 _KEPT_FREE: Final = 1 << 30
-_LOOKS_AT_MOST: Final = 4
-"""How many times as long as a look took to wait before the next."""
+_PAUSE_FACTOR: Final = 4
+"""The pause before the next scan, as a multiple of the time that the last one took."""
 
 
 class BoxJobRunner:
@@ -52,26 +56,26 @@ class BoxJobRunner:
         self._threads = threads
 
     async def run(self, job: Job) -> JobEnd:
-        """Run it to its end; nothing of it runs any more when this returns."""
+        """Run the job to its end. No process of it runs any more when this returns."""
         tool = _program(job.program, job.entry)
         spec = CallSpec(source=tool.text, policy=job.policy, tenant=job.tenant)
         request = build_request(spec, tool, job.arguments, job.policy)
-        async with self._pool.alone(_plan(job)) as lease:
-            return await _end_of(job, lease, request, self._threads)
+        async with self._pool.lease_exclusively(_plan(job)) as lease:
+            return await _run_on_lease(job, lease, request, self._threads)
 
 
-async def _end_of(job: Job, lease: Lease, request: bytes, threads: Threads) -> JobEnd:
-    reader = StreamListener(_Lines(job.on_line)) if job.on_line else None
-    watcher = CallSupervisor(lease.pooled, policy=job.policy, threads=threads, budgets=_budgets(), reader=reader)
-    lease.call = watcher.start(request, limits={}, value_limit=job.policy.limits.value)
-    ending = await _within_disk(job, asyncio.ensure_future(watcher.watch()))
-    if isinstance(ending, str):
-        return JobEnd(problem=ending)
-    verdict = judge(ending)
-    said = watcher.shown(Stream.STDERR).text
+async def _run_on_lease(job: Job, lease: Lease, request: bytes, threads: Threads) -> JobEnd:
+    listener = StreamListener(_LineSplitter(job.on_line)) if job.on_line else None
+    supervisor = CallSupervisor(lease, policy=job.policy, threads=threads, budgets=_budgets(), listener=listener)
+    running = supervisor.run(request, limits={}, value_limit=job.policy.limits.value)
+    result = await _within_disk(job, asyncio.ensure_future(running))
+    if isinstance(result, str):
+        return JobEnd(problem=result)
+    verdict = judge(result.end)
+    said = "" if result.stderr is None else result.stderr.capture.text()
     if verdict.status is Status.OK:
-        read_walls(bytes(watcher.call.walls), policy=job.policy)
-        limit = f"limit (memory){_set_by('memory')}" if ending.reading.out_of_memory_kills else ""
+        read_layers(result.layers, policy=job.policy)
+        limit = f"limit (memory){_set_by('memory')}" if result.end.reading.out_of_memory_kills else ""
         return JobEnd(value=verdict.value, limit=limit, said=said)
     if lease.pooled.session.fault is not None:
         return JobEnd(problem=str(lease.pooled.session.fault), is_lost=True, said=said)
@@ -80,110 +84,108 @@ async def _end_of(job: Job, lease: Lease, request: bytes, threads: Threads) -> J
     return JobEnd(
         problem=f"{verdict.status.value}{limit}: {message}{_set_by(verdict.limit_name)}",
         is_late=verdict.status is Status.TIMEOUT,
-        is_lost=ending.was_lost and verdict.status is Status.CRASHED,
+        is_lost=result.end.was_lost and verdict.status is Status.CRASHED,
         said=said,
     )
 
 
 def _set_by(limit: str | None) -> str:
-    """Where people find the limit: a job has those that a policy grants to builds."""
-    field = _FIELDS.get(limit or "")
-    return f", as environment.{field} in the policy says" if field else ""
+    """Return where a user finds the limit: a job has the limits that a policy grants to builds."""
+    name = _POLICY_FIELDS.get(limit or "")
+    return f", as environment.{name} in the policy says" if name else ""
 
 
 @cache
 def _budgets() -> Budgets:
-    """Who builds an environment wants to see more of what went wrong."""
-    return Budgets(DeclaredOutputs(), Output(budgets=((STDERR_TYPE, _SAID),)))
+    """Show more of stderr than a call does, for a user who looks for the fault in a build."""
+    return Budgets(DeclaredOutputs(), Output(budgets=((STDERR_TYPE, _MAX_STDERR),)))
 
 
-async def _within_disk(job: Job, watching: asyncio.Task[CallEnd]) -> CallEnd | str:
-    """Its end; or what it left too much of in its folder, which no control of the kernel counts."""
-    looks = _Looks(job)
+async def _within_disk(job: Job, running: asyncio.Task[CallResult]) -> CallResult | str:
+    """Return the job's result, or what it left too much of in its folder. No control of the kernel counts that."""
+    watch = _DiskWatch(job)
     try:
-        while not (await asyncio.wait({watching}, timeout=_GLANCE_S))[0]:
-            excess = await in_own_thread(looks.look) if looks.is_due() else None
+        while not (await asyncio.wait({running}, timeout=_CHECK_S))[0]:
+            excess = await in_own_thread(watch.scan) if watch.is_due() else None
             if excess is not None:
                 return excess
-        return watching.result()
+        return running.result()
     finally:
-        if not watching.done():
-            watching.cancel()
-            await asyncio.wait({watching})
+        if not running.done():
+            running.cancel()
+            await asyncio.wait({running})
 
 
-class _Looks:
-    """When to look at all that is in a job's folder, which takes a while: now and then, and at once when the disk has
-    lost a good part of what the job may leave. That takes a glance, and is the doing of whoever writes there."""
+class _DiskWatch:
+    """Decides when to scan a job's folder, which takes a while: now and then, and at once if the disk suddenly has much
+    less room. Asking for that room is cheap."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._least_free = _least_free(job)
-        self._startling = (job.disk or 0) // _STARTLING_PART
+        self._min_free = _min_free(job)
+        self._sudden = (job.disk or 0) // _SUDDEN_SHARE
         self._earliest = time.monotonic()
-        self._latest = self._earliest + _LOOK_S
+        self._latest = self._earliest + _MAX_BETWEEN_SCANS_S
         self._free = self._free_now()
 
     def is_due(self) -> bool:
-        """Whether it is time."""
+        """Return whether to scan now."""
         now, free = time.monotonic(), self._free_now()
         self._free = max(self._free, free)
-        is_startling = self._free - free > self._startling or free < self._least_free
-        return now >= self._latest or (is_startling and now >= self._earliest)
+        is_sudden = self._free - free > self._sudden or free < self._min_free
+        return now >= self._latest or (is_sudden and now >= self._earliest)
 
-    def look(self) -> str | None:
-        """What is too much, if anything."""
+    def scan(self) -> str | None:
+        """Return what is too much in the folder, or None."""
         begun, self._free = time.monotonic(), self._free_now()
-        excess = _excess(self._job, self._least_free)
+        excess = _excess(self._job, self._min_free)
         now = time.monotonic()
-        self._earliest = now + _LOOKS_AT_MOST * (now - begun)
-        self._latest = max(self._earliest, now + _LOOK_S)
+        self._earliest = now + _PAUSE_FACTOR * (now - begun)
+        self._latest = max(self._earliest, now + _MAX_BETWEEN_SCANS_S)
         return excess
 
     def _free_now(self) -> int:
         return 0 if self._job.folder is None else shutil.disk_usage(self._job.folder).free
 
 
-def _least_free(job: Job) -> int:
-    """What must stay free on the disk that its folder is on: files without a name are seen nowhere else."""
+def _min_free(job: Job) -> int:
+    """Return how much must stay free on the disk of the folder. Files without a name show up nowhere else."""
     return 0 if job.folder is None else min(_KEPT_FREE, shutil.disk_usage(job.folder).free // 2)
 
 
-def _excess(job: Job, least_free: int) -> str | None:
-    """What is too much below its folder, if anything, about: it changes while it is looked at. Raises `StoreUnwritable`
-    when the disk itself runs full."""
+def _excess(job: Job, min_free: int) -> str | None:
+    """Return what is too much below the job's folder, roughly, because the folder changes meanwhile.
+
+    Raise `StoreUnwritable` if the disk itself runs full.
+    """
     if job.folder is None or job.disk is None:
         return None
-    if shutil.disk_usage(job.folder).free < least_free:
+    if shutil.disk_usage(job.folder).free < min_free:
         raise StoreUnwritable(
-            f"less than {format_bytes(least_free)} is left on the disk that a build writes to",
-            remedy="make room, for example with `sandbox env prune`",
+            f"the disk that builds write to is nearly full: less than {format_bytes(min_free)} is left",
+            remedy="free some space, for example with `sandbox env prune`",
         )
-    most_files, size, count, hidden = job.policy.limits.inodes, 0, 0, _Hidden()
+    max_files, size, count, hidden = job.policy.limits.inodes, 0, 0, _HiddenFolders()
     for parent, folders, names in os.walk(job.folder, onerror=hidden):
         count += len(folders) + len(names)
         size += sum(_bytes_of(os.path.join(parent, name)) for name in (*folders, *names))
-        if count > most_files:
-            return f"limit (inodes): it left more than {most_files} files"
+        if count > max_files:
+            return f"limit (inodes): it left more than {max_files} files"
         if size > job.disk:
             return f"limit (disk): it left more than {format_bytes(job.disk)}{_set_by('disk')}"
-    return (
-        "limit (disk): it left a folder that it closed, so that nobody can tell how much is in it"
-        if hidden.any
-        else None
-    )
+    return "limit (disk): it left a folder that cannot be listed, so its size is unknown" if hidden.any else None
 
 
 def _bytes_of(path: str) -> int:
-    """What is allocated for it."""
+    """Return the bytes that are allocated for a file."""
     try:
         return os.lstat(path).st_blocks * 512
     except OSError:
         return 0
 
 
-class _Hidden:
-    """Notes whether there is a folder that may not be listed; without root a job's user is ours."""
+class _HiddenFolders:
+    """Notes a folder that may not be listed. Without root, a job runs as the engine's own user."""
 
     any = False
 
@@ -192,7 +194,7 @@ class _Hidden:
 
 
 def _plan(job: Job) -> BoxPlan:
-    """A box for one call, with the places the job is to see."""
+    """Return the plan of a single-use box that shows the job's folders."""
     reuse = job.policy.reuse.model_copy(update={"mode": ReuseMode.NEVER})
     shown = [Shown(source, target) for target, source in job.readable.items()]
     if job.folder is not None:
@@ -208,11 +210,11 @@ def _program(name: str, entry: str) -> ToolDefinition:
     return read_tool(path.read_bytes(), filename=path.name, entry=entry)
 
 
-class _Lines:
-    """Tells each whole line of stdout once; what is taken is granted at once."""
+class _LineSplitter:
+    """Passes each whole line of stdout on, and grants at once what it takes."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
         self._rest = b""
 
     def __call__(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None:
@@ -220,6 +222,6 @@ class _Lines:
         if stream is not Stream.STDOUT:
             return
         *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[-_SAID:]
+        self._rest = rest[-_MAX_STDERR:]
         for line in lines:
-            self._tell(line.decode("utf-8", "replace")[:1000])
+            self._on_line(line.decode("utf-8", "replace")[:_MAX_LINE])

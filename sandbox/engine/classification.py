@@ -1,11 +1,11 @@
-"""What a tool that returned says of itself: that it did what it was asked, that it did not, or that it may not.
+"""The status that a returned value claims for its tool: success, failure, or a refusal.
 
 A call has failed when its value says so: a `ToolResult` that is not ok, a mapping (or its JSON as text) with a
 `success` that is false or, without any, with an `error`. Anything else is ok, whatever words are in it: a page about
 "permission denied" is not a refusal.
 
-A failure is a refusal (`denied`) when its code is one of those that mean it, or when its error *is* one: the phrase is
-what the sentence says, at its beginning or after its subject, and not something it quotes or talks about.
+A failure is a refusal (`denied`) if its code means that, or if its error *is* one: the phrase stands at the beginning
+of the sentence or after its subject, not in a quotation or a remark.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from sandbox.engine.replies import MOST_PARTS, count_parts
+from sandbox.engine.replies import MAX_PARTS, count_parts
 from sandbox.outcome import Status
 
 DETAIL: Final = 200
-_LONGEST_MESSAGE: Final = 8192
-_LONGEST_JSON: Final = 1 << 20
-_LONGEST_SENTENCE: Final = 400
+_MAX_MESSAGE: Final = 8192
+_MAX_JSON: Final = 1 << 20
+_MAX_SENTENCE: Final = 400
 _NO: Final = (False, 0, "false")
 _CODES: Final = ("error_code", "code")
 _TEXTS: Final = ("error", "message", "detail", "reason", "stderr")
-_UNSAID: Final = "the tool says that it failed, and not why"
+_NO_REASON: Final = "the tool reports a failure without a reason"
 _REFUSALS: Final = frozenset(
     {"401", "403", "access_denied", "permission_denied", "denied", "forbidden"}
     | {"unauthorized", "unauthorised", "not_authorized", "not_authorised"}
@@ -49,14 +49,14 @@ _IS_REFUSED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ToolStatus:
-    """How a call that returned went, by its own word."""
+    """The status that a value claims, with the tool's reason."""
 
     status: Status
     message: str = ""
 
     @property
     def detail(self) -> str | None:
-        """The beginning of what went wrong."""
+        """The beginning of the reason."""
         return self.message[:DETAIL] if self.status is not Status.OK else None
 
 
@@ -64,7 +64,7 @@ _OK: Final = ToolStatus(Status.OK)
 
 
 def classify(value: JsonValue, *, ok: bool | None) -> ToolStatus:
-    """The word of a value on itself; `ok` is that of a `ToolResult`."""
+    """Return the status that a value claims. `ok` is the flag of a `ToolResult`."""
     if ok is not None:
         return _OK if ok else ToolStatus(Status.FAILED, _result_text(value))
     document = _document(value)
@@ -76,12 +76,12 @@ def classify(value: JsonValue, *, ok: bool | None) -> ToolStatus:
 
 
 def is_refusal_text(text: str) -> bool:
-    """Whether the text is a refusal, and not about one."""
-    return _IS_REFUSED.match(text[:_LONGEST_SENTENCE].lstrip()) is not None
+    """Return whether the text is a refusal, and not about one."""
+    return _IS_REFUSED.match(text[:_MAX_SENTENCE].lstrip()) is not None
 
 
 def _document(value: JsonValue) -> Mapping[str, Any] | None:
-    """The mapping that a value is, or is the text of."""
+    """Return the mapping that a value is, or whose JSON text it is."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, str) or not _may_be_document(value):
@@ -94,11 +94,11 @@ def _document(value: JsonValue) -> Mapping[str, Any] | None:
 
 
 def _may_be_document(text: str) -> bool:
-    if len(text) > _LONGEST_JSON or not text.lstrip().startswith("{"):
+    if len(text) > _MAX_JSON or not text.lstrip().startswith("{"):
         return False
     if '"success"' not in text and '"error"' not in text:
         return False
-    return len(text) <= MOST_PARTS or count_parts(text.encode("utf-8", "replace")) <= MOST_PARTS
+    return len(text) <= MAX_PARTS or count_parts(text.encode("utf-8", "replace")) <= MAX_PARTS
 
 
 def _is_failure(document: Mapping[str, Any]) -> bool:
@@ -119,21 +119,21 @@ def _is_refusal_code(code: object) -> bool:
 
 
 def _error_text(document: Mapping[str, Any]) -> str:
-    """What it says is wrong: the error, or what says it in its place."""
+    """Return the error, or the field that stands in for it."""
     error = document.get("error")
     inner = _first_text(error, _TEXTS) if isinstance(error, Mapping) else ""
-    found = inner or (_shortly(error) if error and not isinstance(error, str) else _first_text(document, _TEXTS))
-    return found or _UNSAID
+    found = inner or (_brief(error) if error and not isinstance(error, str) else _first_text(document, _TEXTS))
+    return found or _NO_REASON
 
 
 def _result_text(value: JsonValue) -> str:
-    return _first_text(value if isinstance(value, Mapping) else {}, ("stderr", "stdout")) or _UNSAID
+    return _first_text(value if isinstance(value, Mapping) else {}, ("stderr", "stdout")) or _NO_REASON
 
 
 def _first_text(document: Mapping[str, Any], names: Iterable[str]) -> str:
     texts = (document.get(name) for name in names)
-    return next((text.strip()[:_LONGEST_MESSAGE] for text in texts if isinstance(text, str) and text.strip()), "")
+    return next((text.strip()[:_MAX_MESSAGE] for text in texts if isinstance(text, str) and text.strip()), "")
 
 
-def _shortly(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)[:_LONGEST_MESSAGE]
+def _brief(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)[:_MAX_MESSAGE]

@@ -1,96 +1,102 @@
 """One call, from its spec to its outcome.
 
-The engine knows all parts and does little itself: read the tool and bind its arguments (nothing runs if they do not
-fit), tighten the policy, wait for a turn, borrow a box, send the call, watch it to its end, and put what was seen
-together as an outcome. The user's failure is an outcome; what is raised here is ours.
+The engine knows all parts and does little itself. The engine reads the tool and binds its arguments (nothing runs if
+they do not fit), tightens the policy, waits for a turn, leases a box, and lets a supervisor run the call there. The
+outcome is then a function of the plan, the supervisor's result, and the facts of the box.
 
-Which limits shape the *box* (memory, processes, disk, processors) and which only the *call* (time, output, value) is
-told apart once, in `box_policy`: calls that differ only in the latter share a warm box.
+Some limits shape the *box* (memory, processes, disk, processors), others only the *call* (time, output, value). The
+function `box_policy` draws that line, so calls that differ only in the latter share a warm box.
 
-A call that never started because its box died is tried again, once, in a new box. A call that may have run never is.
+A tool's failure is an outcome; every exception here is a failure of the engine or of the request. The engine retries a
+call once, in a new box, if the box died before the call started. A call that may have run is never retried.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, closing, nullcontext, suppress
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from time import perf_counter as now
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
+
+from cachetools import LRUCache
 
 from sandbox.backends.base import Backend, ImageGone
 from sandbox.backends.hints import missing_walls, remedy_of_shortage
 from sandbox.engine.environments import EnvironmentSupply, needs_of
-from sandbox.engine.input_files import GivenFile
 from sandbox.engine.inputs import Inputs, read_inputs
 from sandbox.engine.outcomes import build_outcome, cancelled_outcome, invalid_outcome
-from sandbox.engine.prepared_call import CallTemplate, CallTiming, PreparedCall, box_policy
+from sandbox.engine.plan import CallTemplate, CallTiming, PreparedCall, box_policy, limits_for, policy_for
 from sandbox.engine.request import complete_request
+from sandbox.engine.result import CallResult
 from sandbox.engine.streams import StreamListener
 from sandbox.engine.supervisor import CallSupervisor
-from sandbox.engine.tool_terms import limits_for, policy_for
-from sandbox.engine.verdict import CallEnd
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.progress import OnProgress, nobody
-from sandbox.errors import CallNotStarted, EngineClosed, IsolationUnavailable, SandboxError, SpecError
+from sandbox.errors import (
+    CallCancelled,
+    CallNotStarted,
+    EngineClosed,
+    IsolationUnavailable,
+    SandboxError,
+    SpecError,
+)
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.artifacts.writer import ArtifactWriter
 from sandbox.outputs.tokens import Tokenizer
 from sandbox.policy import Policy, load, tighten
+from sandbox.pool.box import Lease, PooledBox
 from sandbox.pool.limiter import FairLimiter, KeyedLocks
 from sandbox.pool.opener import CALL_AGAIN
-from sandbox.pool.pool import Lease, Pool, PooledBox, PoolStatistics
+from sandbox.pool.pool import Pool, PoolStatistics
 from sandbox.spec import CallSpec, EnvironmentSpec
 from sandbox.threads import Threads
 from sandbox.tools import read_tool
-from sandbox.tools.weighted_lru import WeightedLRU
 
 if TYPE_CHECKING:
     from sandbox.environments.lock import Lock
     from sandbox.environments.provider import Needs
 
-Result = TypeVar("Result")
-
 DEFAULT_CONCURRENCY: Final = 32
 DEFAULT_WARM_MEMORY: Final = 2 << 30
 
 _REPLY_OVERHEAD: Final = 1 << 16
-_HEAVIEST_RECIPES: Final = 32 << 20
-_ATTEMPTS: Final = 2
-_AT_ONCE: Final = nullcontext()
+_MAX_TEMPLATES: Final = 32 << 20
+"""Bytes that templates may hold together."""
+_TEMPLATE_OVERHEAD: Final = 1 << 16
+_MAX_ATTEMPTS: Final = 2
+_UNLOCKED: Final = nullcontext()
 _NEEDED_AFTER: Final = {Status.EXCEPTION: ("ast", "traceback")}
-"""What other calls of a box will need as well, to show the lines of what they raise. Boxes whose calls never fail do
-without: it is a quarter of their memory."""
+"""Modules preloaded after the first exception. Tracebacks need them, and they are a quarter of a box's memory."""
 _UNCLEAN: Final = frozenset({Status.TIMEOUT, Status.MEMORY, Status.LIMIT, Status.CRASHED, Status.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What an engine is made with."""
+    """The settings of an engine."""
 
     concurrency: int = DEFAULT_CONCURRENCY
-    """Calls that run at once; more wait for their turn."""
+    """How many calls run at once. Further calls wait for their turn."""
     warm_memory: int = DEFAULT_WARM_MEMORY
-    """Bytes of memory that boxes kept warm may hold together."""
+    """Bytes of memory that warm boxes may hold together."""
     store: Path | None = None
-    """Where environments are kept; none: the user's own cache folder."""
+    """The folder for environments. The default is the user's cache folder."""
     artifacts: ArtifactStore = field(default_factory=ArtifactStore)
-    """Where what calls leave is kept."""
+    """The store for what calls leave."""
     tokenizer: Tokenizer | None = None
-    """What counts the tokens of a text, for budgets in tokens."""
+    """Counts the tokens of a text, for budgets in tokens."""
     is_offline: bool = False
-    """No package index is asked, whatever policies allow."""
+    """Whether to ask no package index, even if a policy allows it."""
     on_progress: OnProgress = nobody
-    """Told how the building of environments goes."""
+    """Called with the progress of builds."""
 
 
 class _UnderWay:
-    """The time in which a task works for the engine."""
+    """Registers a task with the engine, so that `close` can end it."""
 
     __slots__ = ("_cut_off", "_explain", "_is_outermost", "_task", "_tasks")
 
@@ -119,18 +125,16 @@ class _UnderWay:
 
 
 class Engine:
-    """Runs calls; made on, and used from, one event loop."""
+    """Runs calls. Made on, and used from, one event loop."""
 
     def __init__(self, backend: Backend, settings: EngineSettings) -> None:
         self._backend = backend
-        self._admission = FairLimiter(settings.concurrency)
-        self._single_files = KeyedLocks()
+        self._limiter = FairLimiter(settings.concurrency)
+        self._serial_calls = KeyedLocks()
         self._pool = Pool(backend, max_memory=settings.warm_memory)
         self.threads = Threads()
         self._policies: dict[str, Policy] = {}
-        self._recipes: WeightedLRU[tuple[Hashable, ...], CallTemplate] = WeightedLRU(
-            most=512, heaviest=_HEAVIEST_RECIPES
-        )
+        self._templates: LRUCache[tuple[Hashable, ...], CallTemplate] = LRUCache(_MAX_TEMPLATES, getsizeof=_weight)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
@@ -143,69 +147,66 @@ class Engine:
             on_progress=settings.on_progress,
         )
         self._is_closed = False
-        self._lacks_walls = False
+        self._lacks_namespaces = False
+        """Whether this host turned out to have none."""
 
     @property
     def pool(self) -> Pool:
         """The warm boxes."""
         return self._pool
 
-    async def run(self, spec: CallSpec, reader: StreamListener | None = None) -> Outcome:
-        """One call; when the task that awaits it is cancelled, the call is killed and the cancellation goes on, with
-        what came of the call until then as its `outcome`."""
+    async def run(self, spec: CallSpec, listener: StreamListener | None = None) -> Outcome:
+        """Run one call.
+
+        If the awaiting task is cancelled, the call is killed and the cancellation goes on. `CallCancelled.of` then
+        finds the outcome of the call until that moment.
+        """
         with self._under_way():
-            call = self._read(spec)
-            inputs = read_inputs(call.recipe.tool, spec, call.recipe.policy.limits)
+            call = self._plan(spec)
+            inputs = read_inputs(call.template.tool, spec, call.template.policy.limits)
             if inputs.problems:
                 return invalid_outcome(call, inputs.problems)
-            call = await self._equipped(call)
-            call.clock.equipped = now()
-            async with self._turn_of_its_tool(call), self._admission.turn(spec.tenant):
-                call.clock.admitted = now()
-                return await self._run_in_a_box(call, inputs, reader)
-
-    def _turn_of_its_tool(self, call: PreparedCall) -> AbstractAsyncContextManager[object]:
-        """Nothing to wait for, but for a tool whose calls are not to overlap."""
-        tool = call.recipe.tool
-        if tool.settings.enable_parallel_execution is not False:
-            return _AT_ONCE
-        return self._single_files.turn((call.recipe.tenant, tool.digest, tool.entry))
+            call = await self._equip(call)
+            call.timing.equipped = now()
+            async with self._serialized(call), self._limiter.turn(spec.tenant):
+                call.timing.admitted = now()
+                return await self._run_in_box(call, inputs, listener)
 
     async def prepare(self, spec: CallSpec) -> None:
-        """Have the environment and a box for such calls ready; single-use ones as many as the policy keeps ahead."""
+        """Make the environment and a box for such calls ready, or as many single-use boxes as the policy keeps."""
         with self._under_way():
-            call = await self._equipped(self._read(spec))
-            await self._as_walled_as_can_be(call, lambda: self._warm_up(call))
+            call = await self._equip(self._plan(spec))
+            is_plain = self._is_plain(call)
+            try:
+                await self._pool.prepare(*call.template.box(is_plain=is_plain))
+            except IsolationUnavailable:
+                if is_plain or not call.template.accepts_plain:
+                    raise
+                self._lacks_namespaces = True
+                await self._pool.prepare(*call.template.box(is_plain=True))
 
     async def lock(self, spec: EnvironmentSpec, *, refresh: bool = False) -> Lock:
-        """What the requirements come to; asked of the indexes again with `refresh`."""
+        """Resolve the requirements to a lock. With `refresh`, ask the indexes again."""
         with self._under_way():
             return await self._environments.lock(self._needs(spec), refresh=refresh)
 
     async def build(self, spec: EnvironmentSpec, *, lock: Lock | None = None) -> Environment:
-        """Have the environment in the store: of the requirements, or of a lock that they came to before."""
+        """Build the environment of the requirements, or of an earlier lock, unless the store has it."""
         with self._under_way():
             return await self._environments.build(self._needs(spec), lock=lock)
 
-    def _needs(self, spec: EnvironmentSpec) -> Needs:
-        """What that asks for, with what the source of a tool asks for itself."""
-        tool = read_tool(spec.source, filename=spec.filename) if spec.source is not None else None
-        return needs_of(tool, spec, policy=self._granted(spec))
-
-    async def _warm_up(self, call: PreparedCall) -> None:
-        await self._pool.prepare(*call.recipe.box(is_plain=self._is_plain(call)))
-
     async def statistics(self) -> PoolStatistics:
-        """What boxes there are now, and how calls came by theirs so far."""
-        self._refuse_when_closed()
+        """Return how many boxes there are, and how calls got theirs."""
+        self._refuse_if_closed()
         return self._pool.statistics
 
     async def close(self) -> None:
-        """End every call and close every box; nothing is left behind."""
+        """End every call and close every box. Nothing is left behind."""
         self._is_closed = True
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
-            if task not in self._cut_off:  # a second time would be taken for its own caller's
+            # A second cancellation would look like one by the task's own caller.
+            if task not in self._cut_off:
                 self._cut_off.add(task)
                 task.cancel()
         if tasks:
@@ -217,31 +218,38 @@ class Engine:
         self.threads.close()
 
     def _under_way(self) -> _UnderWay:
-        """Known to `close` while it runs; a call that `close` cut off learns why."""
-        self._refuse_when_closed()
-        return _UnderWay(self._tasks, cut_off=self._cut_off, explain=self._refuse_when_closed)
+        """Register the current task with `close`. A call that `close` cut off learns why."""
+        self._refuse_if_closed()
+        return _UnderWay(self._tasks, cut_off=self._cut_off, explain=self._refuse_if_closed)
 
-    def _refuse_when_closed(self) -> None:
+    def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise EngineClosed("the engine is closed", remedy="open a new one")
 
-    def _read(self, spec: CallSpec) -> PreparedCall:
-        clock = CallTiming()
+    # Planning
+
+    def _plan(self, spec: CallSpec) -> PreparedCall:
+        timing = CallTiming()
         if self._settings.tokenizer is None and spec.counts_tokens:
             raise SpecError(
-                "tokens: nothing here can count them", remedy="name what can: Sandbox(tokenizer=…), --tokenizer"
+                "tokens cannot be counted: the engine has no tokenizer",
+                remedy="pass Sandbox(tokenizer=…) or --tokenizer",
             )
-        policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)  # which its recipe keeps alive
-        limits = _plainly(spec.limits) if spec.limits else ()
+        # The template keeps the policy alive, so no other policy can have its id.
+        policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)
+        limits = _hashable(spec.limits) if spec.limits else ()
+        if limits is None:
+            return PreparedCall(spec, self._new_template(spec), timing)
         key = (spec.source, spec.filename, spec.entry, policy, spec.tenant, limits)
-        recipe = None if limits is None else self._recipes.get(key)
-        if recipe is None:
-            recipe = self._new_recipe(spec)
-            if limits is not None:
-                self._recipes.put(key, recipe, weight=4 * len(recipe.tool.text))
-        return PreparedCall(spec, recipe, clock)
+        try:
+            template = self._templates[key]
+        except KeyError:
+            template = self._new_template(spec)
+            if _weight(template) <= _MAX_TEMPLATES:
+                self._templates[key] = template
+        return PreparedCall(spec, template, timing)
 
-    def _new_recipe(self, spec: CallSpec) -> CallTemplate:
+    def _new_template(self, spec: CallSpec) -> CallTemplate:
         tool = read_tool(spec.source, filename=spec.filename, entry=spec.entry)
         granted = self._granted(spec)
         lowered = policy_for(tool, granted)
@@ -249,138 +257,158 @@ class Engine:
         shaping = self._backend.tightened(box_policy(lowered, policy))
         return CallTemplate(tool, granted, policy, shaping, bare_environment(), spec.tenant, self._settings.tokenizer)
 
-    async def _equipped(self, call: PreparedCall) -> PreparedCall:
-        """The call with the environment that its tool requires."""
-        recipe = call.recipe
-        requires = recipe.tool.requirements or call.spec.requirements or recipe.tool.requires_python
-        needs = needs_of(recipe.tool, call.spec, policy=recipe.policy) if requires else None
-        environment = await self._environments.for_call(needs)
-        same = environment is recipe.environment
-        return call if same else PreparedCall(call.spec, recipe.within(environment), call.clock)
-
     def _granted(self, spec: CallSpec | EnvironmentSpec) -> Policy:
-        """The policy as its operator wrote it, read once."""
+        """Return the policy as its operator wrote it, read once."""
         if isinstance(spec.policy, Policy):
             return spec.policy
         if spec.policy not in self._policies:
             self._policies[spec.policy] = load(spec.policy)
         return self._policies[spec.policy]
 
-    async def _run_in_a_box(self, call: PreparedCall, inputs: Inputs, reader: StreamListener | None) -> Outcome:
-        streams = reader is not None and reader.on_item is not None
-        request = complete_request(call.recipe.request_head, call.spec, inputs, streams=streams)
-        for _ in range(_ATTEMPTS):
+    async def _equip(self, call: PreparedCall) -> PreparedCall:
+        """Return the call with the environment that its tool requires."""
+        template = call.template
+        requires = template.tool.requirements or call.spec.requirements or template.tool.requires_python
+        needs = needs_of(template.tool, call.spec, policy=template.policy) if requires else None
+        environment = await self._environments.for_call(needs)
+        if environment is template.environment:
+            return call
+        return PreparedCall(call.spec, template.within(environment), call.timing)
+
+    def _needs(self, spec: EnvironmentSpec) -> Needs:
+        """Return the requirements of a spec, with those of its tool's source."""
+        tool = read_tool(spec.source, filename=spec.filename) if spec.source is not None else None
+        return needs_of(tool, spec, policy=self._granted(spec))
+
+    def _serialized(self, call: PreparedCall) -> AbstractAsyncContextManager[object]:
+        """Return the lock of a tool whose calls must not overlap. Most tools need none."""
+        tool = call.template.tool
+        if tool.settings.enable_parallel_execution is not False:
+            return _UNLOCKED
+        return self._serial_calls.turn((call.template.tenant, tool.digest, tool.entry))
+
+    # Running
+
+    async def _run_in_box(self, call: PreparedCall, inputs: Inputs, listener: StreamListener | None) -> Outcome:
+        """Lease a box and run the call in it. Retry only if the call did not start."""
+        streams = listener is not None and listener.on_item is not None
+        request = complete_request(call.template.request_head, call.spec, inputs, streams=streams)
+        attempts = 0
+        while True:
+            is_plain = self._is_plain(call)
             try:
-                attempt = partial(self._try, call, request, inputs.files, reader)
-                return await self._as_walled_as_can_be(call, attempt)
+                async with self._pool.lease(*call.template.box(is_plain=is_plain)) as lease:
+                    call.timing.boxed = now()
+                    return await self._run_on_lease(lease, call, request, inputs, listener)
+            except IsolationUnavailable:
+                if is_plain or not call.template.accepts_plain:
+                    raise
+                self._lacks_namespaces = True
+                continue
             except CallNotStarted as error:
                 reason, remedy = error.message, error.remedy
             except ImageGone as error:
+                # Something deleted the image of the box, so it must be built again.
                 reason, remedy = str(error), None
-                call = await self._with_images_anew(call)
-        message = f"the box died before the call started, {_ATTEMPTS} times: {reason}"
-        raise CallNotStarted(message, remedy=remedy_of_shortage(reason) or remedy or CALL_AGAIN)
-
-    async def _with_images_anew(self, call: PreparedCall) -> PreparedCall:
-        """Somebody removed the image that its boxes were to be made from. To have it again is part of having a box."""
-        self._environments.forget_images()
-        return await self._equipped(call)
-
-    async def _as_walled_as_can_be(self, call: PreparedCall, attempt: Callable[[], Awaitable[Result]]) -> Result:
-        """Once more in the plain form, where this host turns out to lack walls and the call's policy accepts that."""
-        was_plain = self._is_plain(call)
-        try:
-            return await attempt()
-        except IsolationUnavailable:
-            if was_plain or not call.recipe.accepts_plain:
-                raise
-            self._lacks_walls = True  # which another call may have found out meanwhile
-            return await attempt()
-
-    def _lend(self, call: PreparedCall) -> AbstractAsyncContextManager[Lease]:
-        """A box for it."""
-        return self._pool.lease(*call.recipe.box(is_plain=self._is_plain(call)))
+                self._environments.forget_images()
+                call = await self._equip(call)
+            attempts += 1
+            if attempts == _MAX_ATTEMPTS:
+                message = f"the box died before the call started, {attempts} times: {reason}"
+                raise CallNotStarted(message, remedy=remedy_of_shortage(reason) or remedy or CALL_AGAIN)
 
     def _is_plain(self, call: PreparedCall) -> bool:
-        """Only where this host was found to lack walls and the call's policy accepts that."""
-        return self._lacks_walls and call.recipe.accepts_plain
+        """Return whether the call gets a box without namespaces: the host lacks them, and the policy allows it."""
+        return self._lacks_namespaces and call.template.accepts_plain
 
-    async def _try(
-        self, call: PreparedCall, request: bytes, files: Sequence[GivenFile], reader: StreamListener | None
+    async def _run_on_lease(
+        self, lease: Lease, call: PreparedCall, request: bytes, inputs: Inputs, listener: StreamListener | None
     ) -> Outcome:
-        async with self._lend(call) as lease:
-            call.clock.boxed = now()
-            is_clean = False
-            try:
-                outcome = await self._run_in(lease, call, request, files, reader)
-                is_clean = outcome.status not in _UNCLEAN
-            finally:
-                if not is_clean:
-                    lease.pooled.is_retired = True
-            if is_clean:
-                if needed := (*call.recipe.preload, *_NEEDED_AFTER.get(outcome.status, ())):
-                    lease.pooled.preload(needed)
-                tool, usage = call.recipe.tool, outcome.usage
-                took = usage.wall_s if usage.cpu_s is None else usage.cpu_s
-                lease.pooled.note_run(tool.text, filename=tool.filename, took_s=took)
-            return outcome
+        pooled, template = lease.pooled, call.template
+        if pooled.session.loss is not None:
+            raise CallNotStarted(_loss(pooled))
+        is_clean = False
+        try:
+            with closing(ArtifactWriter(self._settings.artifacts.shelf(call.spec.tenant), self.threads)) as writer:
+                supervisor = CallSupervisor(
+                    lease,
+                    policy=template.policy,
+                    threads=self.threads,
+                    budgets=call.budgets,
+                    listener=listener,
+                    writer=writer,
+                )
+                result = await self._supervise(supervisor, lease, call, request, inputs)
+                _refuse_unstarted(call, result, pooled)
+                outcome = await build_outcome(call, result, lease, writer)
+            is_clean = outcome.status not in _UNCLEAN
+        finally:
+            if not is_clean:
+                pooled.is_retired = True
+        if is_clean:
+            _learn(pooled, template, outcome)
+        return outcome
 
-    async def _run_in(
-        self,
-        lease: Lease,
-        call: PreparedCall,
-        request: bytes,
-        files: Sequence[GivenFile],
-        reader: StreamListener | None,
-    ) -> Outcome:
-        if lease.pooled.session.loss is not None:
-            raise CallNotStarted(_last_seen(lease.pooled))
-        policy = call.recipe.policy
-        threads, budgets = self.threads, call.budgets
-        with closing(ArtifactWriter(self._settings.artifacts.shelf(call.spec.tenant), threads)) as keeping:
-            watcher = CallSupervisor(
-                lease.pooled, policy=policy, threads=threads, budgets=budgets, reader=reader, keeping=keeping
+    async def _supervise(
+        self, supervisor: CallSupervisor, lease: Lease, call: PreparedCall, request: bytes, inputs: Inputs
+    ) -> CallResult:
+        template = call.template
+        try:
+            result = await supervisor.run(
+                request,
+                limits=template.lowered,
+                value_limit=template.policy.limits.value + _REPLY_OVERHEAD,
+                files=inputs.files,
             )
-            value_limit = policy.limits.value + _REPLY_OVERHEAD
-            lease.call = watcher.start(request, limits=call.recipe.lowered, value_limit=value_limit, files=files)
-            try:
-                ending = await watcher.watch()
-            except asyncio.CancelledError as cancelled:
-                call.clock.ended = now()
-                _tell_what_came_of_it(cancelled, lease, call, watcher)
-                raise
-            call.clock.ended = now()
-            _refuse_without_start(lease, call, watcher, ending)
-            return await build_outcome(lease, call, watcher, ending)
+        except asyncio.CancelledError as cancelled:
+            raise cancelled from _cut_short(call, supervisor.result(), lease)
+        call.timing.ended = result.ended_at
+        return result
 
 
-def _plainly(limits: Mapping[str, object]) -> tuple[Hashable, ...] | None:
-    """Limits as what recipes are known by; None where some are not of the kinds that limits are."""
-    is_plain = all(type(value) in (int, float, str) for value in limits.values())  # `True` equals 1, and is refused
+def _weight(template: CallTemplate) -> int:
+    return _TEMPLATE_OVERHEAD + 4 * len(template.tool.text)
+
+
+def _hashable(limits: Mapping[str, object]) -> tuple[Hashable, ...] | None:
+    """Return limits as part of a key, or None if some are of other types than limits have."""
+    # By exact type: `True` equals 1, and is refused later.
+    is_plain = all(type(value) in (int, float, str) for value in limits.values())
     return tuple((name, type(value), value) for name, value in limits.items()) if is_plain else None
 
 
-def _tell_what_came_of_it(
-    cancelled: asyncio.CancelledError, lease: Lease, call: PreparedCall, watcher: CallSupervisor
-) -> None:
-    """The caller gets no outcome, but can ask the error that it gets instead. A call that never began has none."""
-    if watcher.call.is_started:
-        with suppress(SandboxError):
-            vars(cancelled)["outcome"] = cancelled_outcome(lease, call, watcher)
+def _learn(pooled: PooledBox, template: CallTemplate, outcome: Outcome) -> None:
+    """Have the box import and compile ahead what further calls of the tool need."""
+    if needed := (*template.preload, *_NEEDED_AFTER.get(outcome.status, ())):
+        pooled.preload(needed)
+    tool, usage = template.tool, outcome.usage
+    took = usage.wall_s if usage.cpu_s is None else usage.cpu_s
+    pooled.note_run(tool.text, filename=tool.filename, took_s=took)
 
 
-def _refuse_without_start(lease: Lease, call: PreparedCall, watcher: CallSupervisor, ending: CallEnd) -> None:
-    """A call that no child ever had has no outcome: what was wrong, also where its time passed, was its box."""
-    if watcher.call.is_started:
+def _cut_short(call: PreparedCall, result: CallResult, lease: Lease) -> CallCancelled | None:
+    """Return the exception that carries the outcome of a cancelled call, or None if the call never began."""
+    call.timing.ended = result.ended_at
+    if not result.is_started:
+        return None
+    try:
+        return CallCancelled("the call was cancelled", outcome=cancelled_outcome(call, result, lease))
+    except SandboxError:
+        return None
+
+
+def _refuse_unstarted(call: PreparedCall, result: CallResult, pooled: PooledBox) -> None:
+    """Raise for a call that no child ever had: the fault is its box's, even if the call's time passed."""
+    if result.is_started:
         return
-    fault = lease.pooled.session.fault
+    fault = pooled.session.fault
     if fault is not None:
-        raise missing_walls([fault.layer], policy=call.recipe.policy, reason=fault.reason)
-    if ending.stopped_for is None or ending.was_lost:
-        raise CallNotStarted(_last_seen(lease.pooled))
+        raise missing_walls([fault.layer], policy=call.template.policy, reason=fault.reason)
+    if result.end.kill_reason is None or result.end.was_lost:
+        raise CallNotStarted(_loss(pooled))
 
 
-def _last_seen(pooled: PooledBox) -> str:
-    """Why a box, or its child for a call, is gone, with what its runner last wrote."""
-    reason, said = pooled.session.loss or "the process that waited for the call died", pooled.box.last_words()
-    return f"{reason}; its runner said: {said[-500:]}" if said else str(reason)
+def _loss(pooled: PooledBox) -> str:
+    """Return why a box, or its child for a call, is gone, with the last words of its runner."""
+    reason, words = pooled.session.loss or "the process that waited for the call died", pooled.box.last_words()
+    return f"{reason}; its runner said: {words[-500:]}" if words else str(reason)

@@ -1,9 +1,9 @@
-"""Receipts: what really stood between a call and the host.
+"""Receipts: the controls that were really in force between a call and the host.
 
-Two sources, neither of them the request: what the backend knows of the box from outside, and what the call's guard read
-back from the kernel once its last wall was up, before it forked the process that runs the tool. A box that describes
-fewer walls than the policy requires gives no outcome at all; of one that does not describe them, or not in any known
-way, nothing is believed, and what ran in it has crashed.
+A receipt has two sources, and the request is neither of them: the backend's knowledge of the box from outside, and the
+record that the call's guard read back from the kernel once the last layer was in force, before it forked the process
+that runs the tool. A box whose record shows fewer layers than the policy requires gives no outcome at all. The engine
+believes nothing of a box that sends no record, or one in an unknown form: the call has crashed.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from sandbox.policy import Layer, Policy, Strength
 _Word = Annotated[str, Field(max_length=64)]
 _NAMESPACES: Final = ("user", "mount", "pid", "network", "ipc", "uts", "cgroup")
 _HELD: Final = {"CapInh": "unknown", "CapPrm": "unknown", "CapEff": "unknown", "CapAmb": "0"}
-"""What to think where one is not told. The ambient set is always within the permitted one; gVisor does not show it."""
+"""The assumption for a set that is missing. The ambient set is always within the permitted one, and gVisor hides it."""
 _PER_PROCESS: Final = ("open_files", "file_size")
 _READ_BACK: Final = ("memory", "processes")
-"""Limits that shape a call's box, which tells what it has; no call of it is given less."""
-_OF_FILES: Final = ("disk", "inodes")
+"""Limits that shape a box. The box reports them, and no call in it gets less."""
+_FILE_LIMITS: Final = ("disk", "inodes")
 _UNCOUNTED: Final = "nothing counts these files"
 _PRIVATE: Final = "private tmpfs"
-_OF_THE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
+_WHOLE_BOX: Final = (Isolation.CONTAINER, Isolation.MACHINE)
 _GROUP_LOST: Final = (
-    "call again, in a new box; if it happens often, find out what removes the control groups called sandbox-… here"
+    "call again in a new box; if this repeats, find out what removes the control groups named sandbox-… on this host"
 )
-_WALLS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
+_NAMESPACE_LAYERS: Final = frozenset({Layer.USER_NAMESPACE, Layer.MOUNT_NAMESPACE, Layer.PID_NAMESPACE})
 
 
-class _Told(BaseModel):
+class _Measured(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-def _with_what_is_told(limits: dict[str, int]) -> dict[str, int]:
+def _with_process_limits(limits: dict[str, int]) -> dict[str, int]:
     missing = [name for name in _PER_PROCESS if name not in limits]
     if missing:
-        raise ValueError(f"without {', '.join(missing)}")
+        raise ValueError(f"missing {', '.join(missing)}")
     return limits
 
 
-class Landlock(_Told):
-    """What Landlock restricts."""
+class Landlock(_Measured):
+    """The restrictions of Landlock."""
 
     abi: int
     filesystem: list[_Word]
@@ -59,19 +59,19 @@ class Landlock(_Told):
     scoped: list[_Word]
     missing: list[_Word]
     is_shared: bool = False
-    """Whether only the part that all calls of an environment share was put up before its packages ran."""
+    """Whether only the rules that all calls of an environment share were set before its packages ran."""
 
 
-class Workplace(_Told):
-    """The place a call can write to."""
+class Workplace(_Measured):
+    """The folder that a call can write to."""
 
     bytes: int
     inodes: int
     read_only_root: bool
 
 
-class CallLayers(_Told):
-    """The measurement, as the runner sends it."""
+class CallLayers(_Measured):
+    """The measurement in the form that the runner sends."""
 
     namespaces: list[_Word]
     no_new_privs: bool
@@ -81,50 +81,53 @@ class CallLayers(_Told):
     gid: int
     landlock: Landlock | None
     interfaces: list[_Word] | None
-    limits: Annotated[dict[_Word, int], AfterValidator(_with_what_is_told)]
+    limits: Annotated[dict[_Word, int], AfterValidator(_with_process_limits)]
     cpus: int
     workplace: Workplace | None
     egress: _Word | None = None
-    """The label of what the engine answers its connections on; none where it has none."""
+    """The label of the socket on which the engine answers its connections, if it has one."""
 
 
-class LayerFault(_Told):
-    """A wall that could not be put up."""
+class LayerFault(_Measured):
+    """A layer that could not be set up."""
 
     layer: _Word
     reason: Annotated[str, Field(max_length=4096)]
 
 
-class _Record(_Told):
+class _Record(_Measured):
     walls: CallLayers | None = None
     fault: LayerFault | None = None
 
 
-def read_walls(
+def read_layers(
     record: bytes, *, policy: Policy, around: Mapping[str, LayerState] | None = None, was_lost: bool = False
 ) -> CallLayers:
-    """The walls of one call; raises when they, and those `around` its whole box, are not enough. Whoever cannot put one
-    up says so and ends its call, so where the box `was_lost` instead, that was somebody else's word."""
+    """Return the layers of one call. Raise if they, with those `around` the whole box, are fewer than the policy
+    requires."""
     if not record:
-        raise BoxLost("the process for the call died before its walls stood; the tool has not run", remedy="call again")
-    told = _parse(bytes(record))
-    if told.fault is not None and was_lost:
-        raise ProtocolError("a box said that a wall could not be put up, and went on")
-    if told.fault is not None and told.fault.layer == Layer.CGROUP:
-        raise BoxLost(f"{told.fault.reason[:300]}; the tool has not run", remedy=_GROUP_LOST)
-    if told.fault is not None:
-        raise missing_walls([told.fault.layer], policy=policy, reason=told.fault.reason)
-    if told.walls is None:
-        raise ProtocolError("a box ran a call without describing its walls")
-    states = _states(told.walls) | dict(around or {})
+        raise BoxLost(
+            "the process for the call died before its isolation was complete; the tool has not run", remedy="call again"
+        )
+    found = _parse(bytes(record))
+    # A guard that reports a fault ends its call. If the box was lost instead, something else wrote the record.
+    if found.fault is not None and was_lost:
+        raise ProtocolError("a box reported a layer that failed, and went on")
+    if found.fault is not None and found.fault.layer == Layer.CGROUP:
+        raise BoxLost(f"{found.fault.reason[:300]}; the tool has not run", remedy=_GROUP_LOST)
+    if found.fault is not None:
+        raise missing_walls([found.fault.layer], policy=policy, reason=found.fault.reason)
+    if found.walls is None:
+        raise ProtocolError("a box ran a call without a record of its layers")
+    states = _states(found.walls) | dict(around or {})
     missing = [layer for layer in _required(policy) if not states[layer].counts]
     if missing:
         raise missing_walls(missing, policy=policy, reason="not in force when measured")
-    return told.walls
+    return found.walls
 
 
 def egress_label(record: bytes) -> str:
-    """The label of what the engine answers the call's connections on; empty where its guard handed nothing over."""
+    """Return the label of the socket for the call's connections, or "" if its guard handed none over."""
     walls = _parse(record).walls
     return (walls.egress if walls else None) or ""
 
@@ -135,16 +138,16 @@ def _required(policy: Policy) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _parse(record: bytes) -> _Record:
-    """Nearly every call of a box tells the same, so it is read once."""
+    # Nearly every call of a box sends the same record.
     try:
         return _Record.model_validate(from_json(record, allow_inf_nan=False))
     except (ValueError, ValidationError, RecursionError) as error:
-        raise ProtocolError(f"a box described its walls in no known way: {str(error)[:200]}") from None
+        raise ProtocolError(f"the record of a box's layers is invalid: {str(error)[:200]}") from None
 
 
 def _states(walls: CallLayers) -> dict[str, LayerState]:
-    """Every layer that the runner reports for one call."""
-    held = {name: walls.capabilities.get(name, untold) for name, untold in _HELD.items()}
+    """Return the state of every layer that the runner measures for one call."""
+    held = {name: walls.capabilities.get(name, unknown) for name, unknown in _HELD.items()}
     none_held = all(set(value) == {"0"} for value in held.values())
     return {f"{kind}_namespace": _namespace(kind, walls) for kind in _NAMESPACES} | {
         "seccomp": _read(f"{walls.seccomp_filters} filters", in_force=walls.seccomp_filters > 0),
@@ -169,24 +172,24 @@ def _namespace(kind: str, walls: CallLayers) -> LayerState:
 
 
 def _landlock(landlock: Landlock | None) -> LayerState:
-    """The kernel does not show Landlock to other processes."""
+    # The kernel does not show Landlock to other processes.
     if landlock is None:
-        detail = "this kernel has none, or it did not bite when tried"
+        detail = "this kernel has no Landlock, or a forbidden access succeeded"
         return LayerState(in_force=False, detail=detail, measured_by=MeasuredBy.NONE)
-    detail = f"ABI {landlock.abi}; a forbidden node was refused when tried"
+    detail = f"ABI {landlock.abi}; a forbidden access was refused when tried"
     if landlock.is_shared:
-        detail += "; set before packages ran, without rules on paths: those are the process's own"
+        detail += "; set before packages ran, without rules on paths, which each process sets itself"
     return LayerState(in_force=True, detail=detail, measured_by=MeasuredBy.SET_BY_ENGINE)
 
 
 def build_receipt(
     protection: Protection, walls: CallLayers, *, policy: Policy, environment_key: str, limits: Mapping[str, Any]
 ) -> Receipt:
-    """The receipt of one call; `limits` are those of this call where they are lower than the box's."""
+    """Return the receipt of one call. `limits` are those of the call, which may be lower than the box's."""
     states = {**_states(walls), **protection.layers}
     for layer, detail in protection.details.items():
         states[layer] = states[layer].model_copy(update={"detail": f"{states[layer].detail}; {detail}"})
-    is_walled = protection.isolation in _OF_THE_BOX or all(states[layer.value].counts for layer in _WALLS)
+    is_walled = protection.isolation in _WHOLE_BOX or all(states[layer.value].counts for layer in _NAMESPACE_LAYERS)
     notes = protection.notes
     if not is_walled:
         notes = (*notes, "plain: limits and filters only, no namespaces around the call")
@@ -211,7 +214,7 @@ def _limits(protection: Protection, walls: CallLayers, asked: Mapping[str, Any])
     for name in _PER_PROCESS:
         least = min(walls.limits[name], asked.get(name, walls.limits[name]))
         found[name] = LimitState(value=least, enforced_by=EnforcedBy.RLIMIT, note="per process")
-    found |= _of_files(walls.workplace, asked)
+    found |= _file_limits(walls.workplace, asked)
     found.setdefault("cpus", _shown_cpus(walls))
     for name, evidence in protection.loose.items():
         if name in found:
@@ -219,12 +222,12 @@ def _limits(protection: Protection, walls: CallLayers, asked: Mapping[str, Any])
     return found
 
 
-def _of_files(workplace: Workplace | None, asked: Mapping[str, Any]) -> dict[str, LimitState]:
-    """The limits of the files that a call writes; gVisor counts their bytes, and not how many there are."""
+def _file_limits(workplace: Workplace | None, asked: Mapping[str, Any]) -> dict[str, LimitState]:
+    # gVisor counts the bytes of files and not their number.
     counted = {} if workplace is None else {"disk": workplace.bytes, "inodes": workplace.inodes}
     found = {
         name: LimitState(value=asked[name], enforced_by=EnforcedBy.NONE, note=_UNCOUNTED)
-        for name in _OF_FILES
+        for name in _FILE_LIMITS
         if name in asked
     }
     for name, value in counted.items():
@@ -234,12 +237,12 @@ def _of_files(workplace: Workplace | None, asked: Mapping[str, Any]) -> dict[str
 
 
 def _shown_cpus(walls: CallLayers) -> LimitState:
-    """The processors that a call sees where nothing counts the time it has on them."""
+    """Return the processors that a call sees, if nothing counts its time on them."""
     is_all = walls.cpus >= (os.cpu_count() or 1)
     note = "all processors of this machine" if is_all else "affinity, which a tool can change"
     return LimitState(value=walls.cpus, enforced_by=EnforcedBy.ADVISORY, note=note)
 
 
 def is_at_least(receipt: Receipt, minimum: Strength) -> bool:
-    """Whether a receipt shows the strength a policy asks for."""
+    """Return whether a receipt shows the strength that a policy asks for."""
     return Strength(receipt.isolation.value) >= minimum

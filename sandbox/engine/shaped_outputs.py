@@ -1,9 +1,9 @@
-"""The outputs of a call as they are shown, with an artifact for whatever is not shown as a whole.
+"""The outputs of a call as its outcome shows them, with an artifact for every output that is not shown in full.
 
-What is kept beside the files that a tool left: all of a stream or a value that is not shown exactly as it was, by the
-name of what it is, and bytes that a tool returned, which nobody reads in base64. That is what was cut, or will be in
-its form for memory, and what is shown as a terminal would or with what is no text replaced. Where something cannot be
-kept, the outcome says so; what is shown of it stays.
+Besides the files that a tool left, the engine keeps the whole of each stream or value that is not shown exactly as it
+was, and bytes that a tool returned, which no reader wants in base64. That covers what was cut, what will be cut in the
+form for a conversation's history, what a terminal would show differently, and what is not text. If something cannot be
+kept, the outcome says so and still shows its part.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from sandbox.engine.supervisor import CallSupervisor
+from sandbox.engine.replies import LARGE_BYTES, aside
+from sandbox.engine.result import CallResult
+from sandbox.engine.streams import StreamCapture
 from sandbox.engine.verdict import Verdict
 from sandbox.outcome import Artifact, Json, RefusedFile, Shaped, Status, portable_json
 from sandbox.outputs.artifacts.kinds import MAX_DETECTION_BYTES, detect_kind
@@ -24,14 +26,13 @@ from sandbox.outputs.budgets import Budgets
 from sandbox.outputs.history import is_shown_whole
 from sandbox.outputs.results import is_result, shape_result
 from sandbox.outputs.shaping import is_reference, nothing, shape_of_value, shape_reference
-from sandbox.protocol.frames import Stream
 
 _TYPE_KEY: Final = "$type"
 
 
 @dataclass(slots=True)
 class ShapedOutputs:
-    """All that is shown of a call, and what is kept of it."""
+    """The outputs of a call as shown, and what is kept of them."""
 
     stdout: Shaped
     stderr: Shaped
@@ -41,8 +42,33 @@ class ShapedOutputs:
     warnings: list[str] = field(default_factory=list)
 
 
-def shape_verdict(verdict: Verdict, budgets: Budgets, *, artifact: str | None = None) -> Shaped:
-    """Whatever the tool returned; a failure that it returned is a value as well."""
+async def shape_outputs(
+    result: CallResult, verdict: Verdict, budgets: Budgets, writer: ArtifactWriter
+) -> ShapedOutputs:
+    """Shape the outputs of a call that ended, and keep what is not shown in full."""
+    is_quick = len(result.end.value) <= LARGE_BYTES and budgets.tokenizer is None
+    shape = partial(shape_value, verdict, budgets)
+    value = shape() if is_quick else await aside(shape, writer.threads)
+    shaped = ShapedOutputs(*budgets.silence, value)
+    if result.has_outputs:
+        await _shape_streams(shaped, result, budgets, writer)
+    if result.has_outputs or _is_typed(verdict.value) or not is_shown_whole(value):
+        shaped.value = await _keep_value(shaped, verdict, budgets, writer)
+    return shaped
+
+
+def shape_at_once(result: CallResult, verdict: Verdict, budgets: Budgets) -> ShapedOutputs:
+    """Shape the outputs of a cancelled call. Nothing is waited for, and nothing is kept."""
+    stdout, stderr = budgets.silence
+    return ShapedOutputs(
+        stdout if result.stdout is None else result.stdout.capture.shape(),
+        stderr if result.stderr is None else result.stderr.capture.shape(),
+        shape_value(verdict, budgets),
+    )
+
+
+def shape_value(verdict: Verdict, budgets: Budgets, *, artifact: str | None = None) -> Shaped:
+    """Shape the value that a tool returned. A failure that it returned is a value as well."""
     has_value = verdict.status is Status.OK or (verdict.detail is not None and verdict.value is not None)
     if not has_value:
         return nothing("json_data")
@@ -52,88 +78,91 @@ def shape_verdict(verdict: Verdict, budgets: Budgets, *, artifact: str | None = 
     return budgets.fitted(room, shape_of_value(verdict.value, output_type=room.type, artifact=artifact))
 
 
-async def shape_outputs(watcher: CallSupervisor, value: Shaped) -> ShapedOutputs:
-    """What is shown of a call, before anything of it is kept."""
-    stdout, stderr = [await watcher.shown_in_room(stream) for stream in (Stream.STDOUT, Stream.STDERR)]
-    return ShapedOutputs(stdout, stderr, value)
+def _is_typed(value: Json) -> bool:
+    return isinstance(value, dict) and _TYPE_KEY in value
 
 
-def has_more(shaped: ShapedOutputs, watcher: CallSupervisor, value: Json) -> bool:
-    """Whether there is anything beside what is shown; of most calls there is not."""
-    return watcher.has_left or (isinstance(value, dict) and _TYPE_KEY in value) or not is_shown_whole(shaped.value)
+async def _shape_streams(shaped: ShapedOutputs, result: CallResult, budgets: Budgets, writer: ArtifactWriter) -> None:
+    shaped.artifacts += result.files.artifacts
+    shaped.refused = result.files.refused
+    if result.stdout is not None:
+        shaped.stdout = await _shape_stream(shaped, result.stdout, "stdout.txt", budgets, writer)
+    if result.stderr is not None:
+        shaped.stderr = await _shape_stream(shaped, result.stderr, "stderr.txt", budgets, writer)
 
 
-async def keep_outputs(shaped: ShapedOutputs, watcher: CallSupervisor, verdict: Verdict, budgets: Budgets) -> None:
-    """Keep the files it left, and what is not shown as a whole."""
-    arrived = await watcher.arrived()
-    shaped.artifacts += arrived.artifacts
-    shaped.refused = arrived.refused
-    shaped.stdout = await _stream(shaped, watcher, Stream.STDOUT, shaped.stdout)
-    shaped.stderr = await _stream(shaped, watcher, Stream.STDERR, shaped.stderr)
-    if watcher.keeping is not None:
-        shaped.value = await _value(shaped, verdict, budgets, watcher.keeping)
-
-
-async def _stream(shaped: ShapedOutputs, watcher: CallSupervisor, stream: Stream, found: Shaped) -> Shaped:
-    spill = watcher.spill(stream)
-    if spill is None:
+async def _shape_stream(
+    shaped: ShapedOutputs, captured: StreamCapture, name: str, budgets: Budgets, writer: ArtifactWriter
+) -> Shaped:
+    found = await _shown(captured, budgets, writer)
+    if captured.spool is None:
         return found
     if is_shown_whole(found):
-        await spill.drop()
+        await captured.spool.drop()
         return found
-    artifact = await _kept(shaped, spill, f"{stream.name.lower()}.txt")
+    artifact = await _keep(shaped, captured.spool, name)
     if artifact is None:
         return found
     if is_reference(found.type):
         return shape_reference(artifact, output_type=found.type)
-    return await watcher.shown_in_room(stream, artifact=artifact.id)
+    return await _shown(captured, budgets, writer, artifact=artifact.id)
 
 
-async def _value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, keeping: ArtifactWriter) -> Shaped:
-    """Bytes and images as references, what was cut with where all of it is, and anything else as it is."""
+async def _shown(
+    captured: StreamCapture, budgets: Budgets, writer: ArtifactWriter, *, artifact: str | None = None
+) -> Shaped:
+    """Shape a stream; in a thread if a tokenizer counts its budget, which may take long."""
+    if captured.room.tokens is None:
+        return captured.capture.shape(artifact=artifact)
+    shape = captured.capture.shape_of_now(artifact=artifact)
+    return await writer.threads.do(lambda: budgets.fitted(captured.room, shape))
+
+
+async def _keep_value(shaped: ShapedOutputs, verdict: Verdict, budgets: Budgets, writer: ArtifactWriter) -> Shaped:
+    """Return bytes and images as references, and a value that was cut with the artifact that holds it in full."""
     value = verdict.value
     kind = value.get(_TYPE_KEY) if isinstance(value, dict) else None
     if kind is None and is_shown_whole(shaped.value):
         return shaped.value
-    spill = StreamSpool(keeping)
+    spool = StreamSpool(writer)
     if kind == "image" and isinstance(value, dict):
-        left = _left(shaped, value.get("artifact"))
+        left = _left_file(shaped, value.get("artifact"))
         return shaped.value if left is None else shape_reference(left, output_type="image")
-    if is_reference(shaped.value.type) and (left := _left(shaped, value)) is not None:
+    if is_reference(shaped.value.type) and (left := _left_file(shaped, value)) is not None:
         return shape_reference(left, output_type=shaped.value.type)
-    if kind == "bytes" and isinstance(value, dict) and (data := _decoded(value)) is not None:
-        spill.feed(data)
-        artifact = await _kept(shaped, spill, f"value.{detect_kind(data[:MAX_DETECTION_BYTES]).suffix}")
+    if kind == "bytes" and isinstance(value, dict) and (data := _decode(value)) is not None:
+        spool.feed(data)
+        artifact = await _keep(shaped, spool, f"value.{detect_kind(data[:MAX_DETECTION_BYTES]).suffix}")
         if artifact is not None:
             is_image = artifact.mime.startswith("image/")
             return shape_reference(artifact, output_type="image" if is_image else "binary")
     if is_shown_whole(shaped.value):
         return shaped.value
-    spill.feed(await keeping.threads.do(partial(_written, value)))
-    artifact = await _kept(shaped, spill, "value.txt" if isinstance(value, str) else "value.json")
+    spool.feed(await writer.threads.do(partial(_encode, value)))
+    artifact = await _keep(shaped, spool, "value.txt" if isinstance(value, str) else "value.json")
     if artifact is None:
         return shaped.value
     if is_reference(shaped.value.type):
         return shape_reference(artifact, output_type=shaped.value.type)
-    return await keeping.threads.do(partial(shape_verdict, verdict, budgets, artifact=artifact.id))
+    return await writer.threads.do(partial(shape_value, verdict, budgets, artifact=artifact.id))
 
 
-def _left(shaped: ShapedOutputs, name: Json) -> Artifact | None:
-    """The file of that name which the tool left; a tool may name it as it wrote it."""
-    named = name.removeprefix("/work/").removeprefix("outputs/") if isinstance(name, str) else ""
-    return next((each for each in shaped.artifacts if each.name == named), None)
+def _left_file(shaped: ShapedOutputs, name: Json) -> Artifact | None:
+    """Return the file of that name which the tool left. A tool may name it by the path that it wrote to."""
+    short = name.removeprefix("/work/").removeprefix("outputs/") if isinstance(name, str) else ""
+    return next((each for each in shaped.artifacts if each.name == short), None)
 
 
-async def _kept(shaped: ShapedOutputs, spill: StreamSpool, name: str) -> Artifact | None:
-    artifact = await spill.keep(name)
+async def _keep(shaped: ShapedOutputs, spool: StreamSpool, name: str) -> Artifact | None:
+    artifact = await spool.keep(name)
     if artifact is None:
-        shaped.warnings.append(f"{name} could not be kept: {spill.fault}")
+        shaped.warnings.append(f"{name} could not be kept: {spool.fault}")
     else:
         shaped.artifacts.append(artifact)
     return artifact
 
 
-def _decoded(value: dict[str, Json]) -> bytes | None:
+def _decode(value: dict[str, Json]) -> bytes | None:
     text = value.get("base64")
     try:
         return base64.b64decode(text, validate=True) if isinstance(text, str) else None
@@ -141,5 +170,5 @@ def _decoded(value: dict[str, Json]) -> bytes | None:
         return None
 
 
-def _written(value: Json) -> bytes:
+def _encode(value: Json) -> bytes:
     return value.encode("utf-8", "replace") if isinstance(value, str) else portable_json(value)[1]

@@ -1,4 +1,4 @@
-"""Following a call: who reads what it prints and gives as it comes, and at what pace each of its streams is taken."""
+"""The streams of a call: who listens to them as they come, and how fast each of them is read."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ _BURST_S: Final = 0.25
 
 
 def unpaced(_: int) -> None:
-    """The `grant` of a call that does not wait for its reader, who is to keep no more than it likes."""
+    """Grant nothing: the call does not wait for its listener, which must bound what it keeps."""
 
 
-class OnOutput(Protocol):
-    """A reader of output as it comes; it calls `grant` for what it has taken, unless that is `unpaced`."""
+class TakeOutput(Protocol):
+    """A listener of output. The listener calls `grant` with the bytes it has taken, unless `grant` is `unpaced`."""
 
     def __call__(self, stream: Stream, data: bytes, grant: Callable[[int], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class StreamListener:
-    """Who follows a call: what is told of its output, and of what the tool gives before it is done."""
+    """The functions that get a call's output, and the items of a generator, while the call runs."""
 
-    on_output: OnOutput
+    on_output: TakeOutput
     on_item: TakeItem | None = None
-    """Gets the JSON of each item, which the tool may have forged, and calls what comes with it once it has taken it;
-    there are only so many, and so many bytes of them."""
+    """Gets the JSON of each item, which the tool may have forged, and a function to call once the item is taken. The
+    number and the bytes of items are bounded."""
 
 
 class RateLimiter:
-    """How long to wait before taking more, so that a stream stays at its rate."""
+    """Keeps the reading of a stream at a rate in bytes per second."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._due = 0.0
 
     def delay(self, size: int, *, now: float) -> float:
-        """Seconds to wait after `size` more bytes; a short burst is free."""
+        """Return the seconds to wait after `size` more bytes. A short burst is free."""
         self._due = max(self._due, now) + size / self._rate
         return max(self._due - now - _BURST_S, 0.0)
 
 
 class StreamCapture:
-    """What one stream needs once something is printed there; most calls print nothing."""
+    """One stream of a call, from its first bytes on. Most calls print nothing and have none."""
 
-    __slots__ = ("capture", "pace", "spill")
+    __slots__ = ("capture", "limiter", "room", "spool")
 
-    def __init__(self, room: OutputBudget, policy: Policy, keeping: ArtifactWriter | None) -> None:
-        self.spill = None if keeping is None else StreamSpool(keeping)
-        feed = None if self.spill is None else self.spill.feed
+    def __init__(self, room: OutputBudget, policy: Policy, writer: ArtifactWriter | None) -> None:
+        self.room = room
+        self.spool = None if writer is None else StreamSpool(writer)
+        feed = None if self.spool is None else self.spool.feed
         self.capture = Capture(shown=room.budget, limit=policy.limits.output, output_type=room.type, spill=feed)
-        self.pace = RateLimiter(policy.limits.output_rate)
+        self.limiter = RateLimiter(policy.limits.output_rate)

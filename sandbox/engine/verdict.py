@@ -1,19 +1,18 @@
-"""The verdict: from what was seen of a call's end to one status, with the evidence for it.
+"""The verdict: one status for the end of a call, with the evidence for it.
 
-Pure functions of values. The order in which causes are looked at is the whole point:
+Pure functions of values. The order of causes is the point:
 
-1. what *we* did to it (cancelled, out of time, over a limit that we watch) is why it ended, if our kill ended it;
-2. what its box says that cannot be so, by what was measured from outside: then the box is not believed;
-3. what the kernel did to it (out of memory, out of processor time, a forbidden system call);
-4. what the tool said in its reply, which only speaks about itself;
-5. how its process ended, when it said nothing.
+1. the engine's own kill (cancelled, out of time, over a limit that the engine watches), if that kill ended the call;
+2. a claim of the box that the measurements from outside contradict: the box is then not believed;
+3. the kernel (out of memory, out of processor time, a forbidden system call);
+4. the tool's reply, which only speaks about the tool itself;
+5. the end of its process, if there is no reply.
 
-So inside and outside never contradict each other unseen: a reply counts only where nothing outside says otherwise. A
-process that replied and was then ended by a signal, or with a code that does not go with its reply, did not end as it
-says. A *value* ends the call, though: what its process does after it has given one is neither waited for nor part of
-the call (see `watching`), so the outside is asked for what it says until then. Nobody gains more by forging a value
-than by returning it. What a tool survived (a refused fork, a child killed for its memory) is told in the evidence and
-does not change the status.
+A reply therefore counts only if nothing outside contradicts it. A process that replied and was then ended by a signal,
+or with a code that does not go with its reply, did not end as it claims. A *value* ends the call, however: the process
+may do anything after it, unobserved, and the outside is asked only for its state until then (see `supervisor`). Forging
+a value gains a tool no more than returning one. The evidence reports everything that a tool survived (a refused fork, a
+child killed for its memory) without changing the status.
 """
 
 from __future__ import annotations
@@ -22,25 +21,23 @@ import errno
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import JsonValue
 
 from sandbox.engine.classification import DETAIL, classify
-from sandbox.engine.replies import MOST_PARTS, Answer, TooManyParts, Unreadable, is_sent, read_answer
+from sandbox.engine.replies import MAX_PARTS, TooManyParts, Unreadable, is_sent, read_answer
+from sandbox.engine.result import CallEnd, KillReason
 from sandbox.outcome import Failure, Problem, Status
-from sandbox.policy import Limits, format_bytes, format_seconds
+from sandbox.policy import format_bytes, format_seconds
 from sandbox.protocol.messages import (
     DeniedReply,
-    Ended,
     ExceptionReply,
     ExitedReply,
     InvalidReply,
     TooLargeReply,
     ValueReply,
 )
-from sandbox.protocols import Reading
 from sandbox.tools.arguments import MAX_PROBLEMS, path_of
 
 _EXIT_CODES: Final = {
@@ -52,48 +49,23 @@ _EXIT_CODES: Final = {
     TooManyParts: 0,
     ExitedReply: 1,
 }
-"""What a runner's child exits with after each reply."""
-_LARGEST_CODE: Final = 1 << 31
-"""As which a runner tells any code that is larger, either way."""
+"""The exit code of a runner's child after each reply."""
+_MAX_CODE: Final = 1 << 31
+"""The code that a runner reports for any larger one, of either sign."""
 _NO_MORE_THREADS: Final = ("RuntimeError", "can't start new thread")
-"""How `threading` says that the kernel refused one; it has no errno."""
+"""The error of `threading` when the kernel refuses a thread. The error has no errno."""
 _OUT_OF_TIME: Final = frozenset({signal.SIGXCPU, signal.SIGKILL})
-"""What the kernel sends a process that has used up its processor time."""
-_FAR: Final = 0.5
-"""Of a limit: what used less of it was not killed over it, however late it was looked at."""
-_MOST_WARNINGS, _LONGEST_WARNING = 20, 1000
-_LONGEST_NAME, _LONGEST_MESSAGE, _LONGEST_TRACEBACK = 200, 8192, 32768
-"""Twice what a runner sends, which shortens with more care: these only meet a reply that the tool forged."""
-
-
-class KillReason(StrEnum):
-    """Why the engine ended a call."""
-
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-    OUTPUT = "output"
-    CPU = "cpu"
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnd:
-    """All that was seen of a call's end."""
-
-    ended: Ended
-    value: bytes
-    limits: Limits
-    reading: Reading
-    wall_s: float
-    stopped_for: KillReason | None = None
-    was_lost: bool = False
-    value_overflowed: bool = False
-    answer: Answer | None = None
-    """What the reply says, where it has been read already."""
+"""The signals that the kernel sends to a process that has used up its processor time."""
+_MIN_SHARE: Final = 0.5
+"""A call that used less than this share of a limit was not killed over it, however late the measurement came."""
+# Twice as long as a runner sends, which shortens with more care: these bound only a reply that the tool forged.
+_MAX_WARNINGS, _MAX_WARNING = 20, 1000
+_MAX_NAME, _MAX_MESSAGE, _MAX_TRACEBACK = 200, 8192, 32768
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the outcome says about it."""
+    """The part of the outcome that says how the call ended."""
 
     status: Status
     error: Failure | None = None
@@ -108,22 +80,18 @@ class Verdict:
     """Whether the value is a `ToolResult`."""
 
 
-def judge(ending: CallEnd) -> Verdict:
-    """The verdict on one call."""
+def judge(end: CallEnd) -> Verdict:
+    """Return the verdict on one call."""
     verdict = (
-        _by_the_engine(ending)
-        or _by_the_outside(ending)
-        or _by_the_kernel(ending)
-        or _by_its_reply(ending)
-        or _by_its_exit(ending)
+        _by_the_engine(end) or _by_the_outside(end) or _by_the_kernel(end) or _by_its_reply(end) or _by_its_exit(end)
     )
-    facts = _facts(ending)
+    facts = _facts(end)
     return replace(verdict, evidence={**facts, **verdict.evidence}) if facts else verdict
 
 
-def _facts(ending: CallEnd) -> dict[str, JsonValue]:
-    """The counters that are not zero."""
-    ended, reading = ending.ended, ending.reading
+def _facts(end: CallEnd) -> dict[str, JsonValue]:
+    """Return the counters that are not zero."""
+    ended, reading = end.ended, end.reading
     if not (ended.signal or reading.out_of_memory_kills or reading.refused_forks):
         return {}
     seen: dict[str, JsonValue] = {
@@ -134,141 +102,147 @@ def _facts(ending: CallEnd) -> dict[str, JsonValue]:
     return {name: value for name, value in seen.items() if value is not None}
 
 
-def _by_the_engine(ending: CallEnd) -> Verdict | None:
-    if ending.ended.killed_by != "engine" and not (ending.stopped_for and ending.was_lost):
+def _by_the_engine(end: CallEnd) -> Verdict | None:
+    if end.ended.killed_by != "engine" and not (end.kill_reason and end.was_lost):
         return None
-    limits = ending.limits
-    if ending.value_overflowed:
+    limits = end.limits
+    if end.value_overflowed:
         return _limit("value", f"its value is larger than {format_bytes(limits.value)}", limits.value)
-    if ending.stopped_for is KillReason.CANCELLED:
+    if end.kill_reason is KillReason.CANCELLED:
         return Verdict(Status.CANCELLED, Failure(type="Cancelled", message="the caller cancelled the call"))
-    if ending.stopped_for is KillReason.TIMEOUT:
+    if end.kill_reason is KillReason.TIMEOUT:
         message = f"the call was killed after {format_seconds(limits.wall)}"
-        evidence: dict[str, JsonValue] = {"limit": limits.wall, "measured": round(ending.wall_s, 3), "where": "box"}
+        evidence: dict[str, JsonValue] = {"limit": limits.wall, "measured": round(end.wall_s, 3), "where": "box"}
         return Verdict(Status.TIMEOUT, Failure(type="Timeout", message=message), limit_name="wall", evidence=evidence)
-    if ending.stopped_for is KillReason.OUTPUT:
+    if end.kill_reason is KillReason.OUTPUT:
         return _limit("output", f"it printed more than {format_bytes(limits.output)} on one stream", limits.output)
-    if ending.stopped_for is KillReason.CPU:
-        return _cpu(ending)
+    if end.kill_reason is KillReason.CPU:
+        return _cpu(end)
     return None
 
 
 def contradicted(reason: str) -> Verdict:
-    """What its box says of the call cannot be so; that of it nothing else is believed either."""
+    """Return the verdict on a call whose box contradicted itself, so that nothing of it is believed."""
     return Verdict(Status.CRASHED, Failure(type="ProtocolError", message=reason))
 
 
-def _by_the_outside(ending: CallEnd) -> Verdict | None:
-    """Somebody in the box says that the call was killed for a limit which, measured from outside, it was far from. Who
-    watches over limits from inside does so only where nothing outside counts, so it was not them."""
-    reading, limits = ending.reading, ending.limits
+def _by_the_outside(end: CallEnd) -> Verdict | None:
+    # The runner watches limits only if nothing outside counts them. If something does, another process in the box made
+    # the claim that the call was killed over a limit.
+    reading, limits = end.reading, end.limits
     measured = {"memory": reading.memory_peak_bytes, "cpu": reading.cpu_s, "processes": reading.processes_peak}
-    name = ending.ended.killed_by or ""
+    name = end.ended.killed_by or ""
     seen = measured.get(name)
-    if seen is None or seen >= getattr(limits, name) * _FAR or reading.out_of_memory_kills or reading.refused_forks:
+    if (
+        seen is None
+        or seen >= getattr(limits, name) * _MIN_SHARE
+        or reading.out_of_memory_kills
+        or reading.refused_forks
+    ):
         return None
-    verdict = contradicted(f"its box said that it was killed over its limit of {name}, from which it was far")
+    verdict = contradicted(
+        f"its box reported a kill over the limit of {name}, and measurements show that the call was far from it"
+    )
     return replace(verdict, evidence={"limit": getattr(limits, name), "measured": seen})
 
 
-def _by_the_kernel(ending: CallEnd) -> Verdict | None:
-    ended = ending.ended
-    if ended.killed_by == "memory" or (ending.reading.out_of_memory_kills and not _ended_after_a_reply(ending)):
-        return _memory(ending)
-    if ended.killed_by == "cpu" or (ended.signal in _OUT_OF_TIME and _used_up_cpu(ending)):
-        return _cpu(ending)
+def _by_the_kernel(end: CallEnd) -> Verdict | None:
+    ended = end.ended
+    if ended.killed_by == "memory" or (end.reading.out_of_memory_kills and not _ended_after_a_reply(end)):
+        return _memory(end)
+    if ended.killed_by == "cpu" or (ended.signal in _OUT_OF_TIME and _used_up_cpu(end)):
+        return _cpu(end)
     if ended.killed_by == "processes":
         message = "it had too many processes and threads"
-        return _limit("processes", message, ending.limits.processes, measured=ended.seen)
+        return _limit("processes", message, end.limits.processes, measured=ended.seen)
     return None
 
 
-def _ended_after_a_reply(ending: CallEnd) -> bool:
-    """Whether there is a reply, and nothing outside speaks against it yet."""
-    return is_sent(ending.value) and ending.ended.signal is None
+def _ended_after_a_reply(end: CallEnd) -> bool:
+    """Return whether there is a reply, and nothing outside contradicts it yet."""
+    return is_sent(end.value) and end.ended.signal is None
 
 
-def _by_its_reply(ending: CallEnd) -> Verdict | None:
-    if not _ended_after_a_reply(ending):
+def _by_its_reply(end: CallEnd) -> Verdict | None:
+    if not _ended_after_a_reply(end):
         return None
-    reply = ending.answer or read_answer(ending.value)
+    reply = end.answer or read_answer(end.value)
     if isinstance(reply, Unreadable):
-        return _unreadable(ending, reply)
-    if ending.ended.exit_code not in (None, _EXIT_CODES[type(reply)]):
+        return _unreadable(end, reply)
+    if end.ended.exit_code not in (None, _EXIT_CODES[type(reply)]):
         return None
-    return _JUDGED[type(reply)](ending, reply)
+    return _JUDGED[type(reply)](end, reply)
 
 
 def _returned(_: CallEnd, reply: ValueReply) -> Verdict:
-    said = classify(reply.value, ok=reply.ok)
+    status = classify(reply.value, ok=reply.ok)
     failure = None
-    if said.status is not Status.OK:
-        failure = Failure(type=said.status.value.capitalize(), message=said.message)
+    if status.status is not Status.OK:
+        failure = Failure(type=status.status.value.capitalize(), message=status.message)
     return Verdict(
-        said.status,
+        status.status,
         failure,
         value=reply.value,
         warnings=_warnings(reply),
-        detail=said.detail,
+        detail=status.detail,
         state=reply.state,
         is_result=reply.ok is not None,
     )
 
 
-def _too_large(ending: CallEnd, reply: TooLargeReply) -> Verdict:
-    limit = ending.limits.value
+def _too_large(end: CallEnd, reply: TooLargeReply) -> Verdict:
+    limit = end.limits.value
     return _limit("value", f"its value is larger than {format_bytes(limit)}", limit, measured=reply.bytes)
 
 
 def _too_many(_: CallEnd, reply: TooManyParts) -> Verdict:
-    message = f"its value has {reply.parts} parts, more than the {MOST_PARTS} that are read"
-    verdict = _limit("value", message, MOST_PARTS, measured=reply.parts)
+    message = f"its value has {reply.parts} parts, more than the {MAX_PARTS} that are read"
+    verdict = _limit("value", message, MAX_PARTS, measured=reply.parts)
     return replace(verdict, evidence={**verdict.evidence, "unit": "parts"})  # the policy's limit is one of bytes
 
 
 def _invalid(_: CallEnd, reply: InvalidReply) -> Verdict:
     problems = tuple(
-        Problem(path=path_of(each.path), message=each.message[:_LONGEST_WARNING])
-        for each in reply.problems[:MAX_PROBLEMS]
+        Problem(path=path_of(each.path), message=each.message[:_MAX_WARNING]) for each in reply.problems[:MAX_PROBLEMS]
     )
     lines = [f"{each.path}: {each.message}" if each.path else each.message for each in problems]
-    failure = Failure(type="InvalidArguments", message="; ".join(lines)[:_LONGEST_MESSAGE])
+    failure = Failure(type="InvalidArguments", message="; ".join(lines)[:_MAX_MESSAGE])
     return Verdict(Status.INVALID, failure, problems=problems)
 
 
 def _denied(_: CallEnd, reply: DeniedReply) -> Verdict:
-    message = reply.message[:_LONGEST_MESSAGE]
+    message = reply.message[:_MAX_MESSAGE]
     return Verdict(Status.DENIED, Failure(type="PermissionNeeded", message=message), detail=message[:DETAIL])
 
 
 def _warnings(reply: ValueReply | ExceptionReply) -> tuple[str, ...]:
-    return tuple([text[:_LONGEST_WARNING] for text in reply.warnings[:_MOST_WARNINGS]])
+    return tuple([text[:_MAX_WARNING] for text in reply.warnings[:_MAX_WARNINGS]])
 
 
-def _unreadable(ending: CallEnd, reply: Unreadable) -> Verdict | None:
-    """Something was written where the reply goes: by a tool that forged it, or that was killed while writing it."""
-    if ending.was_lost or ending.ended.exit_code:
+def _unreadable(end: CallEnd, reply: Unreadable) -> Verdict | None:
+    # The tool forged it, or was killed while it wrote.
+    if end.was_lost or end.ended.exit_code:
         return None
     return Verdict(Status.EXCEPTION, Failure(type="UnreadableReply", message=reply.reason[:500]))
 
 
-def _raised(ending: CallEnd, reply: ExceptionReply) -> Verdict:
-    told = reply.error
+def _raised(end: CallEnd, reply: ExceptionReply) -> Verdict:
+    error = reply.error
     failure = Failure(
-        type=told.type[:_LONGEST_NAME],
-        message=told.message[:_LONGEST_MESSAGE],
-        traceback=told.traceback[:_LONGEST_TRACEBACK] or None,
+        type=error.type[:_MAX_NAME],
+        message=error.message[:_MAX_MESSAGE],
+        traceback=error.traceback[:_MAX_TRACEBACK] or None,
     )
     if reply.memory:
-        limit = ending.limits.memory
+        limit = end.limits.memory
         return Verdict(Status.MEMORY, failure, limit_name="memory", evidence={"limit": limit, "raised": failure.type})
     name = _LIMITS_BY_ERRNO.get(reply.errno or 0)
-    if name is None and (told.type, told.message) == _NO_MORE_THREADS:
+    if name is None and (error.type, error.message) == _NO_MORE_THREADS:
         name = _processes
-    limit_name = name(ending) if name else None
+    limit_name = name(end) if name else None
     if limit_name is None:
         return Verdict(Status.EXCEPTION, failure, warnings=_warnings(reply))
-    evidence: dict[str, JsonValue] = {"limit": getattr(ending.limits, limit_name), "raised": failure.type}
+    evidence: dict[str, JsonValue] = {"limit": getattr(end.limits, limit_name), "raised": failure.type}
     return Verdict(Status.LIMIT, failure, limit_name=limit_name, evidence=evidence)
 
 
@@ -283,23 +257,25 @@ _JUDGED: Final[dict[type, Callable[[CallEnd, Any], Verdict]]] = {
 }
 
 
-def _disk_or_inodes(ending: CallEnd) -> str | None:
-    """No space: which of the two ran out is seen from outside; neither, when it was another place that is full."""
-    if ending.ended.inodes_free == 0:
+def _disk_or_inodes(end: CallEnd) -> str | None:
+    """Return which of the two ran out, seen from outside, or None if another file system is full."""
+    if end.ended.inodes_free == 0:
         return "inodes"
-    is_full = ending.ended.bytes_free is not None and ending.ended.bytes_free <= ending.limits.disk // 8
+    is_full = end.ended.bytes_free is not None and end.ended.bytes_free <= end.limits.disk // 8
     return "disk" if is_full else None
 
 
-def _processes(ending: CallEnd) -> str | None:
-    """The kernel refused a process. A control group counts that if its limit is the one that is met. Where a limit
-    inside is met first, the group knows how many there were at most. Where there is no group, only the refusal tells.
+def _processes(end: CallEnd) -> str | None:
+    """Return whether a refused process or thread met the limit.
+
+    A control group counts the refusals at its own limit. If a limit inside is met first, the group knows the highest
+    number of processes. Without a group, the refusal is all there is.
     """
-    reading = ending.reading
+    reading = end.reading
     if reading.refused_forks:
         return "processes"
     if reading.processes_at_most is not None:
-        return "processes" if reading.processes_at_most >= ending.limits.processes else None
+        return "processes" if reading.processes_at_most >= end.limits.processes else None
     return "processes" if reading.processes_peak is None else None
 
 
@@ -311,11 +287,11 @@ _LIMITS_BY_ERRNO: Final[dict[int, Callable[[CallEnd], str | None]]] = {
 }
 
 
-def _by_its_exit(ending: CallEnd) -> Verdict:
-    ended = ending.ended
-    if ended.exit_code is not None and not ending.was_lost:
-        return _exited(ended.exit_code, said="its process ended without telling a value")
-    if ending.was_lost or ended.signal is None:
+def _by_its_exit(end: CallEnd) -> Verdict:
+    ended = end.ended
+    if ended.exit_code is not None and not end.was_lost:
+        return _exited(ended.exit_code, reason="its process ended without a reply")
+    if end.was_lost or ended.signal is None:
         message = "the runner died, and the call with it"
         return Verdict(Status.CRASHED, Failure(type="BoxLost", message=message), evidence={"box": "lost"})
     name = _signal_name(ended.signal) or "a signal"
@@ -325,38 +301,36 @@ def _by_its_exit(ending: CallEnd) -> Verdict:
     return Verdict(Status.CRASHED, Failure(type=name, message=message))
 
 
-def _exited(code: int, *, said: str = "it asked to exit") -> Verdict:
-    beyond = ", or one beyond it" if abs(code) == _LARGEST_CODE else ""
-    failure = Failure(type="SystemExit", message=f"{said}, with code {code}{beyond}")
+def _exited(code: int, *, reason: str = "it asked to exit") -> Verdict:
+    beyond = " or beyond" if abs(code) == _MAX_CODE else ""
+    failure = Failure(type="SystemExit", message=f"{reason}, with code {code}{beyond}")
     return Verdict(Status.EXITED, failure, evidence={"exit_code": code})
 
 
-def _memory(ending: CallEnd) -> Verdict:
-    limit, peak = ending.limits.memory, ending.reading.memory_peak_bytes or _seen(ending)
+def _memory(end: CallEnd) -> Verdict:
+    limit, peak = end.limits.memory, end.reading.memory_peak_bytes or _seen(end)
     message = f"it needed more than {format_bytes(limit)} of memory"
     evidence: dict[str, JsonValue] = {"limit": limit, "measured": peak}
     return Verdict(Status.MEMORY, Failure(type="OutOfMemory", message=message), limit_name="memory", evidence=evidence)
 
 
-def _seen(ending: CallEnd) -> int | None:
-    """The memory for which the runner killed the call, where nothing outside of the box counts it."""
-    is_of_memory = ending.ended.killed_by == "memory" and ending.ended.seen is not None
-    return int(ending.ended.seen or 0) if is_of_memory else None
+def _seen(end: CallEnd) -> int | None:
+    """Return the memory for which the runner killed the call, if nothing outside counts memory."""
+    is_of_memory = end.ended.killed_by == "memory" and end.ended.seen is not None
+    return int(end.ended.seen or 0) if is_of_memory else None
 
 
-def _cpu(ending: CallEnd) -> Verdict:
-    spent = _cpu_s(ending)
-    return _limit(
-        "cpu", f"it used {format_seconds(ending.limits.cpu)} of processor time", ending.limits.cpu, measured=spent
-    )
+def _cpu(end: CallEnd) -> Verdict:
+    spent = _cpu_s(end)
+    return _limit("cpu", f"it used {format_seconds(end.limits.cpu)} of processor time", end.limits.cpu, measured=spent)
 
 
-def _used_up_cpu(ending: CallEnd) -> bool:
-    return (_cpu_s(ending) or 0.0) >= ending.limits.cpu
+def _used_up_cpu(end: CallEnd) -> bool:
+    return (_cpu_s(end) or 0.0) >= end.limits.cpu
 
 
-def _cpu_s(ending: CallEnd) -> float | None:
-    return ending.ended.cpu_s if ending.reading.cpu_s is None else ending.reading.cpu_s
+def _cpu_s(end: CallEnd) -> float | None:
+    return end.ended.cpu_s if end.reading.cpu_s is None else end.reading.cpu_s
 
 
 def _limit(name: str, message: str, limit: float, *, measured: float | None = None) -> Verdict:

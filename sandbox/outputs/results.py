@@ -13,7 +13,7 @@ from sandbox.outcome import Json, Shaped, portable
 from sandbox.outputs.budgets import Budgets, OutputBudget
 from sandbox.outputs.notices import strip_notices
 from sandbox.outputs.shaping import shape, shape_value
-from sandbox.unchecked import unchecked
+from sandbox.trusted import build_trusted
 
 _TYPE: Final = "json_data"
 _PARTS: Final = {"ok", "stdout", "stderr", "meta"}
@@ -52,13 +52,13 @@ def _as_one(value: Json, fitted: Json, parts: list[Shaped], artifact: str | None
     text = json.dumps(fitted, ensure_ascii=False)
     whole = text if all(part.reason is None for part in parts) else json.dumps(value, ensure_ascii=False)
     reasons = dict.fromkeys(part.reason for part in parts if part.reason)
-    fields = {
-        "text": text,
-        "type": _TYPE,
-        "characters": len(whole),
-        "shown": len(strip_notices(text)),
-        "truncated": any(part.truncated for part in parts),
-        "reason": "; ".join(reasons) or None,
-        "artifact": artifact,
-    }
-    return unchecked(Shaped, fields)
+    return build_trusted(
+        Shaped,
+        text=text,
+        type=_TYPE,
+        characters=len(whole),
+        shown=len(strip_notices(text)),
+        truncated=any(part.truncated for part in parts),
+        reason="; ".join(reasons) or None,
+        artifact=artifact,
+    )

@@ -22,7 +22,7 @@ from sandbox.outputs.shapes.table import read_table, table_text
 from sandbox.outputs.shapes.texts import unshown
 from sandbox.outputs.terminal import Terminal, is_plain
 from sandbox.outputs.text_ends import ParsedValue, TextEnds
-from sandbox.unchecked import unchecked
+from sandbox.trusted import build_trusted
 
 _LONG_BYTES: Final = 256 << 10
 _MAX_NAME: Final = 50
@@ -99,30 +99,30 @@ def shape_ends(ends: TextEnds, *, output_type: str, budget: int, artifact: str |
     if is_over:
         fit = shape_for(output_type).fit(ends, budget, notice)
         text, shown = fit.text, fit.shown
-    fields = {
-        "text": printable(text + notice.end()),
-        "type": output_type,
-        "characters": ends.characters + ends.dropped,
-        "shown": shown,
-        "truncated": is_over or ends.dropped > 0,
-        "reason": _reason(ends, budget if is_over else None),
-        "artifact": artifact,
-    }
-    return unchecked(Shaped, fields)
+    return build_trusted(
+        Shaped,
+        text=printable(text + notice.end()),
+        type=output_type,
+        characters=ends.characters + ends.dropped,
+        shown=shown,
+        truncated=is_over or ends.dropped > 0,
+        reason=_reason(ends, budget if is_over else None),
+        artifact=artifact,
+    )
 
 
 def unchanged(text: str, *, output_type: str, artifact: str | None) -> Shaped:
     """Return the shaped form of a printable text that is shown as it is."""
-    fields = {
-        "text": text,
-        "type": output_type,
-        "characters": len(text),
-        "shown": len(text),
-        "truncated": False,
-        "reason": None,
-        "artifact": artifact,
-    }
-    return unchecked(Shaped, fields)
+    return build_trusted(
+        Shaped,
+        text=text,
+        type=output_type,
+        characters=len(text),
+        shown=len(text),
+        truncated=False,
+        reason=None,
+        artifact=artifact,
+    )
 
 
 def is_reference(output_type: str) -> bool:

@@ -161,7 +161,7 @@ class Pool:
             self._take_back_when_ended(lease.call, lease.pooled, queue)
 
     @asynccontextmanager
-    async def alone(self, plan: BoxPlan) -> AsyncIterator[Lease]:
+    async def lease_exclusively(self, plan: BoxPlan) -> AsyncIterator[Lease]:
         """A box for one call, shared with nobody; it is gone, and not just going, when this ends."""
         self._refuse_when_closed()
         pooled = await self._opener.open(plan)

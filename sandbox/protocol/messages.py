@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation, Ty
 from pydantic_core import from_json
 
 from sandbox.errors import ProtocolError
-from sandbox.unchecked import unchecked
+from sandbox.trusted import build_trusted
 
 _Text = Annotated[str, Field(max_length=4096)]
 _Id = Annotated[int, Field(ge=0, lt=1 << 32)]
@@ -142,11 +142,11 @@ class Gone(_End):
 
     def of_call(self, id: int) -> Ended:
         """The same, said of the call that the child had."""
-        told = {name: getattr(self, name) for name in _End.model_fields}
-        return unchecked(Ended, {"type": "ended", "id": id, **told, "seen": None})
+        fields = {name: getattr(self, name) for name in _End.model_fields}
+        return build_trusted(Ended, type="ended", id=id, **fields, seen=None)
 
 
-NO_END: Final = unchecked(Ended, {"type": "ended", "id": 0, **dict.fromkeys(_End.model_fields), "seen": None})
+NO_END: Final = build_trusted(Ended, type="ended", id=0, **dict.fromkeys(_End.model_fields), seen=None)
 """Nothing is known of a call's end: it was lost, or is not over yet."""
 
 RunnerMessage: TypeAlias = Hello | BoxFault | Started | Returned | Ended | Ready | Surplus | Unfit | Gone
@@ -241,7 +241,7 @@ def parse_reply(text: bytes) -> Reply:
     try:
         said = from_json(text, allow_inf_nan=False)
         if type(said) is dict and said.keys() == _VALUE_ALONE and (said["kind"], said["warnings"]) == ("value", []):
-            return unchecked(ValueReply, {**said, "ok": None, "state": None, "files": False})
+            return build_trusted(ValueReply, **said, ok=None, state=None, files=False)
         return _any_reply().validate_python(said)
     except ValidationError as error:
         raise ProtocolError(f"the reply is not one: {_first(error)}") from None

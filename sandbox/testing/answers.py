@@ -86,9 +86,10 @@ class Crashes:
 
 @dataclass(frozen=True, slots=True)
 class Exceeds:
-    """A limit ends the call, or the tool fails at it."""
+    """A limit ends the call, or the tool fails at it. Its process may linger after that until it is killed."""
 
     limit: Excess
+    lingers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +157,9 @@ def crashes(number: int = signal.SIGSEGV) -> Step:
     return Crashes(int(number))
 
 
-def exceeds(limit: Excess) -> Step:
-    """Meet this limit, the way its kind of limit is met."""
-    return Exceeds(limit)
+def exceeds(limit: Excess, *, lingers: bool = False) -> Step:
+    """Meet this limit in the way of its kind. A process that lingers after its failure does not exit by itself."""
+    return Exceeds(limit, lingers)
 
 
 def loses_box() -> Step:

@@ -43,6 +43,8 @@ class CallUnderWay:
     granted: asyncio.Event = field(default_factory=asyncio.Event)
     is_held: bool = False
     is_stubborn: bool = False
+    counters: dict[str, Any] = field(default_factory=dict)
+    """The fields of the end that its guard would measure after a kill."""
     all_given: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the files that follow its request have come."""
 

@@ -36,6 +36,8 @@ from sandbox.testing.replies import end_of, ended, killed, packed
 
 _PIECE: Final = 1 << 16
 _ITEM: Final = 1 << 31
+# A hard kill takes the guard along, and with it the record of its measurements.
+_UNMEASURED: Final = {"bytes_free": None, "inodes_free": None}
 
 
 class Place(Protocol):
@@ -162,10 +164,12 @@ class FakeRunner:
             self._waiting.remove(call)
         if call.task is not None:
             call.task.cancel()
-        if files and call.left.records(self._taken or {}):
+        if not files:
+            self._end(call, {**killed("engine"), **_UNMEASURED})
+        elif call.left.records(self._taken or {}):
             call.task = asyncio.get_running_loop().create_task(self._end_with_files(call, killed("engine")))
         else:
-            self._end(call, killed("engine"))
+            self._end(call, {**call.counters, **killed("engine")})
 
     def _serve(self) -> None:
         """Start what has all it needs."""
@@ -262,7 +266,8 @@ class FakeRunner:
         if end.reply is not None:
             self._send(call, Stream.VALUE, packed({**end.reply, "files": True} if has_left else end.reply))
             self._tell(type="returned", id=call.id, cpu_before=0.0)
-        if isinstance(step, Returns) and step.lingers:
+        if isinstance(step, Returns | Exceeds) and step.lingers:
+            call.counters = {name: value for name, value in end.fields.items() if name in _UNMEASURED}
             await _forever()
         await self._end_with_files(call, end.fields)
 

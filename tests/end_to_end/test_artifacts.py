@@ -129,7 +129,7 @@ def test_what_is_no_file_cannot_be_given(sandbox: Sandbox, given: Any) -> None:
     ("path", "holds"), [("/proc/version", "more"), ("/sys/kernel/mm/transparent_hugepage/enabled", "less")]
 )
 def test_what_does_not_tell_its_size_is_refused_by_name(sandbox: Sandbox, path: str, holds: str) -> None:
-    with pytest.raises(SpecError, match=f"{path} holds {holds} than its size says"):
+    with pytest.raises(SpecError, match=f"{path} reports a wrong size and holds {holds}"):
         sandbox.run(READ, files={"a": path})
     assert serves(sandbox)
 

@@ -68,7 +68,7 @@ def test_a_source_cannot_ask_for_more_than_is_granted(name: str) -> None:
 def test_a_source_leads_to_no_file_of_the_host(name: str) -> None:
     with Sandbox(backend=FakeBackend({"tool": "done"})) as sandbox, pytest.raises(PolicyError) as refusal:
         sandbox.run(asking(policy=name))
-    assert "none of those that a source can name" in refusal.value.message
+    assert "names an unknown policy" in refusal.value.message
     assert "strict" in str(refusal.value.remedy)
 
 

@@ -175,7 +175,7 @@ def test_a_tool_that_cannot_be_told_of_any_more_says_so_on_its_stderr(which: str
     assert outcome.stderr.text.startswith("what came of the call cannot be told, after what the tool did to its own")
     assert "guard" not in outcome.stderr.text
     assert outcome.error is not None
-    assert outcome.error.message == "its process ended without telling a value, with code 1"
+    assert outcome.error.message == "its process ended without a reply, with code 1"
 
 
 @pytest.mark.slow

@@ -37,7 +37,11 @@ def _failed_outcome() -> Outcome:
 
 
 def _raised(kind: type[SandboxError]) -> SandboxError:
-    given: dict[str, Any] = {**GIVEN, "outcome": _failed_outcome() if issubclass(kind, CallFailed) else None}
+    given: dict[str, Any] = {
+        **GIVEN,
+        "outcome": _failed_outcome() if issubclass(kind, CallFailed) else None,
+        "outcomes": [None],
+    }
     error = kind(
         "this went wrong", **{name: given[name] for name in inspect.signature(kind).parameters if name in given}
     )

@@ -35,6 +35,7 @@ from sandbox.testing import (
     script,
     uses,
 )
+from sandbox.testing.answers import Excess
 from tests import virtual_time
 from tests.checkout import ROOT
 
@@ -179,6 +180,13 @@ def test_a_process_that_lingers_after_its_value_delays_no_caller() -> None:
         assert backend.open_boxes == ()
 
     virtual_time.run(run())
+
+
+@pytest.mark.parametrize("limit", ["disk", "inodes"])
+def test_a_process_that_lingers_after_filling_its_disk_met_the_limit(limit: Excess) -> None:
+    outcome = outcome_of(exceeds(limit, lingers=True))
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, limit)
+    assert outcome.usage.cpu_s is not None
 
 
 def test_a_single_use_box_whose_runner_does_not_end_is_closed_soon() -> None:

@@ -74,10 +74,10 @@ class _WhereCtrlCComes:
 
 
 ODD: Final[dict[str, dict[str, Any]]] = {
-    "concurrency is a whole number, 1 or more, not '3'": {"concurrency": "3"},
-    "concurrency is a whole number, 1 or more, not 0": {"concurrency": 0},
-    "concurrency is a whole number, 1 or more, not 1.5": {"concurrency": 1.5},
-    "warm_memory is a whole number, 0 or more, not None": {"warm_memory": None},
+    "concurrency must be a whole number of at least 1, not '3'": {"concurrency": "3"},
+    "concurrency must be a whole number of at least 1, not 0": {"concurrency": 0},
+    "concurrency must be a whole number of at least 1, not 1.5": {"concurrency": 1.5},
+    "warm_memory must be a whole number of at least 0, not None": {"warm_memory": None},
     "the store cannot be 5": {"store": 5},
     "artifacts cannot be kept in 5": {"artifact_store": 5},
     "there is no backend 5": {"backend": 5},
@@ -92,7 +92,7 @@ def test_invalid_options_of_a_sandbox_are_explained(told: str) -> None:
 
 def test_an_invalid_lock_is_explained() -> None:
     lock: Any = {"packages": []}
-    with _sandbox() as sandbox, pytest.raises(SpecError, match="the lock is a dict instead of a Lock") as told:
+    with _sandbox() as sandbox, pytest.raises(SpecError, match="lock must be a Lock, not dict") as told:
         sandbox.build(lock=lock)
     assert "model_validate_json" in str(told.value.remedy)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from sandbox import AsyncSandbox, Outcome, Sandbox, Status
+from sandbox import AsyncSandbox, CallCancelled, Outcome, Sandbox, Status
 from sandbox.testing import FakeBackend, hangs, prints, script
 
 TOOL: Final = "def tool():\n    pass\n"
@@ -49,6 +49,12 @@ async def _in_a_task(sandbox: AsyncSandbox) -> None:
     await asyncio.create_task(sandbox.run(TOOL))
 
 
+def outcome_in(error: BaseException) -> Outcome:
+    found = CallCancelled.of(error)
+    assert found is not None
+    return found.outcome
+
+
 def _has_outcome(outcome: Outcome) -> bool:
     told = (outcome.status, outcome.stdout.text, outcome.stderr.text, outcome.exit_code)
     assert told == (Status.CANCELLED, "here\n", "oh\n", 130)
@@ -67,8 +73,7 @@ def test_a_caller_that_cancels_can_read_the_outcome(work: Work) -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:
                 await task
-            outcome: Outcome = vars(caught.value)["outcome"]
-            return outcome
+            return outcome_in(caught.value)
 
     assert _has_outcome(asyncio.run(cancelled()))
 
@@ -92,14 +97,13 @@ def test_a_timeout_of_the_caller_stays_a_timeout() -> None:
         async with AsyncSandbox(backend=backend) as sandbox:
             with pytest.raises(TimeoutError) as caught:
                 await _run_in_time(sandbox, backend)
-            outcome: Outcome = vars(caught.value.__cause__)["outcome"]
-            return outcome
+            return outcome_in(caught.value)
 
     assert _has_outcome(asyncio.run(late()))
 
 
 def test_a_call_that_never_began_has_no_outcome() -> None:
-    async def waiting() -> dict[str, object]:
+    async def waiting() -> CallCancelled | None:
         backend = _Hanging()
         async with AsyncSandbox(backend=backend, concurrency=1) as sandbox:
             first, second = (asyncio.create_task(sandbox.run(TOOL)) for _ in range(2))
@@ -109,9 +113,9 @@ def test_a_call_that_never_began_has_no_outcome() -> None:
                 await second
             first.cancel()
             await asyncio.wait([first])
-            return vars(caught.value)
+            return CallCancelled.of(caught.value)
 
-    assert asyncio.run(waiting()) == {}
+    assert asyncio.run(waiting()) is None
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -127,7 +131,7 @@ def test_an_interrupt_carries_the_outcome(is_streamed: bool) -> None:
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt) as caught:
             _ = list(sandbox.stream(TOOL)) if is_streamed else sandbox.run(TOOL)
-        assert _has_outcome(vars(caught.value)["outcome"])
+        assert _has_outcome(outcome_in(caught.value))
 
 
 def test_an_interrupt_between_two_events_can_be_thrown_in() -> None:
@@ -137,4 +141,4 @@ def test_an_interrupt_between_two_events_can_be_thrown_in() -> None:
         interrupt = KeyboardInterrupt()
         with pytest.raises(KeyboardInterrupt):
             stream.throw(interrupt)
-        assert vars(interrupt)["outcome"].status is Status.CANCELLED
+        assert outcome_in(interrupt).status is Status.CANCELLED

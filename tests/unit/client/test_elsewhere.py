@@ -43,8 +43,8 @@ def test_a_forked_process_gets_an_error_and_does_not_hang() -> None:
     command = [sys.executable, "-c", IN_A_FORK]
     told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout.splitlines()
     assert told == [
-        "the engine was opened in another process, which this one was forked from / "
-        "open one in each process, after it was forked",
+        "the engine belongs to another process, from which this one was forked / "
+        "open an engine in each process, after the fork",
         "7 1",
     ]
 

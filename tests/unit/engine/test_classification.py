@@ -107,7 +107,7 @@ def test_a_result_reports_its_own_status() -> None:
     said = classify({"ok": False, "stdout": "out", "stderr": "", "meta": {"success": True}}, ok=False)
     assert (said.status, said.message) == (Status.FAILED, "out")
     assert classify({"stderr": "bad", "stdout": "out"}, ok=False).message == "bad"
-    assert classify([1], ok=False).message == "the tool says that it failed, and not why"
+    assert classify([1], ok=False).message == "the tool reports a failure without a reason"
 
 
 def test_the_detail_is_the_beginning_of_the_text() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from sandbox import AsyncSandbox, Outcome, Status
-from sandbox.engine.verdict import CallEnd, judge
+from sandbox.engine.result import CallEnd
+from sandbox.engine.verdict import judge
 from sandbox.outcome import Isolation
 from sandbox.protocol.frames import Chunk, Stream, pack_chunk, pack_message
 from sandbox.protocols import Reading
@@ -119,4 +120,4 @@ def test_a_call_without_measured_isolation_has_crashed(walls: Any) -> None:
     outcome = virtual_time.run(run())
     assert (outcome.status, outcome.value, outcome.receipt) == (Status.CRASHED, None, None)
     assert outcome.error is not None
-    assert "walls" in outcome.error.message
+    assert "layers" in outcome.error.message

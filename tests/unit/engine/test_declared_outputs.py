@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.engine.declared_outputs import declared_outputs
+from sandbox.engine.plan import declared_outputs
 from sandbox.outputs.budgets import DeclaredOutputs
 from sandbox.tools import read_tool
 

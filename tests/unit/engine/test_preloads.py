@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.engine.preloads import preloadable
+from sandbox.engine.plan import preloadable
 from sandbox.environments import Environment, bare_environment
 from sandbox.tools import read_tool
 

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from sandbox.engine.preloads import preloadable
-from sandbox.engine.rebuilt import needs_rebuilding
-from sandbox.engine.request import build_request
+from sandbox.engine.plan import preloadable
+from sandbox.engine.request import build_request, needs_rebuilding
 from sandbox.policy import load
 from sandbox.spec import CallSpec
 from sandbox.tools import ToolDefinition, read_tool

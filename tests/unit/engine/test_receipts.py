@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.backends.hints import refuse_weaker
-from sandbox.engine.receipts import build_receipt, is_at_least, read_walls
+from sandbox.engine.receipts import build_receipt, is_at_least, read_layers
 from sandbox.errors import BoxLost, HostExhausted, IsolationUnavailable, ProtocolError
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState, MeasuredBy, Receipt
 from sandbox.policy import Layer, Policy, Strength, load
@@ -37,7 +37,7 @@ def measured(*, missing: Collection[str] = (), **changes: Any) -> dict[str, Any]
 
 
 def receipt_of(walls: dict[str, Any], *, policy: Policy = POLICY, **limits: float) -> Receipt:
-    found = read_walls(record(walls), policy=requiring())
+    found = read_layers(record(walls), policy=requiring())
     silent = replace(claimed_protection(POLICY, missing=()), layers={}, notes=())
     asked = policy.limits.model_dump() | limits
     return build_receipt(silent, found, policy=policy, environment_key="key", limits=asked)
@@ -49,7 +49,7 @@ def receipt_of(walls: dict[str, Any], *, policy: Policy = POLICY, **limits: floa
 @pytest.mark.parametrize("layer", [layer for layer in MEASURED if layer is not Layer.RLIMITS])
 def test_a_missing_required_layer_is_refused_by_name_with_a_remedy(layer: Layer) -> None:
     with pytest.raises(IsolationUnavailable) as refusal:
-        read_walls(record(measured(missing=[layer])), policy=requiring(layer))
+        read_layers(record(measured(missing=[layer])), policy=requiring(layer))
     assert refusal.value.missing == (layer.value,)
     assert layer.value in refusal.value.message
     assert refusal.value.remedy
@@ -58,19 +58,19 @@ def test_a_missing_required_layer_is_refused_by_name_with_a_remedy(layer: Layer)
 @pytest.mark.parametrize("layer", MEASURED)
 def test_an_optional_layer_may_be_missing(layer: Layer) -> None:
     others = [other for other in MEASURED if other is not layer]
-    read_walls(record(measured(missing=[layer])), policy=requiring(*others))
+    read_layers(record(measured(missing=[layer])), policy=requiring(*others))
 
 
 def test_every_missing_layer_is_named() -> None:
     with pytest.raises(IsolationUnavailable) as refusal:
-        read_walls(record(measured(missing=["seccomp", "user_namespace"])), policy=POLICY)
+        read_layers(record(measured(missing=["seccomp", "user_namespace"])), policy=POLICY)
     assert refusal.value.missing == ("user_namespace", "seccomp")
 
 
 def test_a_failed_layer_is_refused_with_the_reason() -> None:
     told = json.dumps({"fault": {"layer": "landlock", "reason": "Operation not permitted"}}).encode()
     with pytest.raises(IsolationUnavailable, match="Operation not permitted") as refusal:
-        read_walls(told, policy=POLICY)
+        read_layers(told, policy=POLICY)
     assert refusal.value.missing == ("landlock",)
 
 
@@ -79,7 +79,7 @@ def test_a_failed_layer_is_refused_with_the_reason() -> None:
 def test_one_held_capability_is_not_none(kind: str, held: str) -> None:
     capabilities = claimed_walls(POLICY, missing=())["capabilities"] | {kind: held}
     with pytest.raises(IsolationUnavailable):
-        read_walls(record(measured(capabilities=capabilities)), policy=requiring(Layer.CAPABILITIES))
+        read_layers(record(measured(capabilities=capabilities)), policy=requiring(Layer.CAPABILITIES))
 
 
 # Malformed reports
@@ -107,7 +107,7 @@ def test_one_held_capability_is_not_none(kind: str, held: str) -> None:
 )
 def test_a_malformed_isolation_report_is_a_protocol_error(told: bytes) -> None:
     with pytest.raises(ProtocolError) as refusal:
-        read_walls(told, policy=POLICY)
+        read_layers(told, policy=POLICY)
     assert len(refusal.value.message) < 400
 
 
@@ -118,7 +118,7 @@ def test_a_malformed_isolation_report_is_a_protocol_error(told: bytes) -> None:
 )
 def test_a_process_that_failed_to_isolate_is_a_lost_box_with_a_remedy(told: bytes) -> None:
     with pytest.raises(BoxLost) as lost:
-        read_walls(told, policy=POLICY)
+        read_layers(told, policy=POLICY)
     assert not isinstance(lost.value, ProtocolError)
     assert "has not run" in lost.value.message
     assert lost.value.remedy
@@ -127,7 +127,7 @@ def test_a_process_that_failed_to_isolate_is_a_lost_box_with_a_remedy(told: byte
 def test_a_failed_fork_for_the_tool_is_a_temporary_shortage() -> None:
     told = b'{"fault":{"layer":"processes","reason":"[Errno 11] Resource temporarily unavailable"}}'
     with pytest.raises(HostExhausted) as shortage:
-        read_walls(told, policy=POLICY)
+        read_layers(told, policy=POLICY)
     assert shortage.value.retryable
     assert "ulimit -u" in str(shortage.value)
 
@@ -139,7 +139,7 @@ def test_a_failed_fork_for_the_tool_is_a_temporary_shortage() -> None:
 )
 def test_any_bytes_are_a_report_or_an_error_of_the_engine(told: bytes) -> None:
     with pytest.raises((BoxLost, IsolationUnavailable)):
-        read_walls(told, policy=POLICY)
+        read_layers(told, policy=POLICY)
 
 
 # Contents of a receipt
@@ -154,7 +154,7 @@ def test_a_receipt_has_every_layer_that_was_measured() -> None:
 
 def test_facts_visible_from_outside_come_from_the_backend() -> None:
     protection = claimed_protection(POLICY, missing=("cgroup",))
-    walls = read_walls(record(), policy=POLICY)
+    walls = read_layers(record(), policy=POLICY)
     receipt = build_receipt(protection, walls, policy=POLICY, environment_key="key", limits={})
     assert (receipt.layers["cgroup"].in_force, receipt.layers["own_uid"].in_force) == (False, True)
     assert receipt.backend == "fake"
@@ -201,7 +201,7 @@ def test_limits_are_the_measured_ones_if_these_are_lower() -> None:
 def test_the_memory_limit_is_the_one_read_back(found: int) -> None:
     limits = {"memory": LimitState(value=found, enforced_by=EnforcedBy.CGROUP)}
     boxed = replace(claimed_protection(POLICY, missing=()), limits=limits)
-    walls, asked = read_walls(record(), policy=requiring()), POLICY.limits.model_dump()
+    walls, asked = read_layers(record(), policy=requiring()), POLICY.limits.model_dump()
     receipt = build_receipt(boxed, walls, policy=POLICY, environment_key="key", limits=asked)
     assert receipt.limits["memory"].value == found
 
@@ -215,7 +215,7 @@ def test_an_uncounted_processor_limit_is_a_hint() -> None:
 
 def test_the_quota_of_the_box_limits_its_processors() -> None:
     quota = LimitState(value=2, enforced_by=EnforcedBy.CGROUP, note="quota")
-    found = read_walls(record(measured(cpus=7)), policy=requiring())
+    found = read_layers(record(measured(cpus=7)), policy=requiring())
     boxed = replace(claimed_protection(POLICY, missing=()), limits={"cpus": quota})
     receipt = build_receipt(boxed, found, policy=POLICY, environment_key="key", limits={"cpus": 1})
     assert receipt.limits["cpus"] == quota.model_copy(update={"value": 1})
@@ -236,7 +236,7 @@ def test_files_that_gvisor_does_not_count_have_no_enforcer() -> None:
 
 def test_a_limit_that_a_probe_broke_has_the_evidence_as_its_note() -> None:
     loose = replace(claimed_protection(POLICY, missing=()), loose={"memory": "it held four times as much"})
-    walls, asked = read_walls(record(), policy=requiring()), POLICY.limits.model_dump()
+    walls, asked = read_layers(record(), policy=requiring()), POLICY.limits.model_dump()
     state = build_receipt(loose, walls, policy=POLICY, environment_key="key", limits=asked).limits["memory"]
     assert (state.enforced_by, state.note) == (EnforcedBy.NONE, "it held four times as much")
 
@@ -269,13 +269,13 @@ def test_an_unmeasured_required_layer_is_refused(layer: Layer) -> None:
 def test_a_call_without_a_measured_required_layer_is_refused(layer: Layer) -> None:
     around = {layer.value: LayerState(in_force=True, detail="", measured_by=MeasuredBy.NONE)}
     with pytest.raises(IsolationUnavailable) as refusal:
-        read_walls(record(), policy=requiring(layer), around=around)
+        read_layers(record(), policy=requiring(layer), around=around)
     assert refusal.value.missing == (layer.value,)
 
 
 def test_a_box_with_unmeasured_namespaces_is_plain() -> None:
     state = LayerState(in_force=True, detail="", measured_by=MeasuredBy.NONE)
     boxed = replace(claimed_protection(POLICY, missing=()), layers={"pid_namespace": state})
-    walls = read_walls(record(), policy=requiring())
+    walls = read_layers(record(), policy=requiring())
     receipt = build_receipt(boxed, walls, policy=POLICY, environment_key="key", limits={})
     assert receipt.isolation is Isolation.PLAIN

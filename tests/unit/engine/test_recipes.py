@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sandbox import AsyncSandbox, Policy, PolicyError
-from sandbox.engine.prepared_call import CallTemplate
+from sandbox.engine.plan import CallTemplate
 from sandbox.environments import bare_environment
 from sandbox.policy import load
 from sandbox.testing.fake_backend import FakeBackend

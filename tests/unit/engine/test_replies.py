@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sandbox.engine.replies import (
     LARGE_BYTES,
-    MOST_PARTS,
+    MAX_PARTS,
     TooManyParts,
     Unreadable,
     _count_outside_of_strings,
@@ -21,7 +21,8 @@ from sandbox.engine.replies import (
     count_parts,
     read_answer,
 )
-from sandbox.engine.verdict import CallEnd, judge
+from sandbox.engine.result import CallEnd
+from sandbox.engine.verdict import judge
 from sandbox.outcome import Status
 from sandbox.policy import Limits
 from sandbox.protocol.messages import Ended, ValueReply
@@ -75,24 +76,24 @@ def test_any_bytes_are_counted(text: bytes) -> None:
 
 @pytest.mark.parametrize("part", ["[],", "{},", "1,", '"",', '"\\\\",'])
 def test_a_value_of_too_many_parts_is_not_parsed(part: str) -> None:
-    answer = read_answer(replied(f"[{part * MOST_PARTS}0]"))
+    answer = read_answer(replied(f"[{part * MAX_PARTS}0]"))
     assert isinstance(answer, TooManyParts)
-    assert answer.parts > MOST_PARTS
+    assert answer.parts > MAX_PARTS
 
 
 @pytest.mark.parametrize("text", [",", "[", "{", '\\"', ",\\\\"])
 def test_a_text_full_of_commas_and_brackets_is_one_part(text: str) -> None:
-    answer = read_answer(replied(f'["{text * (MOST_PARTS + 1)}"]'))
+    answer = read_answer(replied(f'["{text * (MAX_PARTS + 1)}"]'))
     assert isinstance(answer, ValueReply)
-    assert count_parts(replied(f'["{text * (MOST_PARTS + 1)}"]')) < 10
+    assert count_parts(replied(f'["{text * (MAX_PARTS + 1)}"]')) < 10
 
 
 def test_too_many_parts_are_a_value_limit_with_both_numbers() -> None:
-    verdict = judge(CallEnd(ENDED, replied(f"[{'1,' * MOST_PARTS}1]"), Limits(), Reading(), 1.0))
+    verdict = judge(CallEnd(ENDED, replied(f"[{'1,' * MAX_PARTS}1]"), Limits(), Reading(), 1.0))
     assert (verdict.status, verdict.limit_name) == (Status.LIMIT, "value")
-    assert verdict.evidence == {"limit": MOST_PARTS, "measured": MOST_PARTS + 5, "unit": "parts"}
+    assert verdict.evidence == {"limit": MAX_PARTS, "measured": MAX_PARTS + 5, "unit": "parts"}
     assert verdict.error is not None
-    assert f"{MOST_PARTS + 5} parts" in verdict.error.message
+    assert f"{MAX_PARTS + 5} parts" in verdict.error.message
 
 
 def test_a_reply_is_not_read_twice() -> None:

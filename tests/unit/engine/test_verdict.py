@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.engine.verdict import CallEnd, KillReason, Verdict, judge
+from sandbox.engine.result import CallEnd, KillReason
+from sandbox.engine.verdict import Verdict, judge
 from sandbox.outcome import Status
 from sandbox.policy import Limits
 from sandbox.protocol.messages import Ended
@@ -118,7 +119,7 @@ def test_a_value_that_is_too_large_is_a_limit() -> None:
 def test_an_exit_code_too_large_to_send_is_reported_as_such(code: int, is_shortened: bool) -> None:
     failure = judged(end(exit_code=1), EXITED | {"code": code}).error
     assert failure is not None
-    assert failure.message.endswith("or one beyond it") == is_shortened
+    assert failure.message.endswith("or beyond") == is_shortened
 
 
 @pytest.mark.parametrize("limit", ["memory", "processes"])
@@ -339,21 +340,21 @@ def test_an_act_of_the_engine_wins_over_all_other_evidence(
 ) -> None:
     everything = Reading(cpu_s=99, memory_peak_bytes=1, processes_peak=1, out_of_memory_kills=1, refused_forks=1)
     for verdict in (
-        judged(KILLED, VALUE, reading=everything, stopped_for=stop),
-        judged(KILLED, stopped_for=stop),
-        judged(LOST, stopped_for=stop, was_lost=True),
+        judged(KILLED, VALUE, reading=everything, kill_reason=stop),
+        judged(KILLED, kill_reason=stop),
+        judged(LOST, kill_reason=stop, was_lost=True),
     ):
         assert (verdict.status, verdict.limit_name, verdict.value) == (status, limit_name, None)
 
 
 @pytest.mark.parametrize("stop", KillReason)
 def test_a_call_that_ended_before_the_kill_ended_regularly(stop: KillReason) -> None:
-    assert judged(end(), VALUE, stopped_for=stop).status is Status.OK
-    assert judged(died(signal.SIGSEGV), stopped_for=stop).status is Status.CRASHED
+    assert judged(end(), VALUE, kill_reason=stop).status is Status.OK
+    assert judged(died(signal.SIGSEGV), kill_reason=stop).status is Status.CRASHED
 
 
 def test_a_timeout_reports_the_real_duration() -> None:
-    verdict = judged(KILLED, stopped_for=KillReason.TIMEOUT)
+    verdict = judged(KILLED, kill_reason=KillReason.TIMEOUT)
     assert verdict.evidence == {"signal": "SIGKILL", "limit": LIMITS.wall, "measured": 1.5, "where": "box"}
 
 

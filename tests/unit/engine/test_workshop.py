@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.engine.build_jobs import _excess, _Looks
+from sandbox.engine.build_jobs import _DiskWatch, _excess
 from sandbox.environments import bare_environment
 from sandbox.environments.build_jobs import Job
 from sandbox.errors import StoreUnwritable
@@ -40,7 +40,7 @@ def test_too_many_bytes_are_refused(job: Job, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_reported_whatever_the_folder_shows(job: Job) -> None:
-    with pytest.raises(StoreUnwritable, match="left on the disk"):
+    with pytest.raises(StoreUnwritable, match="nearly full"):
         _excess(job, 1 << 60)
 
 
@@ -53,8 +53,8 @@ def test_too_many_empty_files_and_folders_are_refused(make: object, job: Job, tm
 
 
 def test_a_sudden_loss_of_disk_space_is_inspected_early(job: Job, tmp_path: Path) -> None:
-    calm, looks = _Looks(replace(job, disk=1 << 50)), _Looks(job)
+    calm, watch = _DiskWatch(replace(job, disk=1 << 50)), _DiskWatch(job)
     (tmp_path / "file").write_bytes(os.urandom(16 * MOST_BYTES))
-    assert looks.is_due()
-    assert "disk" in str(looks.look())
+    assert watch.is_due()
+    assert "disk" in str(watch.scan())
     assert not calm.is_due() or time.monotonic() > calm._latest

@@ -12,7 +12,7 @@ from sandbox.outcome import Outcome, Shaped, Timing, Usage
 from sandbox.protocol.messages import ValueReply, parse_reply
 from sandbox.spec import CallSpec, call_spec, plain_spec
 from sandbox.testing.fake_backend import FakeBackend
-from sandbox.unchecked import unchecked
+from sandbox.trusted import build_trusted
 
 SOURCE = "def tool(n):\n    return n\n"
 
@@ -52,6 +52,6 @@ def test_a_reply_of_a_value_alone_equals_the_validated_one() -> None:
 
 
 def test_an_unvalidated_model_is_frozen_and_copied_like_any() -> None:
-    usage = unchecked(Usage, dict.fromkeys(Usage.model_fields) | {"wall_s": 1.0})
+    usage = build_trusted(Usage, **(dict.fromkeys(Usage.model_fields) | {"wall_s": 1.0}))
     assert usage == Usage(wall_s=1.0)
     assert usage.model_copy(update={"cpu_s": 2.0}) == Usage(wall_s=1.0, cpu_s=2.0)
