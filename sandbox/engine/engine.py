@@ -14,7 +14,7 @@ call once, in a new box, if the box died before the call started. A call that ma
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,21 +29,23 @@ from sandbox.backends.hints import missing_walls, remedy_of_shortage
 from sandbox.engine.environments import EnvironmentSupply, needs_of
 from sandbox.engine.inputs import Inputs, read_inputs
 from sandbox.engine.outcomes import build_outcome, cancelled_outcome, invalid_outcome
-from sandbox.engine.plan import CallTemplate, CallTiming, PreparedCall, box_policy, limits_for, policy_for
+from sandbox.engine.plan import (
+    CallTemplate,
+    CallTiming,
+    PreparedCall,
+    box_policy,
+    limits_for,
+    limits_key,
+    policy_for,
+    template_weight,
+)
 from sandbox.engine.request import complete_request
 from sandbox.engine.result import CallResult
 from sandbox.engine.streams import StreamListener
 from sandbox.engine.supervisor import CallSupervisor
 from sandbox.environments import Environment, bare_environment
 from sandbox.environments.progress import OnProgress, nobody
-from sandbox.errors import (
-    CallCancelled,
-    CallNotStarted,
-    EngineClosed,
-    IsolationUnavailable,
-    SandboxError,
-    SpecError,
-)
+from sandbox.errors import CallCancelled, CallNotStarted, EngineClosed, IsolationUnavailable, SandboxError, SpecError
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.artifacts.writer import ArtifactWriter
@@ -67,7 +69,6 @@ DEFAULT_WARM_MEMORY: Final = 2 << 30
 _REPLY_OVERHEAD: Final = 1 << 16
 _MAX_TEMPLATES: Final = 32 << 20
 """Bytes that templates may hold together."""
-_TEMPLATE_OVERHEAD: Final = 1 << 16
 _MAX_ATTEMPTS: Final = 2
 _UNLOCKED: Final = nullcontext()
 _NEEDED_AFTER: Final = {Status.EXCEPTION: ("ast", "traceback")}
@@ -134,7 +135,9 @@ class Engine:
         self._pool = Pool(backend, max_memory=settings.warm_memory)
         self.threads = Threads()
         self._policies: dict[str, Policy] = {}
-        self._templates: LRUCache[tuple[Hashable, ...], CallTemplate] = LRUCache(_MAX_TEMPLATES, getsizeof=_weight)
+        self._templates: LRUCache[tuple[Hashable, ...], CallTemplate] = LRUCache(
+            _MAX_TEMPLATES, getsizeof=template_weight
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut_off: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._settings = settings
@@ -237,7 +240,7 @@ class Engine:
             )
         # The template keeps the policy alive, so no other policy can have its id.
         policy = spec.policy if isinstance(spec.policy, str) else id(spec.policy)
-        limits = _hashable(spec.limits) if spec.limits else ()
+        limits = limits_key(spec.limits) if spec.limits else ()
         if limits is None:
             return PreparedCall(spec, self._new_template(spec), timing)
         key = (spec.source, spec.filename, spec.entry, policy, spec.tenant, limits)
@@ -245,7 +248,7 @@ class Engine:
             template = self._templates[key]
         except KeyError:
             template = self._new_template(spec)
-            if _weight(template) <= _MAX_TEMPLATES:
+            if template_weight(template) <= _MAX_TEMPLATES:
                 self._templates[key] = template
         return PreparedCall(spec, template, timing)
 
@@ -326,7 +329,7 @@ class Engine:
     ) -> Outcome:
         pooled, template = lease.pooled, call.template
         if pooled.session.loss is not None:
-            raise CallNotStarted(_loss(pooled))
+            raise CallNotStarted(pooled.describe_loss())
         is_clean = False
         try:
             with closing(ArtifactWriter(self._settings.artifacts.shelf(call.spec.tenant), self.threads)) as writer:
@@ -366,17 +369,6 @@ class Engine:
         return result
 
 
-def _weight(template: CallTemplate) -> int:
-    return _TEMPLATE_OVERHEAD + 4 * len(template.tool.text)
-
-
-def _hashable(limits: Mapping[str, object]) -> tuple[Hashable, ...] | None:
-    """Return limits as part of a key, or None if some are of other types than limits have."""
-    # By exact type: `True` equals 1, and is refused later.
-    is_plain = all(type(value) in (int, float, str) for value in limits.values())
-    return tuple((name, type(value), value) for name, value in limits.items()) if is_plain else None
-
-
 def _learn(pooled: PooledBox, template: CallTemplate, outcome: Outcome) -> None:
     """Have the box import and compile ahead what further calls of the tool need."""
     if needed := (*template.preload, *_NEEDED_AFTER.get(outcome.status, ())):
@@ -405,10 +397,4 @@ def _refuse_unstarted(call: PreparedCall, result: CallResult, pooled: PooledBox)
     if fault is not None:
         raise missing_walls([fault.layer], policy=call.template.policy, reason=fault.reason)
     if result.end.kill_reason is None or result.end.was_lost:
-        raise CallNotStarted(_loss(pooled))
-
-
-def _loss(pooled: PooledBox) -> str:
-    """Return why a box, or its child for a call, is gone, with the last words of its runner."""
-    reason, words = pooled.session.loss or "the process that waited for the call died", pooled.box.last_words()
-    return f"{reason}; its runner said: {words[-500:]}" if words else str(reason)
+        raise CallNotStarted(pooled.describe_loss())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -43,6 +43,7 @@ _AUTHORING: Final = frozenset({"sandbox"})
 _WITH_EFFECTS: Final = frozenset(
     {"antigravity", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"}
 )
+_TEMPLATE_OVERHEAD: Final = 1 << 16
 _MAX_PRELOADED: Final = 256
 _MAX_LOOKUPS: Final = 1024
 _COMPILED: Final = (".so", ".pyd")
@@ -160,6 +161,18 @@ class PreparedCall:
         """How much the outcome shows of each output."""
         asked = requested_outputs(self.spec)
         return self.template.budgets if asked is None else replace(self.template.budgets, asked=asked)
+
+
+def template_weight(template: CallTemplate) -> int:
+    """Return about how many bytes a template holds."""
+    return _TEMPLATE_OVERHEAD + 4 * len(template.tool.text)
+
+
+def limits_key(limits: Mapping[str, object]) -> tuple[Hashable, ...] | None:
+    """Return limits as part of a template's key, or None if some are of other types than limits have."""
+    # By exact type: `True` equals 1, and is refused later.
+    is_plain = all(type(value) in (int, float, str) for value in limits.values())
+    return tuple((name, type(value), value) for name, value in limits.items()) if is_plain else None
 
 
 def box_policy(granted: Policy, policy: Policy) -> Policy:

@@ -15,6 +15,7 @@ from sandbox.outputs.artifacts.receiver import ReceivedFiles
 from sandbox.policy import Limits
 from sandbox.protocol.messages import Ended
 from sandbox.protocols import Reading
+from sandbox.trusted import build_trusted
 
 
 class KillReason(StrEnum):
@@ -67,3 +68,23 @@ class CallResult:
     def has_outputs(self) -> bool:
         """Whether the call printed anything, or left files."""
         return self.stdout is not None or self.stderr is not None or bool(self.files.artifacts or self.files.refused)
+
+
+def measured_usage(end: CallEnd, *, cpu_before: float) -> Usage:
+    """Return what the call cost, measured from outside."""
+    cpu = end.ended.cpu_s if end.reading.cpu_s is None else end.reading.cpu_s
+    peak = end.reading.memory_peak_bytes
+    return build_trusted(
+        Usage,
+        wall_s=_to_microseconds(end.wall_s),
+        cpu_s=None if cpu is None else _to_microseconds(max(cpu - cpu_before, 0.0)),
+        memory_peak_bytes=end.ended.max_rss if peak is None else peak,
+        processes_peak=end.reading.processes_peak,
+        preload_cpu_s=None,
+        preload_memory_bytes=None,
+    )
+
+
+def _to_microseconds(seconds: float) -> float:
+    # `round` takes several times as long.
+    return int(seconds * 1e6 + 0.5) / 1e6

@@ -23,9 +23,9 @@ from typing import Final
 
 from sandbox.engine.inputs import InputFile
 from sandbox.engine.replies import LARGE_BYTES, Answer, aside, is_sent, read_answer
-from sandbox.engine.result import CallEnd, CallResult, KillReason
+from sandbox.engine.result import CallEnd, CallResult, KillReason, measured_usage
 from sandbox.engine.streams import StreamCapture, StreamListener, unpaced
-from sandbox.outcome import Isolation, Usage
+from sandbox.outcome import Isolation
 from sandbox.outputs.artifacts.receiver import FileReceiver, ReceivedFiles
 from sandbox.outputs.artifacts.spool import StreamSpool
 from sandbox.outputs.artifacts.writer import ArtifactWriter
@@ -38,7 +38,6 @@ from sandbox.protocol.running_call import RunningCall
 from sandbox.protocol.timers import Timer
 from sandbox.protocols import Reading
 from sandbox.threads import Threads
-from sandbox.trusted import build_trusted
 
 _GRACE_S: Final = 2.0
 # In a single-use box the tool may reach the process that is to end it, and no other call loses the box.
@@ -150,7 +149,7 @@ class CallSupervisor:
         )
         return CallResult(
             end=end,
-            usage=_usage(end, cpu_before=self._cpu_before()),
+            usage=measured_usage(end, cpu_before=self._cpu_before()),
             layers=bytes(call.walls),
             stdout=self._streams.get(Stream.STDOUT),
             stderr=self._streams.get(Stream.STDERR),
@@ -379,26 +378,6 @@ class CallSupervisor:
         if len(self._timers) > 1:
             self._timers = [each for each in self._timers if each.is_pending]
         self._timers.append(self._session.timers.after(seconds, action))
-
-
-def _usage(end: CallEnd, *, cpu_before: float) -> Usage:
-    """Return what the call cost, measured from outside."""
-    cpu = end.ended.cpu_s if end.reading.cpu_s is None else end.reading.cpu_s
-    peak = end.reading.memory_peak_bytes
-    return build_trusted(
-        Usage,
-        wall_s=_to_microseconds(end.wall_s),
-        cpu_s=None if cpu is None else _to_microseconds(max(cpu - cpu_before, 0.0)),
-        memory_peak_bytes=end.ended.max_rss if peak is None else peak,
-        processes_peak=end.reading.processes_peak,
-        preload_cpu_s=None,
-        preload_memory_bytes=None,
-    )
-
-
-def _to_microseconds(seconds: float) -> float:
-    # `round` takes several times as long.
-    return int(seconds * 1e6 + 0.5) / 1e6
 
 
 async def _end_feeding(feeding: asyncio.Task[None]) -> None:

@@ -1,4 +1,4 @@
-"""One open box with the session in it, and the lease of it to a call."""
+"""One pooled box with its session, and the lease of it for a call."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sandbox.protocol.session import RunnerSession
 from sandbox.protocols import Slot
 
 _SPARE_SLOTS: Final = 2
-_LONGEST_COMPILED: Final = 1 << 17
-"""A tool that is longer keeps the box's runner busy for too long to be compiled once for all its calls."""
-_QUICK_S: Final = 0.25
-"""Of a call that takes longer compiling is a small part; or it is what takes so long, as some sources are made to."""
-_MOST_SOURCES: Final = 64
+# A longer source would keep the box's runner busy for too long.
+_MAX_COMPILED: Final = 1 << 17
+# For a longer call, compiling is a small part, or it is what takes so long, as for sources made to be slow.
+_MAX_QUICK_S: Final = 0.25
+_MAX_SOURCES: Final = 64
 _DYING_S: Final = 1.0
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 
@@ -31,29 +31,29 @@ LeasePath: TypeAlias = Literal["cold", "pooled", "warm"]
 
 @dataclass(slots=True, eq=False)
 class PooledBox:
-    """One open box with its session, and what the pool must remember of it."""
+    """One open box with its session, and what the pool remembers of it."""
 
     box: Box
     session: RunnerSession
     policy: Policy
     hello: Hello
     preloaded: bool
-    lent: int = 0
+    leases: int = 0
     slots: int = 0
     idle_since: float = 0.0
     memory: int = 0
-    """The memory it held when that was last looked at."""
+    """The memory that the box held at the last measurement."""
     is_retired: bool = False
     is_import_reported: bool = False
-    """Whether the outcome of a call has said what importing packages ahead used."""
+    """Whether an outcome has reported what importing packages ahead cost."""
     is_closing: bool = False
     imported: set[str] = field(default_factory=set)
     sources: dict[tuple[str, str], bool] = field(default_factory=dict)
-    """The tools that ran here last, by file and text, and whether the runner was told to compile them."""
+    """The last tools that ran here, by file and text, and whether the runner was asked to compile them."""
     receipts: dict[tuple[bytes, str, str], Receipt] = field(default_factory=dict)
-    """Nearly every call of a box is walled the same, and told the same: receipts made so far."""
+    """The receipts so far. Nearly every call of a box has the same isolation, and the same record of it."""
     spare_slots: int = field(init=False)
-    """How many more than it has calls."""
+    """How many slots there are beyond the calls."""
     opened_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,57 +64,60 @@ class PooledBox:
     @property
     def has_room(self) -> bool:
         """Whether another call may come."""
-        is_free = not self.is_retired and self.session.loss is None and self.lent < self.box.capacity
-        return is_free and not self.is_past_its_time
+        is_free = not self.is_retired and self.session.loss is None and self.leases < self.box.capacity
+        return is_free and not self.is_expired
 
     @property
-    def is_past_its_time(self) -> bool:
-        """Whether it has been open for as long as calls may come."""
+    def is_expired(self) -> bool:
+        """Whether the box has been open for as long as its backend lets it serve."""
         good_for_s = self.box.good_for_s
         return good_for_s is not None and asyncio.get_running_loop().time() >= self.opened_at + good_for_s
 
+    def describe_loss(self) -> str:
+        """Return why the box, or its child for a call, is gone, with the last words of its runner."""
+        reason, words = self.session.loss or "the process that waited for the call died", self.box.last_words()
+        return f"{reason}; its runner said: {words[-500:]}" if words else str(reason)
+
     def ensure_slots(self) -> None:
-        """As many slots as calls are under way, and some for the children forked ahead; those only once the box's first
-        call, which would wait for them, is on its way."""
-        more = self.spare_slots if self.slots else 0
-        missing = min(self.lent, self.box.capacity) + more - self.slots
+        """Add slots for all calls under way, and some for prefork children."""
+        # The spare slots come once the box's first call, which would wait for them, is on its way.
+        spare = self.spare_slots if self.slots else 0
+        missing = min(self.leases, self.box.capacity) + spare - self.slots
         if missing > 0:
             self._add_slots(missing)
 
-    def await_only_call(self) -> None:
-        """Have the slot of a single call there before the call is, and a line if it can have one, for its process to
-        be forked ahead."""
+    def expect_only_call(self) -> None:
+        """Offer the slot of a single call, and pipes if possible, before the call comes, so that its process can be
+        forked ahead."""
         if not self.slots:
             self._add_slots(1)
         self.session.offer_pipes()
 
     def release_slot(self, call: RunningCall) -> None:
-        """The call's slot has been read."""
+        """Renew the slot of a call after its counters were read."""
         if not self.session.release_slot(call) and self.session.loss is None:
             self.slots -= 1
             self._add_slots(1)
 
     def preload(self, modules: Sequence[str]) -> None:
-        """Have what tools import imported ahead, each module told once."""
+        """Have the runner import modules ahead of calls, each of them once."""
         new = [name for name in modules if name not in self.imported] if self.preloaded else []
         if new and not self.is_retired:
             self.imported.update(new)
             self.session.preload(new)
 
     def note_run(self, source: str, *, filename: str, took_s: float) -> None:
-        """A call of that tool ended well. One that comes again is worth compiling; many are written to run once."""
-        if took_s > _QUICK_S or len(source) > _LONGEST_COMPILED or self.is_retired:
+        """Note a call that ended well. A tool that comes again is worth compiling; many are written to run once."""
+        if took_s > _MAX_QUICK_S or len(source) > _MAX_COMPILED or self.is_retired:
             return
-        is_told = self.sources.get((filename, source))
-        if is_told is None and len(self.sources) >= _MOST_SOURCES:
+        is_compiled = self.sources.get((filename, source))
+        if is_compiled is None and len(self.sources) >= _MAX_SOURCES:
             del self.sources[next(iter(self.sources))]
-        elif is_told is False:
+        elif is_compiled is False:
             self.session.compile(source, filename=filename)
-        self.sources[filename, source] = is_told is not None
+        self.sources[filename, source] = is_compiled is not None
 
     def _add_slots(self, count: int) -> None:
-        """A box that dies takes its slots along, perhaps before the end of its channel is heard here, and what its
-        runner said last. Where descriptors run out it gets fewer, and calls take turns in what it has."""
         slots: Sequence[Slot] = ()
         try:
             slots = self.box.add_slots(count)
@@ -125,8 +128,11 @@ class PooledBox:
             for slot in slots:
                 slot.close()
             if error.errno in _SHORTAGES and count > 1:
+                # With fewer slots, calls take turns.
                 self._add_slots(count // 2)
             elif error.errno not in _SHORTAGES or not self.slots:
+                # A box that dies takes its slots along. Its channel may still hold what its runner said last, so the
+                # session gets a moment to read that.
                 reason = f"the box has no place for calls any more: {error}"
                 self.is_retired = True
                 self.session.timers.after(_DYING_S, partial(self.session.abandon, reason))
@@ -134,7 +140,7 @@ class PooledBox:
 
 @dataclass(slots=True)
 class Lease:
-    """A box for one call, and how it was come by. It is over when its `call`, if there is one, has ended."""
+    """A box for one call, and how the call got it. If there is a `call`, the lease is over when that has ended."""
 
     pooled: PooledBox
     path: LeasePath

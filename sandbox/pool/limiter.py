@@ -1,12 +1,12 @@
-"""Admission: how many calls run at once, and whose turn it is.
+"""Limiters: how many calls run at once, and whose turn is next.
 
-A bounded number of calls runs; the others wait, one line per tenant, and whoever gets in next is the first in the line
-of the tenant that has waited longest for a turn. So one tenant's thousand calls delay another's by one call, not by a
-thousand. A caller that stops waiting leaves its line at once.
+A bounded number of calls runs. The others wait, in one line per tenant, and the next turn goes to the first in the line
+of the tenant that has waited longest for a turn. So one tenant's thousand calls delay another tenant by one call, not
+by a thousand. A caller that stops waiting leaves its line at once.
 
-A tool may say that its calls are not to overlap (`enable_parallel_execution = false`): it counts on something outside
-that takes one at a time. Those of one tenant then go one after another, in a line of their own before the gate, where
-they keep nobody else from a turn.
+A tool may declare that its calls must not overlap (`enable_parallel_execution = false`), because it uses something that
+takes one call at a time. The calls of one tenant then wait for a lock before they wait for a turn, so that they take no
+turn from other callers meanwhile.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from weakref import WeakValueDictionary
 class Turn:
     """One caller's turn, for the time of an `async with`."""
 
-    __slots__ = ("_admission", "_tenant")
+    __slots__ = ("_limiter", "_tenant")
 
-    def __init__(self, admission: FairLimiter, tenant: str) -> None:
-        self._admission = admission
+    def __init__(self, limiter: FairLimiter, tenant: str) -> None:
+        self._limiter = limiter
         self._tenant = tenant
 
     async def __aenter__(self) -> None:
-        if not self._admission.enter_at_once():
-            await self._admission.wait_in_line(self._tenant)
+        if not self._limiter.try_acquire():
+            await self._limiter.acquire(self._tenant)
 
     async def __aexit__(self, *_: object) -> None:
-        self._admission.leave()
+        self._limiter.release()
 
 
 class FairLimiter:
-    """The gate of one engine, used from one event loop."""
+    """Bounds how many callers proceed at once, fairly between tenants. Used from one event loop."""
 
     def __init__(self, limit: int) -> None:
         self._free = limit
@@ -47,31 +47,31 @@ class FairLimiter:
         return sum(len(line) for line in self._lines.values())
 
     def turn(self, tenant: str) -> Turn:
-        """Wait for a turn, and give it back at the end."""
+        """Return a context manager that waits for a turn and gives it back."""
         return Turn(self, tenant)
 
-    def enter_at_once(self) -> bool:
-        """Have a turn if one is free, and nobody waits for it; nearly always one is."""
+    def try_acquire(self) -> bool:
+        """Take a turn if one is free and no caller waits. Nearly always one is free."""
         if self._free <= 0 or self._lines:
             return False
         self._free -= 1
         return True
 
-    async def wait_in_line(self, tenant: str) -> None:
-        """Have a turn as soon as it is this caller's."""
+    async def acquire(self, tenant: str) -> None:
+        """Wait in line for a turn."""
         place = asyncio.get_running_loop().create_future()
         self._lines.setdefault(tenant, deque()).append(place)
         try:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self.leave()
+                self.release()
             else:
                 self._give_up(tenant, place)
             raise
 
-    def leave(self) -> None:
-        """Hand the turn to the next in line, or keep it free."""
+    def release(self) -> None:
+        """Pass the turn to the next in line, or keep it free."""
         while self._lines:
             tenant, line = self._lines.popitem(last=False)
             place = line.popleft()
@@ -91,14 +91,14 @@ class FairLimiter:
 
 
 class KeyedLocks:
-    """Lines in which one goes after the other, by what they are for; one in which nobody stands is forgotten."""
+    """One lock per key. Unused locks are garbage-collected."""
 
     def __init__(self) -> None:
-        self._lines: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._locks)
 
     def turn(self, key: Hashable) -> asyncio.Lock:
-        """Wait for a turn in this line, and give it back at the end, with `async with`."""
-        return self._lines.setdefault(key, asyncio.Lock())
+        """Return the lock of a key, to be held with `async with`."""
+        return self._locks.setdefault(key, asyncio.Lock())

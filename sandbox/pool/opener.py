@@ -1,6 +1,7 @@
-"""How boxes are opened and closed: each is walled as its plan says and has said hello, and each is closed once.
+"""The opener: each box is open once its isolation is up and its runner has said hello, and each is closed once.
 
-Whoever asks for a box and goes away leaves nothing: what is half open is closed, and `all_closed` waits for it.
+A caller that goes away while its box opens leaves nothing behind: a half-open box is closed, and `all_closed` waits for
+that.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from sandbox.pool.box import PooledBox
 from sandbox.protocol.messages import Hello, LayerFailure
 from sandbox.protocol.session import RunnerSession
 
-_WALLS: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
-_OPENING_S: Final = 60.0
-_LEAST_FOR_OPENING_S: Final = 10.0
+_NAMESPACES: Final = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace")
+_MAX_OPENING_S: Final = 60.0
+_MIN_OPENING_S: Final = 10.0
 _BEYOND_IMPORT_S: Final = 5.0
 _TRIES: Final = 2
 CALL_AGAIN: Final = "call again; if it happens every time, see what kills processes here, such as a lack of memory"
-_MOST_WORDS: Final = 500
+_MAX_WORDS: Final = 500
 
 
 class BoxOpener:
@@ -35,10 +36,10 @@ class BoxOpener:
         self.open_boxes: set[PooledBox] = set()
 
     async def open(self, plan: BoxPlan, *, preloads: bool = True) -> PooledBox:
-        """Open a box that imports what it can ahead of calls; without `preloads`, every call imports for itself.
+        """Open a box that imports modules ahead of calls. Without `preloads`, every call imports for itself.
 
-        Packages that end their box while they are imported ahead, where the host cannot prevent that, do so again in a
-        call, which ends as that. One death may be chance.
+        A package may end its box while it is imported ahead, if the host cannot prevent that. Without preloading, only
+        the call that imports the package ends. One death may be chance, so the opener tries twice.
         """
         if preloads and (plan.preload or plan.has_template):
             for _ in range(_TRIES):
@@ -54,26 +55,26 @@ class BoxOpener:
         return await self._open_with(replace(plan, preload=(), imports_ahead=False), preloaded=False)
 
     def close_soon(self, pooled: PooledBox) -> None:
-        """Close it, whether or not anybody waits for that."""
+        """Close a box without waiting for that."""
         if not pooled.is_closing:
             pooled.is_closing = True
             self.open_boxes.discard(pooled)
             self._closed(pooled.box, pooled.session)
 
     async def close(self, pooled: PooledBox) -> None:
-        """Close it now: it is gone when this ends."""
+        """Close a box, and wait until it is gone."""
         if not pooled.is_closing:
             pooled.is_closing = True
             self.open_boxes.discard(pooled)
             await asyncio.shield(self._closed(pooled.box, pooled.session))
 
     async def all_closed(self) -> None:
-        """Wait for the end of every box that is being closed."""
+        """Wait until no box is being closed."""
         while self._closing:
             await self.these_closed()
 
     async def these_closed(self) -> None:
-        """Wait for the end of those that are being closed by now."""
+        """Wait for the end of the boxes that are being closed now."""
         await asyncio.gather(*map(asyncio.shield, self._closing), return_exceptions=True)
 
     async def _open_with(self, plan: BoxPlan, *, preloaded: bool = True) -> PooledBox:
@@ -95,7 +96,7 @@ class BoxOpener:
                     is_one_at_a_time=box.capacity == 1,
                 )
             if not plan.is_plain:
-                _refuse_without_walls(hello, policy=plan.policy)
+                _refuse_without_namespaces(hello, policy=plan.policy)
         except BaseException as error:
             last_words = await asyncio.shield(self._closed(box, session))
             raise _explained(error, plan, last_words=last_words) from None
@@ -105,7 +106,6 @@ class BoxOpener:
         return pooled
 
     def _closed(self, box: Box, session: RunnerSession) -> asyncio.Task[str]:
-        """Being closed, whether or not anybody waits for it."""
         task = asyncio.create_task(_close(box, session))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -118,20 +118,20 @@ async def _close(box: Box, session: RunnerSession) -> str:
     return last_words
 
 
-def _refuse_without_walls(hello: Hello, *, policy: Policy) -> None:
-    """A box that was to be walled and is not must not pass for one, whatever its policy requires."""
-    missing: list[str] = [layer for layer in _WALLS if layer in hello.refused]
+def _refuse_without_namespaces(hello: Hello, *, policy: Policy) -> None:
+    """Refuse a box that lacks namespaces and was planned with them, even if its policy does not require them."""
+    missing: list[str] = [layer for layer in _NAMESPACES if layer in hello.refused]
     if missing:
         raise missing_walls(missing, policy=policy, reason=hello.refused[missing[0]])
 
 
 def _patience(policy: Policy) -> float:
-    """How long a box may take to open: longer than its packages may take to be imported ahead."""
-    return min(max(policy.limits.wall, _LEAST_FOR_OPENING_S), _OPENING_S) + _BEYOND_IMPORT_S
+    """Return how long a box may take to open: longer than the import of its packages may take."""
+    return min(max(policy.limits.wall, _MIN_OPENING_S), _MAX_OPENING_S) + _BEYOND_IMPORT_S
 
 
 def _explained(error: BaseException, plan: BoxPlan, *, last_words: str) -> BaseException:
-    """Why a box did not open, in the engine's words."""
+    """Return the error of an opening in the engine's terms."""
     if isinstance(error, LayerFailure):
         return missing_walls([error.layer], policy=plan.policy, reason=error.reason)
     said = _last_lines(last_words)
@@ -146,6 +146,6 @@ def _explained(error: BaseException, plan: BoxPlan, *, last_words: str) -> BaseE
 
 
 def _last_lines(text: str) -> str:
-    """As many as are read at a glance; of a line that is longer, its end."""
-    end = text[-_MOST_WORDS:]
+    """Return the last whole lines of a text, or the end of a line that is longer."""
+    end = text[-_MAX_WORDS:]
     return ((end.partition("\n")[2] if len(text) > len(end) else end) or end).strip()

@@ -1,12 +1,12 @@
-"""Where a pool's boxes come from: how many are opened, when, in what order, and who gets them.
+"""The scheduler of a pool: how many boxes to open, when, in what order, and for which callers.
 
-As many boxes are opened as those in line need, and as many ahead as single-use calls are expected to take. How many
-open at once is bounded; turns go round the tenants, half of them at most to what is opened ahead, and whoever's turn
-comes looks first whether a box is still needed. A box that is open goes to who is in line, then to the shelf, and is
-closed where it is not wanted: so each is in somebody's hands at any time, however callers come and go.
+The scheduler opens as many boxes as the callers in line need, and ahead as many as single-use calls are expected to
+take. The number of openings at once is bounded. Their turns go round the tenants, at most half of them to openings
+ahead, and each opening checks at its turn whether its box is still needed. An open box serves the line, then waits in
+the queue, or is closed if it is not wanted. So each box has an owner at any time, however callers come and go.
 
-Boxes that idle make room for others: there are only so many, and where one cannot be opened because the host has run
-out of files or processes, some of them are closed before it is tried again.
+Idle boxes make room for others: the number of boxes is bounded, and if one cannot be opened because the host ran out of
+files or processes, the scheduler closes some idle boxes and tries again.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from sandbox.pool.limiter import FairLimiter
 from sandbox.pool.opener import CALL_AGAIN, BoxOpener
 from sandbox.pool.queue import BoxQueue
 
-_LULL_S: Final = 0.02
-"""A call that took a box is not disturbed at once by the opening of the next."""
-_MANY: Final = 1 << 20
-_PART_GIVEN_UP: Final = 4
+# A call that took a box should not compete with the opening of the next one at once.
+_PAUSE_S: Final = 0.02
+_UNKNOWN_CAPACITY: Final = 1 << 20
+_SHARE_CLOSED: Final = 4
+"""One in so many idle boxes is closed to make room."""
 
 Opening: TypeAlias = asyncio.Task[Exception | None]
-"""Ends with the reason why there is no box, if there is none."""
+"""Ends with the reason for having no box, or None."""
 
 
 class BoxScheduler:
-    """Opens boxes for shelves."""
+    """Opens boxes for queues."""
 
     def __init__(
         self,
@@ -57,20 +58,23 @@ class BoxScheduler:
         self._is_stopped = False
 
     def open_missing(self, queue: BoxQueue, plan: BoxPlan, *, counts_ending: bool = True) -> None:
-        """Begin as many openings as it takes for all in line who get no room of calls that are just ending."""
+        """Begin an opening for every caller in line that gets no room from a call that is just ending."""
         in_line = len(queue.line) - (queue.ending if counts_ending else 0)
-        while not self._is_stopped and (queue.queued + queue.begun) * self._seats(queue) < in_line:
+        while not self._is_stopped and (queue.queued + queue.begun) * self._capacity(queue) < in_line:
             queue.queued += 1
             self._begin(self._open_for_line(queue, plan))
 
-    def fill(self, queue: BoxQueue, *, lull: float = _LULL_S) -> None:
+    def fill(self, queue: BoxQueue, *, pause: float = _PAUSE_S) -> None:
         """Begin as many openings as single-use boxes are wanted, if there is memory for them."""
         while not self._is_stopped and len(queue.ready) + len(queue.ahead) < queue.wanted and self._has_memory(queue):
-            queue.ahead.add(self._begin(self._open_ahead(queue, lull)))
+            queue.ahead.add(self._begin(self._open_ahead(queue, pause)))
 
     async def filled(self, queue: BoxQueue) -> None:
-        """Do it, and wait; raises why the first that failed did. They go on when the caller does not."""
-        self.fill(queue, lull=0.0)
+        """Fill the queue and wait for that. Raise the reason of the first opening that failed.
+
+        The openings go on if the caller is cancelled.
+        """
+        self.fill(queue, pause=0.0)
         done, _ = await asyncio.wait(set(queue.ahead)) if queue.ahead else (set(), None)
         for opening in done:
             if opening.cancelled():
@@ -80,30 +84,30 @@ class BoxScheduler:
                 raise error
 
     def keep(self, pooled: PooledBox, queue: BoxQueue) -> None:
-        """A box that nobody has used is for who is in line, for calls to come, or for nobody."""
+        """Use a new box for the line, for later calls, or close it."""
         pooled.idle_since = asyncio.get_running_loop().time()
         pooled.session.on_loss = lambda: self.retire(pooled, queue)
-        pooled.session.on_unfit = lambda: self._preload_no_more(pooled, queue)
-        queue.hand_out(pooled, "cold")
-        if queue.is_single_use and pooled.lent:
+        pooled.session.on_unfit = lambda: self._stop_preloading(pooled, queue)
+        queue.serve(pooled, "cold")
+        if queue.is_single_use and pooled.leases:
             return
         if pooled.session.loss is not None or (queue.is_single_use and not queue.lacks_ready):
             self.retire(pooled, queue)
         elif queue.is_single_use:
-            pooled.await_only_call()
+            pooled.expect_only_call()
             queue.ready.append(pooled)
         else:
             queue.boxes.append(pooled)
 
     def retire(self, pooled: PooledBox, queue: BoxQueue) -> None:
-        """Lend it no more; it is closed as soon as nobody uses it."""
+        """Lease a box no more, and close it as soon as no call uses it."""
         pooled.is_retired = True
         queue.drop(pooled)
-        if pooled.lent <= 0:
+        if pooled.leases <= 0:
             self._opener.close_soon(pooled)
 
-    def _preload_no_more(self, pooled: PooledBox, queue: BoxQueue) -> None:
-        """What a later tool imports has left in the box what no call can share, as it would in those to come."""
+    def _stop_preloading(self, pooled: PooledBox, queue: BoxQueue) -> None:
+        # The import of a later tool left something in the box that calls cannot share. Later boxes would do the same.
         queue.preloads = False
         self.retire(pooled, queue)
 
@@ -114,9 +118,9 @@ class BoxScheduler:
             opening.cancel()
         await asyncio.gather(*self._openings, return_exceptions=True)
 
-    def _seats(self, queue: BoxQueue) -> int:
-        """How many callers one box is enough for; until that is known, all of them."""
-        return 1 if queue.is_single_use else self._backend.capacity or self._seen_capacity or _MANY
+    def _capacity(self, queue: BoxQueue) -> int:
+        """Return how many callers one box serves. Until that is known, one box is expected to serve all."""
+        return 1 if queue.is_single_use else self._backend.capacity or self._seen_capacity or _UNKNOWN_CAPACITY
 
     def _begin(self, opening: Coroutine[Any, Any, Exception | None]) -> Opening:
         task = asyncio.create_task(opening)
@@ -127,13 +131,13 @@ class BoxScheduler:
     async def _open_for_line(self, queue: BoxQueue, plan: BoxPlan) -> Exception | None:
         async with self._turns.turn(queue.key.tenant):
             queue.queued -= 1
-            is_needed = queue.begun * self._seats(queue) < len(queue.line)
+            is_needed = queue.begun * self._capacity(queue) < len(queue.line)
             return await self._open(queue, plan) if is_needed else None
 
-    async def _open_ahead(self, queue: BoxQueue, lull: float) -> Exception | None:
+    async def _open_ahead(self, queue: BoxQueue, pause: float) -> Exception | None:
         error = None
         try:
-            await asyncio.sleep(lull)
+            await asyncio.sleep(pause)
             async with self._turns_ahead.turn(queue.key.tenant), self._turns.turn(queue.key.tenant):
                 if queue.lacks_ready:
                     error = await self._open(queue, queue.plan)
@@ -144,10 +148,10 @@ class BoxScheduler:
         return error
 
     async def _open(self, queue: BoxQueue, plan: BoxPlan) -> Exception | None:
-        """Open a box and let it be had; why it cannot be is told to as many in line as it would have served, unless
-        another would be opened by now."""
+        """Open a box and keep it. On failure, refuse as many callers in line as the box would have served, unless
+        another box would be opened by now."""
         try:
-            pooled = await self._opened(queue, plan)
+            pooled = await self._open_timed(queue, plan)
         except ImageGone as error:
             return self._give_up(queue, error, refuses=not queue.has_newer_image(plan))
         except Exception as error:
@@ -161,39 +165,40 @@ class BoxScheduler:
         self.open_missing(queue, queue.plan)
         return None
 
-    async def _opened(self, queue: BoxQueue, plan: BoxPlan) -> PooledBox:
+    async def _open_timed(self, queue: BoxQueue, plan: BoxPlan) -> PooledBox:
         queue.begun += 1
         begun = asyncio.get_running_loop().time()
         try:
-            pooled = await self._opened_in_room(queue, plan)
+            pooled = await self._open_with_room(queue, plan)
         finally:
             queue.begun -= 1
         queue.opening_s = asyncio.get_running_loop().time() - begun
         return pooled
 
-    async def _opened_in_room(self, queue: BoxQueue, plan: BoxPlan) -> PooledBox:
+    async def _open_with_room(self, queue: BoxQueue, plan: BoxPlan) -> PooledBox:
+        """Open a box, and close idle ones if there are too many or the host has no room."""
         excess = len(self._opener.open_boxes) + 1 - self._max_boxes
         if excess > 0:
-            self._give_up_idle(excess)
+            self._retire_idle(excess)
         try:
             return await self._opener.open(plan, preloads=queue.preloads)
         except (SandboxError, OSError) as error:
-            if remedy_of_shortage(str(error)) is None or not self._give_up_idle():
+            if remedy_of_shortage(str(error)) is None or not self._retire_idle():
                 raise
         await self._opener.these_closed()
         return await self._opener.open(plan, preloads=queue.preloads)
 
-    def _give_up_idle(self, most: int | None = None) -> bool:
-        """Retire so many of the boxes that are idle longest, otherwise some; whether there were any."""
+    def _retire_idle(self, count: int | None = None) -> bool:
+        """Retire the boxes that were idle longest, and return whether there were any."""
         idle = self._longest_idle()
-        going = idle[: len(idle) // _PART_GIVEN_UP + 1 if most is None else most]
-        for pooled, queue in going:
+        retired = idle[: len(idle) // _SHARE_CLOSED + 1 if count is None else count]
+        for pooled, queue in retired:
             self.retire(pooled, queue)
-        return bool(going)
+        return bool(retired)
 
     def _give_up(self, queue: BoxQueue, error: Exception, *, refuses: bool = True) -> Exception:
         if refuses:
-            queue.refuse(error, most=self._seats(queue))
+            queue.refuse(error, count=self._capacity(queue))
         self.open_missing(queue, queue.plan)
         return error
 

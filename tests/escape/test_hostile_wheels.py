@@ -46,7 +46,7 @@ def sandbox(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     policy = load("default")
     policy = policy.model_copy(update={"limits": policy.limits.model_copy(update={"wall": OPENING_S})})
     with pytest.MonkeyPatch.context() as patch, machine_with(None, **settings):
-        patch.setattr(opener, "_LEAST_FOR_OPENING_S", OPENING_S)
+        patch.setattr(opener, "_MIN_OPENING_S", OPENING_S)
         with Sandbox(store=tmp_path_factory.mktemp("store"), policy=policy) as engine:
             yield engine
 

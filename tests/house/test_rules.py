@@ -59,7 +59,6 @@ CROWDED_FOLDERS: Final = {
     "runners/python/call",
     "runners/python/zygote",
     "sandbox/cli",
-    "sandbox/engine",
 }
 AMBIGUOUS_CLASSES: Final = {
     "Engine",

@@ -13,7 +13,7 @@ import pytest
 from sandbox.backends.base import BoxPlan
 from sandbox.errors import BackendUnavailable, SandboxError
 from sandbox.policy import ReuseMode
-from sandbox.pool.pool import PooledBox
+from sandbox.pool.box import PooledBox
 from tests.unit.pool.worlds import World, policy_with, pooled
 
 CALLERS: Final = 40
@@ -61,7 +61,7 @@ class Story:
 
     def _look_at(self, warm: PooledBox) -> None:
         is_single_use = warm.policy.reuse.mode is ReuseMode.NEVER
-        assert 1 <= warm.lent <= (1 if is_single_use else warm.box.capacity)
+        assert 1 <= warm.leases <= (1 if is_single_use else warm.box.capacity)
         assert not (is_single_use and warm in self.used)
         assert not warm.is_closing
         self.used.add(warm)

@@ -11,7 +11,7 @@ import pytest
 from sandbox.backends.base import BoxPlan
 from sandbox.errors import BackendUnavailable, BoxLost, CallNotStarted, EngineClosed, IsolationUnavailable
 from sandbox.policy import Layer, ReuseMode
-from sandbox.pool.pool import PooledBox
+from sandbox.pool.box import PooledBox
 from sandbox.protocol.frames import pack_message
 from sandbox.testing import FakeBox, hangs
 from tests.unit.pool.worlds import POLICY, SINGLE_USE, World, policy_with, pooled, settle, until
@@ -82,7 +82,7 @@ async def test_more_callers_than_a_box_holds_get_more_boxes(world: World) -> Non
     async def stay() -> None:
         async with world.lend() as lease:
             inside.append(lease.pooled)
-            assert lease.pooled.lent <= 2
+            assert lease.pooled.leases <= 2
             await leave.wait()
 
     callers = [asyncio.create_task(stay()) for _ in range(5)]

@@ -148,7 +148,7 @@ async def test_a_box_handed_to_a_caller_that_gives_up_goes_to_the_next(world: Wo
     assert (gone.task.cancelled(), gone.lease) == (True, None)
     assert patient.path == "warm"
     await patient.leave()
-    assert [warm.lent for warm in world.pool.boxes] == [0]
+    assert [warm.leases for warm in world.pool.boxes] == [0]
 
 
 @pooled(capacity=1)

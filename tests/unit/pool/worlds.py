@@ -11,7 +11,9 @@ from typing import Any
 from sandbox.backends.base import BoxPlan, ImageGone
 from sandbox.environments import bare_environment
 from sandbox.policy import Policy, ReuseMode, load
-from sandbox.pool.pool import BoxKey, Lease, Pool
+from sandbox.pool.box import Lease
+from sandbox.pool.pool import Pool
+from sandbox.pool.queue import BoxKey
 from sandbox.protocols import BoxImage
 from sandbox.testing import FakeBackend, FakeBox
 from tests import virtual_time
