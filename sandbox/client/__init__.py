@@ -1,1 +1,1 @@
-"""What users hold: `Sandbox`, `AsyncSandbox` and what their methods return."""
+"""The clients that users hold: `Sandbox`, `AsyncSandbox`, and the values that their methods return."""

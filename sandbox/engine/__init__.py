@@ -1,1 +1,1 @@
-"""One call: spec, plan, `CallResult`, outcome."""
+"""The engine: one call: spec, plan, `CallResult`, outcome."""

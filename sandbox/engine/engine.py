@@ -1,4 +1,4 @@
-"""One call, from its spec to its outcome.
+"""The engine: one call, from its spec to its outcome.
 
 The engine knows all parts and does little itself. The engine reads the tool and binds its arguments (nothing runs if
 they do not fit), tightens the policy, waits for a turn, leases a box, and lets a supervisor run the call there. The

@@ -41,7 +41,7 @@ _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file of a call: its path for the tool, and its content."""
+    """A file of a call: its path for the tool, and its content."""
 
     path: str
     size: int

@@ -52,7 +52,7 @@ class CallResult:
     layers: bytes
     """The guard's record of the isolation layers around the call."""
     stdout: StreamCapture | None
-    """None if nothing was printed there."""
+    """The captured stream, or None if nothing was printed there."""
     stderr: StreamCapture | None
     files: ReceivedFiles
     is_started: bool

@@ -51,7 +51,7 @@ class RateLimiter:
 
 
 class StreamCapture:
-    """One stream of a call, from its first bytes on. Most calls print nothing and have none."""
+    """A stream of a call, from its first bytes on. Most calls print nothing and have none."""
 
     __slots__ = ("capture", "limiter", "room", "spool")
 

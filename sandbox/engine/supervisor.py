@@ -5,8 +5,8 @@ output limit, and the caller's cancellation. Each asks the box once to kill the 
 The call then ends like any other, with what it printed and left until then. If the box does not answer within a grace
 time, the supervisor gives the box up.
 
-The supervisor reads output at the pace that the policy allows and the listener keeps. What it has taken, it grants to
-the runner again: at once, later (for a tool over its output rate), or when the listener of a stream has taken it.
+The supervisor reads output at the pace that the policy allows and the listener keeps. Bytes that were read are granted
+to the runner again: at once, later (for a tool over its output rate), or when the listener of a stream has taken them.
 
 A value ends the call: the supervisor does not wait for the exit of a process that returned one. After any other reply
 it waits, because the verdict needs the counters of the guard's last record, such as the room left on the private disk.

@@ -1,4 +1,4 @@
-"""One pooled box with its session, and the lease of it for a call."""
+"""A pooled box with its session, and the lease of it for a call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LeasePath: TypeAlias = Literal["cold", "pooled", "warm"]
 
 @dataclass(slots=True, eq=False)
 class PooledBox:
-    """One open box with its session, and what the pool remembers of it."""
+    """An open box with its session, and what the pool remembers of it."""
 
     box: Box
     session: RunnerSession

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 
 class Turn:
-    """One caller's turn, for the time of an `async with`."""
+    """The turn of a caller, for the time of an `async with`."""
 
     __slots__ = ("_limiter", "_tenant")
 
@@ -91,7 +91,7 @@ class FairLimiter:
 
 
 class KeyedLocks:
-    """One lock per key. Unused locks are garbage-collected."""
+    """A lock for each key. Unused locks are garbage-collected."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()

@@ -39,7 +39,7 @@ class BoxOpener:
         """Open a box that imports modules ahead of calls. Without `preloads`, every call imports for itself.
 
         A package may end its box while it is imported ahead, if the host cannot prevent that. Without preloading, only
-        the call that imports the package ends. One death may be chance, so the opener tries twice.
+        the call that imports the package ends. A single death may be chance, so the opener tries twice.
         """
         if preloads and (plan.preload or plan.has_template):
             for _ in range(_TRIES):

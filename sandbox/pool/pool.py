@@ -71,7 +71,7 @@ class PoolStatistics:
 
 
 class LeaseContext:
-    """One lease, for the time of an `async with`."""
+    """A lease, for the time of an `async with`."""
 
     # A class, because a generator would cost every call twice as much.
     __slots__ = ("_key", "_lease", "_plan", "_pool", "_queue")

@@ -27,7 +27,7 @@ from sandbox.pool.queue import BoxQueue
 _PAUSE_S: Final = 0.02
 _UNKNOWN_CAPACITY: Final = 1 << 20
 _SHARE_CLOSED: Final = 4
-"""One in so many idle boxes is closed to make room."""
+"""The divisor of the idle boxes that are closed to make room."""
 
 Opening: TypeAlias = asyncio.Task[Exception | None]
 """Ends with the reason for having no box, or None."""
