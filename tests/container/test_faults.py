@@ -154,7 +154,7 @@ def test_a_daemon_that_says_nothing_keeps_nobody_who_goes_away(
 ) -> None:
     """What any other answer may take is longer than this test may."""
     before = containers(docker_client)
-    monkeypatch.setattr(link, "_FAREWELL_S", 0.5)
+    monkeypatch.setattr(link, "_MAX_SILENCE_S", 0.5)
     with proxy_to(docker_daemon, at=tmp_path / "proxy.sock") as proxy:
         sandbox = Sandbox(backend=ContainerBackend(host=proxy.url))
         assert serves(sandbox)
@@ -236,7 +236,7 @@ def test_a_call_killed_for_memory_is_told_so_though_the_daemon_never_heard_why(
     assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, limits=limits).value == 3
     unheard = ContainerFacts(status="exited", exit_code=137)
     with group_kept(docker_client, only_container(docker_client, before=before)), monkeypatch.context() as patched:
-        patched.setattr(container_box, "facts", lambda *_, **__: unheard)
+        patched.setattr(container_box, "container_facts", lambda *_, **__: unheard)
         outcome = sandbox.run(TAKE_THE_RUNNER_ALONG, limits=limits)
     assert (outcome.status, outcome.limit_name) == (Status.MEMORY, "memory"), outcome.to_json()
     assert serves(sandbox)

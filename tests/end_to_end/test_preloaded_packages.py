@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from sandbox import Outcome, Sandbox, Status
-from sandbox.backends.subprocess import isolation
+from sandbox.backends import isolation
 from tests.end_to_end.packages import publish_files, requiring
 from tests.indexes import LocalIndex
 

@@ -18,12 +18,11 @@ from typing import Any, Final, TypeAlias
 from sandbox.outcome import Isolation, Outcome, Status
 from sandbox.policy import NetworkMode, Policy
 
-TRYING: Final = """
+ANSWERS: Final = """
 import ctypes, errno, os, signal, socket, sys, time
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
-answers = {}
 
 def answer_to(act, *arguments) -> str:
     try:
@@ -34,12 +33,8 @@ def answer_to(act, *arguments) -> str:
         return type(error).__name__
     return "done"
 
-def attempt(what, act, *arguments) -> str:
-    answers[what] = answer_to(act, *arguments)
-    return answers[what]
-
-def attempt_apart(what, act, *arguments) -> str:
-    # in a process of its own, for what may be answered with a signal
+def answer_apart(act, *arguments) -> str:
+    # in a process of its own, for calls that the kernel may answer with a signal
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -49,24 +44,37 @@ def attempt_apart(what, act, *arguments) -> str:
     status = os.waitpid(child, 0)[1]
     said = os.read(read, 100).decode()
     os.close(read)
-    killed = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else ""
-    answers[what] = killed or said or "nothing"
-    return answers[what]
+    return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else said or "nothing"
 
 def failed(result: int) -> None:
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
-def system_call(number, *arguments) -> None:
+def system_call(number, *arguments) -> int:
     wide = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    failed(libc.syscall(ctypes.c_long(number), *wide))
+    result = libc.syscall(ctypes.c_long(number), *wide)
+    failed(result)
+    return result
+"""
+"""Functions that return the kernel's answer to an attempt: `done`, or the name of an error or a signal."""
+
+TRYING: Final = f"""{ANSWERS}
+answers = {{}}
+
+def attempt(what, act, *arguments) -> str:
+    answers[what] = answer_to(act, *arguments)
+    return answers[what]
+
+def attempt_apart(what, act, *arguments) -> str:
+    answers[what] = answer_apart(act, *arguments)
+    return answers[what]
 
 def open_only(path, flags) -> None:
     # nothing is read or written: it is enough to be let in
     os.close(os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
 
 def must(answer) -> None:
-    # what any program may do; without it an attack tells nothing
+    # an act that any program may do; without it an attack proves nothing
     what = next(reversed(answers))
     if answers.pop(what) != "done":
         raise AssertionError(what + ", which every tool may, was answered " + answer)
@@ -76,7 +84,7 @@ def report(refusals=None) -> dict:
     def is_gain(answer):
         return answer == "done" if refusals is None else answer not in refusals
     gained = [what + (": " + said if said != "done" else "") for what, said in answers.items() if is_gain(said)]
-    return {"tried": len(answers), "gained": gained}
+    return {{"tried": len(answers), "gained": gained}}
 
 REFUSALS = ("SIGSYS", "EPERM", "EACCES", "ENOSYS", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT")
 """
