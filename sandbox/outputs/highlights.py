@@ -100,8 +100,8 @@ class TextPosition:
             yield Highlight(self._at + begin, self._line + lines, kept, is_cut=len(kept) < end - begin)
 
 
-_MOST_ERRORS: Final = 32
-_LONGEST_ERROR: Final = 300
+_MAX_ERRORS: Final = 32
+_MAX_ERROR_LENGTH: Final = 300
 _ERRORS: Final[Mapping[bytes, tuple[str, ...]]] = {
     b"error": ("error", "Error", "ERROR"),
     b"exception": ("exception", "Exception"),
@@ -110,8 +110,8 @@ _ERRORS: Final[Mapping[bytes, tuple[str, ...]]] = {
 }
 """A text that has none of the words, whatever its capitals, has none of their spellings; and it is searched in a third
 of the time, from behind, which takes half the time of the other way."""
-_MOST_FRAMES: Final = 3
-_LONGEST_FRAME: Final = 600
+_MAX_FRAMES: Final = 3
+_MAX_FRAME_LENGTH: Final = 600
 _FRAME: Final = '  File "'
 _LINES_OF_FRAME: Final = 4
 """The frame's own line, the code, the marks below the code, and the next line: the message, for the last frame."""
@@ -142,7 +142,7 @@ class ErrorHighlights:
     def __init__(self) -> None:
         self._place = TextPosition()
         self._first: list[Highlight] = []
-        self._last: deque[Highlight] = deque(maxlen=_MOST_ERRORS)
+        self._last: deque[Highlight] = deque(maxlen=_MAX_ERRORS)
 
     def feed(self, text: str, *, newlines: int) -> None:
         """The next piece; a piece in which nothing looks like an error is only searched."""
@@ -157,12 +157,12 @@ class ErrorHighlights:
         return tuple(shown[at] for at in sorted(shown))
 
     def _take(self, lines: TextPiece, spellings: list[str]) -> None:
-        wanted = _MOST_ERRORS - len(self._first)
+        wanted = _MAX_ERRORS - len(self._first)
         if wanted:
             first = lines.nearest(spellings, lines.forward, most=wanted)
-            self._first += self._place.marks(lines.text, sorted(first)[:wanted], most=_LONGEST_ERROR)
-        last = sorted(lines.nearest(spellings, lines.backward, most=_MOST_ERRORS))
-        self._last += self._place.marks(lines.text, last[-_MOST_ERRORS:], most=_LONGEST_ERROR)
+            self._first += self._place.marks(lines.text, sorted(first)[:wanted], most=_MAX_ERROR_LENGTH)
+        last = sorted(lines.nearest(spellings, lines.backward, most=_MAX_ERRORS))
+        self._last += self._place.marks(lines.text, last[-_MAX_ERRORS:], most=_MAX_ERROR_LENGTH)
 
 
 class FrameHighlights:
@@ -171,7 +171,7 @@ class FrameHighlights:
     def __init__(self) -> None:
         self._place = TextPosition()
         self._unread = ""  # a frame that has only begun
-        self._own: deque[Highlight] = deque(maxlen=_MOST_FRAMES)
+        self._own: deque[Highlight] = deque(maxlen=_MAX_FRAMES)
         self._last: Highlight | None = None
 
     def feed(self, text: str, *, newlines: int) -> None:
@@ -201,10 +201,10 @@ class FrameHighlights:
             begins = begins or [frame]
             if not _LIBRARY.match(lines.text, begin):
                 own.append(frame)
-            if len(own) == _MOST_FRAMES:
+            if len(own) == _MAX_FRAMES:
                 break
-        self._own += self._place.marks(lines.text, sorted(own), most=_LONGEST_FRAME)
-        self._last = next(iter(self._place.marks(lines.text, begins, most=_LONGEST_FRAME)), self._last)
+        self._own += self._place.marks(lines.text, sorted(own), most=_MAX_FRAME_LENGTH)
+        self._last = next(iter(self._place.marks(lines.text, begins, most=_MAX_FRAME_LENGTH)), self._last)
 
 
 class FailureHighlights:

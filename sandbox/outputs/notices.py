@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_NOTICE_CHARACTERS: Final = 200
-_LONGEST_GAP: Final = 140  # with a notice on what was dropped behind it
+_MAX_GAP_LENGTH: Final = 140  # with a notice on what was dropped behind it
 _FOUND: Final = re.compile(
     r'"?\[… (?:(?P<omitted>\d+) of \d+ characters omitted|last (?P<dropped>\d+) characters dropped)'
     r"(?: \((?P<unit>line|row)s? (?P<first>\d+)(?:\N{EN DASH}(?P<last>\d+))?"
@@ -39,7 +39,7 @@ class Notice:
         place = f" ({where}{also})" if where else ""
         what = "kept" if self.dropped or self.is_partial else "whole"
         whole = f"; {what} output: artifact {self.artifact}" if self.artifact else ""
-        most = _LONGEST_GAP if self.dropped else MAX_NOTICE_CHARACTERS
+        most = _MAX_GAP_LENGTH if self.dropped else MAX_NOTICE_CHARACTERS
         texts = (f"[… {count}{place}{whole} …]", f"[… {count}{whole} …]", f"[… {count}{place} …]")
         return next((text for text in texts if len(text) <= most), f"[… {count} …]")
 

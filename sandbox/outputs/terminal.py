@@ -39,7 +39,7 @@ _COLOURS: Final = re.compile(rb"\x1b\[[0-9;]{0,64}m")
 _SAMPLE: Final = 512
 _FEW: Final = 6
 _UNFINISHED: Final = re.compile(rf"\x1b(?:{_CSI}|{_STRING}\x1b?|[ -/]{{1,4}})?\Z")
-_LONGEST_SEQUENCE: Final = 2100
+_MAX_SEQUENCE_LENGTH: Final = 2100
 _MOVE: Final = re.compile(rf"\x1b{_MOVING}")
 _RETURN: Final = re.compile(r"\r(?!\n)")
 _STEP: Final = re.compile(r"\r|\x08+|\x1b\[[0-9]{0,4}[CDGK]|[^\x1b\r\x08]+")
@@ -197,7 +197,7 @@ def _end_of_whole(text: str) -> int:
     if text.endswith("\r"):
         return len(text) - 1
     last = text.rfind("\x1b", 0, -1)  # that which is the very last character may be the end of a string
-    unfinished = _UNFINISHED.search(text, max(last, len(text) - _LONGEST_SEQUENCE, 0))
+    unfinished = _UNFINISHED.search(text, max(last, len(text) - _MAX_SEQUENCE_LENGTH, 0))
     return unfinished.start() if unfinished else len(text)
 
 

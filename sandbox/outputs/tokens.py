@@ -16,7 +16,7 @@ from sandbox.outputs.notices import strip_notices
 MAX_TOKEN_CHARACTERS: Final = 8
 """The longest token; no more characters for each token are tried."""
 _TRIES: Final = 24
-_LONGEST_FAULT: Final = 100
+_MAX_FAULT_LENGTH: Final = 100
 
 Tokenizer = Callable[[str], int | Sized]
 
@@ -30,7 +30,7 @@ def shape_within(
     try:
         return within_tokens(shape, budget=tokens, tokens=lambda text: _count(tokenizer, text), most=characters)
     except Exception as error:  # the user's own code may raise anything, and the call has been
-        fault = f"{type(error).__name__}: {error}"[:_LONGEST_FAULT]
+        fault = f"{type(error).__name__}: {error}"[:_MAX_FAULT_LENGTH]
         return _for_reason(shape(min(tokens, characters)), f"counted in characters, as the tokenizer failed ({fault})")
 
 

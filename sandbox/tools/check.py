@@ -32,8 +32,8 @@ from sandbox.tools.weighted_lru import WeightedLRU
 
 _FROZEN: Final = ConfigDict(frozen=True, extra="forbid")
 MAX_CALLABLES: Final = 200
-_MOST_REASONS: Final = 10
-_HEAVIEST_BYTES: Final = 16 * 1024 * 1024
+_MAX_REASONS: Final = 10
+_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class CheckedCallable(BaseModel):
@@ -81,7 +81,7 @@ class CheckReport(BaseModel):
         )
 
 
-_reports: WeightedLRU[tuple[str, str, str | None], CheckReport] = WeightedLRU(most=256, heaviest=_HEAVIEST_BYTES)
+_reports: WeightedLRU[tuple[str, str, str | None], CheckReport] = WeightedLRU(most=256, heaviest=_MAX_BYTES)
 
 
 def check_source(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> CheckReport:
@@ -190,7 +190,7 @@ def _check_call(source: Source, candidate: Candidate) -> None:
 
 
 def _check_health(source: Source, candidate: Candidate, schema: Mapping[str, Any]) -> None:
-    for finding in invalid_reasons(schema)[:_MOST_REASONS]:
+    for finding in invalid_reasons(schema)[:_MAX_REASONS]:
         source.problems.add(
             "invalid_schema",
             finding.message,

@@ -19,6 +19,7 @@ from sandbox.tools.problems import Problems, Severity
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.signature import is_mapping, returned_schema, shown_parameters, with_defaults
 from sandbox.tools.source import Function, Source
+from sandbox.tools.syntax.scope import docstring_of, is_null
 from sandbox.tools.tool import INJECTED, MAX_GENERATED_NAME, NAME_PATTERN
 from sandbox.tools.types.annotations import AnnotationReader
 from sandbox.tools.types.field_metadata import ABSENT, FieldMetadata, read_default
@@ -81,9 +82,8 @@ class _Description:
     def __post_init__(self) -> None:
         self.path = self.candidate.entry
         self.reader = AnnotationReader(self.source.scope, self._unknown, declared=self.source.taken)
-        documented = self.candidate.function
-        docstring = None if documented is None else ast.get_docstring(documented)
-        self.documentation = Documentation() if docstring is None else read_docstring(_writable(docstring))
+        docstring = docstring_of(self.candidate.function)
+        self.documentation = Documentation() if docstring is None else read_docstring(docstring)
 
     def build(self) -> Described:
         self._check_name()
@@ -134,9 +134,8 @@ class _Description:
         return f"The {candidate.name} tool"
 
     def _of_owner(self) -> str | None:
-        owner = self.candidate.owner
-        docstring = None if owner is None or self.candidate.kind == "method" else ast.get_docstring(owner)
-        return None if docstring is None else read_docstring(_writable(docstring)).description
+        docstring = None if self.candidate.kind == "method" else docstring_of(self.candidate.owner)
+        return None if docstring is None else read_docstring(docstring).description
 
     def _written_schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the schema that the source writes out, as plain JSON with all its usual parts."""
@@ -295,7 +294,7 @@ class _Description:
     def _returns(self) -> dict[str, Any] | None:
         function = self.candidate.function
         annotation = None if function is None else function.returns
-        if function is None or (annotation is not None and is_constant_none(annotation)):
+        if function is None or (annotation is not None and is_null(annotation)):
             return None
         said = self.documentation
         if said.description is not None and said.returns is None and self.candidate.kind != "execute":
@@ -329,13 +328,3 @@ class _Description:
     ) -> None:
         path = self.path if name is None else f"{self.path}.{name}"
         self.problems.add(code, message, at=at or self.candidate.node, path=path, remedy=remedy, severity=severity)
-
-
-def is_constant_none(node: ast.expr) -> bool:
-    """Return whether an annotation is `None`."""
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _writable(text: str) -> str:
-    """Without half surrogates, which an escape can put into a docstring."""
-    return text.encode(errors="replace").decode()

@@ -23,6 +23,7 @@ from sandbox.tools.dialects import Candidate
 from sandbox.tools.dialects.method_class import decorated_methods, decorator_values, openapi_description
 from sandbox.tools.docstrings import read_docstring
 from sandbox.tools.source import Function, Source
+from sandbox.tools.syntax.scope import docstring_of
 from sandbox.tools.tool import display_name, machine_name
 
 _FROZEN: Final = ConfigDict(frozen=True, extra="forbid")
@@ -117,11 +118,8 @@ def is_enabled(record: ToolRecord, setting: bool | Mapping[str, Any] | None) -> 
 
 def detailed_text(candidate: Candidate) -> str:
     """Return the long description of a tool, for prompts."""
-    documented: ast.ClassDef | Function | None = candidate.owner or candidate.function
-    own = None if documented is None else ast.get_docstring(documented)
-    arguments = None
-    if candidate.kind == "execute" and candidate.function is not None:
-        arguments = ast.get_docstring(candidate.function)
+    own = docstring_of(candidate.owner or candidate.function)
+    arguments = docstring_of(candidate.function) if candidate.kind == "execute" else None
     unsaid = f"{candidate.names[-1]} function" if candidate.kind == "method" else f"{candidate.name} functionality"
     fallback = candidate.description or unsaid
     return detailed_description(own, arguments=arguments, fallback=fallback)
@@ -139,7 +137,7 @@ def _plain_record(source: Source, candidate: Candidate) -> ToolRecord:
     said = {}
     if candidate.function is not None:
         said = _checked_values(source, candidate.function, "tool_metadata", _TOOL_FIELDS, candidate.entry)
-    docstring = None if candidate.function is None else ast.get_docstring(candidate.function)
+    docstring = docstring_of(candidate.function)
     described = candidate.description or (read_docstring(docstring).description if docstring else None)
     return ToolRecord(
         **{
@@ -153,7 +151,7 @@ def _plain_record(source: Source, candidate: Candidate) -> ToolRecord:
 
 def _class_record(source: Source, owner: ast.ClassDef, candidate: Candidate, *, name: str) -> ToolRecord:
     said = _checked_values(source, owner, "tool_metadata", _TOOL_FIELDS, owner.name)
-    docstring = (ast.get_docstring(owner) or "").strip()
+    docstring = (docstring_of(owner) or "").strip()
     described = candidate.description if candidate.kind == "execute" else None
     methods = decorated_methods(source, owner) if candidate.kind == "method" else []
     return ToolRecord(

@@ -18,7 +18,7 @@ from sandbox.tools.safe_text import excerpt
 Severity = Literal["error", "warning"]
 
 MAX_PROBLEMS = 200
-_LONGEST_MESSAGE = 600
+_MAX_MESSAGE_LENGTH = 600
 
 
 class SourceProblem(BaseModel):
@@ -60,7 +60,7 @@ class Problems:
         problem = SourceProblem(
             severity=severity,
             code=code,
-            message=excerpt(message, _LONGEST_MESSAGE),
+            message=excerpt(message, _MAX_MESSAGE_LENGTH),
             line=getattr(at, "lineno", None),
             column=self._column(at),
             path=None if path is None else excerpt(path),

@@ -18,12 +18,12 @@ from sandbox.tools.signature import is_generator, read_signature, returned_schem
 from sandbox.tools.source import open_source
 from sandbox.tools.syntax.decoding import MAX_SOURCE_BYTES, decode_source
 from sandbox.tools.syntax.parsing import parse_module
-from sandbox.tools.syntax.scope import imported_names
+from sandbox.tools.syntax.scope import docstring_of, imported_names
 from sandbox.tools.tool import CallForm, ToolDefinition
 from sandbox.tools.weighted_lru import WeightedLRU
 
-_HEAVIEST_BYTES: Final = 32 * 1024 * 1024
-_tools: WeightedLRU[tuple[str, str, str | None], ToolDefinition] = WeightedLRU(most=512, heaviest=_HEAVIEST_BYTES)
+_MAX_BYTES: Final = 32 * 1024 * 1024
+_tools: WeightedLRU[tuple[str, str, str | None], ToolDefinition] = WeightedLRU(most=512, heaviest=_MAX_BYTES)
 
 
 def read_tool(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry: str | None = None) -> ToolDefinition:
@@ -86,7 +86,4 @@ def _read(given: str | bytes, *, filename: str, entry: str | None) -> ToolDefini
 
 
 def _docstring(candidate: Candidate) -> str | None:
-    """Return the docstring without its indentation, and without half surrogates, which an escape can put into it."""
-    documented = candidate.owner if candidate.kind == "execute" else candidate.function
-    docstring = None if documented is None else ast.get_docstring(documented)
-    return None if docstring is None else docstring.encode(errors="replace").decode()
+    return docstring_of(candidate.owner if candidate.kind == "execute" else candidate.function)

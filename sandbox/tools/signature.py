@@ -11,7 +11,7 @@ from sandbox.errors import SourceError
 from sandbox.tools.dialects.candidate import Candidate
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.source import Function, Source
-from sandbox.tools.syntax.scope import last_name
+from sandbox.tools.syntax.scope import is_null, last_name
 from sandbox.tools.tool import INJECTED, Parameter, ParameterKind
 from sandbox.tools.types.annotation_syntax import arguments, well_known_name
 from sandbox.tools.types.annotations import AnnotationReader
@@ -254,7 +254,7 @@ _PLAIN: Final = {
 def returned_schema(candidate: Candidate, source: Source) -> dict[str, Any] | None:
     """Return the schema; None where the annotation says nothing, or nothing that is understood."""
     annotation = None if candidate.function is None else candidate.function.returns
-    if annotation is None or _is_null(annotation) or last_name(annotation) == "ToolResult":
+    if annotation is None or is_null(annotation) or last_name(annotation) == "ToolResult":
         return None
     if (
         isinstance(annotation, ast.Name)
@@ -277,7 +277,3 @@ def _result_type(annotation: ast.expr, reader: AnnotationReader, source: Source)
         return reader.read_type(annotation)[0]
     items = arguments(annotation)
     return array_of(reader.read_type(items[0])[0] if items else ANYTHING)
-
-
-def _is_null(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

@@ -15,7 +15,7 @@ MAX_DETECTION_BYTES: Final = 64 << 10
 """As many bytes from the beginning are enough to tell."""
 UNKNOWN: Final = "application/octet-stream"
 _TEXT: Final = "text/plain"
-_LARGEST_SIDE: Final = 1 << 24
+_MAX_SIDE: Final = 1 << 24
 _BEGINNINGS: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -74,7 +74,7 @@ def detect_kind(beginning: bytes) -> ContentKind:
     """Return the kind of bytes that begin like this."""
     mime = _by_signature(beginning) or _by_text(beginning)
     size = _SIZES[mime](beginning) if mime in _SIZES else None
-    if size is None or not all(0 < side < _LARGEST_SIDE for side in size):
+    if size is None or not all(0 < side < _MAX_SIDE for side in size):
         return ContentKind(mime)
     return ContentKind(mime, *size)
 

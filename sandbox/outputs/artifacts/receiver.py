@@ -28,9 +28,9 @@ from sandbox.spec import is_plain_name
 
 FILE, DATA, END, REFUSED, OVER = range(1, 6)
 _RECORD: Final = struct.Struct(">IB")
-_MOST_RECORD: Final = 1 << 17
-_MOST_REFUSED: Final = 60
-_MOST_TEXT: Final = 300
+_MAX_RECORD: Final = 1 << 17
+_MAX_REFUSED: Final = 60
+_MAX_TEXT: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class FileRecords:
         try:
             while len(self._held) - start >= _RECORD.size:
                 length, kind = _RECORD.unpack_from(self._held, start)
-                if not 1 <= length <= _MOST_RECORD or self._is_over:
+                if not 1 <= length <= _MAX_RECORD or self._is_over:
                     raise ProtocolError("what came of its files is no record")
                 end = start + 4 + length
                 if len(self._held) < end:
@@ -196,11 +196,11 @@ class FileRecords:
             self._drop()
 
     def _refuse(self, name: str, reason: str, *, is_lost: bool = False) -> None:
-        if len(self._refused) >= _MOST_REFUSED:
+        if len(self._refused) >= _MAX_REFUSED:
             self._unlisted += 1
             self._is_one_of_these_lost |= is_lost
         else:
-            self._refused.append(RefusedFile(name=name[:_MOST_TEXT], reason=reason[:_MOST_TEXT], is_lost=is_lost))
+            self._refused.append(RefusedFile(name=name[:_MAX_TEXT], reason=reason[:_MAX_TEXT], is_lost=is_lost))
 
     def _break(self, reason: str) -> None:
         self._is_broken = True

@@ -17,7 +17,7 @@ from sandbox.errors import ArtifactsUnavailable, SpecError
 
 MAX_MATCHES: Final = 1000
 _PROGRAM: Final = Path(__file__).with_name("search_program.py")
-_LONGEST_PATTERN: Final = 1000
+_MAX_PATTERN_LENGTH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Matches:
 
 def search(file: IO[bytes], pattern: str, *, most: int, ignore_case: bool, seconds: float) -> Matches:
     """Return at most `most` matches in the file; raise `SpecError` if the pattern is invalid."""
-    if len(pattern) > _LONGEST_PATTERN or "\0" in pattern or not 1 <= most <= MAX_MATCHES:
+    if len(pattern) > _MAX_PATTERN_LENGTH or "\0" in pattern or not 1 <= most <= MAX_MATCHES:
         raise SpecError(
-            f"a pattern has at most {_LONGEST_PATTERN} characters and no NUL, and 1 to {MAX_MATCHES} matches are given"
+            f"a pattern has at most {_MAX_PATTERN_LENGTH} characters and no NUL, and at most {MAX_MATCHES} matches"
         )
     lines = _run(file, [pattern, str(most), "i" * ignore_case, str(int(seconds) + 1)], seconds=seconds)
     found = [Match(*line) for line in lines if isinstance(line[0], int)]

@@ -13,14 +13,14 @@ import re
 import resource
 import sys
 
-_MOST_MEMORY = 1 << 29
-_LONGEST_LINE = 1 << 16
+_MAX_MEMORY = 1 << 29
+_MAX_LINE_LENGTH = 1 << 16
 _SHOWN = 400
 
 
 def main(pattern: str, most: str, flags: str, seconds: str) -> None:
     """Search standard input, line by line; what is too long for a line is searched in pieces."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
     try:
         search = re.compile(pattern, re.IGNORECASE if "i" in flags else 0).search
@@ -28,7 +28,7 @@ def main(pattern: str, most: str, flags: str, seconds: str) -> None:
         _say(["error", str(error)[:200]])
         return
     number, left, before = 1, int(most), 0
-    while left and (line := sys.stdin.buffer.readline(_LONGEST_LINE)):
+    while left and (line := sys.stdin.buffer.readline(_MAX_LINE_LENGTH)):
         text = line.decode("utf-8", "replace")
         match = search(text.rstrip("\r\n"))
         if match:

@@ -41,7 +41,7 @@ ID_LENGTH: Final = 32
 _PARTS: Final = ("content", "about", "coming", "held")
 _YOUNG_S: Final = 60.0
 _PRUNE_EVERY_S: Final = 300.0
-_MOST_ABOUT: Final = 1 << 14
+_MAX_ABOUT: Final = 1 << 14
 _HEX: Final = frozenset("0123456789abcdef")
 
 
@@ -243,7 +243,7 @@ class TenantStore:
         """Return the metadata, read from the content again if it was lost."""
         try:
             with (self._folder / "about" / digest).open("rb") as file:
-                about = json.loads(file.read(_MOST_ABOUT))
+                about = json.loads(file.read(_MAX_ABOUT))
             width, height = about["size"]
             name, mime = about["name"], about["mime"]
         except (OSError, ValueError, KeyError, TypeError):

@@ -33,9 +33,9 @@ _MORE: Final = "…"
 _FRAME_OF_NOTICE: Final = 16  # `, "…": ""`, and longer where the value has such a key itself
 _LEAST: Final = 28  # the longest of the plain counts
 _SHARES: Final = 6  # the least number of items shown of an array, however large they are
-_DEEPEST: Final = 200
-_LONGEST_NUMBER: Final = 40
-_MOST_ITEMS: Final = 1 << 18  # in nothing that was pruned before are there more
+_MAX_DEPTH: Final = 200
+_MAX_NUMBER_LENGTH: Final = 40
+_MAX_ITEMS: Final = 1 << 18  # in nothing that was pruned before are there more
 _MANY_ITEMS: Final = re.compile(r"… (\d{1,18}) more items?")
 _MANY_KEYS: Final = re.compile(r"(\d{1,18}) more keys?")
 _MANY_CHARACTERS: Final = re.compile(r"… \[(\d{1,18}) more characters?\]\Z")
@@ -122,7 +122,7 @@ class _Pruning:
         if isinstance(value, dict):
             return self._short_object(value, room, depth=depth)
         text = _text(value)
-        return value if len(text) <= _LONGEST_NUMBER else f"{_MORE} {len(text)} digits"
+        return value if len(text) <= _MAX_NUMBER_LENGTH else f"{_MORE} {len(text)} digits"
 
     def _size(self, value: Any, depth: int) -> int:
         """Return the characters of its JSON; some number over the most there is room for when it is over that."""
@@ -136,7 +136,7 @@ class _Pruning:
         return known
 
     def _measure(self, value: list[Json] | dict[str, Json], depth: int) -> int:
-        if depth > _DEEPEST or 3 * len(value) > self._most:
+        if depth > _MAX_DEPTH or 3 * len(value) > self._most:
             return self._most + 1
         size = max(2 * len(value), 2)
         parts: Iterable[Any] = value
@@ -214,7 +214,7 @@ def _count_of(number: int, noun: str) -> str:
 
 def _count(items: list[Json]) -> int:
     """Return how many items these stand for, with those that went before."""
-    if len(items) > _MOST_ITEMS:
+    if len(items) > _MAX_ITEMS:
         return len(items)
     counted = (_MANY_ITEMS.fullmatch(each) for each in items if isinstance(each, str) and each.startswith(_MORE))
     return len(items) + sum(int(found[1]) - 1 for found in counted if found)

@@ -24,13 +24,13 @@ from sandbox.tools.safe_text import NAME_LENGTH, excerpt, name_list
 from sandbox.tools.source import Source
 
 DEFAULT_FILENAME: Final = "tool.py"
-_LONGEST_STEM: Final = 100
+_MAX_STEM_LENGTH: Final = 100
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def safe_filename(filename: str) -> str:
     """Return a base name that can be a module's file anywhere: ASCII letters, digits and underscores, then `.py`."""
-    stem = _UNSAFE.sub("_", _stem(filename))[:_LONGEST_STEM]
+    stem = _UNSAFE.sub("_", _stem(filename))[:_MAX_STEM_LENGTH]
     return f"{stem}.py" if stem.strip("_") else DEFAULT_FILENAME
 
 

@@ -71,7 +71,7 @@ def _refusal(reasons: list[SchemaFinding]) -> SchemaRefused:
 Untaken: TypeAlias = Callable[[Schema, str], Iterable[str]]
 """The keywords of a node, found at a path, that the provider does not take."""
 
-_LONGEST_VALUE: Final = 200
+_MAX_VALUE_LENGTH: Final = 200
 
 
 class Relaxation:
@@ -140,4 +140,4 @@ def remove_duplicates(members: Iterable[JSON]) -> list[JSON]:
 
 
 def _show(value: JSON) -> str:
-    return excerpt(json.dumps(value, ensure_ascii=False), _LONGEST_VALUE)
+    return excerpt(json.dumps(value, ensure_ascii=False), _MAX_VALUE_LENGTH)

@@ -32,8 +32,8 @@ from sandbox.tools.schemas.nodes import (
 from sandbox.tools.schemas.validator import validator
 
 MAX_REFERENCE_DEPTH: Final = 10
-_MOST_NODES: Final = 20_000
-_DEEPEST_NODE: Final = 40
+_MAX_NODES: Final = 20_000
+_MAX_NODE_DEPTH: Final = 40
 _OF_DOCUMENTS: Final = ("$schema", "$id")
 
 
@@ -102,9 +102,9 @@ class _Inlining:
             return "it is recursive"
         if node.keys() - ANNOTATIONS - {"$ref"}:
             return "it adds to what it refers to"
-        if self._open >= MAX_REFERENCE_DEPTH or self._depth > _DEEPEST_NODE:
-            return f"it is more than {MAX_REFERENCE_DEPTH} references or {_DEEPEST_NODE} levels deep"
-        return "the schema would become too large" if self._nodes > _MOST_NODES else None
+        if self._open >= MAX_REFERENCE_DEPTH or self._depth > _MAX_NODE_DEPTH:
+            return f"it is more than {MAX_REFERENCE_DEPTH} references or {_MAX_NODE_DEPTH} levels deep"
+        return "the schema would become too large" if self._nodes > _MAX_NODES else None
 
     def _written_out(self, node: Schema, found: Schema, path: str) -> Schema:
         said = {keyword: value for keyword, value in node.items() if keyword != "$ref"}

@@ -53,7 +53,7 @@ _CONDITIONS: Final = frozenset(
     {"not", "if", "then", "else", "contains", "propertyNames", "dependentSchemas", "contentSchema"}
     | {"unevaluatedItems", "unevaluatedProperties", "additionalItems"}
 )
-_MOST_UNFOLDED: Final = 100
+_MAX_UNFOLDED: Final = 100
 
 
 class Level(StrEnum):
@@ -232,7 +232,7 @@ def _admits_only_empty(root: Schema, node: JSON) -> bool:
     while waiting:
         unfolded += 1
         found = target(root, waiting.pop())
-        if unfolded > _MOST_UNFOLDED or not isinstance(found, dict):
+        if unfolded > _MAX_UNFOLDED or not isinstance(found, dict):
             return False
         union = members_of(found, "anyOf") or members_of(found, "oneOf")
         if union and "type" not in found:

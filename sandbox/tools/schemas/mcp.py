@@ -23,7 +23,7 @@ from sandbox.tools.tool import NAME_PATTERN
 MCP_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 RESULT: Final = "result"
 HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_LONGEST_NAME: Final = 64
+_MAX_NAME_LENGTH: Final = 64
 
 
 def mcp_tool(
@@ -70,7 +70,7 @@ def _our_name(name: str) -> str:
     """Return a name every provider accepts, as near to the server's as can be."""
     spelled = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     started = spelled if NAME_PATTERN.match(spelled) else f"tool_{spelled.lstrip('_-')}"
-    return started[:_LONGEST_NAME]
+    return started[:_MAX_NAME_LENGTH]
 
 
 def _output(schema: Schema) -> Schema:

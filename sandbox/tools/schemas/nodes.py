@@ -139,7 +139,7 @@ def members_of(node: Schema, keyword: str) -> list[JSON]:
     return given if isinstance(given, list) else []
 
 
-_LONGEST_CHAIN: Final = 64
+_MAX_CHAIN_LENGTH: Final = 64
 
 
 def is_local(reference: JSON) -> bool:
@@ -160,7 +160,7 @@ def resolve(root: Schema, reference: JSON) -> JSON:
 
 def target(root: Schema, node: JSON) -> JSON:
     """Return the node itself, or the end of the chain of references that starts there; None when it has no end."""
-    for _ in range(_LONGEST_CHAIN):
+    for _ in range(_MAX_CHAIN_LENGTH):
         if not isinstance(node, dict) or "$ref" not in node:
             return node
         node = resolve(root, node["$ref"])

@@ -156,7 +156,7 @@ def _narrowed(member: Schema) -> Schema | None:
     return narrowed
 
 
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list,),
@@ -185,7 +185,7 @@ class _Reader:
 
     def value(self, value: JSON, node: JSON, *, depth: int) -> JSON:
         found = target(self._root, node)
-        if not isinstance(found, dict) or not isinstance(value, dict | list) or depth > _DEEPEST:
+        if not isinstance(found, dict) or not isinstance(value, dict | list) or depth > _MAX_DEPTH:
             return value
         union = members_of(found, "anyOf") or members_of(found, "oneOf")
         if union:
@@ -213,7 +213,7 @@ class _Reader:
 
     def _fits(self, value: JSON, node: JSON, *, depth: int) -> bool:
         found = target(self._root, node)
-        if not isinstance(found, dict) or depth > _DEEPEST:
+        if not isinstance(found, dict) or depth > _MAX_DEPTH:
             return False
         key = (id(value), id(found))
         if key not in self._fitting:

@@ -130,9 +130,9 @@ def _members(value: dict[str, JSON], node: Schema) -> Iterator[tuple[JSON, JSON]
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
 
-_MOST_COMPARISONS: Final = 2_000_000
-_MOST_EXPLAINED: Final = 50_000
-_MOST_PATTERNS: Final = 1_000
+_MAX_COMPARISONS: Final = 2_000_000
+_MAX_EXPLAINED: Final = 50_000
+_MAX_PATTERNS: Final = 1_000
 _BACKTRACK_LIMIT: Final = 100_000
 _PATTERN_BYTES: Final = 10 * 1024 * 1024
 _MATCHING_BYTES: Final = 256 * 1024
@@ -167,10 +167,10 @@ class SchemaValidator:
             return (_TOO_LARGE,)
         if self._compiled.is_valid(plain):
             return ()
-        return self._explain(plain) if self._affords(_MOST_EXPLAINED, plain) else (_UNEXPLAINED,)
+        return self._explain(plain) if self._affords(_MAX_EXPLAINED, plain) else (_UNEXPLAINED,)
 
     def _is_affordable(self, document: JSON) -> bool:
-        return not self._is_costly or self._affords(_MOST_COMPARISONS, document)
+        return not self._is_costly or self._affords(_MAX_COMPARISONS, document)
 
     def _affords(self, comparisons: int, document: JSON) -> bool:
         try:
@@ -212,8 +212,8 @@ def _refuse_strange(schema: Schema) -> None:
         outside += (
             SchemaFinding(path, f"`{keyword}` leads out of the schema, and nothing is fetched") for keyword in leaving
         )
-    if patterns > _MOST_PATTERNS:
-        outside.append(SchemaFinding(ROOT, f"has {patterns} patterns and may have {_MOST_PATTERNS}"))
+    if patterns > _MAX_PATTERNS:
+        outside.append(SchemaFinding(ROOT, f"has {patterns} patterns and may have {_MAX_PATTERNS}"))
     if effort > MAX_PATTERN_COST:
         outside.append(SchemaFinding(ROOT, "has patterns that are too large together: repeat their parts less often"))
     if outside:

@@ -16,8 +16,8 @@ from sandbox.tools.syntax.scope import dotted_name
 
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 20_000
-_LONGEST_TEXT: Final = 1 << 20
-_LARGEST: Final = 2**64
+_MAX_TEXT_LENGTH: Final = 1 << 20
+_MAX_NUMBER: Final = 2**64
 _SMALLER: Final[dict[type[ast.operator], int]] = {ast.Pow: 64, ast.LShift: 64}
 """How large what stands right of an operator may be, where it decides how large the result is."""
 _OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
@@ -107,7 +107,7 @@ class _LiteralReader:
         """Text put together with `+`, and small sums such as `60 * 60` and `2**31 - 1`."""
         left, right = self.value(node.left, depth=depth), self.value(node.right, depth=depth)
         if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
-            if len(left) + len(right) <= _LONGEST_TEXT:
+            if len(left) + len(right) <= _MAX_TEXT_LENGTH:
                 return left + right
             raise NotLiteral(node)
         calculated = _calculate(node.op, left, right)
@@ -135,7 +135,11 @@ class _LiteralReader:
 def _calculate(sign: ast.operator, left: object, right: object) -> int | float | None:
     """Return the result of an operation on two small numbers, or None without one."""
     calculate = _OPERATORS.get(type(sign))
-    if calculate is None or not _is_small(left, _LARGEST) or not _is_small(right, _SMALLER.get(type(sign), _LARGEST)):
+    if (
+        calculate is None
+        or not _is_small(left, _MAX_NUMBER)
+        or not _is_small(right, _SMALLER.get(type(sign), _MAX_NUMBER))
+    ):
         return None
     try:
         made = calculate(left, right)

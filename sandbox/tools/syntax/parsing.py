@@ -192,7 +192,7 @@ def _parse_parameters(inner: str, parse: Callable[[str], ast.Module]) -> list[as
 
 _WIDTH: Final = 80
 _BEFORE_CARET: Final = 40
-_LONGEST_VERSIONS: Final = 64
+_MAX_VERSIONS_LENGTH: Final = 64
 # Warning filters belong to the whole process: two threads that set them aside at once would restore the wrong ones.
 _filters = Lock()
 
@@ -279,7 +279,7 @@ def _syntax_fault(text: str, error: SyntaxError) -> SourceError:
 def _beyond_us(fault: SourceError, requires_python: str | None) -> SourceError:
     """Return the error for a text that may use newer syntax than this Python knows."""
     own = ".".join(map(str, sys.version_info[:2]))
-    versions = excerpt(str(requires_python), _LONGEST_VERSIONS)
+    versions = excerpt(str(requires_python), _MAX_VERSIONS_LENGTH)
     return SourceError(
         f"the engine runs on Python {own}, which cannot read syntax of newer ones, and the tool requires {versions}: "
         f"{fault.message}",

@@ -14,20 +14,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-_LONGEST: Final = 8
+_MAX_LENGTH: Final = 8
 
 
 def dotted_name(node: ast.AST) -> str | None:
-    """`a.b.c` from the expression that says so."""
+    """Return `a.b.c` for the expression of that name."""
     parts: list[str] = []
-    while isinstance(node, ast.Attribute) and len(parts) < _LONGEST:
+    while isinstance(node, ast.Attribute) and len(parts) < _MAX_LENGTH:
         parts.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
 
 
+def docstring_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None) -> str | None:
+    """Return the docstring without indentation, and without half surrogates, which an escape can put into it."""
+    text = None if node is None else ast.get_docstring(node)
+    return None if text is None else text.encode(errors="replace").decode()
+
+
+def is_null(node: ast.expr) -> bool:
+    """Return whether an expression is None."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def last_name(node: ast.AST) -> str | None:
-    """`c` of `a.b.c`, of `a.b.c(...)` and of `a.b.c[...]`: what a base or a decorator is known by."""
+    """Return `c` for `a.b.c`, `a.b.c(...)` and `a.b.c[...]`: the name that identifies a base or a decorator."""
     while isinstance(node, ast.Call | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
     if isinstance(node, ast.Attribute):
@@ -74,7 +85,7 @@ def _never_holds(test: ast.expr) -> bool:
 Definition: TypeAlias = "ast.ClassDef | ast.expr | None"
 """A class, what is assigned, or something else, such as a function."""
 
-_MOST_ANCESTORS: Final = 100
+_MAX_ANCESTORS: Final = 100
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _ENUMS: Final = frozenset({"Enum", "StrEnum", "IntEnum"})
 
@@ -158,7 +169,7 @@ NO_NAMES: Final = Scope({}, {})
 def line_of_bases(node: ast.ClassDef, classes: Mapping[str, object]) -> Iterator[ast.ClassDef]:
     """Yield a class and those it derives from, as far as they are among these."""
     waiting, seen = [node], {node.name}
-    for _ in range(_MOST_ANCESTORS):
+    for _ in range(_MAX_ANCESTORS):
         if not waiting:
             return
         current = waiting.pop(0)

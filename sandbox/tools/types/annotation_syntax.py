@@ -22,7 +22,7 @@ from sandbox.tools.syntax.scope import Scope, dotted_name
 from sandbox.tools.types.known_types import known_name
 
 MAX_ANNOTATION_DEPTH: Final = 32
-_MOST_WORDS: Final = 4
+_MAX_WORDS: Final = 4
 
 
 def unquote(node: ast.Constant) -> ast.expr | None:
@@ -86,7 +86,7 @@ def spelling(node: ast.expr) -> str:
 def words_of(used: ast.expr) -> str:
     """Return the names between the brackets of a subscript, in one word."""
     found = (each.id for argument in arguments(used) for each in ast.walk(argument) if isinstance(each, ast.Name))
-    return "-".join(islice(found, _MOST_WORDS)) or "of"
+    return "-".join(islice(found, _MAX_WORDS)) or "of"
 
 
 def is_shallow(node: ast.expr) -> bool:
@@ -101,7 +101,7 @@ def is_shallow(node: ast.expr) -> bool:
     return not level
 
 
-_MOST_NAMES: Final = 2000
+_MAX_NAMES: Final = 2000
 
 
 def well_known_name(node: ast.expr, scope: Scope) -> str | None:
@@ -143,7 +143,7 @@ def names_none(annotation: ast.expr | None, scope: Scope, *, within: str) -> boo
         own = own_name(node, scope, within=within)
         if own is None:
             waiting += _parts(node, scope)
-        elif own not in seen and len(seen) <= _MOST_NAMES:
+        elif own not in seen and len(seen) <= _MAX_NAMES:
             seen.add(own)
             waiting += _meant(own, scope, within=within)
     return False

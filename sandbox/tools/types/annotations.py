@@ -101,23 +101,23 @@ class AnnotationReader:
 
     def read_type(self, node: ast.expr) -> tuple[ValueType, FieldMetadata]:
         """Return the type of a parameter or a member, and the metadata in its annotation."""
-        spoken = FieldMetadata()
-        found = self._resolve(node, depth=0, spoken=spoken)
-        return found, spoken
+        metadata = FieldMetadata()
+        found = self._resolve(node, depth=0, metadata=metadata)
+        return found, metadata
 
-    def with_constraints(self, base: ValueType, spoken: FieldMetadata, node: ast.AST) -> ValueType:
+    def with_constraints(self, base: ValueType, metadata: FieldMetadata, node: ast.AST) -> ValueType:
         """Return the type with the constraints that were said of it."""
-        for fault in spoken.faults:
+        for fault in metadata.faults:
             self._report(fault, "a constraint", "it is not a literal")
-        if not spoken.constraints:
+        if not metadata.constraints:
             return base
-        if not self._known.affords(repr(spoken.constraints), spoken.constraints.get("pattern")):
+        if not self._known.affords(repr(metadata.constraints), metadata.constraints.get("pattern")):
             self._report(node, "a constraint", "the source has too many, or patterns that are too large")
             return base
         try:
-            return constrain(base, spoken.constraints)
+            return constrain(base, metadata.constraints)
         except ValueError as error:
-            self._report(node, f"the constraints {', '.join(spoken.constraints)}", str(error))
+            self._report(node, f"the constraints {', '.join(metadata.constraints)}", str(error))
             return base
 
     def admits_none(self, annotation: ast.expr | None) -> bool:
@@ -130,12 +130,12 @@ class AnnotationReader:
             self._known.nullable[place] = names_none(annotation, self._scope, within=self._place.within)
         return self._known.nullable[place]
 
-    def _resolve(self, node: ast.expr, *, depth: int, spoken: FieldMetadata | None = None) -> ValueType:
+    def _resolve(self, node: ast.expr, *, depth: int, metadata: FieldMetadata | None = None) -> ValueType:
         if depth > MAX_ANNOTATION_DEPTH or (depth == 0 and not is_shallow(node)):
             return self._unknown(node, "an annotation", _TOO_DEEP)
         members = union_members(node, self._scope)
         if len(members) == 1:
-            return self._bounded(node, self._resolve_one(members[0], depth=depth, spoken=spoken))
+            return self._bounded(node, self._resolve_one(members[0], depth=depth, metadata=metadata))
         distinct = list({spelling(each): each for each in members}.values())
         resolved = [self._resolve_one(member, depth=depth) for member in distinct]
         return self._bounded(node, resolved[0] if len(resolved) == 1 else one_of(resolved))
@@ -143,7 +143,7 @@ class AnnotationReader:
     def _bounded(self, node: ast.AST, found: ValueType) -> ValueType:
         return found if found.size <= MAX_TYPES else self._unknown(node, "an annotation", "it holds too many types")
 
-    def _resolve_one(self, node: ast.expr, *, depth: int, spoken: FieldMetadata | None = None) -> ValueType:
+    def _resolve_one(self, node: ast.expr, *, depth: int, metadata: FieldMetadata | None = None) -> ValueType:
         if isinstance(node, ast.Constant) and node.value is None:
             return NULL
         if isinstance(node, ast.Name) and node.id in self._place.bound:
@@ -155,7 +155,7 @@ class AnnotationReader:
         if not isinstance(node, ast.Subscript):
             return self._bare(node)
         return self._generic(
-            node, well_known_name(node.value, self._scope), arguments(node), depth=depth + 1, spoken=spoken
+            node, well_known_name(node.value, self._scope), arguments(node), depth=depth + 1, metadata=metadata
         )
 
     def _bare(self, node: ast.expr) -> ValueType:
@@ -171,7 +171,7 @@ class AnnotationReader:
         return special or self._unknown(node, node_text(node), why_unknown(dotted, self._scope))
 
     def _generic(
-        self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, spoken: FieldMetadata | None
+        self, node: ast.expr, name: str | None, arguments: list[ast.expr], *, depth: int, metadata: FieldMetadata | None
     ) -> ValueType:
         if name in ARRAYS and len(arguments) == 1:
             return array_of(self._resolve(arguments[0], depth=depth), is_unique=name in SETS)
@@ -180,23 +180,23 @@ class AnnotationReader:
         if name in TUPLES:
             return self._tuple(arguments, depth=depth)
         if name == "Annotated" and arguments:
-            return self._resolve_annotated(node, arguments, depth=depth, spoken=spoken)
+            return self._resolve_annotated(node, arguments, depth=depth, metadata=metadata)
         if name in FORMS and name not in ("Annotated", "Literal", "Union", "Optional") and len(arguments) == 1:
-            return self._resolve(arguments[0], depth=depth, spoken=spoken)
+            return self._resolve(arguments[0], depth=depth, metadata=metadata)
         if name == "Literal":
             return self._literal(node, arguments)
         return self._unknown(node, node_text(node), why_unknown(dotted_name(getattr(node, "value", node)), self._scope))
 
     def _resolve_annotated(
-        self, node: ast.expr, arguments: list[ast.expr], *, depth: int, spoken: FieldMetadata | None
+        self, node: ast.expr, arguments: list[ast.expr], *, depth: int, metadata: FieldMetadata | None
     ) -> ValueType:
         """Return the type of the first argument with the metadata of the others."""
-        inner = self._resolve(arguments[0], depth=depth, spoken=spoken)
+        inner = self._resolve(arguments[0], depth=depth, metadata=metadata)
         said = FieldMetadata()
         for extra in arguments[1:]:
             said.add(read_annotated_extra(extra, self._scope))
-        if spoken is not None:
-            spoken.add(said)
+        if metadata is not None:
+            metadata.add(said)
         elif said.description:
             said.constraints["description"] = said.description
         return self.with_constraints(inner, said, node)
@@ -351,7 +351,7 @@ class AnnotationReader:
         return self.with_constraints(found, said, used)
 
     def _is_left_out(self, declared: ClassField) -> bool:
-        return declared.spoken.is_unreturned if self._is_returned else declared.spoken.is_left_out
+        return declared.metadata.is_unreturned if self._is_returned else declared.metadata.is_left_out
 
     def _enum(self, node: ast.ClassDef, used: ast.expr) -> ValueType:
         values = enum_values(self._scope, node)
@@ -369,10 +369,10 @@ class AnnotationReader:
     ) -> FieldType:
         said = FieldMetadata()
         with self._place.binding(bound or {}):
-            found = self._resolve(declared.annotation, depth=depth, spoken=said)
-        said.add(declared.spoken)
-        if declared.spoken.constraints:
-            found = self.with_constraints(found, declared.spoken, declared.annotation)
+            found = self._resolve(declared.annotation, depth=depth, metadata=said)
+        said.add(declared.metadata)
+        if declared.metadata.constraints:
+            found = self.with_constraints(found, declared.metadata, declared.annotation)
         is_optional = self.admits_none(declared.annotation)
         by_form = kind is ClassKind.TYPED_DICT
         required = declared.is_required_by_form if by_form else not said.has_default and not is_optional

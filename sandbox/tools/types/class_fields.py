@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from sandbox.tools.plain_json import JSON
 from sandbox.tools.syntax.literals import NotLiteral, literal
-from sandbox.tools.syntax.scope import Scope, assignments, last_name
+from sandbox.tools.syntax.scope import Scope, assignments, docstring_of, last_name
 from sandbox.tools.types.field_metadata import FieldMetadata, plain_default, read_default
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ClassField:
 
     name: str
     annotation: ast.expr
-    spoken: FieldMetadata = field(default_factory=FieldMetadata)
+    metadata: FieldMetadata = field(default_factory=FieldMetadata)
     description: str | None = None
     is_required_by_form: bool = True
     owner: str = ""
@@ -84,17 +84,17 @@ def class_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind) -> list[Clas
 
 def class_description(node: ast.ClassDef) -> str | None:
     """Return the description in the docstring of a class."""
-    said = _documentation(node)
-    return None if said is None else said.description
+    documentation = _documentation(node)
+    return None if documentation is None else documentation.description
 
 
 def _documentation(node: ast.ClassDef) -> Documentation | None:
-    text = ast.get_docstring(node)
+    text = docstring_of(node)
     if text is None:
         return None
     from sandbox.tools.docstrings import read_docstring
 
-    return read_docstring(text.encode(errors="replace").decode())
+    return read_docstring(text)
 
 
 def root_field(scope: Scope, node: ast.ClassDef) -> ClassField | None:
@@ -199,7 +199,7 @@ def _own_fields(scope: Scope, node: ast.ClassDef, kind: ClassKind, said: Mapping
         yield ClassField(
             name=name,
             annotation=statement.annotation,
-            spoken=read_default(statement.value, scope),
+            metadata=read_default(statement.value, scope),
             description=_text_below(node, position) or said.get(name),
             is_required_by_form=_is_required(statement.annotation, total=total),
             owner=node.name,

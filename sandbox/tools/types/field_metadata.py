@@ -25,7 +25,7 @@ _SPELLED: Final = {"regex": "pattern", "min_items": "min_length", "max_items": "
 _BARE: Final = {"Gt": "gt", "Ge": "ge", "Lt": "lt", "Le": "le", "MinLen": "min_length", "MaxLen": "max_length"}
 _GROUPS: Final = frozenset({"StringConstraints", "Interval", "Len", "Meta"})
 _OF_OURS: Final = frozenset({"type", "properties", "required", "title", REFERENCE})
-_LONGEST_DEFAULT: Final = 16 * 1024
+_MAX_DEFAULT_LENGTH: Final = 16 * 1024
 _EMPTY: Final[dict[str, Any]] = {"list": [], "dict": {}, "set": [], "tuple": [], "frozenset": []}
 
 
@@ -97,42 +97,42 @@ def plain_default(node: ast.expr, scope: Scope) -> JSON | _Absent:
     try:
         value = literal(node, scope.constant)
         plain = PlainCopy().copy(sorted(value, key=repr) if isinstance(value, set) else value)
-        return plain if len(json.dumps(plain)) <= _LONGEST_DEFAULT else ABSENT
+        return plain if len(json.dumps(plain)) <= _MAX_DEFAULT_LENGTH else ABSENT
     except (NotLiteral, NotPlain, RecursionError):
         return ABSENT
 
 
 def _of_field(call: ast.Call, scope: Scope) -> FieldMetadata:
     keywords = {each.arg: each.value for each in call.keywords if each.arg}
-    spoken = _read_constraints(keywords, scope)
+    metadata = _read_constraints(keywords, scope)
     default = keywords.get("default", call.args[0] if call.args else None)
     if default is not None and not _is_ellipsis(default):
-        spoken.has_default, spoken.default = True, plain_default(default, scope)
+        metadata.has_default, metadata.default = True, plain_default(default, scope)
     elif (factory := keywords.get("default_factory")) is not None:
         made = _EMPTY.get(last_name(factory) or "") if isinstance(factory, ast.Name) else None
-        spoken.has_default, spoken.default = True, ABSENT if made is None else made
-    spoken.alias = _alias(keywords, scope)
-    spoken.is_left_out = _is(keywords.get("init"), False)
-    spoken.is_unreturned = _is(keywords.get("exclude"), True)
-    return spoken
+        metadata.has_default, metadata.default = True, ABSENT if made is None else made
+    metadata.alias = _alias(keywords, scope)
+    metadata.is_left_out = _is(keywords.get("init"), False)
+    metadata.is_unreturned = _is(keywords.get("exclude"), True)
+    return metadata
 
 
 def _read_constraints(keywords: dict[str, ast.expr], scope: Scope) -> FieldMetadata:
-    spoken = FieldMetadata()
+    metadata = FieldMetadata()
     for keyword, node in keywords.items():
         name = _SPELLED.get(keyword, keyword)
         if name == "description":
-            spoken.description = _text(node, scope)
+            metadata.description = _text(node, scope)
         elif name == "metadata":
-            spoken.description = _metadata_description(node, scope) or spoken.description
+            metadata.description = _metadata_description(node, scope) or metadata.description
         elif name in _CONSTRAINTS:
             try:
-                spoken.constraints[name] = _plain_constraint(name, literal(node, scope.constant))
+                metadata.constraints[name] = _plain_constraint(name, literal(node, scope.constant))
             except NotLiteral as fault:
-                spoken.faults.append(fault.node)
+                metadata.faults.append(fault.node)
             except (NotPlain, RecursionError):
-                spoken.faults.append(node)
-    return spoken
+                metadata.faults.append(node)
+    return metadata
 
 
 def _plain_constraint(name: str, value: object) -> object:

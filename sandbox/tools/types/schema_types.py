@@ -28,7 +28,7 @@ from sandbox.tools.types.value_types import (
 MAX_DEPTH: Final = 32
 MAX_TYPES: Final = 2000
 _SCALARS: Final = {"string": TEXT, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "null": NULL}
-_LONGEST_ENUM: Final = 1000
+_MAX_ENUM_LENGTH: Final = 1000
 
 
 def schema_type(node: object, root: Mapping[str, Any], *, depth: int = 0) -> ValueType:
@@ -77,7 +77,7 @@ def _object(node: Mapping[str, Any], root: Mapping[str, Any], *, depth: int) -> 
 
 def _enum(values: object) -> ValueType:
     """Scalars with their types; a schema may list anything else, which only the whole schema's check knows."""
-    if not isinstance(values, list | tuple) or not 0 < len(values) <= _LONGEST_ENUM:
+    if not isinstance(values, list | tuple) or not 0 < len(values) <= _MAX_ENUM_LENGTH:
         return ANYTHING
     plain = tuple(values)
     return one_of_values(plain) if all(value is None or isinstance(value, str | int) for value in plain) else ANYTHING

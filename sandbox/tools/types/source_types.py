@@ -21,7 +21,7 @@ from sandbox.tools.types.annotation_syntax import arguments
 from sandbox.tools.types.pydantic_types import RecursiveType, ValueType
 from sandbox.tools.types.validation_budget import MAX_PATTERN_COST, pattern_cost
 
-_MOST_USES: Final = 200
+_MAX_USES: Final = 200
 _OF_ONE: Final = 1_000
 """The cost of any constraint for pydantic, in the unit of `pattern_cost`."""
 
@@ -51,7 +51,7 @@ class SourceTypes:
         arguments.
         """
         use = (name, tuple(id(each) for each in said.values()))
-        if not said or (use not in self._uses and len(self._uses) >= _MOST_USES):
+        if not said or (use not in self._uses and len(self._uses) >= _MAX_USES):
             return name
         if use not in self._uses:
             taken = sum(words == known for known, _, _ in self._uses.values())
@@ -69,7 +69,7 @@ class SourceTypes:
 
 
 _GENERIC: Final = frozenset({"Generic", "Protocol"})
-_MOST_NODES: Final = 1000
+_MAX_NODES: Final = 1000
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ def _variables(nodes: Iterable[ast.expr], scope: Scope) -> tuple[str, ...]:
     """Return the type variables in some expressions, each once, as they are first written."""
     found: dict[str, None] = {}
     waiting: list[ast.AST] = [*reversed(list(nodes))]
-    for _ in range(_MOST_NODES):
+    for _ in range(_MAX_NODES):
         if not waiting:
             break
         node = waiting.pop()
