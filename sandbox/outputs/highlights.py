@@ -81,7 +81,7 @@ class TextPosition:
         self._is_in_line = False
 
     def move(self, text: str, *, newlines: int) -> None:
-        """Past that piece."""
+        """Move past that piece."""
         if text:
             self._at += len(text)
             self._line += newlines
@@ -145,14 +145,14 @@ class ErrorHighlights:
         self._last: deque[Highlight] = deque(maxlen=_MAX_ERRORS)
 
     def feed(self, text: str, *, newlines: int) -> None:
-        """The next piece; a piece in which nothing looks like an error is only searched."""
+        """Take the next piece; a piece without anything like an error is only searched."""
         spellings = _spellings(text) if newlines else []  # a line that is not complete is no mark yet
         if spellings:
             self._take(TextPiece(text, whole_from=self._place.whole_from(text)), spellings)
         self._place.move(text, newlines=newlines)
 
     def highlights(self) -> tuple[Highlight, ...]:
-        """In the order of the text."""
+        """Return the highlights in the order of the text."""
         shown = {mark.at: mark for mark in (*self._first, *self._last)}
         return tuple(shown[at] for at in sorted(shown))
 
@@ -175,7 +175,7 @@ class FrameHighlights:
         self._last: Highlight | None = None
 
     def feed(self, text: str, *, newlines: int) -> None:
-        """The next piece; frames are looked for from its end."""
+        """Take the next piece; frames are searched from its end."""
         text = self._unread + text if self._unread else text
         if text.rfind(_FRAME) < 0:
             self._unread = ""
@@ -187,7 +187,7 @@ class FrameHighlights:
         self._place.move(text, newlines=text.count("\n"))
 
     def highlights(self) -> tuple[Highlight, ...]:
-        """In the order of the text."""
+        """Return the highlights in the order of the text."""
         shown = {mark.at: mark for mark in (*self._own, *([self._last] if self._last else []))}
         return tuple(shown[at] for at in sorted(shown))
 
@@ -215,12 +215,12 @@ class FailureHighlights:
         self._frames = FrameHighlights()
 
     def feed(self, text: str, *, newlines: int) -> None:
-        """The next piece."""
+        """Take the next piece."""
         self._errors.feed(text, newlines=newlines)
         self._frames.feed(text, newlines=newlines)
 
     def highlights(self) -> tuple[Highlight, ...]:
-        """In the order of the text, each line once."""
+        """Return the highlights in the order of the text, each line once."""
         frames = [replace(frame, is_vital=True) for frame in self._frames.highlights()]
         shown = {at for frame in frames for at in range(frame.at, frame.at + max(len(frame.text), 1))}
         errors = [error for error in self._errors.highlights() if error.at not in shown]
@@ -235,7 +235,7 @@ def _spellings(text: str) -> list[str]:
 
 
 def _end_of_frames(text: str) -> int:
-    """Up to where every frame is complete with the lines that belong to it."""
+    """Return the position up to which every frame is complete with the lines that belong to it."""
     lines = len(text)
     for _ in range(_LINES_OF_FRAME):
         lines = text.rfind("\n", 0, max(lines, 0))

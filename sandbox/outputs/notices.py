@@ -60,7 +60,7 @@ class FoundNotice:
 
 
 def without_notices(text: str) -> int | None:
-    """How long a text is without its notices; None when it holds none, or more of them than are ever written."""
+    """Return the length of a text without its notices; None for no notices, or for more than are ever written."""
     found = [len(each[0]) for each in _FOUND.finditer(text)]
     return len(text) - sum(found) if found and len(found) <= 2 and sum(found) <= MAX_NOTICE_CHARACTERS + 2 else None
 

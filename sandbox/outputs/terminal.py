@@ -90,14 +90,17 @@ class Terminal:
         return self._line + self._before[len(self._line) :]
 
     def _without_sequences(self, text: str) -> str:
-        """Without those that have no effect on the line, but where a carriage return would become part of a break."""
+        """Return the text without sequences that have no effect on the line.
+
+        A sequence stays if a carriage return before it would otherwise become part of a line break.
+        """
         if "\x1b" not in text or ("\r" in text and "\r\x1b" in text):
             return text
         self._has_changed = True
         return _without_effectless(text)
 
     def _append(self, text: str) -> str:
-        """Text that moves nowhere; returned is what is complete of it and of the line before."""
+        """Add text that does not move; return the complete lines of it and of the line before."""
         text = self._line + text if self._line else text
         end = text.rfind("\n") + 1
         end += max(len(text) - end - 1, 0) // MAX_LINE_CHARACTERS * MAX_LINE_CHARACTERS
@@ -144,7 +147,10 @@ class Terminal:
         return settled
 
     def _visible(self, texts: list[str]) -> list[str]:
-        """Without those before the last of the longest, which hides them; blanks may have hidden more than that."""
+        """Return the texts from the last of the longest on, which hides those before.
+
+        Blanks may have hidden more than that, and then all texts stay.
+        """
         lengths = list(map(len, texts))
         longest = max(lengths)
         last = len(texts) - 1 - lengths[::-1].index(longest)
@@ -183,7 +189,7 @@ class Terminal:
         self._before = seen
 
     def _erase(self, which: int) -> None:
-        """To the end of the line (0), to its beginning (1), or all of it (2); the column stays."""
+        """Erase to the end of the line (0), to its beginning (1), or all of it (2); the column stays."""
         if which == 1:
             self._before = " " * (len(self._line) + 1) + self._before[len(self._line) + 1 :]
         elif which in (0, 2):
@@ -202,9 +208,12 @@ def _end_of_whole(text: str) -> int:
 
 
 def _without_effectless(text: str) -> str:
-    """Without sequences that have no effect on the line. A few colours are most of them in most texts: these are
-    blotted out one by one and deleted all at once, which is twice as fast as to look at each place. A blot ends what
-    stands before it as an escape does, and nothing is joined before all others have been removed."""
+    """Return the text without sequences that have no effect on the line.
+
+    A few colours are most of the sequences in most texts: they are replaced by NUL one by one and deleted all at once,
+    which is twice as fast as looking at each place. A NUL ends the text before it as an escape does, and nothing is
+    joined before all other sequences are removed.
+    """
     colours = set(_COLOURS.findall(text[:_SAMPLE].encode("utf-8", "replace")))
     if not 0 < len(colours) <= _FEW or "\0" in text:
         return _WITHOUT_EFFECT.sub("", text)

@@ -167,7 +167,7 @@ def _holds_null(value: JSON) -> bool:
 
 
 def _without_nulls(plain: Mapping[str, JSON], tool: ToolDefinition, model: _Model) -> dict[str, JSON]:
-    """Without those that stand for what may be left out, at every depth."""
+    """Return the arguments without nulls in the place of what may be left out, at every depth."""
     optional = model.expected.keys() - model.required
     given = {name: value for name, value in plain.items() if value is not None or name not in optional}
     if not any(value is not None and _holds_null(value) for value in given.values()):
@@ -180,7 +180,7 @@ def _without_nulls(plain: Mapping[str, JSON], tool: ToolDefinition, model: _Mode
 
 
 def _types(tool: ToolDefinition) -> list[ValueType]:
-    """By its annotation, or by the schema of the source where a parameter has none."""
+    """Return the types of the parameters, from the annotation or else from the schema of the source."""
     schema = tool.schema or {}
     properties = schema.get("properties")
     listed = properties if isinstance(properties, Mapping) else {}
@@ -222,7 +222,7 @@ def _schema_problems(arguments: Mapping[str, JSON], whole: SchemaValidator) -> l
 
 
 def plain_arguments(args: Mapping[str, object]) -> tuple[dict[str, JSON], dict[object, ArgumentProblem]]:
-    """Copies of the arguments, and a problem for each one that is not plain JSON."""
+    """Return copies of the arguments, and a problem for each argument that is not plain JSON."""
     plain: dict[str, JSON] = {}
     faulty: dict[object, ArgumentProblem] = {}
     copies = PlainCopy()
@@ -279,7 +279,7 @@ def _unknown_problems(unknown: Iterable[str], plain: Mapping[str, JSON], model: 
 
 
 def path_of(steps: Iterable[str | int]) -> str:
-    """`rows[2].name`: where a value is, seen from the call."""
+    """Return the place of a value, seen from the call, such as `rows[2].name`."""
     path = ""
     for step in steps:
         if isinstance(step, int):

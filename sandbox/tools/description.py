@@ -151,7 +151,7 @@ class _Description:
         return made
 
     def _check_described(self, properties: JSON) -> None:
-        """Whether everything that a schema names is described."""
+        """Report names in a schema that have no description."""
         for name, each in properties.items() if isinstance(properties, dict) else ():
             if not isinstance(each, dict) or not each.get("description"):
                 self._add(
@@ -162,7 +162,7 @@ class _Description:
                 )
 
     def _check_taken(self, schema: Mapping[str, Any]) -> None:
-        """Whether the function takes what the schema names, and the other way round."""
+        """Report differences between the names in the schema and the parameters of the function."""
         function, properties, required = self.candidate.function, schema.get("properties"), schema.get("required")
         if not isinstance(properties, dict) or not isinstance(required, list | tuple):
             return

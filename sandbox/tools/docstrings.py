@@ -110,7 +110,7 @@ def _parameter_names(parsed: Docstring) -> Iterator[tuple[DocstringParam, str]]:
 
 
 def _description(parsed: Docstring, text: str) -> str | None:
-    """Short and long description, and the examples after them."""
+    """Return the short and the long description, and the examples after them."""
     short = None if parsed.short_description == _NO_TITLE else parsed.short_description
     if (
         short and parsed.long_description and not parsed.blank_after_short_description
@@ -179,7 +179,7 @@ def _strict_section(kind: str, lines: list[str]) -> list[str]:
 
 
 def _with_colons(lines: list[str]) -> list[str]:
-    """Lines of parameters: each names one, or belongs to the one above it."""
+    """Return lines that each name a parameter, or belong to the line above."""
     strict: list[str] = []
     indent: int | None = None
     for line in lines:
@@ -197,7 +197,7 @@ def _with_colons(lines: list[str]) -> list[str]:
 
 
 def _with_colon(line: str) -> str:
-    """`name: text` of `- name: text` and of `name - text`."""
+    """Return `name: text` for `- name: text` and for `name - text`."""
     bullet = _BULLET.match(line)
     line = line[bullet.end() :] if bullet else line
     dashed = _DASHED.match(line)

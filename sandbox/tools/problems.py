@@ -84,7 +84,7 @@ class Problems:
             self.found.append(problem)
 
     def _column(self, node: ast.AST | None) -> int | None:
-        """In characters; the tree counts bytes."""
+        """Return the column in characters; the tree counts bytes."""
         if not isinstance(node, ast.expr | ast.stmt | ast.arg):
             return None
         if not self._lines:

@@ -42,7 +42,7 @@ def read_requirements_of(source: str | bytes) -> tuple[str, ...]:
 
 
 def source_digest(source: str | bytes) -> str:
-    """Text and bytes of the same content differ: only bytes are decoded by their encoding line."""
+    """Return the digest of a source; text and bytes differ, because only bytes are decoded by their encoding line."""
     if len(source) > MAX_SOURCE_BYTES:
         return "oversize"
     if isinstance(source, bytes):

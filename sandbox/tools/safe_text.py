@@ -25,7 +25,7 @@ def printable(text: str) -> str:
 
 
 def name_list(names: Iterable[str]) -> str:
-    """Names for a message: each one cut, and the rest counted when there are many."""
+    """Return names for a message: each name is cut, and names beyond a limit are counted."""
     listed = [excerpt(name, NAME_LENGTH) for name in names]
     if len(listed) <= NAMES_SHOWN:
         return ", ".join(listed)

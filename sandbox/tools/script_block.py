@@ -52,8 +52,10 @@ def read_script_block(text: str) -> ScriptBlock:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, int, str]]:
-    """Each closed block: its type, the number of its opening line, and what is in it; raises `SourceError` at one of
-    type `script` that never closes."""
+    """Yield the type, the number of the opening line and the content of each closed block.
+
+    Raise `SourceError` for a block of type `script` that never closes.
+    """
     position = 0
     while position < len(lines):
         opening = _OPENING.fullmatch(lines[position])

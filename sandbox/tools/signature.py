@@ -143,7 +143,7 @@ def _field(default: ast.expr | None) -> ast.expr | None:
 
 
 def with_defaults(function: Function, listed: Sequence[Listed]) -> list[tuple[ast.arg, ast.expr | None]]:
-    """Each parameter with what stands behind its `=`."""
+    """Return each parameter with the expression behind its `=`."""
     arguments = function.args
     positional = arguments.posonlyargs + arguments.args
     padded = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)

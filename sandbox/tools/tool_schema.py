@@ -31,7 +31,7 @@ def tool_schema(
     given: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | type[BaseModel] | None = None,
 ) -> dict[str, Any]:
-    """`{"name", "description", "parameters"}`; raises `SourceError` with what keeps the source from having one."""
+    """Return `{"name", "description", "parameters"}`; raise `SourceError` if the source has no complete schema."""
     if given is not None:
         return deepcopy(dict(given))
     report = check_source(source, filename=filename, entry=entry)

@@ -91,7 +91,7 @@ def _by_signature(data: bytes) -> str | None:
 
 
 def _by_text(data: bytes) -> str:
-    """Text is what is UTF-8 without control characters, but those of terminals; which kind of it, by how it begins."""
+    """Return the kind of text, by its beginning; text is UTF-8 without control characters, but those of terminals."""
     if data.translate(None, _CONTROLS) != data:
         return UNKNOWN
     try:
@@ -132,7 +132,7 @@ def _bmp(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg(data: bytes) -> tuple[int, int] | None:
-    """From segment to segment, up to the one that begins a frame."""
+    """Return the size in a JPEG: walk over the segments up to the one that begins a frame."""
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")

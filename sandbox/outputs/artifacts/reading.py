@@ -37,7 +37,7 @@ class Span:
 
     @classmethod
     def read(cls, text: str, *, option: str) -> Span:
-        """`A:B`, `A:`, `:B`; raises `SpecError` for anything else."""
+        """Return the span for `A:B`, `A:` or `:B`; raise `SpecError` for any other text."""
         match = _SPAN.fullmatch(text)
         if match is None or text == ":":
             raise SpecError(f"{option} {text[:80]!r} is no span", remedy=f"write it like {option} 10:20, 10: or :20")
@@ -66,14 +66,14 @@ class ArtifactPage:
 
 
 def page_of_bytes(file: IO[bytes], span: Span, *, total: int) -> ArtifactPage:
-    """From byte `first`, counted from 0, up to but without byte `last`."""
+    """Return the bytes from `first`, counted from 0, up to `last`, exclusive."""
     start = min(span.first or 0, total)
     end = total if span.last is None else max(min(span.last, total), start)
     return _read(file, start, end, total=total)
 
 
 def page_of_lines(file: IO[bytes], span: Span, *, total: int) -> ArtifactPage:
-    """From line `first`, counted from 1, up to and with line `last`."""
+    """Return the lines from `first`, counted from 1, up to `last`, inclusive."""
     first = max(span.first or 1, 1)
     start = _skip_lines(file, first - 1, at=0)
     end = total if span.last is None else _skip_lines(file, max(span.last - first + 1, 0), at=start)
@@ -183,7 +183,7 @@ class Artifacts:
 
 
 def _refuse_odd(name: str, bounds: Any) -> None:
-    """Raises `SpecError` for what is no pair of numbers, either of which may be None."""
+    """Raise `SpecError` unless the bounds are a pair of numbers, either of which may be None."""
     if bounds is None:
         return
     is_pair = isinstance(bounds, tuple | list) and len(bounds) == 2
@@ -195,7 +195,7 @@ def _refuse_odd(name: str, bounds: Any) -> None:
 
 
 def _publish(partial: Path, target: Path, *, replace: bool) -> None:
-    """By a rename, which replaces; or by a link, which does not."""
+    """Publish by a rename, which replaces, or by a link, which does not."""
     if replace:
         partial.replace(target)
     else:

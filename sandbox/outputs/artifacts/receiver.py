@@ -56,7 +56,7 @@ class FileReceiver:
         """Bytes that have been written; grows for as long as something goes on."""
 
     def take(self, data: bytes) -> int:
-        """Some more came; none of it is granted at once."""
+        """Take more bytes; `grant` is called later, when they are written."""
         self._waiting += data
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())

@@ -38,7 +38,7 @@ class StreamSpool:
         return len(self._waiting) > _BEHIND
 
     def feed(self, data: bytes) -> None:
-        """The next bytes of the stream."""
+        """Take the next bytes of the stream."""
         if self._fault is None:
             self._waiting += data
             if len(self._waiting) > _HELD and self._writing is None:

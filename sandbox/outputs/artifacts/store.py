@@ -76,11 +76,12 @@ class QuotaReached(Exception):
 
 
 def default_store() -> Path:
-    """`$SANDBOX_ARTIFACTS`, or `sandbox` where this user's caches are."""
+    """Return `$SANDBOX_ARTIFACTS`, or the folder `sandbox` in the user's caches."""
     if chosen := os.environ.get("SANDBOX_ARTIFACTS"):
         return Path(chosen).absolute()
-    caches = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(caches) if os.path.isabs(caches) else Path.home() / ".cache") / "sandbox"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("sandbox", appauthor=False)
 
 
 class ArtifactStore:
@@ -211,7 +212,7 @@ class TenantStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone with the folder, as far as others ask."""
+        """Lock the folder against other processes that lock it."""
         self.make()
         descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -98,7 +98,7 @@ class PartialArtifact:
         self.size = 0
 
     def write(self, data: bytes | memoryview) -> None:
-        """Some more of it; nothing, where it was dropped meanwhile."""
+        """Write more bytes; do nothing if the artifact was dropped meanwhile."""
         with self._one_at_a_time:
             if self._descriptor >= 0:
                 with self._writing():

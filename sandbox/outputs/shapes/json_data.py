@@ -150,7 +150,7 @@ class _Pruning:
         return size
 
     def _short_array(self, items: list[Json], room: int, *, depth: int) -> Json:
-        """From both sides as many as have room, each at least a share of it."""
+        """Return items from both sides, as many as have room, each with at least a share of it."""
         left, most = room - 2 - _LEAST, max(room // _SHARES, 2 * _LEAST)
         count = 0
         while count < len(items):

@@ -105,7 +105,7 @@ def _column(column: Any) -> str:
 
 
 def size_of(table: TableValue) -> str:
-    """`5 rows × 1 column`."""  # noqa: RUF002
+    """Return the size as text, such as `5 rows × 1 column`."""  # noqa: RUF002
     rows = f"{table.row_count} row{'' if table.row_count == 1 else 's'}"
     return f"{rows} × {len(table.columns)} column{'' if len(table.columns) == 1 else 's'}"  # noqa: RUF001
 
@@ -162,7 +162,7 @@ def _narrow(table: TableValue, budget: int) -> TextEnds:
 
 
 def _fitting(rows: list[tuple[Json, ...]], *, room: int) -> Iterator[int | None]:
-    """How long cells may be, the longest first, where rows then have room."""
+    """Yield the lengths of cells, the longest first, for which the rows have room."""
     few = rows[:_FEW_ROWS] + rows[-_FEW_ROWS:]
     for most in (None, *_CELLS):
         if all(len(_line(list(row), most)) <= room for row in few):

@@ -97,7 +97,7 @@ class _Inlining:
         return None
 
     def _against(self, node: Schema) -> str | None:
-        """Why the reference of a node cannot be written out."""
+        """Return why the reference of a node cannot be written out, or None."""
         if node["$ref"] in self._recursive:
             return "it is recursive"
         if node.keys() - ANNOTATIONS - {"$ref"}:

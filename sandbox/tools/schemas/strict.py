@@ -93,7 +93,7 @@ def _strict(node: Schema, path: str) -> Schema:
 
 
 def _typed(node: Schema) -> Schema:
-    """Strict mode wants the type said, also where the values or the members say it."""
+    """Return a copy with the `type` that strict mode requires, even if the values or the members imply it."""
     if "type" in node or "$ref" in node or any(keyword in node for keyword in UNIONS):
         return {**node}
     values = [node["const"]] if "const" in node else members_of(node, "enum")

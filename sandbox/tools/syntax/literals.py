@@ -104,7 +104,7 @@ class _LiteralReader:
         raise NotLiteral(node)
 
     def _operate(self, node: ast.BinOp, *, depth: int) -> Any:
-        """Text put together with `+`, and small sums such as `60 * 60` and `2**31 - 1`."""
+        """Return text joined with `+`, and the result of small calculations such as `60 * 60` and `2**31 - 1`."""
         left, right = self.value(node.left, depth=depth), self.value(node.right, depth=depth)
         if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
             if len(left) + len(right) <= _MAX_TEXT_LENGTH:

@@ -83,14 +83,17 @@ def _refuse_many_tokens(data: bytes) -> None:
 
 
 def count_tokens(data: bytes) -> int:
-    """Words and signs in a text: never fewer than half of the tokens Python would find in it."""
+    """Return the number of words and signs in a text, at least half of the tokens that Python would find in it."""
     classes = data.translate(_CLASSES)
     starts = classes.count(_SPACE + _WORD) + classes.count(_SIGN + _WORD) + classes.startswith(_WORD)
     return starts + classes.count(_SIGN)
 
 
 def _refuse_heavy_format_strings(text: str) -> None:
-    """Every place that could begin an f-string is taken for one, so that nothing can hide behind a quote."""
+    """Refuse f-strings with many expressions.
+
+    Every place that could begin an f-string counts as one, so that nothing can hide behind a quote.
+    """
     most = len(text) * (text.count("'") + text.count('"'))
     if most <= MAX_FORMAT_CHARACTERS and most * text.count("{") <= MAX_FORMAT_STEPS:
         return

@@ -98,7 +98,7 @@ class Scope:
     imports: Mapping[str, str]
 
     def full_name(self, dotted: str) -> str | None:
-        """`typing.List` for `t.List` after `import typing as t`; None when the source defines the name itself."""
+        """Return `typing.List` for `t.List` after `import typing as t`; None if the source defines the name itself."""
         first, dot, rest = dotted.partition(".")
         if first in self.definitions:
             return None
@@ -218,7 +218,7 @@ def type_parameters(node: ast.AST) -> list[tuple[str, ast.expr | None]]:
 
 
 def _type_variable(statement: ast.stmt, name: str, bound: ast.expr | None) -> ast.expr:
-    """`TypeVar("T", bound=int)`, which says the same."""
+    """Return the equivalent expression, `TypeVar("T", bound=int)`."""
     among = bound.elts if isinstance(bound, ast.Tuple) else []
     keywords = [] if bound is None or among else [ast.keyword("bound", bound)]
     return _call(statement, "TypeVar", [ast.Constant(name), *among], keywords)
@@ -285,7 +285,7 @@ def _imports(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Names that a tree uses, also inside quoted annotations."""
+    """Yield the names that a tree uses, also inside quoted annotations."""
     waiting = [node]
     while waiting:
         current = waiting.pop()

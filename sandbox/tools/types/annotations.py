@@ -218,7 +218,7 @@ class AnnotationReader:
         return one_of_values(tuple(values)) if values else self._unknown(node, "Literal", "it has no members")
 
     def _resolve_call(self, node: ast.Call, *, depth: int) -> ValueType:
-        """`conint(ge=1)` and its like."""
+        """Resolve calls such as `conint(ge=1)`."""
         base = self._resolve_array_call(node, depth=depth) or special_type(f"pydantic.{last_name(node.func)}")
         if base is None:
             return self._unknown(node, node_text(node), "it would have to be executed")
@@ -228,7 +228,7 @@ class AnnotationReader:
         return self.with_constraints(base, said, node)
 
     def _resolve_array_call(self, node: ast.Call, *, depth: int) -> ValueType | None:
-        """`conlist(int, min_length=1)`."""
+        """Resolve calls such as `conlist(int, min_length=1)`."""
         is_unique = CALLED_ARRAYS.get(last_name(node.func) or "")
         items = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "item_type")]
         return (
@@ -280,7 +280,7 @@ class AnnotationReader:
         return self._known.types[name]
 
     def _alias(self, value: ast.expr, *, depth: int) -> ValueType:
-        """`Ids = list[int]`; of the calls, those that make types."""
+        """Resolve the target of an alias, such as `Ids = list[int]`; of the calls, those that make types."""
         made = last_name(value.func) if isinstance(value, ast.Call) else None
         if not isinstance(value, ast.Call):
             return self._resolve(value, depth=depth)

@@ -18,7 +18,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 
 def integer_from(value: object) -> int:
-    """5 from `"5"` and from 5.0."""
+    """Return 5 for `"5"` and for 5.0."""
     if isinstance(value, float) and value.is_integer():
         return _within_64_bits(int(value))
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
@@ -27,7 +27,7 @@ def integer_from(value: object) -> int:
 
 
 def number_from(value: object) -> float:
-    """2.5 from `"2.5"`."""
+    """Return 2.5 for `"2.5"`."""
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         number = float(value)
         if math.isfinite(number):
@@ -36,7 +36,7 @@ def number_from(value: object) -> float:
 
 
 def boolean_from(value: object) -> bool:
-    """True from `"true"`, in any case."""
+    """Return True for `"true"`, in any case."""
     if isinstance(value, str) and value.lower() in _BOOLEANS:
         return _BOOLEANS[value.lower()]
     raise ValueError("not a boolean")

@@ -110,7 +110,7 @@ _SPECIAL: Final[dict[str, Callable[[], ValueType]]] = {
 
 
 def known_name(full: str, *, is_imported: bool) -> str | None:
-    """`List` of `typing.List`; names of other modules are not known."""
+    """Return `List` for `typing.List`; names of other modules are unknown."""
     module, _, name = full.rpartition(".")
     if name not in _KNOWN:
         return None

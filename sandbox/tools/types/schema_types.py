@@ -76,7 +76,7 @@ def _object(node: Mapping[str, Any], root: Mapping[str, Any], *, depth: int) -> 
 
 
 def _enum(values: object) -> ValueType:
-    """Scalars with their types; a schema may list anything else, which only the whole schema's check knows."""
+    """Return the type of scalar values; other values are left to the validation of the whole schema."""
     if not isinstance(values, list | tuple) or not 0 < len(values) <= _MAX_ENUM_LENGTH:
         return ANYTHING
     plain = tuple(values)

@@ -83,7 +83,7 @@ class AnnotationPlace:
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
-        """In this class."""
+        """Enter a class."""
         outer, self.within = self.within, name
         try:
             yield
@@ -92,7 +92,7 @@ class AnnotationPlace:
 
     @contextmanager
     def binding(self, said: Mapping[str, ValueType]) -> Iterator[None]:
-        """Where these variables stand for something, and no others."""
+        """Bind these variables, and no others."""
         outer, self.bound = self.bound, said
         try:
             yield

@@ -57,7 +57,7 @@ class Attempt:
         return self.refusals_left <= 0
 
     def refuse(self, expected: str) -> object:
-        """Raise, unless this attempt has been refused often enough; then anything may stand in for the value."""
+        """Raise, unless this attempt has been refused often enough; then any value may stand in for the refused one."""
         self.refusals_left -= 1
         if self.refusals_left >= 0:
             raise PydanticCustomError("wrong", "must be {expected}", {"expected": expected})
@@ -73,7 +73,7 @@ _PIECE = re.compile(r"\\[wWdDsSpP]|\\.|\[\^?\]?(?:[^\\\]]|\\.)*\]|\{(\d{1,6})(?:
 
 
 def pattern_cost(pattern: str) -> int:
-    """About how many states a regular expression has; classes such as `\\w` have a thousand."""
+    """Return about how many states a regular expression has; classes such as `\\w` have a thousand."""
     sums, last = [0], 0
     for piece in _PIECE.finditer(pattern):
         text = piece[0]

@@ -15,7 +15,7 @@ from sandbox.outputs.artifacts.receiver import DATA, END, FILE
 from sandbox.outputs.artifacts.spool import StreamSpool
 from sandbox.outputs.artifacts.store import ArtifactStore
 from sandbox.outputs.artifacts.writer import ArtifactWriter
-from tests.unit.artifacts.test_arriving import OVER_NOW, arrived, file, record
+from tests.unit.artifacts.test_receiver import OVER_NOW, arrived, file, record
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 LARGE = os.urandom(2 << 20)
