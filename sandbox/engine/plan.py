@@ -29,7 +29,7 @@ from sandbox.errors import PolicyError
 from sandbox.outcome import EnvironmentUsed, ToolName
 from sandbox.outputs.budgets import Budgets, DeclaredOutputs, requested_outputs
 from sandbox.outputs.tokens import Tokenizer
-from sandbox.policy import Limits, Policy, Strength, find_widenings, list_shipped, load
+from sandbox.policy import Limits, Policy, Strength, find_widenings, keep_settings, list_shipped, load
 from sandbox.pool.queue import BoxKey
 from sandbox.spec import CallSpec
 from sandbox.tools import ToolDefinition
@@ -204,7 +204,7 @@ def policy_for(tool: ToolDefinition, granted: Policy) -> Policy:
             f"the source asks for policy '{named}', which is more than '{granted.name}' grants: {'; '.join(wider)}",
             remedy="run it under a policy that grants as much, or change its [tool.sandbox]",
         )
-    return asked
+    return keep_settings(asked, of=granted)
 
 
 def limits_for(tool: ToolDefinition, granted: Policy, asked: Mapping[str, object]) -> Mapping[str, object]:

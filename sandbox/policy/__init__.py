@@ -22,7 +22,7 @@ from sandbox.policy.model import (
 )
 from sandbox.policy.quantities import Bytes, Seconds, format_bytes, format_seconds
 from sandbox.policy.supply import Environments, Supply
-from sandbox.policy.tighten import find_widenings, tighten
+from sandbox.policy.tighten import find_widenings, keep_settings, tighten
 
 __all__ = [
     "Bytes",
@@ -45,6 +45,7 @@ __all__ = [
     "find_widenings",
     "format_bytes",
     "format_seconds",
+    "keep_settings",
     "list_shipped",
     "load",
     "resolve_policy_name",

@@ -46,6 +46,16 @@ def tighten(policy: Policy, limits: Mapping[str, object] | None = None) -> Polic
     return policy if asked == policy.limits else policy.model_copy(update={"limits": asked})
 
 
+def keep_settings(policy: Policy, *, of: Policy) -> Policy:
+    """Return the policy with the settings of another: a source that names a policy may not change an operator's."""
+    kept: dict[str, dict[str, object]] = {}
+    for field in sorted(SETTINGS):
+        section, _, key = field.partition(".")
+        kept.setdefault(section, {})[key] = getattr(of.sections()[section], key)
+    update = {section: policy.sections()[section].model_copy(update=values) for section, values in kept.items()}
+    return policy.model_copy(update=update)
+
+
 def _compare_section(section: str, granted: Section, asked: Section, name: str) -> list[str]:
     return [
         f"{section}.{key}: {problem}"

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox import AsyncSandbox, Sandbox
 from sandbox.errors import IsolationUnavailable, PolicyError
-from sandbox.policy import load
+from sandbox.policy import Supply, load
 from sandbox.testing import FakeBackend, hangs
 from tests import virtual_time
 
@@ -50,6 +50,16 @@ def test_a_source_can_ask_for_a_stricter_policy() -> None:
         outcome = sandbox.run(asking(policy="strict"))
         assert outcome.receipt is not None
         assert outcome.receipt.policy.name == "strict"
+
+
+def test_a_source_keeps_the_package_sources_of_its_callers_policy() -> None:
+    supply = Supply(indexes=("https://index.example/simple",), wheelhouse=("/srv/wheels",), offline=True)
+    granted = load("default").model_copy(update={"supply": supply})
+    with Sandbox(backend=FakeBackend({"tool": "done"}), policy=granted) as sandbox:
+        outcome = sandbox.run(asking(policy="strict"))
+    expected = load("strict").model_copy(update={"supply": supply})
+    assert outcome.receipt is not None
+    assert (outcome.receipt.policy.name, outcome.receipt.policy.digest) == ("strict", expected.digest)
 
 
 def test_a_box_that_is_not_strict_enough_for_the_source_is_refused() -> None:
