@@ -80,7 +80,7 @@ def walled(*, is_guarded: bool) -> Callable[[], None]:
         pipes.hand(theirs, place)
         if not isolation.fork(plan):
             try:
-                call_isolation.put_up(plan)
+                call_isolation.set_up(plan)
                 if not is_guarded or not os.fork():
                     os.write(2, b"{}")
                     os._exit(0)

@@ -21,8 +21,7 @@ RUNNER, PLAN, REQUEST = sys.argv[1:]
 sys.path.insert(0, RUNNER)
 
 from box import call_isolation, fast_json, isolation, pipes
-from call import call, compiled
-from zygote import preloading
+from call import call, compiled, preloading
 
 _HEAD = 4
 
@@ -57,9 +56,9 @@ class Waiting:
         os.close(ready)
 
     def _be_called(self) -> None:
-        call_isolation.put_up(self._plan)
+        call_isolation.set_up(self._plan)
         call.rehearse("f")
-        home = call.settle()
+        home = call.prepare()
         os.write(pipes.STATUS, b"r")
         _, request = pipes.receive()
         isolation.own_its_files()
@@ -112,9 +111,9 @@ def main() -> None:
         call.rehearse()
     told = fast_json.read(REQUEST)
     compiled.keep(told["source"], os.path.join(plan["workplace"]["path"], told["filename"]))
-    preloading.keep_as_is()
+    preloading.freeze()
     waiting = Waiting(plan)
-    request = pipes.assignment({}) + pipes.assignment(told)
+    request = pipes.pack_json({}) + pipes.pack_json(told)
     with asyncio.Runner() as runner:
         for _ in sys.stdin:
             print(runner.run(_measure(waiting, request)), flush=True)

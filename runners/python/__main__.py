@@ -1,27 +1,27 @@
-"""The runner: the program that runs inside a box, in somebody else's interpreter.
+"""The runner: the program that runs inside a box, in a foreign interpreter.
 
-Started as ``python -I -S -B <this file> CHANNEL [GROUP…]``; naming the folder works too, but Python then loads first
-what runs folders. CHANNEL is the number of an inherited unix socket, or ``-`` for standard input and output, or ``+``
-for the same with the offer of a socket (see channel.py); each GROUP is a control group's folder that goes when the box
-goes. Standard library only, for Python 3.8 and later.
+Usage: ``python -I -S -B <this file> CHANNEL [GROUP…]``. The folder works in place of the file, but Python then first
+loads its support for running folders. CHANNEL is the number of an inherited unix socket, or ``-`` for standard input
+and output, or ``+`` for the same with the offer of a socket (see box/channel.py). Each GROUP is the folder of a control
+group to remove after the end of the box. Standard library only, for Python 3.8 and later.
 
-    engine → runner   open                        once, first: the walls, what to preload, what is installed, the kit
-                      call, CHUNK request…        one call; kill, grant (more output wanted)
+    engine → runner   open                        once, first: isolation, modules to preload, environment, authoring kit
+                      call, CHUNK request…        one call; kill, grant (allow more output), hold (pause the value)
                       slots, release              control groups to put calls into
-                      preload, compile            modules worth importing ahead; a tool worth compiling ahead
-                      lines                       pipes of the engine's own, each for one child forked ahead
-    runner → engine   hello | fault               the box is up and this is what it is, or which wall failed
-                      started, CHUNK walls        a child has the call; the walls as measured around it
-                      CHUNK stdout|stderr|value   as they come; value: items that a generator gives, then the reply
-                      CHUNK files                 what the call left in its folder, as its guard sends it
-                      returned                    its reply is whole; what it printed before has been sent
-                      ended                       how the call's process ended, and what it used
-                      ready, surplus, gone        of the child on a line: it can be called; it need not be; it is dead
-                      unfit                       packages that were imported ahead cannot be shared any more, and why
+                      preload, compile            modules to import ahead; a tool to compile ahead
+                      lines                       sets of direct pipes, each for one child that is forked ahead
+    runner → engine   hello | fault               the box is ready, with its facts; or which layer of isolation failed
+                      started, CHUNK walls        a child has the call; its isolation as measured
+                      CHUNK stdout|stderr|value   output as it comes; value: items of a generator, then the reply
+                      CHUNK files                 the files that the call left, as its guard sends them
+                      returned                    the reply is whole; output printed before it has been sent
+                      ended                       how the call's process ended, and its usage
+                      ready, surplus, gone        a child on direct pipes can be called; is not needed; is dead
+                      unfit                       why packages that were imported ahead cannot be shared any more
 
-When the channel closes, everything here dies. No foreign code ever runs in a process that has the channel: packages are
-imported in a template (template.py), and a tool runs in a process that holds four pipes of its own (guard.py). Neither
-this folder nor its modules can be imported there.
+When the channel closes, all processes here die. No foreign code ever runs in a process that has the channel: a template
+imports packages (zygote/template.py), and a tool runs in a process with four pipes (call/guard.py). Neither process can
+import this folder or its modules.
 """
 
 import os

@@ -60,7 +60,7 @@ MISFITS = {
     "list[int]": ("[1, 'x']", "[1]: is string, not integer"),
     "Point": ("{'x': 'a'}", "x: is string, not integer"),
     "tuple[int, str]": ("(1, 2)", "[1]: is integer, not string"),
-    "Literal['a', 1]": ("'b'", "is none of 'a', 1"),
+    "Literal['a', 1]": ("'b'", "is not one of 'a', 1"),
     "dict[str, list[Point]]": ("{'a': [1]}", "a[0]: is integer, not object"),
     "int | str": ("[]", "fits none of its 2 forms"),
     "list[int | None]": ("[float('nan')]", "[0]: fits none of its 2 forms"),

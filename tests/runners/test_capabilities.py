@@ -14,26 +14,26 @@ from tests.runners.walled_child import A_USER, USERS, ask, folder_of
 NONE: Final = {"CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapBnd": 0, "CapAmb": 0}
 
 DROP: Final = """
-before = capabilities.read()
+before = capability_sets()
 capabilities.drop_all()
-answer([before, capabilities.read()])
+answer([before, capability_sets()])
 """
 
 # CAP_NET_BIND_SERVICE (10) is made inheritable, beside all that is permitted, and then ambient.
 DROP_WITH_AN_AMBIENT_ONE: Final = """
-low, high = (capabilities.read()["CapPrm"] >> shift & 0xFFFFFFFF for shift in (0, 32))
+low, high = (capability_sets()["CapPrm"] >> shift & 0xFFFFFFFF for shift in (0, 32))
 calls.syscall("capset", struct.pack("=Ii", 0x20080522, 0), struct.pack("=6I", low, low, 1 << 10, high, high, 0))
 calls.prctl(47, 2, 10)
-before = capabilities.read()
+before = capability_sets()
 capabilities.drop_all()
-answer([before, capabilities.read()])
+answer([before, capability_sets()])
 """
 
 DROP_IN_A_NEW_USER_NAMESPACE: Final = """
 calls.syscall("unshare", 0x10000000)
-before = capabilities.read()
+before = capability_sets()
 capabilities.drop_all()
-answer([before, capabilities.read()])
+answer([before, capability_sets()])
 """
 
 # What root's powers come back by: an execve, or a change of user id.
@@ -100,7 +100,7 @@ def test_new_privileges_are_forbidden_when_asked(user: int) -> None:
     program = """
 before = capabilities.new_privileges_forbidden()
 capabilities.forbid_new_privileges()
-answer([before, capabilities.new_privileges_forbidden(), status.fields("NoNewPrivs")["NoNewPrivs"]])
+answer([before, capabilities.new_privileges_forbidden(), status_fields("NoNewPrivs")["NoNewPrivs"]])
 """
     assert ask(program, user=user) == [False, True, "1"]
 

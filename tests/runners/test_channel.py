@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from box.channel import Handed, SocketChannel, open_channel
+from box.channel import ReceivedDescriptors, SocketChannel, open_channel
 from tests.runners.plain_runner import RUNNER
 
 
@@ -57,7 +57,7 @@ def test_descriptors_for_which_there_is_no_room_leave_those_of_other_messages_wh
     pair: tuple[SocketChannel, socket.socket],
 ) -> None:
     channel, engine = pair
-    handed, room, before = Handed(), memoryview(bytearray(1)), _open_files()
+    handed, room, before = ReceivedDescriptors(), memoryview(bytearray(1)), _open_files()
     for first, most in ((os.devnull, None), (__file__, 0), (os.devnull, None)):
         with open(first) as file:
             socket.send_fds(engine, [b"x"], [file.fileno()] * 3)

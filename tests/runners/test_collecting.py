@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from call import output_files
+from call import files
 from sandbox.outputs.artifacts.receiver import FileRecords, ReceivedFiles
 from sandbox.outputs.artifacts.store import ArtifactStore, TenantStore
 from sandbox.outputs.artifacts.writer import ArtifactWriter
@@ -71,7 +71,7 @@ def collecting_to(shelf: TenantStore, wanted: dict[str, int] = PLENTY) -> Iterat
 
     def collect() -> None:
         try:
-            output_files.collect(wanted, writing)
+            files.collect(wanted, writing)
         finally:
             os.close(writing)
 
@@ -112,7 +112,7 @@ def test_nothing_is_sent_of_a_call_that_left_nothing(left: Path, shelf: TenantSt
 def test_of_folders_without_a_file_nothing_is_taken_for_lost(left: Path, shelf: TenantStore) -> None:
     (left / "plots" / "small").mkdir(parents=True)
     (left / "tables").mkdir()
-    assert output_files.is_left(str(left.parent), may_go=True)
+    assert files.is_left(str(left.parent), may_remove=True)
     with collecting_to(shelf) as collection:
         assert collection.rest(is_expected=True) == ReceivedFiles()
 
@@ -124,10 +124,10 @@ def test_an_empty_folder_that_cannot_be_looked_into_is_nothing_left(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(os, "scandir", without_descriptors)
-    assert not output_files.is_left(str(left.parent), may_go=False)
+    assert not files.is_left(str(left.parent), may_remove=False)
     left.mkdir(exist_ok=True)
     (left / "file").touch()
-    assert output_files.is_left(str(left.parent), may_go=False)
+    assert files.is_left(str(left.parent), may_remove=False)
 
 
 def test_files_come_by_name_as_they_are(left: Path, shelf: TenantStore) -> None:

@@ -88,11 +88,11 @@ def test_what_becomes_much_larger_than_its_text_is_left_to_the_calls() -> None:
 
 
 def test_the_oldest_make_room() -> None:
-    for number in range(compiled._MOST + 3):
+    for number in range(compiled._MAX_TOOLS + 3):
         compiled.keep(f"number = {number}\n", PATH)
-    assert len(compiled._known) == compiled._MOST
+    assert len(compiled._known) == compiled._MAX_TOOLS
     assert (PATH, "number = 2\n") not in compiled._known
-    assert (PATH, f"number = {compiled._MOST + 2}\n") in compiled._known
+    assert (PATH, f"number = {compiled._MAX_TOOLS + 2}\n") in compiled._known
 
 
 def test_what_there_are_no_descriptors_for_is_left_to_the_calls() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from call.injected import Given, Injection
+from call.dialects import AttributeDict, Injection
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -66,5 +66,5 @@ def test_what_is_not_given_is_the_tools_default_or_nothing() -> None:
     assert Injection(takes, names, {}).arguments == {"agent_state": {}, "client": None}
     given = {"ctx": {"a": 1}, "agent_id": "me", "client": 7}
     assert Injection(takes, names, given).arguments == {"agent_state": {}, **given}
-    assert isinstance(Injection(takes, names, given).arguments["ctx"], Given)
+    assert isinstance(Injection(takes, names, given).arguments["ctx"], AttributeDict)
     assert Injection(print, ["ctx"], {}).arguments == {"ctx": {}}

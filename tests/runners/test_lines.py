@@ -16,8 +16,7 @@ from sandbox.protocol import frames
 from sandbox.protocol.messages import Ended, Gone, Ready, RunnerMessage, Surplus, parse_message
 from tests.runners.plain_runner import PATIENCE_SECONDS, Runner, plain_plan, start_runner_on_a_socket
 from zygote.child import Child
-from zygote.direct_pipes import Line, Lines
-from zygote.prefork import QUIET_S, Spares
+from zygote.prefork import QUIET_S, IdleChildren
 
 SOURCE: Final = "import sys\ndef tool(a):\n    print('out')\n    print('err', file=sys.stderr)\n    return a + 1\n"
 
@@ -195,41 +194,15 @@ def test_no_end_of_a_line_stays_with_the_runner_once_a_child_has_it(runner: Runn
         assert (_all(near.stdout), _all(near.stderr), _all(near.value)) == (b"", b"", b"")
 
 
-def test_lines_are_taken_in_the_order_in_which_they_came() -> None:
-    lines = Lines(are_used=True)
-    assert not lines.has_room
-    for id in (7, 8):
-        lines.add(Line(id, []))
-    taken = (lines.take(), lines.take())
-    assert [line and line.id for line in taken] == [7, 8]
-    assert not lines.has_room
-
-
-def test_there_is_always_room_where_lines_are_not_used() -> None:
-    lines = Lines(are_used=False)
-    assert (lines.has_room, lines.take()) == (True, None)
-
-
-def test_the_child_on_a_line_is_taken_off_it_once() -> None:
-    lines = Lines(are_used=True)
-    child = Child(1, 3, 4, slot=None, home=None, ahead=True)
-    lines.put_on(child)
-    assert lines.children == []
-    child.line = 7
-    lines.put_on(child)
-    assert lines.children == [child]
-    assert (lines.take_off(7), lines.take_off(7)) == (child, None)
-
-
 def test_a_child_that_was_not_wanted_any_more_does_not_count_as_lost() -> None:
-    spares = Spares(most=1)
+    spares = IdleChildren(limit=1)
     for _ in range(9):
         child = Child(1, 3, 4, slot=None, home=None, ahead=True)
         spares.add(child)
-        assert spares.give_up() == [child]
+        assert spares.take_all() == [child]
         spares.lose(child)
         spares.release(child)
-    assert spares.are_too_few
+    assert spares.needs_more
 
 
 def _spare(pid: int) -> Child:
@@ -256,24 +229,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_the_last_child_ahead_goes_when_there_was_no_call_for_a_while_and_the_next_call_brings_it_back(
     clock: Clock,
 ) -> None:
-    kept = Spares(most=2)
+    kept = IdleChildren(limit=2)
     for pid in range(20):  # each call finds one, and each comes soon
         kept.add(_spare(pid))
         clock.now += QUIET_S - 1
-        assert kept.unwanted() == []
+        assert kept.take_unwanted() == []
         assert kept.take() is not None
     kept.add(_spare(20))
-    assert kept.may_become_fewer
+    assert kept.may_shrink
     clock.now += QUIET_S + 1
-    (gone,) = kept.unwanted()
+    (gone,) = kept.take_unwanted()
     kept.lose(gone)
-    assert (gone.pid, kept.wanted, kept.are_too_few, kept.may_become_fewer) == (20, 0, False, False)
+    assert (gone.pid, kept.wanted, kept.needs_more, kept.may_shrink) == (20, 0, False, False)
     assert kept.take() is None
-    assert (kept.wanted, kept.are_too_few) == (1, True)
+    assert (kept.wanted, kept.needs_more) == (1, True)
 
 
 def test_children_ahead_become_fewer_while_each_call_finds_one_and_all_go_when_none_comes(clock: Clock) -> None:
-    kept = Spares(most=3)
+    kept = IdleChildren(limit=3)
     for pid in range(3):
         kept.miss()
         kept.add(_spare(pid))
@@ -282,85 +255,85 @@ def test_children_ahead_become_fewer_while_each_call_finds_one_and_all_go_when_n
         assert called is not None
         kept.add(called)
         clock.now += QUIET_S - 1
-        for gone in kept.unwanted():
+        for gone in kept.take_unwanted():
             kept.lose(gone)
     assert kept.wanted == len([*kept]) == 1
     for pid in (8, 9):
         kept.miss()
         kept.add(_spare(pid))
     clock.now += QUIET_S + 1
-    assert len(kept.unwanted()) == 3
+    assert len(kept.take_unwanted()) == 3
     assert kept.wanted == 0
 
 
 def test_one_that_was_called_when_it_was_to_go_is_followed_by_another(clock: Clock) -> None:
-    kept = Spares(most=1)
+    kept = IdleChildren(limit=1)
     kept.add(_spare(1))
     clock.now += QUIET_S + 1
-    (called,) = kept.unwanted()
+    (called,) = kept.take_unwanted()
     kept.release(called)
-    assert kept.are_too_few
+    assert kept.needs_more
 
 
 def test_in_a_box_for_one_call_the_child_ahead_stays_however_long_the_call_takes_to_come(clock: Clock) -> None:
-    kept = Spares(most=1, are_for_one_call=True)
+    kept = IdleChildren(limit=1, single_use=True)
     kept.add(_spare(1))
     clock.now += 100 * QUIET_S
-    assert (kept.unwanted(), kept.may_become_fewer) == ([], False)
+    assert (kept.take_unwanted(), kept.may_shrink) == ([], False)
 
 
 def test_a_box_for_one_call_has_one_child_ahead_until_that_call_has_come() -> None:
-    spares = Spares(most=1, are_for_one_call=True)
-    assert spares.are_too_few
+    spares = IdleChildren(limit=1, single_use=True)
+    assert spares.needs_more
     spares.add(_spare(1))
     spares.lose(_spare(2))
     assert spares.take() is not None
-    assert not spares.are_too_few
+    assert not spares.needs_more
 
 
 def test_a_box_for_one_call_forks_none_ahead_when_the_call_came_first() -> None:
-    spares = Spares(most=1, are_for_one_call=True)
+    spares = IdleChildren(limit=1, single_use=True)
     assert spares.take() is None
-    assert not spares.are_too_few
+    assert not spares.needs_more
 
 
 def test_a_vacant_child_is_kept_once_a_call_found_none_ahead_and_goes_when_none_comes(clock: Clock) -> None:
-    kept = Spares(most=0, may_be_vacant=True)
-    assert (kept.lack_a_vacant_one, kept.take()) == (False, None)
+    kept = IdleChildren(limit=0, half_started=True)
+    assert (kept.needs_half_started, kept.take()) == (False, None)
     for pid in range(3):
-        assert kept.lack_a_vacant_one
-        kept.add_vacant(_spare(pid))
-        assert (bool(kept), kept.lack_a_vacant_one, kept.may_become_fewer) == (True, False, True)
+        assert kept.needs_half_started
+        kept.add_half_started(_spare(pid))
+        assert (bool(kept), kept.needs_half_started, kept.may_shrink) == (True, False, True)
         clock.now += QUIET_S - 1
-        assert kept.unwanted() == []
+        assert kept.take_unwanted() == []
         found = kept.miss()
         assert found is not None
         assert found.pid == pid
-    kept.add_vacant(_spare(3))
+    kept.add_half_started(_spare(3))
     clock.now += QUIET_S + 1
-    (gone,) = kept.unwanted()
+    (gone,) = kept.take_unwanted()
     kept.lose(gone)
-    assert (gone.pid, bool(kept), kept.lack_a_vacant_one, kept.are_too_few) == (3, False, False, False)
+    assert (gone.pid, bool(kept), kept.needs_half_started, kept.needs_more) == (3, False, False, False)
 
 
 def test_vacant_children_that_die_are_not_made_for_ever_and_all_that_wait_are_given_up_together() -> None:
-    kept = Spares(most=1, may_be_vacant=True)
+    kept = IdleChildren(limit=1, half_started=True)
     kept.miss()
     ahead, there = _spare(1), _spare(2)
     kept.add(ahead)
-    kept.add_vacant(there)
-    assert kept.give_up() == [ahead, there]
+    kept.add_half_started(there)
+    assert kept.take_all() == [ahead, there]
     for pid in range(3):
         lost = _spare(pid)
-        kept.add_vacant(lost)
+        kept.add_half_started(lost)
         kept.lose(lost)
-    assert not kept.lack_a_vacant_one
+    assert not kept.needs_half_started
 
 
 def test_nothing_waits_vacant_where_it_cannot_or_where_there_is_one_call() -> None:
-    for kept in (Spares(most=1), Spares(most=1, are_for_one_call=True, may_be_vacant=True)):
+    for kept in (IdleChildren(limit=1), IdleChildren(limit=1, single_use=True, half_started=True)):
         kept.miss()
-        assert not kept.lack_a_vacant_one
+        assert not kept.needs_half_started
 
 
 @pytest.mark.slow

@@ -297,7 +297,7 @@ def test_a_table_gives_as_many_rows_as_there_is_room_for() -> None:
         return ((number, "x" * 100) for number in range(begin, end))
 
     table = objects._table([{"name": "a", "dtype": "int"}, {"name": "b", "dtype": "str"}], part, 10**9, 40_000)
-    walk = values._Walk(40_000)
+    walk = values._ValueWalk(40_000)
     found = walk._table(table, 0)
     assert found["row_count"] == 10**9
     assert 100 < len(found["rows"]) < 400
@@ -311,7 +311,7 @@ def test_a_table_gives_as_many_rows_as_there_is_room_for() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 57, 58, 59, 60, 100])
 def test_a_table_that_has_room_has_all_of_its_rows(count: int) -> None:
     table = objects._table([{"name": "a", "dtype": "int"}], lambda *part: ([n] for n in range(*part)), count, 460)
-    found = values._Walk(100_000)._table(table, 0)
+    found = values._ValueWalk(100_000)._table(table, 0)
     if "first_rows" not in found:
         assert found["rows"] == [[number] for number in range(count)]
     assert ("first_rows" in found) == (count > 59)

@@ -21,16 +21,15 @@ _IMPORT_AND_FORK: Final = """
 import json, os, sys
 given = json.loads(sys.argv[1])
 sys.path.insert(0, given["runner"])
-from call import call
-from zygote import preloading
+from call import call, preloading
 sys.path[0] = given["packages"]
 call.open_streams()
 _, failed, left_open = preloading.preload(given["modules"])
-print(json.dumps({"failed": failed, "left_open": left_open, "threads": preloading.threads()}), flush=True)
+print(json.dumps({"failed": failed, "left_open": left_open, "threads": preloading.count_threads()}), flush=True)
 for number in range(given["forks"]):
     open(given["ready"], "a").close()
     if os.fork() == 0:
-        call.settle()
+        call.prepare()
         made = {}
         exec(given["source"], made)
         print(json.dumps(made["tool"]()), flush=True)

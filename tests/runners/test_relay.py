@@ -15,8 +15,8 @@ import pytest
 from box.channel import SocketChannel, open_channel
 from sandbox.protocol.frames import Chunk, FrameReader, Stream
 from zygote import output_relay
-from zygote.poll_loop import Loop
-from zygote.send_buffer import READ_SIZE, Outlet
+from zygote.engine_link import READ_SIZE, EngineLink
+from zygote.poll_loop import PollLoop
 
 CALL: Final = 7
 HELD: Final = 10 * READ_SIZE
@@ -37,8 +37,8 @@ def test_what_a_tool_returns_is_left_where_it_is_until_its_walls_are_known() -> 
     """An event of a child that is gone may be taken for one of the child that has its descriptors now."""
     (output, output_end), (value, value_end) = os.pipe(), os.pipe()
     child: Any = SimpleNamespace(outputs=[(output, Stream.STDOUT)], value=value, spent=None)
-    waiting, outlet = Loop(), Outlet(cast(SocketChannel, None))
-    carrying = output_relay.Relay(waiting, outlet, on_early_word=lambda _: None)
+    waiting, outlet = PollLoop(), EngineLink(cast(SocketChannel, None))
+    carrying = output_relay.OutputRelay(waiting, outlet, on_early_output=lambda _: None)
     for _ in range(2):
         carrying.attend(child)
         assert (waiting.waits_for(output), waiting.waits_for(value)) == (True, False)
@@ -58,11 +58,11 @@ def _passed_on(output: int) -> list[Chunk]:
     assert isinstance(channel, SocketChannel)
     reading = threading.Thread(target=lambda: heard.extend(_all_of(ours)))
     reading.start()
-    outlet: Any = Outlet(channel)
+    outlet: Any = EngineLink(channel)
     loop: Any = None  # nothing is waited for where everything is over
     nothing, end = os.pipe2(os.O_NONBLOCK)
     child: Any = SimpleNamespace(files=nothing, outputs=[(output, Stream.STDOUT)], value=None)
-    output_relay.Relay(loop, outlet, on_early_word=lambda _: None).empty(child, CALL)
+    output_relay.OutputRelay(loop, outlet, on_early_output=lambda _: None).empty(child, CALL)
     outlet.flush()
     os.close(channel.fileno())
     channel._socket.detach()

@@ -69,11 +69,11 @@ def frames() -> Iterator[None]:
 @pytest.mark.slow
 @given(VALUES, st.sampled_from(SCHEMAS))
 def test_the_same_fits_as_by_the_standard(value: Any, schema: Any) -> None:
-    assert bool(returns.misfits(value, schema)) is not jsonschema_rs.is_valid(schema, value)
+    assert bool(returns.find_misfits(value, schema)) is not jsonschema_rs.is_valid(schema, value)
 
 
 def test_a_misfit_is_told_with_its_path() -> None:
-    found = returns.misfits({"x": 1, "below": [{"x": "1"}, {"below": []}, {"x": 1, "z": 2}]}, TREE)
+    found = returns.find_misfits({"x": 1, "below": [{"x": "1"}, {"below": []}, {"x": 1, "z": 2}]}, TREE)
     assert found == [
         "below[0].x: is string, not integer",
         "below[1].x: is missing",
@@ -82,19 +82,19 @@ def test_a_misfit_is_told_with_its_path() -> None:
 
 
 def test_only_some_misfits_are_told_and_each_is_short() -> None:
-    found = returns.misfits(["x"] * 1000, {"type": "array", "items": {"enum": ["y" * 500] * 100}})
+    found = returns.find_misfits(["x"] * 1000, {"type": "array", "items": {"enum": ["y" * 500] * 100}})
     assert len(found) == 3
     assert max(map(len, found)) <= 300
 
 
 def test_a_reference_that_leads_nowhere_or_in_circles_is_held_against_nobody() -> None:
     for schema in ({"$ref": "#/no/where"}, {"$ref": "#"}, {"$ref": "https://example.test/schema"}):
-        assert returns.misfits({"x": 1}, schema) == []
+        assert returns.find_misfits({"x": 1}, schema) == []
 
 
 def test_a_null_for_what_can_be_left_out_fits() -> None:
-    assert returns.misfits({"x": 1, "below": None}, TREE) == []
-    assert returns.misfits({"x": None}, TREE) == ["x: is null, not integer"]
+    assert returns.find_misfits({"x": 1, "below": None}, TREE) == []
+    assert returns.find_misfits({"x": None}, TREE) == ["x: is null, not integer"]
 
 
 @pytest.mark.slow
@@ -103,12 +103,12 @@ def test_what_is_too_large_to_compare_fits() -> None:
     value: Any = "leaf"
     for _ in range(100):
         value = [value]
-    assert returns.misfits(value, schema) == []
-    assert returns.misfits([1] * 300_000 + ["x"], {"type": "array", "items": {"type": "integer"}}) == []
+    assert returns.find_misfits(value, schema) == []
+    assert returns.find_misfits([1] * 300_000 + ["x"], {"type": "array", "items": {"type": "integer"}}) == []
 
 
-def contract(told: dict[str, Any] | None, value: Any, *, ok: bool | None = None) -> returns.Contract:
-    held = returns.Contract(told, ok=ok)
+def contract(told: dict[str, Any] | None, value: Any, *, ok: bool | None = None) -> returns.ReturnContract:
+    held = returns.ReturnContract(told, ok=ok)
     if held.check is not None:
         held.check(value)
     return held
@@ -129,4 +129,6 @@ def test_who_tells_of_a_failure_is_held_to_nothing(value: dict[str, Any]) -> Non
 
 
 def test_bytes_are_the_string_that_a_schema_says() -> None:
-    assert returns.misfits({"$type": "bytes", "base64": "", "bytes": 0}, {"type": "string", "format": "binary"}) == []
+    assert (
+        returns.find_misfits({"$type": "bytes", "base64": "", "bytes": 0}, {"type": "string", "format": "binary"}) == []
+    )

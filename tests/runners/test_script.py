@@ -9,10 +9,10 @@ from typing import Final
 from tests.runners.walled_child import ask
 
 WRITE_DOWN: Final = """
-from kernel.script import Script
+from kernel.calls import CallScript
 
 os.closerange(3, 64)
-script = Script(first_free=3)
+script = CallScript(first_free=3)
 """
 
 
@@ -42,13 +42,13 @@ answer([[first, second, third], os.readlink("/proc/self/fd/%d" % third).endswith
 
 def test_a_descriptor_with_another_number_ends_the_run() -> None:
     program = """
-script.wall = "files"
+script.layer = "files"
 script.open("openat", calls.AT_FDCWD, b"/dev/null", 0, about="/dev/null")
 os.open("/dev/null", 0)
 try:
     script.run()
 except OSError as error:
-    answer([script.wall, error.errno, str(error)])
+    answer([script.layer, error.errno, str(error)])
 """
     wall, number, message = ask(WRITE_DOWN + program)
     assert (wall, number) == ("files", errno.EINVAL)
@@ -57,17 +57,17 @@ except OSError as error:
 
 def test_the_first_call_that_fails_ends_the_run_and_is_named() -> None:
     program = """
-script.wall = "before"
+script.layer = "before"
 script.make("umask", 0o77, gives=None)
-script.wall = "there"
+script.layer = "there"
 script.make("chdir", b"/nothing", about="/nothing")
-script.wall = "after"
+script.layer = "after"
 script.make("umask", 0, gives=None)
 os.umask(0o22)
 try:
     script.run()
 except OSError as error:
-    answer([script.wall, error.errno, "chdir /nothing" in str(error), os.umask(0)])
+    answer([script.layer, error.errno, "chdir /nothing" in str(error), os.umask(0)])
 """
     assert ask(WRITE_DOWN + program) == ["there", errno.ENOENT, True, 0o77]
 

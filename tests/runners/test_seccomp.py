@@ -163,7 +163,7 @@ def test_the_runner_makes_the_namespaces_that_its_children_may_not() -> None:
         + """
 calls.syscall("unshare", 0x10020000)
 calls.check(calls.libc.mount(b"tmpfs", b"/tmp", b"tmpfs", 0, None), "mount")
-answer([os.listdir("/tmp"), seccomp.filters()])
+answer([os.listdir("/tmp"), seccomp_filters()])
 """
     )
     assert ask(program, filters=[filter_of("runner")]) == [[], 1]
@@ -171,8 +171,8 @@ answer([os.listdir("/tmp"), seccomp.filters()])
 
 
 def test_the_kernel_counts_the_filters_in_force() -> None:
-    program = "before = [seccomp.mode(), seccomp.filters()]" + WITH_THE_FILTER
-    report = "answer([before, [seccomp.mode(), seccomp.filters()]])"
+    program = "before = [seccomp_mode(), seccomp_filters()]" + WITH_THE_FILTER
+    report = "answer([before, [seccomp_mode(), seccomp_filters()]])"
     both = [filter_of("runner"), filter_of("tool")]
     assert ask(program + report, filters=both) == [[0, 0], [2, 2]]
 
@@ -185,7 +185,7 @@ def test_a_filter_is_inherited_by_what_is_executed() -> None:
 
 
 def test_a_filter_needs_new_privileges_forbidden() -> None:
-    program = "answer([error_of(lambda: seccomp.install(bytes.fromhex(given['filters'][0]))), seccomp.mode()])"
+    program = "answer([error_of(lambda: seccomp.install(bytes.fromhex(given['filters'][0]))), seccomp_mode()])"
     assert ask(program, filters=[filter_of("tool")], user=USERS[-1]) == (["EACCES", 0] if USERS[-1] else ["done", 2])
 
 
@@ -195,7 +195,7 @@ def test_a_filter_needs_new_privileges_forbidden() -> None:
 def test_bytes_that_are_no_filter_are_refused(program: bytes) -> None:
     attempt = """
 capabilities.forbid_new_privileges()
-answer([error_of(lambda: seccomp.install(bytes.fromhex(given["program"]))), seccomp.mode()])
+answer([error_of(lambda: seccomp.install(bytes.fromhex(given["program"]))), seccomp_mode()])
 """
     assert ask(attempt, program=program.hex()) == ["EINVAL", 0]
     assert ask(attempt, program=ALLOW_ALL.hex()) == ["done", 2]

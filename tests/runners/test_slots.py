@@ -12,7 +12,7 @@ import pytest
 from sandbox.protocol import frames
 from sandbox.protocol.frames import Stream
 from tests.runners.plain_runner import Runner, plain_plan, start_runner_on_a_socket
-from zygote.slots import Slots
+from zygote.slots import SlotTable
 
 IDLE = "import time\ndef tool():\n    print('here', flush=True)\n    time.sleep(600)\n"
 
@@ -31,7 +31,7 @@ def _doors(count: int) -> Iterator[list[tuple[int, int]]]:
 
 
 def test_slots_are_taken_in_the_order_in_which_they_came() -> None:
-    slots = Slots(are_needed=True)
+    slots = SlotTable(is_needed=True)
     assert not slots.has_room
     for slot in (7, 8):
         slots.add(slot, [])
@@ -39,7 +39,7 @@ def test_slots_are_taken_in_the_order_in_which_they_came() -> None:
 
 
 def test_half_of_the_free_slots_are_given_up_at_a_time_and_the_last_is_kept() -> None:
-    slots = Slots(are_needed=True)
+    slots = SlotTable(is_needed=True)
     with _doors(5) as pairs:
         for slot, (_, door) in enumerate(pairs):
             slots.add(slot, [door])
@@ -52,7 +52,7 @@ def test_half_of_the_free_slots_are_given_up_at_a_time_and_the_last_is_kept() ->
 
 
 def test_no_slots_are_needed_where_there_are_none() -> None:
-    slots = Slots(are_needed=False)
+    slots = SlotTable(is_needed=False)
     assert (slots.has_room, slots.take(), slots.doors(None)) == (True, None, ())
     slots.hold(None)
     slots.vacate(None)
@@ -61,7 +61,7 @@ def test_no_slots_are_needed_where_there_are_none() -> None:
 
 @pytest.mark.parametrize("reaped_first", [True, False])
 def test_a_slot_is_free_when_its_child_is_reaped_and_it_was_read(reaped_first: bool) -> None:
-    slots = Slots(are_needed=True)
+    slots = SlotTable(is_needed=True)
     slots.add(7, [])
     slots.take()
     slots.hold(7)
@@ -78,7 +78,7 @@ def test_a_slot_is_free_when_its_child_is_reaped_and_it_was_read(reaped_first: b
 
 
 def test_a_slot_of_a_child_that_got_no_call_is_free_when_it_is_reaped() -> None:
-    slots = Slots(are_needed=True)
+    slots = SlotTable(is_needed=True)
     slots.add(7, [])
     slots.take()
     slots.vacate(7)
@@ -86,7 +86,7 @@ def test_a_slot_of_a_child_that_got_no_call_is_free_when_it_is_reaped() -> None:
 
 
 def test_a_retired_slot_is_closed_and_never_taken_again() -> None:
-    slots = Slots(are_needed=True)
+    slots = SlotTable(is_needed=True)
     with _doors(1) as [(near, far)]:
         slots.add(7, [far])
         slots.take()

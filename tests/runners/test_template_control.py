@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from zygote.template import Started
+from zygote.template import TemplateProcess
 from zygote.template_control import TemplateControl
 from zygote.template_view import TemplateLost
 
@@ -19,7 +19,7 @@ def ends() -> Iterator[tuple[TemplateControl, socket.socket]]:
     """A template's control, and the template's end of its socket."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reading, writing = os.pipe()
-    control = TemplateControl(Started(os.getpid(), near.detach(), reading))
+    control = TemplateControl(TemplateProcess(os.getpid(), near.detach(), reading))
     with far:
         yield control, far
     os.close(reading)

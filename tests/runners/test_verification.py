@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from box import verification
-from box.isolation import WallFault
+from box.isolation import IsolationFault
 from sandbox.policy import Layer
 
 EVERYTHING: Final[dict[str, Any]] = {
@@ -53,18 +53,18 @@ def child() -> Iterator[verification.Subject]:
 
 
 def test_nothing_is_missing_where_everything_is_found() -> None:
-    assert verification.missing(EVERYTHING, MEASURED) == []
+    assert verification.find_missing(EVERYTHING, MEASURED) == []
 
 
 def test_every_layer_that_is_not_found_is_missing_in_its_order() -> None:
-    assert verification.missing(NOTHING, MEASURED) == [layer for layer in MEASURED if layer != "rlimits"]
-    assert verification.missing(NOTHING, []) == []
+    assert verification.find_missing(NOTHING, MEASURED) == [layer for layer in MEASURED if layer != "rlimits"]
+    assert verification.find_missing(NOTHING, []) == []
 
 
 @pytest.mark.parametrize("held", ["CapInh", "CapPrm", "CapEff", "CapAmb"])
 def test_one_capability_is_enough_to_miss_the_layer(held: str) -> None:
     walls = {**EVERYTHING, "capabilities": {**EVERYTHING["capabilities"], held: "0000000000000001"}}
-    assert verification.missing(walls, ["capabilities"]) == ["capabilities"]
+    assert verification.find_missing(walls, ["capabilities"]) == ["capabilities"]
 
 
 def test_a_process_is_in_every_namespace_its_kernel_has() -> None:
@@ -77,7 +77,7 @@ def test_only_namespaces_that_differ_from_those_around_are_in_force(
     plan: dict[str, Any], child: verification.Subject
 ) -> None:
     plan["around"] = {**plan["around"], "network": "net:[1]"}
-    walls = verification.interpret(verification.read(plan, verification.Own(plan, None), child), None)
+    walls = verification.interpret(verification.read(plan, verification.GuardFacts(plan, None), child), None)
     assert walls["namespaces"] == ["network"]
     assert (walls["uid"], walls["gid"], walls["workplace"], walls["landlock"]) == (os.getuid(), os.getgid(), None, None)
     assert walls["limits"]["open_files"] == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -87,7 +87,7 @@ def test_only_namespaces_that_differ_from_those_around_are_in_force(
 
 def test_limits_are_those_of_the_other_process(plan: dict[str, Any], child: verification.Subject) -> None:
     resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (64, 64))
-    walls = verification.interpret(verification.read(plan, verification.Own(plan, None), child), None)
+    walls = verification.interpret(verification.read(plan, verification.GuardFacts(plan, None), child), None)
     assert walls["limits"]["open_files"] == 64
 
 
@@ -96,7 +96,7 @@ def test_landlock_that_does_not_bite_is_not_in_force(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
-        verification.interpret(verification.read(plan, verification.Own(plan, {"abi": 1}), child), {"abi": 1})[
+        verification.interpret(verification.read(plan, verification.GuardFacts(plan, {"abi": 1}), child), {"abi": 1})[
             "landlock"
         ]
         is None
@@ -105,29 +105,31 @@ def test_landlock_that_does_not_bite_is_not_in_force(
 
 
 def test_the_same_text_gives_the_record_that_is_known(plan: dict[str, Any], child: verification.Subject) -> None:
-    record, said = verification.verify(plan, verification.Own(plan, None), child)
+    record, said = verification.verify(plan, verification.GuardFacts(plan, None), child)
     assert said is not None
     verification.remember(plan, said, b'{"walls": "as before"}')
-    assert verification.verify(plan, verification.Own(plan, None), child) == (b'{"walls": "as before"}', None)
+    assert verification.verify(plan, verification.GuardFacts(plan, None), child) == (b'{"walls": "as before"}', None)
     plan["around"] = {**plan["around"], "network": "net:[1]"}
-    assert json.loads(verification.verify(plan, verification.Own(plan, None), child)[0])["walls"]["namespaces"] == [
-        "network"
-    ]
+    assert json.loads(verification.verify(plan, verification.GuardFacts(plan, None), child)[0])["walls"][
+        "namespaces"
+    ] == ["network"]
     assert json.loads(record)["walls"]["namespaces"] == []
 
 
 def test_a_missing_wall_is_a_fault(plan: dict[str, Any], child: verification.Subject) -> None:
     plan["required"] = ["pid_namespace"]
-    with pytest.raises(WallFault) as fault:
-        verification.verify(plan, verification.Own(plan, None), child)
+    with pytest.raises(IsolationFault) as fault:
+        verification.verify(plan, verification.GuardFacts(plan, None), child)
     assert fault.value.layer == "pid_namespace"
 
 
 def test_a_process_that_is_gone_cannot_be_verified(plan: dict[str, Any]) -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-        with pytest.raises(WallFault):
-            verification.verify(plan, verification.Own(plan, None), verification.Subject(str(process.pid), process.pid))
+        with pytest.raises(IsolationFault):
+            verification.verify(
+                plan, verification.GuardFacts(plan, None), verification.Subject(str(process.pid), process.pid)
+            )
 
 
 @pytest.mark.root
@@ -136,8 +138,10 @@ def test_a_process_in_other_namespaces_is_not_verified(plan: dict[str, Any]) -> 
     with subprocess.Popen(["unshare", "--net", "sleep", "60"], stdout=subprocess.PIPE) as process:
         while os.readlink(f"/proc/{process.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
             assert process.poll() is None
-        with pytest.raises(WallFault) as fault:
-            verification.verify(plan, verification.Own(plan, None), verification.Subject(str(process.pid), process.pid))
+        with pytest.raises(IsolationFault) as fault:
+            verification.verify(
+                plan, verification.GuardFacts(plan, None), verification.Subject(str(process.pid), process.pid)
+            )
         process.kill()
     assert fault.value.layer == "pid_namespace"
 
@@ -145,10 +149,10 @@ def test_a_process_in_other_namespaces_is_not_verified(plan: dict[str, Any]) -> 
 def test_only_a_child_of_the_guard_is_its_subject(child: verification.Subject) -> None:
     found = verification.subject_of(child.number, guard=OWN)
     assert (found.number, found.pid) == (child.number, child.pid)
-    with pytest.raises(WallFault):
+    with pytest.raises(IsolationFault):
         verification.subject_of(child.number, guard="1")
     for number in ("", "no number", "0", "4194305", OWN):
-        with pytest.raises(WallFault):
+        with pytest.raises(IsolationFault):
             verification.subject_of(number, guard=OWN)
 
 
@@ -157,7 +161,7 @@ def test_a_process_with_threads_is_no_subject() -> None:
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        with pytest.raises(WallFault, match="threads"):
+        with pytest.raises(IsolationFault, match="threads"):
             verification.subject_of(OWN, guard=str(os.getppid()))
     finally:
         done.set()

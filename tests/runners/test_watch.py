@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from box import watch
+from box import processes
 from sandbox.protocol.frames import Stream
 from tests.runners.plain_runner import RUNNER, plain_plan, start_runner
 from zygote.child import Child
@@ -29,21 +29,21 @@ Threads:\t3
 MIB: Final = 1 << 20
 
 
-def _process(parent: int, *, threads: int = 1, ticks: int = 0) -> watch.Process:
-    return watch.Process(parent=parent, threads=threads, ticks=ticks)
+def _process(parent: int, *, threads: int = 1, ticks: int = 0) -> processes.ProcessStat:
+    return processes.ProcessStat(parent=parent, threads=threads, ticks=ticks)
 
 
 def test_a_process_is_read_whatever_its_name() -> None:
-    process = watch.parse_stat(STAT % (7, 3, 10, 20, 300, 4000, 5))
+    process = processes.parse_stat(STAT % (7, 3, 10, 20, 300, 4000, 5))
     assert (process.parent, process.threads, process.ticks) == (3, 5, 4330)
 
 
 def test_memory_is_what_no_file_stands_behind() -> None:
-    assert watch.own_bytes(STATUS) == (4096 + 512 + 64 + 128 + 2048) * 1024
+    assert processes.own_bytes(STATUS) == (4096 + 512 + 64 + 128 + 2048) * 1024
 
 
 def test_a_process_that_has_ended_holds_nothing() -> None:
-    assert watch.own_bytes("Name:\tpython\nState:\tZ (zombie)\n") == watch.own_bytes("") == 0
+    assert processes.own_bytes("Name:\tpython\nState:\tZ (zombie)\n") == processes.own_bytes("") == 0
 
 
 @pytest.mark.parametrize(
@@ -51,20 +51,20 @@ def test_a_process_that_has_ended_holds_nothing() -> None:
     [("sockets: used 40\nTCP: inuse 1", 8 * 1000), ("sockets: used 32\n", 0), ("", 0), ("nothing known", 0)],
 )
 def test_sockets_count_as_the_most_they_hold_but_for_a_few(text: str, held: int) -> None:
-    assert watch.socket_bytes(text, each=1000) == held
+    assert processes.socket_bytes(text, each=1000) == held
 
 
 def test_a_tree_is_all_that_descends_from_its_root() -> None:
     table = {pid: _process(parent) for pid, parent in {1: 0, 2: 1, 3: 2, 4: 2, 5: 3, 6: 1}.items()}
-    assert sorted(watch.tree(2, table)) == [2, 3, 4, 5]
+    assert sorted(processes.tree(2, table)) == [2, 3, 4, 5]
 
 
 def test_a_tree_without_its_root_has_what_was_below() -> None:
-    assert watch.tree(2, {3: _process(2)}) == [3]
+    assert processes.tree(2, {3: _process(2)}) == [3]
 
 
 def test_a_table_with_a_ring_comes_to_an_end() -> None:
-    assert sorted(watch.tree(2, {2: _process(3), 3: _process(2)})) == [2, 3]
+    assert sorted(processes.tree(2, {2: _process(3), 3: _process(2)})) == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -77,17 +77,17 @@ def test_a_table_with_a_ring_comes_to_an_end() -> None:
     ],
 )
 def test_the_limit_that_is_passed_is_named(used: dict[str, float], limit: str | None) -> None:
-    assert watch.passed(used, {"memory": 10, "cpu": 1.0, "processes": 2, "interval": 1}) == limit
+    assert processes.first_passed(used, {"memory": 10, "cpu": 1.0, "processes": 2, "interval": 1}) == limit
 
 
 def test_nobody_is_watched_where_control_groups_count() -> None:
-    unmetered = watch.Watch(None)
+    unmetered = processes.LimitWatch(None)
     assert (unmetered.is_on, unmetered.over([cast(Child, None)], now=0.0)) == (False, [])
 
 
 def test_looks_are_an_interval_apart() -> None:
     ours = Child(os.getpid(), 3, 4, slot=None, home=None, ahead=False)
-    patient = watch.Watch({"interval": 60, "memory": 1 << 60, "cpu": 1e9, "processes": 0})
+    patient = processes.LimitWatch({"interval": 60, "memory": 1 << 60, "cpu": 1e9, "processes": 0})
     [(child, limit)] = patient.over([ours], now=100.0)
     assert (child, limit) == (ours, "processes")
     assert child.seen["processes"] >= 1
@@ -98,7 +98,7 @@ def test_looks_are_an_interval_apart() -> None:
 _TREE: Final = """
 import json, os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[1])
-from box import watch
+from box import processes
 
 of_the_zygote = bytearray(b"z" * (80 << 20))
 ready, told = os.pipe()
@@ -120,9 +120,9 @@ if root == 0:
     signal.pause()
 for _ in range(2):
     os.read(ready, 1)
-table = watch.read_processes()
-tree = watch.tree(root, table)
-print(json.dumps({"used": watch.usage(root, table), "pids": len(tree)}))
+table = processes.read_processes()
+tree = processes.tree(root, table)
+print(json.dumps({"used": processes.usage(root, table), "pids": len(tree)}))
 for pid in tree:
     os.kill(pid, signal.SIGKILL)
 os.wait()

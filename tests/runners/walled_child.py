@@ -30,7 +30,7 @@ _PRELUDE: Final = """
 import ctypes, errno, json, os, resource, shutil, signal, socket, struct, subprocess, sys, threading
 given = json.loads(sys.argv[1])
 sys.path.insert(0, given["runner"])
-from kernel import calls, capabilities, landlock, seccomp, status
+from kernel import calls, capabilities, landlock, seccomp
 sys.path.pop(0)
 # Older Pythons import these on their first use, which may be behind a wall that hides the standard library.
 open(os.devnull).close(), "".encode("ascii")
@@ -42,6 +42,22 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 def answer(document):
     print(json.dumps(document), flush=True)
+
+def status_fields(*names):
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+        lines = dict(line.split(":", 1) for line in status if ":" in line)
+    return {name: lines[name].strip() for name in names if name in lines}
+
+def capability_sets():
+    return {name: int(value, 16) for name, value in status_fields(*SETS).items()}
+
+SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+
+def seccomp_mode():
+    return int(status_fields("Seccomp").get("Seccomp", 0))
+
+def seccomp_filters():
+    return int(status_fields("Seccomp_filters").get("Seccomp_filters", 0))
 
 def error_of(attempt):
     try:

@@ -1,1 +1,1 @@
-"""What every process of a box shares: the channel, frames, pipes, isolation, limits, and the warden."""
+"""Code that all processes of a box share: channel, frames, pipes, isolation, verification, and the warden."""

@@ -1,12 +1,12 @@
-"""The way to the engine: a connected socket, which can also hand over descriptors, or a pair of pipes.
+"""The channel to the engine: a connected socket, which can also carry descriptors, or a pair of pipes.
 
-A runner that is started with pipes may be told to offer a socket on them. An engine that can take it sends its own
-channel by it, and the pipes are only what they were beside that: when they close, everything here dies.
+A runner that is started with pipes may have to offer a socket on them. An engine that can take the socket sends its own
+channel through it. The pipes then only serve as a lifeline: when they close, all processes here die.
 """
 
 from __future__ import annotations
 
-import _socket as socket  # half a millisecond in place of three: the public module is for programs that do more
+import _socket as socket  # loads in half a millisecond; the public module takes three
 import os
 import struct
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Channel = Union["PipeChannel", "SocketChannel"]
 
-_MOST_PARTS = 1000
+_MAX_PARTS = 1000
 _MAX_DESCRIPTORS = 250
 _NUMBER_SIZE = struct.calcsize("i")
 _OFFER = struct.Struct(">IQ")
@@ -25,14 +25,14 @@ _TAKEN = b"1"
 
 
 def open_channel(argument: str) -> Channel:
-    """The channel a runner is started with: the number of a socket; ``-``, or ``+`` to offer one."""
+    """Open the channel that the runner's argument names: the number of a socket; ``-``, or ``+`` to offer one."""
     if argument == "+":
         return _offer_socket(PipeChannel())
     return PipeChannel() if argument == "-" else SocketChannel(int(argument))
 
 
 def _offer_socket(pipes: PipeChannel) -> Channel:
-    """The engine's own channel, sent by way of a socket that it takes from this process; the pipes where it cannot."""
+    """Return the channel that the engine sends through a socket of this process, or the pipes if it sends none."""
     near, far = socket.socketpair()
     try:
         pipes.send([_OFFER.pack(far.fileno(), os.fstat(far.fileno()).st_ino)])
@@ -55,25 +55,27 @@ class SocketChannel:
         self._socket.setblocking(True)
 
     def fileno(self) -> int:
-        """The descriptor to wait on."""
+        """Return the descriptor to wait on."""
         return self._socket.fileno()
 
     def read(self, size: int) -> bytes:
-        """At most `size` bytes and nothing else."""
+        """Return at most `size` bytes."""
         return self._socket.recv(size)
 
     def receive(self, room: memoryview) -> tuple[int, list[list[int]]]:
-        """Put what is there into `room`: how many bytes, and the descriptors that came with them, if any did; fewer
-        than were sent where this process may not have so many."""
+        """Read into `room`; return how many bytes came, and the descriptors that came with them.
+
+        Fewer descriptors arrive than were sent if this process may not open that many.
+        """
         return _receive(self._socket, room)
 
     def send(self, parts: Sequence[bytes | memoryview]) -> None:
-        """All of it; waits for a slow reader."""
+        """Send all parts; block while the reader is slow."""
         _send_all(self._socket.sendmsg, parts)
 
 
 class PipeChannel:
-    """Standard input and output, moved away from 0 and 1 so that nothing printed can reach the frames."""
+    """Standard input and output, moved away from 0 and 1 so that no printed text can reach the frames."""
 
     lifeline = None
 
@@ -85,35 +87,37 @@ class PipeChannel:
         os.close(null)
 
     def fileno(self) -> int:
-        """The descriptor to wait on."""
+        """Return the descriptor to wait on."""
         return self._in
 
     def read(self, size: int) -> bytes:
-        """At most `size` bytes."""
+        """Return at most `size` bytes."""
         return os.read(self._in, size)
 
     def receive(self, room: memoryview) -> tuple[int, list[list[int]]]:
-        """Put what is there into `room`; a pipe carries no descriptors."""
+        """Read into `room`; a pipe carries no descriptors."""
         return os.readv(self._in, [room]), []
 
     def send(self, parts: Sequence[bytes | memoryview]) -> None:
-        """All of it; waits for a slow reader."""
+        """Send all parts; block while the reader is slow."""
         _send_all(lambda rest: os.writev(self._out, rest), parts)
 
 
-class Handed:
-    """Descriptors that came with messages. They come with the first byte of one, which may come long before its last,
-    so they wait here, those of each message by themselves."""
+class ReceivedDescriptors:
+    """Descriptors that came with messages, separately for each message.
+
+    The descriptors of a message come with its first byte, possibly long before its last byte, so they wait here.
+    """
 
     def __init__(self) -> None:
         self._sets: list[list[int]] = []
 
     def add(self, sets: Sequence[list[int]]) -> None:
-        """These came."""
+        """Keep descriptors that came."""
         self._sets += sets
 
     def take(self, counts: Sequence[int]) -> list[list[int]]:
-        """Those of the next message, which brought so many of each; none of what did not arrive whole."""
+        """Return the descriptors of the next message, split by these counts; an incomplete part is closed and empty."""
         arrived = self._sets.pop(0) if any(counts) else []
         taken = []
         for count in counts:
@@ -127,7 +131,7 @@ class Handed:
 
 
 def _receive(end: socket.socket, room: memoryview) -> tuple[int, list[list[int]]]:
-    """What is there, into `room`: how many bytes, and the descriptors that came with them, if any did."""
+    """Read bytes into `room`; return their number, and the descriptors that came with them."""
     count, attached, flags, _ = end.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
     descriptors: list[int] = []
     for level, kind, content in attached:
@@ -139,10 +143,10 @@ def _receive(end: socket.socket, room: memoryview) -> tuple[int, list[list[int]]
 
 
 def _send_all(write: Callable[[Sequence[bytes | memoryview]], int], parts: Sequence[bytes | memoryview]) -> None:
-    """Write on from where the last write stopped, a bounded number of parts at a time."""
+    """Write a bounded number of parts at a time, each time from the end of the last write."""
     rest = [memoryview(part) for part in parts]
     while rest:
-        written = write(rest[:_MOST_PARTS])
+        written = write(rest[:_MAX_PARTS])
         while rest and written >= len(rest[0]):
             written -= len(rest.pop(0))
         if written:

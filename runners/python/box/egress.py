@@ -1,11 +1,11 @@
-"""The one way out of a call that may reach public addresses: a listening socket, handed to the engine.
+"""The only network of a call that may reach public addresses: a listening socket, handed to the engine.
 
-It is made by the call's guard, before the walls, in the call's own network namespace, and belongs there whoever holds
-it: so the engine answers the call's connections itself, and nothing of ours runs in the box for that. With it goes a
-descriptor of the guard's process, by which the engine learns of its end from the kernel, and a label, by which it knows
-these walls again. The way to hand it over is closed with all else that is the zygote's, before the tool's process is
-forked. A runner that could not inherit that way connects to the engine by a socket that it is shown, before any
-foreign code is there; nobody listens to that any more then.
+The call's guard makes the socket before the isolation, in the call's own network namespace, where the socket belongs
+whichever process holds it. So the engine answers the call's connections, and no code of ours runs in the box for that.
+The guard sends two more things: a descriptor of its own process, by which the kernel tells the engine of its end, and a
+label, which identifies this call's isolation. The socket to the engine closes with the zygote's other descriptors
+before the tool's process is forked. A runner that could not inherit that socket connects to the engine by path before
+any foreign code runs; after that the engine no longer listens there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import _socket as socket
 import os
 import struct
 
-from box.isolation import IS_LINUX, WallFault
+from box.isolation import IS_LINUX, IsolationFault
 
 if IS_LINUX:
     from kernel import calls
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
     from typing import Any
 
 _IP_FREEBIND = 15
-_MOST_WAITING = 128
+_MAX_BACKLOG = 128
 
 
-def find_the_way(plan: dict[str, Any]) -> None:
-    """Have the descriptor that the plan's calls hand over by, where there is only a path so far. OSError without."""
+def connect(plan: dict[str, Any]) -> None:
+    """Replace the path in the plan, if there is one, by a connected descriptor; raise OSError if that fails."""
     path = plan.pop("path", None)
     if path is not None:
-        porter = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0)
-        porter.connect(path)
-        plan["descriptor"] = porter.detach()
+        handoff = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0)
+        handoff.connect(path)
+        plan["descriptor"] = handoff.detach()
 
 
 def hand_over(descriptor: int, port: int) -> str:
-    """Make the call's listening socket and hand it over there; its label. `WallFault` where that cannot be."""
+    """Hand the call's listening socket over to the engine and return its label; raise IsolationFault if that fails."""
     label = os.urandom(16).hex()
     try:
         listener = _listener(port)
         own = calls.syscall("pidfd_open", os.getpid(), 0)
         attached = struct.pack("2i", listener.fileno(), own)
-        porter = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
-        porter.sendmsg([label.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, attached)])
+        handoff = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
+        handoff.sendmsg([label.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, attached)])
     except OSError as error:
-        raise WallFault("egress filter", str(error)) from error
+        raise IsolationFault("egress filter", str(error)) from error
     return label
 
 
 def _listener(port: int) -> socket.socket:
-    """On the loopback, whose address is there when it is switched on, which takes walls of which this is none."""
+    """Listen on the loopback's address, which exists only after the isolation switches the interface on."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0)
     listener.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
     listener.bind(("127.0.0.1", port))
-    listener.listen(_MOST_WAITING)
+    listener.listen(_MAX_BACKLOG)
     return listener

@@ -1,8 +1,8 @@
-"""JSON, by the parts of it that are written in C.
+"""JSON by the C parts of the standard module.
 
-The public module brings regular expressions and enumerations along, which are most of what a runner would load before
-its box is up: a fifth of the time that takes, and as much again of its memory. None of them is needed for what the
-parts in C do. Where an interpreter lacks these, the public module is used.
+The public module imports regular expressions and enumerations. Both together would be most of the modules that a runner
+loads before its box is ready: a fifth of the time, and as much of the memory. The C parts need none of that. An
+interpreter without them uses the public module.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ except ImportError:
 _CONSTANTS = {"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float("nan")}
 
 
-class _AsUsual:
-    """How the public module has documents read."""
+class _ScannerOptions:
+    """The options that the public module gives to the scanner."""
 
     strict = True
     object_hook = object_pairs_hook = None
@@ -31,12 +31,14 @@ class _AsUsual:
     parse_constant = _CONSTANTS.__getitem__
 
 
-_scan = _parts and _parts.make_scanner(_AsUsual)
+_scan = _parts and _parts.make_scanner(_ScannerOptions)
 
 
 def read(text: str) -> Any:
-    """What the document says; ValueError for a text that is none. What is out of the ordinary, and what is wrong, for
-    which the part in C has no words of its own, is left to the public module."""
+    """Return the content of a document; raise ValueError for any other text.
+
+    The public module reads unusual and wrong documents, because the C part has no error messages.
+    """
     try:
         content, end = _scan(text, 0) if _scan else (None, None)
     except (StopIteration, SystemError, ImportError):
@@ -51,8 +53,11 @@ def read(text: str) -> Any:
 def write(
     content: Any, *, default: Callable[[Any], Any] | None = None, allow_nan: bool = True, in_order: bool = False
 ) -> str:
-    """The content in ASCII and without blanks. What it does not know goes to `default`; TypeError where there is none,
-    or for keys that have no order where they are to be put `in_order`; ValueError for what contains itself."""
+    """Return the content as a document in ASCII without blanks; `default` replaces an object of unknown type.
+
+    Raise TypeError for an unknown type without `default`, and for keys without an order if `in_order` is set; raise
+    ValueError for content that contains itself.
+    """
     if not _parts:
         import json
 

@@ -1,11 +1,11 @@
-"""Frames: how bytes become messages on the channel, on the runner's side.
+"""Frames: the format of bytes on the channel, on the runner's side.
 
 A frame is ``length:u32  kind:u8  payload`` in network order; `length` counts the kind and the payload.
 
     kind 1, MESSAGE   payload is one JSON object with a "type"
-    kind 2, CHUNK     payload is ``call:u32  stream:u8  data``: bytes of one stream of one call, never looked into here
+    kind 2, CHUNK     payload is ``call:u32  stream:u8  data``: bytes of one stream of one call, never interpreted here
 
-The engine has its own reader of the same format and trusts nothing; both are held to one set of golden vectors.
+The engine has its own reader of the same format, which trusts nothing. The same golden vectors test both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 MESSAGE, CHUNK = 1, 2
-REQUEST, STDOUT, STDERR, VALUE, WALLS, FILES = 0, 1, 2, 3, 4, 5
+REQUEST, STDOUT, STDERR, VALUE, ISOLATION, FILES = 0, 1, 2, 3, 4, 5
 MAX_FRAME = 1 << 20
 BUFFER = MAX_FRAME + (1 << 16)
 
@@ -31,44 +31,44 @@ _CHUNK = struct.Struct(">IB")
 
 
 class FrameError(Exception):
-    """The engine sent something that is not a frame: there is nothing left to say to it."""
+    """The engine sent bytes that are not a frame, so no answer is possible."""
 
 
 def message(kind: str, **fields: Any) -> bytes:
-    """One message as the bytes of its frame."""
+    """Return the frame of a message."""
     fields["type"] = kind
     payload = fast_json.write(fields).encode("ascii")
     return _HEAD.pack(len(payload) + 1, MESSAGE) + payload
 
 
 def chunk_head(call: int, stream: int, size: int) -> bytes:
-    """What goes before that many bytes of a call's stream to make them a frame."""
+    """Return the head of a frame with that many bytes of a call's stream."""
     return _CHUNK_HEAD.pack(size + 6, CHUNK, call, stream)
 
 
 def chunk(call: int, stream: int, data: bytes) -> bytes:
-    """One piece of a call's stream as the bytes of its frame."""
+    """Return the frame of a piece of a call's stream."""
     return chunk_head(call, stream, len(data)) + data
 
 
-class Reader:
-    """Bytes in, frames out, in one buffer: what a frame carries is a view of it, good until the next `room`."""
+class FrameReader:
+    """Turns bytes into frames in one buffer; the payload of a chunk is a view of it, valid until the next `room`."""
 
     def __init__(self, buffer: memoryview) -> None:
         self._buffer = buffer
         self._start = self._end = 0
 
     def room(self) -> memoryview:
-        """Where the next bytes go; there is always some."""
+        """Return the space for the next bytes, which is never empty."""
         if self._start:
             held = self._end - self._start
             self._buffer[:held] = self._buffer[self._start : self._end]
             self._start, self._end = 0, held
         return self._buffer[self._end :]
 
-    def took(self, count: int) -> Iterator[tuple[int, Any]]:
-        """That many bytes are there now. The frames that are complete: ``(MESSAGE, dict)`` or
-        ``(CHUNK, (call, stream, data))``."""
+    def feed(self, count: int) -> Iterator[tuple[int, Any]]:
+        """Take that many bytes from the space; yield complete frames, ``(MESSAGE, dict)`` or ``(CHUNK, (call, stream,
+        data))``."""
         self._end += count
         while self._end - self._start >= _HEAD.size:
             length, kind = _HEAD.unpack_from(self._buffer, self._start)
@@ -83,7 +83,7 @@ class Reader:
 
 
 def read_message(receive: Callable[[int], bytes]) -> dict[str, Any]:
-    """The first frame of a channel, read to its last byte and not beyond: what follows is for somebody else."""
+    """Return the first message of a channel, reading exactly its bytes: later frames are for the zygote's reader."""
     length, kind = _HEAD.unpack(_exactly(receive, _HEAD.size))
     if kind != MESSAGE or not 1 <= length <= MAX_FRAME:
         raise FrameError("the channel does not begin with a message")

@@ -1,6 +1,6 @@
-"""What processes of a box ask of the kernel beside the walls of a call (box/call_isolation.py).
+"""Small requests to the kernel that do not belong to the isolation of a call (box/call_isolation.py).
 
-All of it is for Linux, and `IS_LINUX` is the one place that asks.
+All of them are for Linux, and `IS_LINUX` is the one place that finds out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from box import frames
 
 IS_LINUX = sys.platform == "linux"
 if IS_LINUX:
-    from kernel import calls, clone
+    from kernel import calls
+    from kernel import namespaces as kernel_namespaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 SHORTAGES_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 SHORTAGES = (errno.EAGAIN, errno.ENOMEM, *SHORTAGES_OF_DESCRIPTORS)
-"""What fails with one of these may succeed when something else has ended."""
+"""An operation that fails with one of these may succeed when some other process has ended."""
 
 NO_DESCRIPTOR = 0xFFFFFFFF
 
 
-class WallFault(Exception):
-    """A wall could not be put up; `layer` names it."""
+class IsolationFault(Exception):
+    """A layer of isolation could not be set up; `layer` names it."""
 
     def __init__(self, layer: str, reason: str) -> None:
         super().__init__(layer, reason)
@@ -37,34 +38,36 @@ class WallFault(Exception):
         self.reason = reason
 
 
-def write_down_fork(plan: dict[str, Any]) -> None:
-    """Work out for the plan what is the same for all forks into its namespaces."""
+def prepare_fork(plan: dict[str, Any]) -> None:
+    """Work out the part that is the same for all forks into the plan's namespaces."""
     if plan["namespaces"]:
-        plan["forking"] = clone.written(plan["namespaces"])
+        plan["forking"] = kernel_namespaces.prepare_fork(plan["namespaces"])
 
 
 def fork(plan: dict[str, Any]) -> int:
-    """Fork into new namespaces, of the kinds that the plan names."""
-    return clone.fork_as_written(plan["forking"]) if plan["namespaces"] else os.fork()
+    """Fork into new namespaces of the plan's kinds."""
+    return kernel_namespaces.fork_prepared(plan["forking"]) if plan["namespaces"] else os.fork()
 
 
 def fault(namespaces: Sequence[str], error: OSError) -> bytes:
-    """What is said when no child can be forked: which kind of namespace is not to be had, if that is why."""
-    refused = clone.refused(namespaces) if namespaces else {}
+    """Return the message for a failed fork of a child; a kind of namespace that the kernel refuses is the reason."""
+    refused = kernel_namespaces.find_refused(namespaces) if namespaces else {}
     layer, reason = next(iter(refused.items()), ("processes", str(error)))
     return frames.message("fault", layer=layer + "_namespace" if refused else layer, reason=reason)
 
 
 def become(user: Sequence[int]) -> None:
-    """Take a user and a group, and have no other group."""
+    """Change to a user and a group, without other groups."""
     os.setgroups([])
     os.setresgid(user[1], user[1], user[1])
     os.setresuid(user[0], user[0], user[0])
 
 
 def adopt_orphans() -> None:
-    """What descends from this process comes back to it when its parents die, so that it can be ended. gVisor knows
-    nothing of that; there it goes to the container's init, and ends with the container."""
+    """Make this process the parent of its orphaned descendants, so that it can end them.
+
+    gVisor does not support that. There the container's init adopts them, and they end with the container.
+    """
     if not IS_LINUX:
         return
     try:
@@ -75,13 +78,13 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(number: int) -> None:
-    """Have this process sent that signal when its parent dies."""
+    """Have the kernel send that signal to this process when its parent dies."""
     if IS_LINUX:
         calls.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def own_its_files(*, from_now_on: bool = True) -> None:
-    """Give this process its own entries in /proc back, which the guard's were not its to have; or leave it at that."""
+    """Make this process dumpable or not: a dumpable process owns its entries in /proc, a fork of a guard does not."""
     if IS_LINUX:
         calls.prctl(_PR_SET_DUMPABLE, int(from_now_on))
 
@@ -103,12 +106,12 @@ def close_from(first: int) -> None:
 
 
 def close_at_once(first: int) -> None:
-    """The same in one call; OSError for a kernel that does not know it, which is one before 5.9."""
+    """Do the same in one system call; raise OSError on a kernel before 5.9."""
     calls.syscall("close_range", first, NO_DESCRIPTOR, 0)
 
 
-def tell_kernel(path: str, text: str) -> None:
-    """Write to a file of /proc, where it is there and may be written to."""
+def write_proc(path: str, text: str) -> None:
+    """Write to a file of /proc, if the file exists and is writable."""
     try:
         descriptor = os.open(path, os.O_WRONLY)
     except OSError:

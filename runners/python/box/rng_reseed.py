@@ -1,11 +1,11 @@
-"""Generators of random numbers that packages make when they are imported ahead.
+"""Reseed the random number generators that packages create when they are imported ahead.
 
-Each call is to find them as if it had imported the packages itself. So those that the system seeded, because nobody
-said what with, are noted while packages are imported, and seeded anew in every call; those that were seeded on purpose
-are left alone. What is known of by name, such as the one behind the functions of `random`, is seen to in call/call.py.
+Each call must find them as if it had imported the packages itself. So generators that the system seeded, for want of a
+seed, are noted while packages are imported, and seeded anew in every call. Generators with a chosen seed stay as they
+are. call/call.py reseeds those known by name, such as the one behind the functions of `random`.
 
-The standard library's are noted as they are seeded. NumPy's draw their entropy from `secrets`, and keep it: those are
-found, when all is imported, whose entropy was drawn meanwhile.
+Generators of the standard library are noted when they are seeded. NumPy's draw their entropy from `secrets` and keep
+it: after the imports, those are found whose entropy was drawn meanwhile.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _of_numpy: list[Any] = []
 _drawn: set[int] = set()
 
 
-class Noting:
-    """In its `with`, foreign packages are imported.
+class NoteGenerators:
+    """A context in which foreign packages are imported and their generators noted.
 
-    Nothing is imported here for that: `random` takes a while to seed itself in every fork.
+    The context itself imports neither module: `random` would take time to seed itself in every fork.
     """
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Noting:
             sys.meta_path.remove(self)
         for undo in self._undo:
             undo()
-        _of_numpy.extend(_found_of_numpy())
+        _of_numpy.extend(_find_of_numpy())
         _drawn.clear()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find these two where they are, and patch them once they are loaded."""
+        """Find the two modules where they are, and patch each once it is loaded."""
         if name not in self._patches:
             return None
         sys.meta_path.remove(self)
@@ -64,12 +64,12 @@ class Noting:
 
     def _note_seeds(self, random: Any) -> None:
         seed = random.Random.seed
-        random.Random.seed = _noted(seed)
+        random.Random.seed = _note_calls_of(seed)
         self._undo.append(lambda: setattr(random.Random, "seed", seed))
 
     def _note_draws(self, secrets: Any) -> None:
         draw = secrets.randbits
-        secrets.randbits = _kept(draw)
+        secrets.randbits = _keep_results_of(draw)
         self._undo.append(lambda: setattr(secrets, "randbits", draw))
 
 
@@ -84,8 +84,8 @@ def _patch_when_loaded(loader: Any, patch: Callable[[Any], None]) -> None:
     loader.exec_module = exec_module
 
 
-def seed_anew() -> None:
-    """In a call: what was seeded by the system is seeded by it once more."""
+def reseed() -> None:
+    """Have the system seed the noted generators once more, in the process of a call."""
     if "random" in sys.modules and _seeded_by_system:
         seed: Any = sys.modules["random"].Random.seed
         for generator in list(_seeded_by_system):
@@ -95,19 +95,19 @@ def seed_anew() -> None:
         bits.state = type(bits)().state
 
 
-def _noted(seed: Any) -> Any:
+def _note_calls_of(seed: Any) -> Any:
     def noting(self: Any, a: Any = None, *args: Any, **named: Any) -> None:
         seed(self, a, *args, **named)
         try:
             (_seeded_by_system.add if a is None else _seeded_by_system.discard)(self)
-        except TypeError:  # it cannot be referred to weakly, or looked up
+        except TypeError:  # no weak reference to the generator is possible, or no hash
             return
 
     return noting
 
 
-def _kept(draw: Any) -> Any:
-    """NumPy takes this one along, and it keeps what is drawn later as well, when the next are imported."""
+def _keep_results_of(draw: Any) -> Any:
+    """Wrap `randbits`; NumPy keeps the wrapper, which therefore also works for imports after the first."""
 
     def keeping(bits: int) -> int:
         drawn: int = draw(bits)
@@ -117,7 +117,7 @@ def _kept(draw: Any) -> Any:
     return keeping
 
 
-def _found_of_numpy() -> list[Any]:
+def _find_of_numpy() -> list[Any]:
     kind = getattr(sys.modules.get("numpy.random"), "Generator", None)
     return [each for each in gc.get_objects() if type(each) is kind and _entropy(each) in _drawn] if kind else []
 

@@ -1,15 +1,15 @@
-"""Verification: the walls around the process that will run a tool, read from outside that process.
+"""Verification: the isolation of the process that will run a tool, read from outside that process.
 
-A guard runs this code. It never runs foreign code itself, and it lets the tool's process read its request only after
-this check. So a process that lost a wall, or that something replaced the runner's functions in, is found here and
-killed before it gets any argument.
+A guard runs this code. The guard never runs foreign code, and lets the tool's process read its request only after this
+check. So a process that lost a layer of isolation, or in which foreign code replaced the runner's functions, is found
+here and killed before it gets any argument.
 
-Everything comes from the kernel: ``/proc/<number>`` of the process, and prlimit(2). What belongs to a namespace and not
-to a process (interfaces, disks) is read by the guard itself, because the check makes sure that both share every
-namespace. Landlock shows nowhere; the guard tries an operation that only Landlock refuses, where it shares the domain.
+All facts come from the kernel: ``/proc/<number>`` of the process, and prlimit(2). Facts about a namespace and not a
+process (interfaces, disks) are read by the guard for itself, because the check makes sure that both share every
+namespace. Landlock is not visible; the guard tries an operation that only Landlock refuses, where it shares the domain.
 
-Most children of a box have the same walls. The zygote remembers the raw text and its record, and a guard that reads the
-same text sends the same record, because encoding costs more than reading.
+Most children of a box have the same isolation. The zygote remembers the raw text and its record, and a guard that reads
+the same text sends the same record, because encoding costs more than reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import stat
 import time
 
 from box import pipes, workdir
-from box.isolation import IS_LINUX, WallFault
+from box.isolation import IS_LINUX, IsolationFault
 
 if IS_LINUX:
     from kernel import capabilities
@@ -51,7 +51,7 @@ _NAMESPACES = {
 OWN = "self"
 STOPPED = "T"
 _THREADS = 17
-"""Its place in /proc/<pid>/stat, counted from the state, which follows the command's closing bracket."""
+"""The index in /proc/<pid>/stat, counted from the state, which follows the command's closing bracket."""
 _MEMORY_FILES = ("/memfd:", "/SYSV", "/dev/zero", "/dev/shm", "/tmp")
 _CLOCK_OF_PROCESS = 2
 
@@ -70,7 +70,7 @@ class Subject:
 
 
 def own_number() -> str:
-    """Return the number of this process in the /proc that it sees; empty where there is none."""
+    """Return the number of this process in the /proc that it sees; an empty text without /proc."""
     try:
         return os.readlink("/proc/self")
     except OSError:
@@ -101,7 +101,7 @@ def open_namespaces(kinds: Sequence[str]) -> list[int]:
 
 
 def data_bytes(number: str = OWN) -> int:
-    """Return what the kernel counts as data of a process, or 0 if the kernel does not say."""
+    """Return the amount that the kernel counts as data of a process, or 0 if unknown."""
     sizes = read_file("/proc/%s/statm" % number).split()
     return int(sizes[5]) * resource.getpagesize() if sizes else 0
 
@@ -115,38 +115,38 @@ def cpu_seconds(pid: int) -> float:
 
 
 def subject_of(number: str, *, guard: str) -> Subject:
-    """Return the process that says it has this number; WallFault unless it is the only thread of a child of `guard`."""
+    """Return the process that claims this number; raise IsolationFault unless it is a single thread below `guard`."""
     status = read_file("/proc/%s/status" % number) if number.isdigit() else ""
     fields = _fields(status)
     if fields.get("PPid") != guard:
-        raise WallFault("processes", "the call's process is not a child of its guard")
+        raise IsolationFault("processes", "the call's process is not a child of its guard")
     if fields.get("Threads", "1") != "1":
-        raise WallFault("processes", "the call's process has threads of its own")
+        raise IsolationFault("processes", "the call's process has threads of its own")
     if fields.get("TracerPid", "0") != "0":
-        raise WallFault("processes", "another process traces the call's process")
+        raise IsolationFault("processes", "another process traces the call's process")
     return Subject(number, int(fields.get("NSpid", number).split()[-1]))
 
 
 def name_of(descriptor: int) -> str:
-    """Return what the kernel calls an open file of this process; a pipe or a socket has a name of its own."""
+    """Return the kernel's name for an open file of this process; every pipe and socket has a unique name."""
     return os.readlink("/proc/self/fd/%d" % descriptor)
 
 
 def check_descriptors(subject: Subject, allowed: set[str]) -> None:
-    """Make sure that the process has nothing open but these and the null device; WallFault otherwise.
+    """Raise IsolationFault if the process has anything open but these files and the null device.
 
-    So it can neither move to another control group, nor be handed anything by the template later on.
+    So the process can neither move to another control group, nor receive anything from the template later on.
     """
     folder, null = "/proc/%s/fd/" % subject.number, os.stat(os.devnull).st_rdev
     for number in os.listdir(folder):
         if os.readlink(folder + number) not in allowed and os.stat(folder + number).st_rdev != null:
-            raise WallFault("processes", "the call's process has more open than its pipes")
+            raise IsolationFault("processes", "the call's process has more open than its pipes")
 
 
 def check_mappings(subject: Subject, workplace: str) -> None:
-    """Make sure that the process shares no memory that any process can write to; WallFault otherwise.
+    """Raise IsolationFault if the process shares memory that any process can write to.
 
-    So it cannot pass anything to another call. Files that a box shows are read-only, but for those in `workplace`.
+    So the process cannot pass anything to another call. All files of a box are read-only, except those in `workplace`.
     """
     text = read_whole("/proc/%s/maps" % subject.number)
     if b"s " not in text:
@@ -156,11 +156,11 @@ def check_mappings(subject: Subject, workplace: str) -> None:
         path = fields[5].decode("utf-8", "replace") if len(fields) > 5 else ""
         is_file = path.startswith("/") and not path.startswith((workplace, *_MEMORY_FILES))
         if fields[1].endswith(b"s") and (b"w" in fields[1] or not is_file):
-            raise WallFault("processes", "the call's process shares memory with another")
+            raise IsolationFault("processes", "the call's process shares memory with another")
 
 
-class Own:
-    """What the guard reads about itself before there is a process to verify: both share it, or have it alike.
+class GuardFacts:
+    """Facts that the guard reads about itself before there is a process to verify, and that both have in common.
 
     `restricted` is the report of the Landlock rules that the process should have.
     """
@@ -177,8 +177,8 @@ class Own:
         self.workplace = _workplace(plan)
 
 
-def read(plan: dict[str, Any], own: Own, subject: Subject) -> list[Any]:
-    """Return what the kernel says about the walls of that process, as raw text where that saves time."""
+def read(plan: dict[str, Any], own: GuardFacts, subject: Subject) -> list[Any]:
+    """Return the kernel's facts about the isolation of that process, as raw text where that saves time."""
     status = read_file("/proc/%s/status" % subject.number)
     inside, around = namespaces(subject.number), plan["around"]
     return [
@@ -196,7 +196,7 @@ def read(plan: dict[str, Any], own: Own, subject: Subject) -> list[Any]:
 
 
 def interpret(said: list[Any], restricted: dict[str, object] | None) -> dict[str, Any]:
-    """Return the walls that `read` describes."""
+    """Return the isolation that `read` describes."""
     kinds, _, privileges, uid, gid, is_landlocked, interfaces, limits, cpus, place = said
     now = _fields(privileges)
     return {
@@ -214,39 +214,39 @@ def interpret(said: list[Any], restricted: dict[str, object] | None) -> dict[str
     }
 
 
-def missing(walls: Mapping[str, Any], required: Sequence[str]) -> list[str]:
+def find_missing(isolation: Mapping[str, Any], required: Sequence[str]) -> list[str]:
     """Return the required layers that are not in force, in their order."""
-    capabilities = walls["capabilities"]
-    found = {kind + "_namespace" for kind in walls["namespaces"]}
+    capabilities = isolation["capabilities"]
+    found = {kind + "_namespace" for kind in isolation["namespaces"]}
     found.add("rlimits")
-    if walls["no_new_privs"]:
+    if isolation["no_new_privs"]:
         found.add("no_new_privs")
-    if walls["seccomp_filters"]:
+    if isolation["seccomp_filters"]:
         found.add("seccomp")
-    if walls["landlock"]:
+    if isolation["landlock"]:
         found.add("landlock")
     # The kernel keeps the ambient set within the permitted set; gVisor does not show the ambient set.
     held = [capabilities.get(name, "1") for name in ("CapEff", "CapPrm", "CapInh")]
     if all(int(value, 16) == 0 for value in (*held, capabilities.get("CapAmb", "0"))):
         found.add("capabilities")
-    if walls["uid"] != 0:
+    if isolation["uid"] != 0:
         found.add("own_uid")
     return [layer for layer in required if layer not in found]
 
 
-def verify(plan: dict[str, Any], own: Own, subject: Subject) -> tuple[bytes, list[Any] | None]:
-    """Return the record of the walls of that process, and the raw text where the zygote should remember it.
+def verify(plan: dict[str, Any], own: GuardFacts, subject: Subject) -> tuple[bytes, list[Any] | None]:
+    """Return the record of the isolation of that process, and the raw text if the zygote should remember it.
 
-    WallFault names the wall that is missing.
+    IsolationFault names the missing layer.
     """
     try:
         said = read(plan, own, subject)
     except OSError as error:
-        raise WallFault("processes", "the call's process cannot be read: %s" % error) from error
+        raise IsolationFault("processes", "the call's process cannot be read: %s" % error) from error
     if said[2] != own.privileges:
-        raise WallFault("seccomp", "the call's process has other filters or rights than its guard")
-    if not said[1] and plan["namespaces"]:  # gVisor gives a namespace another name whenever it is asked
-        raise WallFault("pid_namespace", "the call's process is not in the namespaces of its guard")
+        raise IsolationFault("seccomp", "the call's process has other filters or rights than its guard")
+    if not said[1] and plan["namespaces"]:  # gVisor gives a namespace another name at every look
+        raise IsolationFault("pid_namespace", "the call's process is not in the namespaces of its guard")
     known = plan.get("known")
     if known and known[0] == said:
         return known[1], None
@@ -255,12 +255,15 @@ def verify(plan: dict[str, Any], own: Own, subject: Subject) -> tuple[bytes, lis
 
 
 def describe_spent(plan: dict[str, Any], pid: int, said: list[Any] | None = None, *, elsewhere: float = 0.0) -> bytes:
-    """Return the record of the processor time so far. Where a control group counts the call, that is what the group
-    counted: the guard's own, too, and not what the process used `elsewhere`."""
+    """Return the record of the processor time so far.
+
+    Where a control group counts the call, that is the time in the group: it includes the guard's own, and not the time
+    that the process used `elsewhere`.
+    """
     spent = cpu_seconds(pid)
     if plan.get("is_counted"):
         spent += time.process_time() - elsewhere
-    return b'{"cpu_s": %f}' % spent if said is None else pipes.as_record({"cpu_s": spent, "said": said})
+    return b'{"cpu_s": %f}' % spent if said is None else pipes.encode_record({"cpu_s": spent, "said": said})
 
 
 def remember(plan: dict[str, Any], said: list[Any] | None, record: bytes | None) -> None:
@@ -270,43 +273,43 @@ def remember(plan: dict[str, Any], said: list[Any] | None, record: bytes | None)
 
 
 def describe(plan: dict[str, Any], said: list[Any], restricted: dict[str, object] | None) -> bytes:
-    """Return the record of the walls; WallFault for a required wall that is not in force."""
+    """Return the record of the isolation; raise IsolationFault for a required layer that is not in force."""
     found = interpret(said, restricted)
-    absent = missing(found, plan["required"])
+    absent = find_missing(found, plan["required"])
     if absent:
-        raise WallFault(absent[0], "required, but not in force when measured")
+        raise IsolationFault(absent[0], "required, but not in force when measured")
     if "label" in plan:
         found["egress"] = plan["label"]
-    return pipes.as_record({"walls": found})
+    return pipes.encode_record({"walls": found})
 
 
-def describe_fault(fault: WallFault) -> bytes:
-    """Return the record of a wall that is missing."""
-    return pipes.as_record({"fault": {"layer": fault.layer, "reason": fault.reason}})
+def describe_fault(fault: IsolationFault) -> bytes:
+    """Return the record of a missing layer."""
+    return pipes.encode_record({"fault": {"layer": fault.layer, "reason": fault.reason}})
 
 
 def rehearse(plan: dict[str, Any]) -> None:
-    """Read and encode the zygote's own state once, so that every fork shares what that takes."""
+    """Read and encode the zygote's own state once, so that every fork shares the memory that this takes."""
     bare, subject = dict(plan, workplace=None, required=()), Subject(OWN, os.getpid())
-    describe(bare, read(bare, Own(bare, None), subject), None)
+    describe(bare, read(bare, GuardFacts(bare, None), subject), None)
     describe_spent(plan, subject.pid)
 
 
 def state_of(pid: int) -> tuple[str, int]:
-    """Return the state of a process as one letter, and how many threads it has; an empty one where there is none."""
+    """Return the state of a process as one letter, and its number of threads; an empty state for a missing process."""
     fields = read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
     return (fields[0], int(fields[_THREADS])) if fields else ("", 0)
 
 
 def field_of(pid: int, name: str) -> str:
-    """Return one field of the status of a process; empty where there is none."""
+    """Return one field of the status of a process; an empty text if there is no such field."""
     status = read_file("/proc/%d/status" % pid)
     start = status.find("\n" + name + ":\t")
     return status[start + len(name) + 3 : status.find("\n", start + 1)] if start >= 0 else ""
 
 
 def read_file(path: str) -> str:
-    """Return a file of /proc in one read, as the kernel makes it; empty where there is none."""
+    """Return a file of /proc in one read, as the kernel makes it; an empty text for a missing file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -331,7 +334,7 @@ def is_landlocked(folder: str = ".") -> bool:
 
 
 def read_whole(path: str) -> bytes:
-    """Return a file that the kernel gives in pieces; OSError where there is none."""
+    """Return a file that the kernel gives in pieces; raise OSError for a missing file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         found = data = os.read(descriptor, _READ_SIZE)

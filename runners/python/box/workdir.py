@@ -1,8 +1,8 @@
-"""The one place a call may write to: a private tmpfs where it has mounts of its own, otherwise a fresh folder.
+"""The one folder that a call may write to: a private tmpfs if the call has a mount namespace, otherwise a fresh folder.
 
-A tmpfs goes with its namespace. A folder has to be removed, whatever the tool made of it: thousands of levels deep,
-without permission to enter, links to elsewhere. So it is flattened while it is emptied: each folder found inside is
-first moved to the top, and no path is ever longer than two names.
+A tmpfs disappears with its namespace. A folder has to be removed, whatever the tool made of it: thousands of levels,
+folders without permission to enter, links to elsewhere. So the folder is flattened while it is emptied: each folder
+inside is first moved to the top, and no path is ever longer than two names.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ UMASK = 0o077
 
 
 def disks(plan: dict[str, Any]) -> list[os.statvfs_result]:
-    """The disks that a call writes to. A call that has mounts of its own has all of them in its workplace; in a
-    container that is the call's wall `/dev/shm` is another, and under gVisor `/tmp` is, too."""
+    """Return the disks that a call writes to.
+
+    A call with a mount namespace has a single one. In a container for one call `/dev/shm` is another disk, and under
+    gVisor `/tmp` is one too.
+    """
     own = plan["workplace"]["path"]
     if "mount" in plan["namespaces"]:
         return [os.statvfs(own)]
@@ -33,8 +36,7 @@ def disks(plan: dict[str, Any]) -> list[os.statvfs_result]:
 
 
 def room_left(plan: dict[str, Any]) -> tuple[int, int | None]:
-    """What is left of the bytes and of the inodes, as if every disk were as full as the fullest. gVisor counts no
-    inodes."""
+    """Return the free bytes and inodes, as if every disk were as full as the fullest. gVisor counts no inodes."""
     found = disks(plan)
     size = sum(disk.f_blocks * disk.f_frsize for disk in found)
     left = min(disk.f_bavail / max(disk.f_blocks, 1) for disk in found)
@@ -43,8 +45,7 @@ def room_left(plan: dict[str, Any]) -> tuple[int, int | None]:
 
 
 def choose(plan: dict[str, Any]) -> str | None:
-    """A new folder's path for a call that gets no tmpfs; not made yet, unless the box is there for one call only and
-    has one standing ready."""
+    """Return the path of a folder to make for a call without a tmpfs; a box for one call has its folder ready."""
     if "mount" in plan["namespaces"]:
         return None
     if plan["workplace"]:
@@ -53,25 +54,27 @@ def choose(plan: dict[str, Any]) -> str | None:
 
 
 def parent(plan: dict[str, Any]) -> str:
-    """Where such folders are made."""
+    """Return the folder in which such folders are made."""
     return str(plan.get("folder") or SHARED)
 
 
 def prefix(warden: int) -> str:
-    """How the names of a box's folders begin, so that its warden can find those that are left."""
+    """Return the prefix of the names of a box's folders, by which its warden finds those that are left."""
     return "%s%d-" % (PREFIX, warden)
 
 
 def remove_left(plan: dict[str, Any], warden: int) -> None:
-    """Remove what a box left, all of its processes being gone."""
+    """Remove the folders of a box whose processes are all dead."""
     for name in os.listdir(parent(plan)):
         if name.startswith(prefix(warden)):
             remove(os.path.join(parent(plan), name))
 
 
 def make_own(path: str) -> None:
-    """What programs expect in the box's own place, which that of each call covers: some packages write when they are
-    imported. Where it cannot be had they fail as they would on a full disk."""
+    """Make the folders that programs expect in the box's own place, which the folder of each call covers.
+
+    Some packages write when they are imported. Without these folders they fail as on a full disk.
+    """
     for name in PLACES:
         try:
             os.mkdir(os.path.join(path, name), 0o700)
@@ -80,13 +83,13 @@ def make_own(path: str) -> None:
 
 
 def enter(path: str) -> None:
-    """Make the folder, for its user alone, and go there."""
+    """Make the folder, for its user alone, and enter it."""
     os.mkdir(path, 0o700)
     furnish(path)
 
 
 def furnish(path: str) -> None:
-    """Go there, and make what programs expect."""
+    """Enter the folder, and make the subfolders that programs expect."""
     os.umask(UMASK)
     os.chdir(path)
     for name in PLACES:
@@ -94,8 +97,7 @@ def furnish(path: str) -> None:
 
 
 def remove(path: str, *, within_s: float = float("inf")) -> None:
-    """Remove the folder with all that is in it; what cannot be removed, or not in time, stays. Nobody may be writing
-    there any more."""
+    """Remove the folder with its contents, as far as possible and in time; no process may still write there."""
     until = time.monotonic() + within_s
     try:
         if os.path.islink(path):
@@ -113,8 +115,10 @@ def remove(path: str, *, within_s: float = float("inf")) -> None:
 
 
 def _lift_folders(folder: str, *, to: str, until: float) -> list[str]:
-    """Delete the files of a folder and move its folders to the top; where they are now. TimeoutError, an OSError, when
-    it is not done in time."""
+    """Delete the files of a folder and move its folders to the top; return their new paths.
+
+    Raise TimeoutError, which is an OSError, when time is up.
+    """
     os.chmod(folder, 0o700)
     lifted = []
     with os.scandir(folder) as entries:

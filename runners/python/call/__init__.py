@@ -1,1 +1,1 @@
-"""What runs for one call: its guard and the process of its tool."""
+"""Code that runs for one call: its guard and the process of its tool."""

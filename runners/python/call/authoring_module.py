@@ -1,12 +1,12 @@
-"""The authoring kit: what a tool gets when it imports `sandbox`.
+"""The authoring module: the module that a tool gets when it imports `sandbox`.
 
-The engine sends the text of its own `sandbox/authoring.py` with what it says first, so that every backend has the kit
-and no file of ours has to be in a box. It is looked for before anything that is installed: in a box `sandbox` means the
-kit, as the tool's author was promised. An installed package of that name is hidden by that, and a call whose tool
-imports `sandbox` is told so, with where the other one is.
+The engine sends the text of its own `sandbox/authoring.py` with its first message, so that every backend has the module
+and no file of ours has to be in a box. The module comes before installed packages: in a box `sandbox` means the
+authoring module, as the tool's author was promised. An installed package of that name is hidden, and a call whose tool
+imports `sandbox` gets a warning with the place of the hidden one.
 
-Nothing is compiled before a tool asks for it. A box whose tools do import it has it imported once, with the rest of
-what is preloaded.
+The text is compiled when a tool imports it. A box whose tools import it does so once, together with the other modules
+to preload.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _IMPORT = r"^[ \t]*(?:import|from)[ \t]+%s\b" % NAME
 _LOADER: Any = sys.modules["_frozen_importlib"]
 
 
-class Kit:
-    """Finds and loads the one module."""
+class AuthoringFinder:
+    """Finds and loads the module `sandbox`."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -37,21 +37,21 @@ class Kit:
         return _LOADER.ModuleSpec(NAME, self, origin="<the engine's authoring kit>")
 
     def create_module(self, spec: Any) -> None:
-        """As any module is."""
+        """Have Python create an ordinary module."""
 
     def exec_module(self, module: ModuleType) -> None:
         self._hidden = self._other()
         exec(compile(self._source, "<sandbox>", "exec", dont_inherit=True), module.__dict__)
 
     def get_source(self, _: str) -> str:
-        """For tracebacks."""
+        """Return the text, for tracebacks."""
         return self._source
 
     def warnings(self, source: str) -> list[str]:
-        """What a call of a tool with that source has to be told."""
+        """Return the warnings for a call of a tool with that source."""
         if self._hidden is None:
             return []
-        import re  # not for those who do not need it: it is a good part of a runner's memory
+        import re  # only where it is needed: the module is a good part of a runner's memory
 
         if not re.search(_IMPORT, source, re.MULTILINE):
             return []
@@ -59,7 +59,7 @@ class Kit:
         return [text % self._hidden]
 
     def _other(self) -> str | None:
-        """Where the module would have come from without us."""
+        """Return the origin of the hidden module, if there is one."""
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
@@ -69,16 +69,16 @@ class Kit:
         return None
 
 
-_kit: Kit | None = None
+_finder: AuthoringFinder | None = None
 
 
 def offer(source: str) -> None:
-    """Have it found from now on."""
-    global _kit
-    _kit = Kit(source)
-    sys.meta_path.insert(0, _kit)
+    """Make the module available."""
+    global _finder
+    _finder = AuthoringFinder(source)
+    sys.meta_path.insert(0, _finder)
 
 
 def warnings(source: str) -> list[str]:
-    """What a call of a tool with that source has to be told."""
-    return _kit.warnings(source) if _kit else []
+    """Return the warnings for a call of a tool with that source."""
+    return _finder.warnings(source) if _finder else []

@@ -1,9 +1,9 @@
-"""Tools that were compiled ahead: a call that brings the same source for the same file has only to run it.
+"""Tools that were compiled ahead: a call with the same source for the same file only has to run the code.
 
-Nothing of a source runs when it is compiled, but that takes some 20 microseconds a line, in each call anew. So the
-engine names a source that comes again, whose calls were quick, and the zygote compiles it for all of its later forks.
-What the compiler has anything to say of is left to the calls, in whose outcome it belongs; and so is what becomes much
-larger than it was, for a few lines can be written to.
+Compiling runs no code of the source, but takes some 20 microseconds a line in each call. So the engine names a source
+that comes again, whose calls were quick, and the zygote compiles it for all of its later forks. A source with a warning
+or an error of the compiler is left to the calls, because the outcome has to show that. So is a source with unusually
+large code, which a few lines can produce.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
 
-_MOST = 64
-_LARGEST = 1 << 19
+_MAX_TOOLS = 64
+_MAX_CODE_BYTES = 1 << 19
 _known: dict[tuple[str, str], CodeType] = {}
 
 
 def keep(source: str, path: str) -> None:
-    """Have it compiled as that file; the oldest make room. Where there is nothing to do that with, calls do it."""
+    """Compile a source as that file, in place of the oldest if there are too many; leave a failure to the calls."""
     try:
         import warnings
 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             code = _compile(source, path)
-    except BaseException:  # what is wrong with it, or too much in it, its call says
+    except BaseException:  # the call will report the error
         return
-    if len(marshal.dumps(code)) > _LARGEST:
+    if len(marshal.dumps(code)) > _MAX_CODE_BYTES:
         return
-    while len(_known) >= _MOST:
+    while len(_known) >= _MAX_TOOLS:
         del _known[next(iter(_known))]
     _known[path, source] = code
 
 
 def code_of(source: str, path: str) -> CodeType:
-    """What to run for it; whatever the compiler says of it is raised."""
+    """Return the code for a source; raise the errors of the compiler."""
     return _known.get((path, source)) or _compile(source, path)
 
 
 def touch() -> None:
-    """Look at all of it: to whoever forked this process it is shared, and to run it is to write to it."""
+    """Touch all code once: running it writes to its reference counts, in pages that the parent shares until then."""
     pending = [*_known.values()]
     while pending:
         code = pending.pop()

@@ -1,8 +1,8 @@
-"""What a tool's exception says to its author: the type, the message, and the frames of the tool's own file.
+"""The description of a tool's exception for its author: the type, the message, and the frames of the tool's own file.
 
-What writes tracebacks is, with all that it needs, a fifth of a runner's memory, and takes longer to load than most
-calls. So it is not there before a call of the box has failed; the engine has it preloaded then. A call that fails first
-loads it by itself, and one that cannot, for want of memory or descriptors, tells the places alone.
+The module `traceback`, with its imports, takes a fifth of a runner's memory, and longer to load than most calls. So a
+box does not load it before a call has failed; then the engine has it preloaded. The first call that fails loads it by
+itself. If that fails, for want of memory or descriptors, the description only lists the places.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OURS = __file__.rpartition("/")[0].rpartition("/")[0] + "/"
 
 
 def describe(error: BaseException, path: str, source: str, *, max_message: int, max_traceback: int) -> dict[str, Any]:
-    """The reply for an exception of any kind, however hostile its class; texts are bounded, keeping their ends."""
+    """Return the reply for an exception of any class, however hostile; texts are bounded and keep both ends."""
     return {
         "kind": "exception",
         "error": {
@@ -44,7 +44,7 @@ def _traceback(error: BaseException, path: str, source: str) -> str:
 
 
 def _places(error: BaseException, path: str) -> Iterator[str]:
-    """Where it passed through the tool's own file."""
+    """Yield the places in the tool's own file that the exception passed."""
     yield "Traceback (most recent call last):\n"
     step: Any = error.__traceback__
     while step is not None:
@@ -55,11 +55,11 @@ def _places(error: BaseException, path: str) -> Iterator[str]:
 
 
 def _text(error: BaseException, path: str, source: str) -> str:
-    """The traceback without our frames, which are all there are of a syntax error."""
+    """Return the traceback without our frames; a syntax error has no other frames."""
     import linecache
     import traceback
 
-    # What is shown of the file, whatever the tool made of it, or if no file can be opened any more.
+    # The tool may have changed the file, or no file can be opened any more.
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     found = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
@@ -76,8 +76,11 @@ def _text(error: BaseException, path: str, source: str) -> str:
 
 
 def _frames_of_the_tool(frames: Sequence[Any], path: str, *, is_within: bool) -> list[Any]:
-    """Those from one of the tool's own file on, down to the next of ours; `is_within` says whether the first are such.
-    Ours come in between when an exception is raised once more by its own methods, while we read what it says."""
+    """Return the frames from a frame of the tool's file on, up to the next of our frames.
+
+    `is_within` says that the first frames are the tool's. Our frames appear in the middle when the exception's own
+    methods raise while we read its text.
+    """
     kept = []
     for frame in frames:
         is_within = frame.filename == path or (is_within and not frame.filename.startswith(_OURS))
@@ -87,7 +90,7 @@ def _frames_of_the_tool(frames: Sequence[Any], path: str, *, is_within: bool) ->
 
 
 def _guarded(read: Callable[[], str]) -> str:
-    """What `read` gives as text that can be sent; an exception whose own methods fail is still reported."""
+    """Return the result of `read` as text that can be sent, even if the exception's own methods fail."""
     try:
         return str.__str__(read()).encode("utf-8", "backslashreplace").decode("utf-8")
     except BaseException as error:

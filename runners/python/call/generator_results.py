@@ -1,8 +1,8 @@
-"""What a function returned, with what it left to be awaited or drawn out.
+"""The results of coroutines and generators.
 
-A coroutine is awaited on an event loop of its own. What a generator gives is gathered in a list, which is the value of
-the call; where somebody follows the call, each item is also sent as it comes, ahead of the reply and on the same pipe,
-marked as an item in its head. Only so many are: the list at the end has all of them.
+A coroutine is awaited on a new event loop. The items of a generator are collected in a list, which is the value of the
+call. For a caller that follows the call, each item is also sent at once, ahead of the reply and on the same pipe, with
+a mark in its head. The number and size of sent items is bounded; the list at the end has all of them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 ITEM = 1 << 31
-"""Set in the head of what is not the reply."""
-MOST_ITEMS = 10000
+"""The mark in the head of an item."""
+MAX_ITEMS = 10000
 _HEAD = 4
 
 
-class Items:
-    """Sends items to whoever follows, as many as are taken: so many, and `limit` bytes in all."""
+class ItemSender:
+    """Sends items of a generator: at most `MAX_ITEMS`, and `limit` bytes in all."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self._descriptor = descriptor
         self._owner = os.getpid()
         self._room = limit
-        self._left = MOST_ITEMS
+        self._left = MAX_ITEMS
 
     def send(self, item: Any) -> None:
         if self._left <= 0 or os.getpid() != self._owner:
@@ -44,46 +44,45 @@ class Items:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """All of it; the pipe may take it in pieces."""
+    """Write all data; the pipe may accept it in pieces."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
-def finish(result: Any, items: Items | None = None) -> Any:
-    """The value that the result comes to."""
+def finish(result: Any, items: ItemSender | None = None) -> Any:
+    """Return the value of a result: await a coroutine, and collect a generator."""
     kind = type(result)
     if hasattr(kind, "__await__"):
         import asyncio
 
-        return asyncio.run(_awaited(result, items))
+        return asyncio.run(_await(result, items))
     if hasattr(kind, "__anext__"):
         import asyncio
 
-        return asyncio.run(_drained(result, items))
+        return asyncio.run(_collect_async(result, items))
     if hasattr(kind, "gi_frame"):
-        return _drawn(result, items)
+        return _collect(result, items)
     return result
 
 
-def _drawn(result: Any, items: Items | None) -> list[Any]:
-    return list(result) if items is None else [_sent(item, items.send) for item in result]
+def _collect(result: Any, items: ItemSender | None) -> list[Any]:
+    return list(result) if items is None else [_send(item, items.send) for item in result]
 
 
-async def _awaited(result: Any, items: Items | None) -> Any:
-    """A coroutine may give a generator, too."""
+async def _await(result: Any, items: ItemSender | None) -> Any:
     value = await result
     kind = type(value)
-    if hasattr(kind, "__anext__"):
-        return await _drained(value, items)
-    return _drawn(value, items) if hasattr(kind, "gi_frame") else value
+    if hasattr(kind, "__anext__"):  # a coroutine may return a generator
+        return await _collect_async(value, items)
+    return _collect(value, items) if hasattr(kind, "gi_frame") else value
 
 
-async def _drained(result: Any, items: Items | None) -> list[Any]:
+async def _collect_async(result: Any, items: ItemSender | None) -> list[Any]:
     if items is None:
         return [item async for item in result]
-    return [_sent(item, items.send) async for item in result]
+    return [_send(item, items.send) async for item in result]
 
 
-def _sent(item: Any, send: Callable[[Any], None]) -> Any:
+def _send(item: Any, send: Callable[[Any], None]) -> Any:
     send(item)
     return item

@@ -2,24 +2,25 @@
 
 A guard puts up the call's walls. The tool's process is then its own fork or, where an environment's packages were
 imported ahead, a fork of the template that joins the guard's namespaces (see zygote/template.py). Either way the guard
-verifies the walls of that process from outside before it lets the process read its request (see verification.py), waits
-for its end, kills and reaps whatever the tool left running, sends on what the tool left in its folder, and reports to
-the zygote how the tool ended and what it used.
+verifies the isolation of that process from outside before it lets the process read its request (see
+box/verification.py), waits for its end, kills and reaps the processes that the tool left, sends the files that the tool
+left, and reports to the zygote how the tool ended, and its usage.
 
-No foreign code ever runs in a guard. The kernel shields the first process of a pid namespace from signals of its own
-kind, and the guard is not dumpable, so the tool can neither signal nor trace it, nor read its memory. (Both have the
+No foreign code ever runs in a guard. The kernel shields the first process of a pid namespace from signals of processes
+inside, and the guard is not dumpable, so the tool can neither signal nor trace it, nor read its memory. (Both have the
 same user, so the tool may lower the guard's limits: that ends the tool's own call, and no other.) If the tool were
-itself the first process, it would be shielded from its own `SIGKILL`, and its end could only be guessed at. Where a
-call has no such namespace, a Landlock domain of the tool's own keeps it from signalling its guard, on a kernel that has
-that; on others the tool can stop it, and its call ends with the box.
+itself the first process, the kernel would shield it from its own `SIGKILL`, and nothing could tell how it ended. Where
+a call has no such namespace, a Landlock domain of the tool's process keeps it from signalling its guard, if the kernel
+supports that. Otherwise the tool can stop its guard, and its call ends with the box.
 
-Three records go to the zygote, each a length and a JSON object: the walls; the processor time that the tool's process
-used before its call; and the end. If a wall is missing, the first record says so, and is the last.
+Three records go to the zygote, each a length and a JSON object: the isolation; the processor time that the tool's
+process used before its call; and the end. If a layer is missing, the first record says so, and is the last.
 
-The zygote ends a call by killing its guard, where that kills the pid namespace. Where there is none, the zygote sends
-SIGTERM, which the guard blocks until there is something to end. Where there is one, SIGTERM makes a guard kill the tool
-and send what it left. The tool can send SIGTERM too, so the guard asks the kernel for the sender: a process outside of
-the namespace has no number there.
+The zygote ends a call by killing its guard, where that kills the pid namespace. Without that namespace, the zygote
+sends SIGTERM, which the guard blocks until there is a process to end. With it, SIGTERM makes a guard kill the tool,
+send the files and report the end: the last record holds counters that nothing can read once the namespaces are gone.
+The tool can send SIGTERM too, so the guard asks the kernel for the sender: a process outside of the namespace has no
+number there.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ import resource
 import select
 import struct
 
-from box import call_isolation, egress, fast_json, isolation, kill_tree, pipes, records, verification, workdir
-from call import ahead_import, output_files, tool_process
+from box import call_isolation, egress, fast_json, isolation, pipes, processes, verification, workdir
+from call import files, preloading, tool_process
 from kernel import rlimits
 from kernel.signals import HEARD, signal, stop_listening
 
@@ -42,19 +43,21 @@ if TYPE_CHECKING:
 
 _BROKEN, _FAULT = 70, 69
 _TIDYING_S = 0.5
-"""So much of the end of a call may go into removing what it left in a folder of the host, which nobody limits."""
-_NOBODY_HERE = 0
+"""How long the end of a call may wait for the removal of a folder of the host, whose size has no limit."""
+_SENT_FROM_OUTSIDE = 0
 _NUMBER_SIZE = 16
 ENVIRONMENT = "environment"
 """The layer of a fault in a process that had imported an environment's packages."""
 TURN, VERIFIED = struct.Struct(">Q"), b"v"
-"""What the zygote sends to a guard whose process comes from the template: its turn, as a ticket for its order, and that
-no other process exists."""
+"""Words of the zygote to a guard whose process comes from the template: the ticket for its order, when it is its turn;
+and that no process exists but the verified ones."""
 
 
-def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: bool = False) -> int:
-    """Fork a guard for one call; returns its pid to the zygote and never returns in the child. A *vacant* one puts up
-    the walls now, and forks the tool's process when the request has come."""
+def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, half_started: bool = False) -> int:
+    """Fork a guard for one call; return its pid in the zygote, and never return in the child.
+
+    A *half-started* guard sets up the isolation now, and forks the tool's process when the request has come.
+    """
     if not is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     pid = isolation.fork(plan)
@@ -63,7 +66,7 @@ def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: 
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         return pid
     try:
-        _guard(plan, doors, ahead=ahead, is_vacant=is_vacant)
+        _guard(plan, doors, ahead=ahead, half_started=half_started)
     except BaseException as error:
         os.write(2, ("guard: %s: %s\n" % (type(error).__name__, error)).encode("utf-8", "replace"))
     finally:
@@ -71,9 +74,9 @@ def fork(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: 
 
 
 def rehearse(plan: dict[str, Any]) -> None:
-    """Work out in the zygote what guards tell, for what that takes to be made by then."""
+    """Make a guard's records once in the zygote, so that all guards share the memory that this takes."""
     verification.rehearse(plan)
-    records.describe_end(plan, 0, max_rss=0)
+    pipes.describe_end(plan, 0, max_rss=0)
 
 
 def is_first(plan: dict[str, Any]) -> bool:
@@ -82,7 +85,7 @@ def is_first(plan: dict[str, Any]) -> bool:
 
 
 def kill(pid: int, plan: dict[str, Any]) -> None:
-    """End the call of that guard."""
+    """End the call of a guard."""
     try:
         os.kill(pid, signal.SIGKILL if is_first(plan) else signal.SIGTERM)
     except ProcessLookupError:
@@ -90,43 +93,44 @@ def kill(pid: int, plan: dict[str, Any]) -> None:
 
 
 def stop(pid: int) -> None:
-    """Have that guard end its call and send what the tool has left; one that is killed later on sends no more."""
+    """Have a guard end its call, send the files and report the end; `kill` cuts that short."""
     try:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
         pass
 
 
-def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, is_vacant: bool) -> NoReturn:
-    _go_where_it_counts(plan, doors)
+def _guard(plan: dict[str, Any], doors: Sequence[int], *, ahead: bool, half_started: bool) -> NoReturn:
+    _enter_groups_and_egress(plan, doors)
     if not is_first(plan):
         stop_listening()
-    restricted = _put_up_walls(plan)
+    restricted = _isolate(plan)
     if is_first(plan):
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
-    own = verification.Own(plan, restricted)
+    own = verification.GuardFacts(plan, restricted)
     if plan.get("template"):
         pid = _receive_from_template(plan, own, ahead=ahead)
     else:
-        if is_vacant:
+        if half_started:
             _await_request()
         pid = _fork_and_verify(plan, own, ahead=ahead)
-    status, spent = _wait_or_be_told(pid) if is_first(plan) else _wait(pid)
+    status, usage = _wait_or_end(pid) if is_first(plan) else _wait(pid)
     _end_the_rest(plan, pid)
-    end = records.describe_end(plan, status, max_rss=spent.ru_maxrss)  # before there is more room than the tool had
+    # Collecting removes an empty folder, so the free space is measured before.
+    end = pipes.describe_end(plan, status, max_rss=usage.ru_maxrss)
     if plan["outputs"]:
-        output_files.collect(plan["outputs"], pipes.FILES)
+        files.collect(plan["outputs"], pipes.FILES)
     _remove_workplace(plan, within_s=_TIDYING_S)
-    pipes.tell(end)
+    pipes.send_records(end)
     _remove_workplace(plan)
     os._exit(0)
 
 
-def _fork_and_verify(plan: dict[str, Any], own: verification.Own, *, ahead: bool) -> int:
-    """Fork the tool's process, verify it and let it go on; its pid.
+def _fork_and_verify(plan: dict[str, Any], own: verification.GuardFacts, *, ahead: bool) -> int:
+    """Fork the tool's process, verify it and let it continue; return its pid.
 
-    A process that waits for its call first prepares itself, and what that takes is not the call's. If the process died
-    before it could be verified, the guard describes itself, because both have the same walls.
+    A process that waits for its call first prepares itself, and the usage of that is not the call's. If the process
+    died before it could be verified, the guard describes itself, because both have the same isolation.
     """
     link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = _fork_the_tool(plan)
@@ -149,39 +153,39 @@ def _fork_and_verify(plan: dict[str, Any], own: verification.Own, *, ahead: bool
         else:
             subject = verification.Subject(verification.OWN, os.getpid())
         record, said = verification.verify(plan, own, subject)
-    except isolation.WallFault as fault:
-        kill_tree.end_process(pid)
+    except isolation.IsolationFault as fault:
+        processes.end_process(pid)
         _refuse(plan, fault)
-    _let_go_on(link)
+    _let_continue(link)
     if not ahead:
-        pipes.tell(record, verification.describe_spent(plan, pid, said))
+        pipes.send_records(record, verification.describe_spent(plan, pid, said))
         return pid
-    pipes.tell(record)
-    ahead_import.await_word(link, pid, within_s=imports["wall_s"] if imports and imports_ahead else None)
-    if imports_ahead and not ahead_import.is_alone(subject):
-        kill_tree.end_process(pid)
+    pipes.send_records(record)
+    preloading.await_word(link, pid, within_s=imports["wall_s"] if imports and imports_ahead else None)
+    if imports_ahead and not preloading.is_alone(subject):
+        processes.end_process(pid)
         return pid
-    pipes.tell(verification.describe_spent(plan, pid, said))
+    pipes.send_records(verification.describe_spent(plan, pid, said))
     if imports_ahead:
-        ahead_import.hold_until_called(subject)
-        _let_go_on(link)
+        preloading.hold_until_called(subject)
+        _let_continue(link)
     return pid
 
 
-def _receive_from_template(plan: dict[str, Any], own: verification.Own, *, ahead: bool) -> int:
-    """Have the template fork the tool's process, verify that and let it go on; its pid.
+def _receive_from_template(plan: dict[str, Any], own: verification.GuardFacts, *, ahead: bool) -> int:
+    """Have the template fork the tool's process, verify the process and let it continue; return its pid.
 
-    The process has imported packages, so whatever is wrong with it is their doing. A guard prepares everything before
-    its turn, because a call may wait by then.
+    The process has imported packages, so every fault of the process is theirs. A guard prepares everything before its
+    turn, because a call may wait by then.
     """
     link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    order = _Order(plan, theirs.fileno(), ahead=ahead)
+    order = _ForkOrder(plan, theirs.fileno(), ahead=ahead)
     wanted = rlimits.of_plan(plan)
     (ticket,) = TURN.unpack(_await(TURN.size))
     try:
         order.send(ticket)
     except OSError as error:
-        _blame_environment(plan, "the template takes no orders: %s" % error)
+        _blame_environment(plan, "the template accepts no order: %s" % error)
     theirs.close()
     _close_the_tools_pipes()
     number = link.recv(_NUMBER_SIZE).decode("ascii", "replace")
@@ -193,45 +197,44 @@ def _receive_from_template(plan: dict[str, Any], own: verification.Own, *, ahead
         if plan["cpus"]:
             os.sched_setaffinity(subject.pid, plan["cpus"])
         record, said = verification.verify(plan, own, subject)
-    except isolation.WallFault as fault:
+    except isolation.IsolationFault as fault:
         _blame_environment(plan, "%s: %s" % (fault.layer, fault.reason))
     except (OSError, ValueError) as error:
         _blame_environment(plan, "the call's process cannot be limited: %s" % error)
-    pipes.tell(record)
+    pipes.send_records(record)
     _await(len(VERIFIED))
     elsewhere = verification.cpu_seconds(subject.pid)  # until now, the template's control group counted it
-    _let_go_on(link)
+    _let_continue(link)
     if ahead:
-        ahead_import.await_word(link, subject.pid)
-    pipes.tell(verification.describe_spent(plan, subject.pid, said, elsewhere=elsewhere))
+        preloading.await_word(link, subject.pid)
+    pipes.send_records(verification.describe_spent(plan, subject.pid, said, elsewhere=elsewhere))
     return subject.pid
 
 
-class _Order:
-    """An order to the template: the namespaces that the process is to join, its ends, and the doors of the call's
-    control groups."""
+class _ForkOrder:
+    """An order to the template: the namespaces for the process to join, its pipes, and its control groups' doors."""
 
     def __init__(self, plan: dict[str, Any], link: int, *, ahead: bool) -> None:
         ends = (pipes.REQUEST, 1, 2, pipes.VALUE, link)
         self.allowed = {verification.name_of(end) for end in ends}
-        """The names of all that the process may have open."""
+        """The names of all files that the process may have open."""
         kinds, doors = plan["namespaces"], pipes.kept_doors(plan)
         self._given = [*verification.open_namespaces(kinds), *doors]
         sent = [*self._given[: len(kinds)], *ends, *doors]
         self._rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(sent), *sent))]
         self._birth = fast_json.write({"namespaces": kinds, "ahead": ahead}).encode("ascii")
-        self._way = socket.socket(fileno=pipes.TEMPLATE)
+        self._template = socket.socket(fileno=pipes.TEMPLATE)
 
     def send(self, ticket: int) -> None:
-        """Send it, and close what only the template needs."""
-        self._way.sendmsg([b'{"ticket":%d,"birth":%s}' % (ticket, self._birth)], self._rights)
-        self._way.close()
+        """Send the order, and close the descriptors that only the template needs."""
+        self._template.sendmsg([b'{"ticket":%d,"birth":%s}' % (ticket, self._birth)], self._rights)
+        self._template.close()
         for descriptor in self._given:
             os.close(descriptor)
 
 
 def _await(size: int) -> bytes:
-    """Wait for the zygote; one that is gone wants nothing any more."""
+    """Wait for a word of the zygote; end without one."""
     word = os.read(pipes.STATUS, size)
     if len(word) < size:
         os._exit(0)
@@ -239,7 +242,7 @@ def _await(size: int) -> bytes:
 
 
 def _blame_environment(plan: dict[str, Any], reason: str) -> NoReturn:
-    _refuse(plan, isolation.WallFault(ENVIRONMENT, reason))
+    _refuse(plan, isolation.IsolationFault(ENVIRONMENT, reason))
 
 
 def _close_the_tools_pipes(*, keeps_request: bool = False) -> None:
@@ -247,23 +250,21 @@ def _close_the_tools_pipes(*, keeps_request: bool = False) -> None:
     os.close(pipes.VALUE)
 
 
-def _let_go_on(link: socket.socket) -> None:
-    """The process may have been killed meanwhile."""
+def _let_continue(link: socket.socket) -> None:
     try:
         link.send(tool_process.GO)
-    except OSError:
+    except OSError:  # the process was killed meanwhile
         return
 
 
-def _go_where_it_counts(plan: dict[str, Any], doors: Sequence[int]) -> None:
-    """Into the call's control groups, and to the engine's proxy. This is before its pipes are in their places, which
-    they must be for anything to be told."""
+def _enter_groups_and_egress(plan: dict[str, Any], doors: Sequence[int]) -> None:
+    """Enter the call's control groups, and hand its listening socket to the engine's proxy."""
     try:
         _enter_groups(doors)
         if plan.get("egress"):
             plan["label"] = egress.hand_over(**plan["egress"])
-    except isolation.WallFault as fault:
-        pipes.arrange(plan["handed"])
+    except isolation.IsolationFault as fault:
+        pipes.arrange(plan["handed"])  # the record needs its pipe at the agreed number
         _refuse(plan, fault)
 
 
@@ -272,19 +273,19 @@ def _enter_groups(doors: Sequence[int]) -> None:
         for door in doors:
             os.write(door, b"0")
     except OSError as error:
-        raise isolation.WallFault("cgroup", "the call's group cannot be entered: %s" % error) from error
+        raise isolation.IsolationFault("cgroup", "the call's group cannot be entered: %s" % error) from error
 
 
-def _put_up_walls(plan: dict[str, Any]) -> dict[str, object] | None:
-    """All of them; what Landlock restricts, if it does. Where one cannot be put up, this is the end."""
+def _isolate(plan: dict[str, Any]) -> dict[str, object] | None:
+    """Set up the isolation and return Landlock's report, if any; end if a layer fails."""
     try:
-        return call_isolation.put_up(plan)
-    except isolation.WallFault as fault:
+        return call_isolation.set_up(plan)
+    except isolation.IsolationFault as fault:
         _refuse(plan, fault)
 
 
 def _await_request() -> None:
-    """Until some of it is there; this is the end where none will come."""
+    """Wait for the first bytes of the request; end if none will come."""
     poll = select.poll()
     poll.register(pipes.REQUEST, select.POLLIN)
     ((_, seen),) = poll.poll()
@@ -296,63 +297,58 @@ def _fork_the_tool(plan: dict[str, Any]) -> int:
     try:
         return os.fork()
     except OSError as error:
-        _refuse(plan, isolation.WallFault("processes", str(error)))
+        _refuse(plan, isolation.IsolationFault("processes", str(error)))
 
 
-def _refuse(plan: dict[str, Any], fault: isolation.WallFault) -> NoReturn:
-    pipes.tell(verification.describe_fault(fault))
-    _leave(plan)
-
-
-def _leave(plan: dict[str, Any]) -> NoReturn:
-    """A wall is missing, and that has been told."""
+def _refuse(plan: dict[str, Any], fault: isolation.IsolationFault) -> NoReturn:
+    pipes.send_records(verification.describe_fault(fault))
     _remove_workplace(plan)
     os._exit(_FAULT)
 
 
 def _listen_for_the_end(pid: int) -> None:
-    """From now on, being told to end, once or again, is to kill the tool. It may not have a group of its own yet."""
+    """Kill the tool on every SIGTERM from now on; the tool may not have its own process group yet."""
 
     def end(*_: object) -> None:
-        kill_tree.end_process(pid)
-        kill_tree.end_group(pid)
+        processes.end_process(pid)
+        processes.end_group(pid)
 
     signal.signal(signal.SIGTERM, end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
 def _wait(pid: int) -> tuple[int, resource.struct_rusage]:
-    """Reap everything that ends until the tool's process does; its status and usage."""
+    """Reap every process that ends until the tool's process does; return its status and usage."""
     while True:
-        ended, status, spent = os.wait4(-1, 0)
+        ended, status, usage = os.wait4(-1, 0)
         if ended == pid:
-            return status, spent
+            return status, usage
 
 
-def _wait_or_be_told(pid: int) -> tuple[int, resource.struct_rusage]:
-    """The same, and kill the tool's process when the zygote says so."""
+def _wait_or_end(pid: int) -> tuple[int, resource.struct_rusage]:
+    """Wait in the same way, and kill the tool's process when the zygote sends SIGTERM."""
     while True:
         heard = signal.sigwaitinfo(HEARD)
         if heard.si_signo == signal.SIGTERM:
-            if (heard.si_pid, heard.si_code) == (_NOBODY_HERE, 0):  # sent by kill(2), from outside
-                kill_tree.end_process(pid)
+            if (heard.si_pid, heard.si_code) == (_SENT_FROM_OUTSIDE, 0):  # by kill(2), outside of the namespace
+                processes.end_process(pid)
             continue
-        ended, status, spent = os.wait4(-1, os.WNOHANG)
+        ended, status, usage = os.wait4(-1, os.WNOHANG)
         while ended:
             if ended == pid:
-                return status, spent
-            ended, status, spent = os.wait4(-1, os.WNOHANG)
+                return status, usage
+            ended, status, usage = os.wait4(-1, os.WNOHANG)
 
 
 def _end_the_rest(plan: dict[str, Any], pid: int) -> None:
-    """Kill what the tool left running, and wait until it is gone."""
+    """Kill the processes that the tool left, and wait until they are gone."""
     if is_first(plan):
         _kill_everything()
         return
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    kill_tree.end_group(pid)
-    if not _has_no_children():
-        kill_tree.end_descendants()
+    processes.end_group(pid)
+    if _has_children():
+        processes.end_descendants()
 
 
 def _remove_workplace(plan: dict[str, Any], *, within_s: float = float("inf")) -> None:
@@ -369,9 +365,9 @@ def _kill_everything() -> None:
         return
 
 
-def _has_no_children() -> bool:
+def _has_children() -> bool:
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
-        return True
-    return False
+        return False
+    return True

@@ -1,15 +1,15 @@
-"""Objects of well-known kinds, opened: what each of them is in terms of plainer values.
+"""Objects of well-known classes in terms of plainer values.
 
-A kind is known by the names of the classes an object inherits from and of their modules, as Python itself keeps them;
-nothing is imported to tell, so what an environment does not have costs nothing, and what it has is found by its own
-modules. What is opened may hold anything again, and is looked at in turn (see values.py). An object may lie about all
-that it says of itself: its parts are its own word, it can raise whatever it likes, and then it is shown by its repr.
+A class is recognised by the names of the classes an object inherits from and of their modules, as Python itself keeps
+them. Nothing is imported for that, so a library that an environment lacks costs nothing. The plainer value may hold
+any objects again, which are converted in turn (see call/values.py). An object may lie about itself: its parts are its
+own word, and an object that raises is shown by its repr.
 
-Some plainer values say what they were, by a key that begins with a dollar:
+Some plainer values name their origin by a key that begins with a dollar:
 
     {"$type": "bytes", "base64": …, "bytes": n}
     {"$type": "table", "columns": [{"name", "dtype"}, …], "rows": [[…], …], "row_count": n, "first_rows": n}
-                       where some are missing, so many are the first of the table, and the others its last
+                       if rows are missing, `first_rows` of them begin the table, and the others end it
     {"$type": "image", "artifact": name, "mime", "width", "height"}      a file of that name was left under `outputs`
 """
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 NOTHING: Any = object()
-"""What is returned for an object of no known kind."""
+"""The result for an object of an unknown class."""
 _LINE = type.__dict__["__mro__"]
 _NAME = type.__dict__["__name__"]
 _MODULE = type.__dict__["__module__"]
 _OUTPUTS = "outputs"
-_MOST_CELLS = 100000
+_MAX_CELLS = 100000
 
 
-def opened(value: Any, room: int) -> Any:
-    """What it is in plainer terms, of which about `room` parts can be taken; `NOTHING` where no kind is known."""
+def simplify(value: Any, room: int) -> Any:
+    """Return a plainer value of about `room` parts at most; `NOTHING` for an object of an unknown class."""
     kind = type(value)
     for base in _LINE.__get__(kind):
-        open_kind = _KINDS.get((_name_of(_MODULE, base), _name_of(_NAME, base)))
-        if open_kind is not None:
-            return open_kind(value, room)
+        convert = _KINDS.get((_name_of(_MODULE, base), _name_of(_NAME, base)))
+        if convert is not None:
+            return convert(value, room)
         marks = type.__dict__["__dict__"].__get__(base)
-        for mark, open_marked in _MARKED:
+        for mark, convert_marked in _MARKED:
             if mark in marks:
-                return open_marked(value, room)
+                return convert_marked(value, room)
     return NOTHING
 
 
@@ -51,7 +51,7 @@ def _name_of(descriptor: Any, kind: type) -> str | None:
     return name if type(name) is str else None
 
 
-# What one text says
+# Objects that one text describes
 
 
 def _text(value: Any, _: int) -> Any:
@@ -63,7 +63,7 @@ def _iso(value: Any, _: int) -> Any:
 
 
 def _duration(value: Any, _: int) -> Any:
-    """As ISO 8601 writes it; a negative one with the sign in front."""
+    """Return an ISO 8601 duration, with the sign of a negative one in front."""
     days, seconds, microseconds = value.days, value.seconds, value.microseconds
     sign = ""
     if days < 0:
@@ -86,17 +86,17 @@ def _nothing(*_: Any) -> Any:
 
 
 def _bytes(value: Any, room: int) -> Any:
-    """As base64; what cannot fit is not written out."""
+    """Return base64, unless the bytes cannot fit."""
     import base64
 
     with memoryview(value) as view:
         if view.nbytes > room:
-            return TooMuch(view.nbytes)
+            return Oversized(view.nbytes)
         text = base64.b64encode(view).decode("ascii")
         return {"$type": "bytes", "base64": text, "bytes": view.nbytes}
 
 
-# What holds parts
+# Objects with parts
 
 
 def _items(value: Any, room: int) -> Any:
@@ -120,7 +120,7 @@ def _fields(value: Any, names: Iterable[str]) -> Any:
 
 
 def _model(value: Any, _: int) -> Any:
-    """A pydantic model, of either version."""
+    """Return the fields of a model of pydantic 1 or 2."""
     return value.model_dump() if hasattr(value, "model_dump") else value.dict()
 
 
@@ -128,7 +128,7 @@ def _model(value: Any, _: int) -> Any:
 
 
 def _scalar(value: Any, _: int) -> Any:
-    """Those that stand for a time have more digits than Python's, and then no other form."""
+    """Convert a scalar of NumPy; a point in time has more digits than Python's, and becomes text."""
     if value.dtype.kind in "mM":
         return None if value != value else str(value)
     plain = value.item()
@@ -139,16 +139,16 @@ def _scalar(value: Any, _: int) -> Any:
 
 def _array(value: Any, room: int) -> Any:
     if value.size > room:
-        return TooMuch(value.size)
+        return Oversized(value.size)
     return (value.astype(str) if value.dtype.kind in "mM" else value).tolist()
 
 
 def _tensor(value: Any, room: int) -> Any:
-    return TooMuch(value.numel()) if value.numel() > room else value.detach().cpu().tolist()
+    return Oversized(value.numel()) if value.numel() > room else value.detach().cpu().tolist()
 
 
 def _frame(value: Any, room: int) -> Any:
-    """Of pandas. An index that only counts is left out, any other comes first."""
+    """Convert a table of pandas; an index that only counts is left out, any other comes first."""
     if type(value.index).__name__ != "RangeIndex":
         value = value.rename_axis([name or "index" for name in value.index.names]).reset_index(allow_duplicates=True)
     columns = [{"name": str(name), "dtype": str(dtype)} for name, dtype in zip(value.columns, value.dtypes)]
@@ -180,16 +180,16 @@ def _arrow_rows(value: Any, begin: int, end: int) -> Any:
 
 
 def _table(columns: list[dict[str, str]], part: Callable[[int, int], Iterable[Any]], count: int, room: int) -> Any:
-    """As many rows from both ends as there may be room for, with how many there are."""
-    most = min(max(room // 4, 0), _MOST_CELLS) // (len(columns) + 1) + 2
-    first = count if count <= most else most // 2
-    last = max(first, count - most // 2)
-    ends = [[list(row) for row in itertools.islice(part(*each), most)] for each in ((0, first), (last, count))]
-    return Table(columns, ends[0], ends[1], count)
+    """Return as many rows from both ends as there may be room for, with the number of all rows."""
+    limit = min(max(room // 4, 0), _MAX_CELLS) // (len(columns) + 1) + 2
+    first = count if count <= limit else limit // 2
+    last = max(first, count - limit // 2)
+    ends = [[list(row) for row in itertools.islice(part(*each), limit)] for each in ((0, first), (last, count))]
+    return CutTable(columns, ends[0], ends[1], count)
 
 
-class TooMuch:
-    """So many parts, more than there is room for: they are not made into Python's."""
+class Oversized:
+    """An object with more parts than there is room for, which are not converted to Python objects."""
 
     __slots__ = ("parts",)
 
@@ -197,8 +197,8 @@ class TooMuch:
         self.parts = parts
 
 
-class Table:
-    """A table that may be cut: rows from both ends of `count`."""
+class CutTable:
+    """A table with rows from both ends of `count`."""
 
     __slots__ = ("columns", "count", "first", "last")
 
@@ -215,27 +215,27 @@ class Table:
 
 
 def _image(value: Any, _: int) -> Any:
-    """Of Pillow; as PNG, which has no form for some of its modes."""
+    """Leave an image of Pillow as PNG, after converting a mode that PNG does not have."""
     import io
 
     buffer = io.BytesIO()
     plain = value if value.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16") else value.convert("RGB")
     plain.save(buffer, format="PNG")
-    return _left_image(buffer.getvalue(), value.size)
+    return _leave_image(buffer.getvalue(), value.size)
 
 
 def _figure(value: Any, _: int) -> Any:
-    """Of matplotlib."""
+    """Leave a figure of matplotlib."""
     import io
 
     buffer = io.BytesIO()
     value.savefig(buffer, format="png", bbox_inches="tight")
     data = buffer.getvalue()
-    return _left_image(data, (int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")))
+    return _leave_image(data, (int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")))
 
 
-def _left_image(data: bytes, size: tuple[int, int]) -> Any:
-    """Leave it among what the tool wrote, by a name that is free there."""
+def _leave_image(data: bytes, size: tuple[int, int]) -> Any:
+    """Save an image in the tool's output folder, by a free name."""
     folder = os.path.join(_home, _OUTPUTS)
     name = next(name for name in map("image-%d.png".__mod__, itertools.count(1)) if name not in os.listdir(folder))
     with open(os.path.join(folder, name), "xb") as file:
@@ -247,7 +247,7 @@ _home = ""
 
 
 def leave_images_in(home: str) -> None:
-    """Where the call's own folder is: the tool may go elsewhere."""
+    """Set the call's own folder, because the tool may change the current folder."""
     global _home
     _home = home
 

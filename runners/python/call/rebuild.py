@@ -1,14 +1,14 @@
-"""Arguments made into what the tool's annotations say: models, dataclasses, enums, dates, paths, tuples, sets.
+"""Arguments rebuilt as the tool's annotations declare: models, dataclasses, enums, dates, paths, tuples, sets.
 
-They come as JSON that the engine has checked against what the source says. Here the annotations are real: the tool's
-module has run, and its classes are there. What an annotation does not say, or says in a way that this Python cannot
-evaluate, is left as it came. A string for a parameter that takes strings is never touched.
+The arguments arrive as JSON that the engine has checked against the source. Here the annotations are real: the tool's
+module has run, and its classes exist. A value without an annotation, or with one that this Python cannot evaluate,
+stays as it came. A string for a parameter that takes strings is never touched.
 
-A union is tried member by member as declared, and the first that the value fits is taken; but a value that is one of
-the members as it is, is not made into another one. Where pydantic models are among them, pydantic itself chooses.
+The members of a union are tried as declared, and the first that the value fits is taken. A value that already is one of
+the members is not converted into another. If there are pydantic models among the members, pydantic itself chooses.
 
-What does not fit is a `Misfit`, with the path that leads to it. Imports wait inside of functions: most calls take plain
-JSON and never come here, and those that do have imported most of it themselves.
+A value that does not fit raises a `Misfit`, with the path that leads to it. Imports wait inside of functions: most
+calls take plain JSON and never come here, and the others have imported most of the modules themselves.
 """
 
 from __future__ import annotations
@@ -16,8 +16,17 @@ from __future__ import annotations
 import sys
 
 from box import fast_json
-from call import scalars
-from call.hints import admits_none, arguments_of, bare, defaults_of_fields, hints_of, is_literal, is_union, kind_of
+from call.annotations import (
+    admits_none,
+    arguments_of,
+    bare,
+    defaults_of_fields,
+    hints_of,
+    is_literal,
+    is_union,
+    kind_of,
+    reader_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,17 +38,17 @@ _MAX_MESSAGE = 300
 _MAX_PROBLEMS = 100
 _PLAIN = (str, int, float, bool, type(None))
 _REFUSALS = (ValueError, TypeError, AssertionError, ArithmeticError)
-"""What a class raises to say that it does not take a value."""
+"""The errors by which a class refuses a value."""
 _ARRAYS = frozenset(("list", "Sequence", "MutableSequence", "Iterable", "Collection", "Container", "Reversible"))
 _SETS = {"set": set, "Set": set, "MutableSet": set, "frozenset": frozenset}
 _OBJECTS = frozenset(("dict", "Mapping", "MutableMapping"))
 _MISSING = "field required"
-"""What pydantic says of it."""
+"""The message of pydantic about a missing field."""
 _NUMBERS: dict[Any, Callable[[str], Any]] = {int: int, float: float}
 
 
 class Misfit(Exception):
-    """A value that cannot be made into what is asked for: one problem or more, each a path and a message."""
+    """A value that does not fit its annotation: one problem or more, each a path and a message."""
 
     def __init__(self, problems: list[tuple[list[Any], str]]) -> None:
         super().__init__(problems)
@@ -50,30 +59,30 @@ class Misfit(Exception):
         return cls([([], message[:_MAX_MESSAGE])])
 
     def under(self, step: Any) -> Misfit:
-        """The same, seen from one level further out."""
+        """Return the same problems, seen from one level further out."""
         return Misfit([([step, *path], message) for path, message in self.problems])
 
 
 def rebuild_arguments(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """All arguments, each as its parameter's annotation says; a `Misfit` has the problems of all of them."""
+    """Return all arguments, each rebuilt for its parameter; raise a `Misfit` with the problems of all of them."""
     hints = hints_of(function)
     given = _each(arguments, lambda name, value: rebuild(value, hints[name]) if name in hints else value)
     return dict(defaults_of_fields(function), **given)
 
 
 def rebuild_mapping(function: Any, arguments: dict[str, Any]) -> Any:
-    """The arguments as the one mapping that the function takes, in its first parameter."""
+    """Return the arguments as the one mapping that the function takes, in its first parameter."""
     hints = {name: hint for name, hint in hints_of(function).items() if name != "return"}
     return rebuild(arguments, next(iter(hints.values()))) if hints else arguments
 
 
 def rebuild(value: Any, hint: Any) -> Any:
-    """`value` as what `hint` says."""
+    """Return `value` rebuilt as `hint` declares."""
     return _Rebuilder().rebuild(value, hint, 0)
 
 
 class _Rebuilder:
-    """Rebuilds one value; while it is `choosing` between the members of a union, nothing passes that does not fit."""
+    """Rebuilds one value; while `choosing` between the members of a union, it refuses every value that does not fit."""
 
     def __init__(self, *, choosing: bool = False) -> None:
         self._choosing = choosing
@@ -91,11 +100,11 @@ class _Rebuilder:
             return self._plain(value, type(None) if kind is None else kind)
         if not isinstance(kind, type) or (value is None and not self._choosing):
             return value
-        build = next((build for is_one, build in _BUILDERS if is_one(kind)), _as_it_came)
+        build = next((build for is_one, build in _BUILDERS if is_one(kind)), _unchanged)
         return build(self, value, hint, depth + 1)
 
     def _plain(self, value: Any, kind: type) -> Any:
-        """JSON says 3 for 3.0."""
+        """Return a plain value; JSON may have 3 for 3.0."""
         if kind is float and type(value) is int:
             return float(value)
         if self._choosing and type(value) is not kind:
@@ -130,7 +139,7 @@ class _Rebuilder:
 
     def build_set(self, value: Any, hint: Any, depth: int) -> Any:
         kind = _SETS[_known_as(kind_of(hint))]
-        return _made(lambda: kind(self.build_array(value, hint, depth)))
+        return _make(lambda: kind(self.build_array(value, hint, depth)))
 
     def build_object(self, value: Any, hint: Any, depth: int) -> Any:
         kinds = arguments_of(hint)
@@ -140,7 +149,7 @@ class _Rebuilder:
         return {_key(name, bare(kinds[0])): member for name, member in rebuilt.items()}
 
     def _items(self, value: Any, kinds: tuple[Any, ...], depth: int) -> list[Any]:
-        """An item for each kind; all of them as they are where there are no kinds."""
+        """Return an item for each kind, or all items unchanged if there are no kinds."""
         items = _array(value)
         if not kinds:
             return items
@@ -154,14 +163,14 @@ class _Rebuilder:
         fields = {name: field for name, field in kind.__dataclass_fields__.items() if _is_given(field)}
         needed = [name for name, field in fields.items() if not _has_default(field)]
         members = self._members(_object(value), kind, set(fields), needed, depth)
-        return _made(lambda: kind(**members))
+        return _make(lambda: kind(**members))
 
     def build_named_tuple(self, value: Any, hint: Any, depth: int) -> Any:
         kind = kind_of(hint)
         given = dict(zip(kind._fields, value)) if isinstance(value, list) else _object(value)
         needed = [name for name in kind._fields if name not in kind._field_defaults]
         members = self._members(given, kind, set(kind._fields), needed, depth)
-        return _made(lambda: kind(**members))
+        return _make(lambda: kind(**members))
 
     def build_typed_dict(self, value: Any, hint: Any, depth: int) -> Any:
         kind = kind_of(hint)
@@ -172,7 +181,7 @@ class _Rebuilder:
     def _members(
         self, value: dict[str, Any], kind: type, names: set[str], needed: list[str], depth: int
     ) -> dict[str, Any]:
-        """What a class is made of, by name; None for what it needs, was not given, and may be None."""
+        """Return the members of a class by name; a needed member that is missing and may be None becomes None."""
         hints = hints_of(kind)
         missing = [name for name in needed if name not in value]
         absent = [name for name in missing if not admits_none(hints.get(name))]
@@ -185,9 +194,9 @@ class _Rebuilder:
 
 
 def _one_of_models(value: Any, hint: Any, members: list[Any], depth: int) -> Any:
-    """As pydantic chooses; by turns where something is missing that may be None."""
+    """Let pydantic choose; try the members in turn if something is missing that may be None."""
     try:
-        return _validated(value, hint)
+        return _validate(value, hint)
     except Misfit:
         return _first_that_fits(value, members, depth)
 
@@ -203,7 +212,7 @@ def _first_that_fits(value: Any, members: list[Any], depth: int) -> Any:
 
 
 def _each(values: dict[Any, Any], make: Callable[[Any, Any], Any]) -> dict[Any, Any]:
-    """What is made of each, or all that is wrong with them."""
+    """Return the result of `make` for each value, or raise all problems together."""
     made, problems = {}, []
     for name, value in values.items():
         try:
@@ -230,9 +239,9 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _key(name: str, hint: Any) -> Any:
-    """The keys of an object are text."""
+    """Rebuild a key, which is text in JSON."""
     if hint in _NUMBERS:
-        return _made(lambda: _NUMBERS[hint](name))
+        return _make(lambda: _NUMBERS[hint](name))
     return rebuild(name, hint)
 
 
@@ -243,7 +252,7 @@ def _literal(value: Any, members: tuple[Any, ...]) -> Any:
     for member in members:
         if type(member) not in _PLAIN and _as_json(getattr(member, "value", member)) == value:
             return member
-    raise Misfit.here("is none of %s" % ", ".join(repr(member) for member in members))
+    raise Misfit.here("is not one of %s" % ", ".join(repr(member) for member in members))
 
 
 def _enum(_: _Rebuilder, value: Any, hint: Any, __: int) -> Any:
@@ -251,11 +260,11 @@ def _enum(_: _Rebuilder, value: Any, hint: Any, __: int) -> Any:
         plain = _as_json(member.value)
         if type(plain) is type(value) and plain == value:
             return member
-    return _made(lambda: hint(value))  # flags, and classes that know what else to take for one
+    return _make(lambda: hint(value))  # flags, and enums with a `_missing_` method
 
 
 def _as_json(value: Any) -> Any:
-    """The value as it came here: through JSON."""
+    """Return the value as it would arrive here, through JSON."""
     try:
         return fast_json.read(fast_json.write(value, default=str))
     except ValueError:
@@ -264,9 +273,9 @@ def _as_json(value: Any) -> Any:
 
 def _scalar(_: _Rebuilder, value: Any, hint: Any, __: int) -> Any:
     kind = kind_of(hint)
-    read = scalars.reader_of(kind)
+    read = reader_of(kind)
     assert read is not None
-    return _made(lambda: read(value, kind))
+    return _make(lambda: read(value, kind))
 
 
 def _model(_: _Rebuilder, value: Any, hint: Any, __: int) -> Any:
@@ -274,21 +283,21 @@ def _model(_: _Rebuilder, value: Any, hint: Any, __: int) -> Any:
 
 
 def _by_pydantic(value: Any, hint: Any) -> Any:
-    """As pydantic reads JSON. What it needs, was not given, and may be None, is None: so the schema says."""
+    """Let pydantic read the JSON; a needed field that is missing and may be None becomes None, as in the schema."""
     try:
-        return _validated(value, hint)
+        return _validate(value, hint)
     except Misfit as misfit:
         filled = _with_nulls(value, misfit)
         if filled is None:
             raise
         try:
-            return _validated(filled, hint)
+            return _validate(filled, hint)
         except Misfit:
             raise misfit from None
 
 
 def _with_nulls(value: Any, misfit: Misfit) -> Any:
-    """A copy with null at each place that is said to be missing; None where nothing is, or there is no such place."""
+    """Return a copy with null at each missing place; None if nothing is missing, or a place does not exist."""
     missing = [path for path, message in misfit.problems if message.lower() == _MISSING and path]
     if not missing:
         return None
@@ -306,40 +315,40 @@ def _with_nulls(value: Any, misfit: Misfit) -> Any:
     return filled
 
 
-def _validated(value: Any, hint: Any) -> Any:
-    """In either of pydantic's generations."""
+def _validate(value: Any, hint: Any) -> Any:
+    """Validate a value with pydantic 1 or 2."""
     text = fast_json.write(value)
     if hasattr(hint, "model_validate_json"):
-        return _made(lambda: hint.model_validate_json(text))
+        return _make(lambda: hint.model_validate_json(text))
     pydantic: Any = sys.modules["pydantic"]
     if hasattr(pydantic, "TypeAdapter"):
-        return _made(lambda: pydantic.TypeAdapter(hint).validate_json(text))
-    return _made(lambda: pydantic.parse_raw_as(hint, text))
+        return _make(lambda: pydantic.TypeAdapter(hint).validate_json(text))
+    return _make(lambda: pydantic.parse_raw_as(hint, text))
 
 
-def _as_it_came(_: _Rebuilder, value: Any, __: Any, ___: int) -> Any:
+def _unchanged(_: _Rebuilder, value: Any, __: Any, ___: int) -> Any:
     return value
 
 
-def _made(make: Callable[[], Any]) -> Any:
-    """What a class makes of it, or what it says against it."""
+def _make(make: Callable[[], Any]) -> Any:
+    """Return the new object, or raise the class's refusal as a `Misfit`."""
     try:
         return make()
     except _REFUSALS as error:
-        raise Misfit(_told(error)) from None
+        raise Misfit(_problems_of(error)) from None
 
 
-def _told(error: Exception) -> list[tuple[list[Any], str]]:
-    """pydantic tells all that is wrong, each with its place."""
+def _problems_of(error: Exception) -> list[tuple[list[Any], str]]:
+    """Return the problems of an error; pydantic lists all of them, each with its path."""
     try:
         each: Any = getattr(error, "errors")()  # noqa: B009  (only pydantic's have it)
-        return [(list(one["loc"]), str(one["msg"])[:_MAX_MESSAGE]) for one in each]
+        return [(list(problem["loc"]), str(problem["msg"])[:_MAX_MESSAGE]) for problem in each]
     except Exception:
         return [([], ("%s" % error or type(error).__name__)[:_MAX_MESSAGE])]
 
 
 def _is_given(field: Any) -> bool:
-    """Whether a dataclass takes it when it is made."""
+    """Whether a dataclass takes the field as an argument."""
     return bool(field.init) and field._field_type.name != "_FIELD_CLASSVAR"
 
 
@@ -354,13 +363,13 @@ def _is_model(kind: Any) -> bool:
 
 
 def _is_of_pydantic(kind: Any) -> bool:
-    """Its own classes of values, such as secrets and addresses. Its class of mail addresses is one of plain text."""
+    """Whether a class is one of pydantic's own, such as secrets and addresses; mail addresses are plain text there."""
     is_its = kind.__module__.partition(".")[0] == "pydantic" and hasattr(kind, "__get_pydantic_core_schema__")
     return bool(is_its and kind.__name__ != "EmailStr")
 
 
 def _known_as(kind: type) -> str:
-    """The name of a builtin or abstract container; nothing for a class that only happens to be called so."""
+    """Return the name of a builtin or abstract container; an empty text for other classes with such a name."""
     return kind.__name__ if kind.__module__ in ("builtins", "collections.abc") else ""
 
 
@@ -380,6 +389,6 @@ _BUILDERS: tuple[tuple[Callable[[Any], bool], Callable[[_Rebuilder, Any, Any, in
     (lambda kind: _known_as(kind) in _SETS, _Rebuilder.build_set),
     (lambda kind: _known_as(kind) in _ARRAYS, _Rebuilder.build_array),
     (lambda kind: _known_as(kind) in _OBJECTS, _Rebuilder.build_object),
-    (lambda kind: scalars.reader_of(kind) is not None, _scalar),
+    (lambda kind: reader_of(kind) is not None, _scalar),
     (_is_of_pydantic, _model),
 )

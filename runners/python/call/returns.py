@@ -1,9 +1,13 @@
-"""The return contract: whether a value is what its tool says it returns.
+"""Return values: `ToolResult`, and the contract between a value and the tool's return annotation.
 
-The engine reads the annotation and sends it as a JSON schema of its own making; here the value is compared with that,
-as it is going to be sent; a number that cannot be sent as one is compared as what it is. Of JSON Schema this knows what
-such schemas hold: types, members, items, choices, bounds and local references. What it does not know it does not hold
-against anybody, and what is too large to compare fits.
+A `ToolResult` says itself whether the tool did its task. Our class and those of other libraries are recognised by the
+name of a class among the bases, and read by their common attributes. The word of a `ToolResult` is the tool's, as any
+value is, and has no other effect here.
+
+The engine turns the return annotation into a JSON schema. The value is compared with the schema in the form in which it
+will be sent, except that a number without a JSON form is compared as the number. The comparison knows the keywords that
+such schemas use: types, members, items, choices, bounds and local references. Unknown keywords are ignored, and a value
+that is too large to compare fits.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MISFIT = "the value is not what the tool says it returns: %s"
-_MOST_STEPS = 100000
-_MOST_TOLD = 3
-_LONGEST = 300
+_MAX_STEPS = 100000
+_MAX_PROBLEMS = 3
+_MAX_REFERENCES = 30
+_MAX_TEXT = 300
 _KINDS = (
     (bool, "boolean"),
     (str, "string"),
@@ -36,7 +41,7 @@ _ALONE: dict[type, dict[str, str]] = {
     dict: {"type": "object"},
     list: {"type": "array"},
 }
-"""What most tools that say anything say, and what a value that is just that fits without another look."""
+"""The schemas of most annotations, which a value of the type fits without a comparison."""
 _BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (
     ("minimum", "is less than %s", lambda value, bound: value < bound),
     ("maximum", "is more than %s", lambda value, bound: value > bound),
@@ -49,81 +54,109 @@ _LENGTHS: tuple[tuple[tuple[str, str, str], str, Callable[[Any, Any], bool]], ..
 )
 
 
-def _tells_of_failure(value: Any) -> bool:
-    """Whether it is what tools return in the place of a result; what that comes to is for the engine to say."""
+_RESULT_CLASS = "ToolResult"
+_LINE = type.__dict__["__mro__"]
+_CLASS_NAME = type.__dict__["__name__"]
+_COMMON = frozenset((dict, list, str, int, float, bool, tuple, type(None)))
+_MISSING = object()
+_PARTS = {"stdout": ("stdout", "output"), "stderr": ("stderr", "error"), "meta": ("meta", "metadata")}
+
+
+def _reports_failure(value: Any) -> bool:
+    """Whether a tool returns this in place of a result; the engine decides what it means."""
     return isinstance(value, dict) and (bool(value.get("error")) or value.get("success") in (False, "false"))
 
 
+def read_result(value: Any) -> tuple[Any, bool | None]:
+    """Return a `ToolResult` as plain parts with its success; any other value unchanged, with None."""
+    kind = type(value)
+    if kind in _COMMON or not any(_CLASS_NAME.__get__(base) == _RESULT_CLASS for base in _LINE.__get__(kind)):
+        return value, None
+    success = _first_attribute(value, ("ok", "success"), _MISSING)
+    if success is _MISSING:
+        return value, None
+    ok = bool(success)
+    parts = {name: _first_attribute(value, names, None) for name, names in _PARTS.items()}
+    empty = {"stdout": "", "stderr": "", "meta": {}}
+    return dict({"ok": ok}, **{name: empty[name] if part is None else part for name, part in parts.items()}), ok
+
+
+def _first_attribute(value: Any, names: tuple[str, ...], otherwise: Any) -> Any:
+    for name in names:
+        found = getattr(value, name, _MISSING)
+        if found is not _MISSING:
+            return found
+    return otherwise
+
+
 class _TooLarge(Exception):
-    """There is more to compare than is worth it."""
+    """The comparison takes too many steps."""
 
 
-class Contract:
-    """What one call is held to: nothing, or a `schema`, strictly or not."""
+class ReturnContract:
+    """The contract of one call: none, or a `schema`, strict or not; a `ToolResult` (with `ok`) has none."""
 
-    def __init__(self, told: dict[str, Any] | None, *, ok: bool | None) -> None:
-        """A value that says itself how the call went (`ok`) is held to nothing."""
-        self._told = told if ok is None else None
+    def __init__(self, contract: dict[str, Any] | None, *, ok: bool | None) -> None:
+        self._contract = contract if ok is None else None
         self._broken: list[str] = []
 
     @property
     def check(self) -> Callable[[Any], list[str]] | None:
-        """What to ask of a plain value, if anything; it gives warnings."""
-        return self._check if self._told else None
+        """The function that returns warnings about a plain value, if there is a contract."""
+        return self._check if self._contract else None
 
     @property
     def is_broken(self) -> bool:
-        """Whether the value does not fit, and has to."""
-        return bool(self._broken and self._told and self._told["is_strict"])
+        """Whether the value does not fit a strict contract."""
+        return bool(self._broken and self._contract and self._contract["is_strict"])
 
     def failure(self, source: str) -> dict[str, Any]:
-        """The reply in the place of the value."""
-        told = {"type": "ReturnMismatch", "message": "; ".join(self._broken), "traceback": ""}
+        """Return the reply in place of the value."""
         return {
             "kind": "exception",
-            "error": told,
+            "error": {"type": "ReturnMismatch", "message": "; ".join(self._broken), "traceback": ""},
             "memory": False,
             "errno": None,
             "warnings": authoring_module.warnings(source),
         }
 
     def _check(self, value: Any) -> list[str]:
-        assert self._told is not None
-        if _tells_of_failure(value):
+        assert self._contract is not None
+        if _reports_failure(value):
             return []
-        self._broken = [_MISFIT % each for each in misfits(value, self._told["schema"])]
+        self._broken = [_MISFIT % each for each in find_misfits(value, self._contract["schema"])]
         return self._broken
 
 
-def misfits(value: Any, schema: Any) -> list[str]:
-    """Where a plain value does not fit, and why; some of it, each with a path."""
+def find_misfits(value: Any, schema: Any) -> list[str]:
+    """Return some of the reasons why a plain value does not fit, each with a path."""
     if schema == _ALONE.get(type(value)):
         return []
     found: list[str] = []
     try:
-        for path, reason in _Comparison(schema).misfits(value, schema, ""):
-            found.append(("%s: %s" % (path, reason) if path else reason)[:_LONGEST])
-            if len(found) >= _MOST_TOLD:
+        for path, reason in _SchemaComparison(schema).misfits(value, schema, ""):
+            found.append(("%s: %s" % (path, reason) if path else reason)[:_MAX_TEXT])
+            if len(found) >= _MAX_PROBLEMS:
                 break
     except (_TooLarge, RecursionError):
         pass
     return found
 
 
-class _Comparison:
-    """One value and one schema, with as many steps as it may take."""
+class _SchemaComparison:
+    """The comparison of one value with one schema, in a bounded number of steps."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._left = _MOST_STEPS
+        self._left = _MAX_STEPS
 
     def misfits(self, value: Any, schema: Any, path: str) -> Iterator[tuple[str, str]]:
         self._left -= 1
         if self._left < 0:
             raise _TooLarge
-        if type(value) is values.Unwritable:
+        if type(value) is values.NonJsonNumber:
             value = value.number
-        schema = self._resolved(schema)
+        schema = self._resolve(schema)
         if schema is False:
             yield path, "is not expected"
         if not isinstance(schema, dict):
@@ -140,8 +173,8 @@ class _Comparison:
         elif isinstance(value, (list, tuple)):
             yield from self._items(value, schema, path)
 
-    def _resolved(self, schema: Any) -> Any:
-        for _ in range(_MOST_TOLD * 10):
+    def _resolve(self, schema: Any) -> Any:
+        for _ in range(_MAX_REFERENCES):
             reference = schema.get("$ref") if isinstance(schema, dict) else None
             if not isinstance(reference, str) or not reference.startswith("#"):
                 return schema
@@ -162,7 +195,7 @@ class _Comparison:
         if "const" in schema and not _is_same(value, schema["const"]):
             yield path, "is not %.80r" % (schema["const"],)
         if "enum" in schema and not any(_is_same(value, each) for each in schema["enum"]):
-            yield path, "is none of %.200s" % (", ".join(map(repr, schema["enum"])),)
+            yield path, "is not one of %.200s" % (", ".join(map(repr, schema["enum"])),)
         for name in ("anyOf", "oneOf"):
             branches = schema.get(name)
             if branches and all(self._first(value, branch, path) for branch in branches):
@@ -191,7 +224,7 @@ class _Comparison:
                 yield _below(path, name), "is missing"
         others, required = schema.get("additionalProperties", True), schema.get("required", ())
         for name, member in value.items():
-            if member is None and name in known and name not in required:  # as good as left out
+            if member is None and name in known and name not in required:  # counts as left out
                 continue
             yield from self.misfits(member, known.get(name, others), _below(path, name))
 
@@ -205,7 +238,7 @@ class _Comparison:
 
 
 def kind_of(value: Any) -> str:
-    """What JSON calls it; bytes are a string to schemas, however they are written."""
+    """Return the JSON type of a value; bytes are a string to schemas, in spite of their form."""
     if isinstance(value, dict) and value.get("$type") == "bytes":
         return "string"
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "null")

@@ -1,8 +1,8 @@
-"""The tool's own process, from the moment that it stands behind its walls to the end of the call.
+"""The tool's own process, from its isolation to the end of the call.
 
-A guard's fork is this process, or the fork of a template that has joined the guard's namespaces (see template.py). Both
-say their number on the link, and wait there until the guard has verified their walls. Nothing of the call is read, and
-nothing foreign runs in a guard's fork, before that.
+This process is a fork of the guard, or a fork of a template that has joined the guard's namespaces (see
+zygote/template.py). Either sends its number on the link, and waits until the guard has verified its isolation. Before
+that the process reads no part of the call, and a fork of the guard runs no foreign code.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import fcntl
 import os
 import resource
 
-from box import installed, isolation, pipes, verification, workdir
-from call import call
+from box import isolation, pipes, verification, workdir
+from call import call, preloading
 from kernel import rlimits
 from kernel.signals import signal, stop_listening
-from zygote import preloading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ GO, READY = b"go", b"ready"
 def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
     """Become the tool's process, wait to be verified, wait for the call, run it, and end.
 
-    Every page that is written after a fork is copied. So what either the guard or this process could do, this one does,
-    because it writes to most of those pages anyway.
+    Every page that is written after a fork is copied. So work that either the guard or this process could do is done
+    here, because this process writes to most of those pages anyway.
     """
     os.setsid()
     if "pid" in plan["namespaces"]:
@@ -46,7 +45,7 @@ def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
     _wait_for_verification(link)
     if ahead:
         call.rehearse("f")
-    home = call.settle()
+    home = call.prepare()
     imports = plan.get("imports")
     if ahead and imports and imports["ahead"]:
         _import_ahead(imports, link)
@@ -55,9 +54,9 @@ def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
         link.send(READY)
     link.close()
     lower, request = pipes.receive()
-    isolation.own_its_files()  # only now: the call that runs meanwhile may see this process wait
+    isolation.own_its_files()  # not earlier: a call that runs meanwhile may see this process wait
     if lower:  # the control group counts the other limits of this call
-        rlimits.lower(rlimits.lowered({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
+        rlimits.lower(rlimits.compute({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
     if plan["home"] and not plan["workplace"]:
         request["environment"].update(HOME=plan["home"], TMPDIR=os.path.join(plan["home"], workdir.TEMPORARY))
     if imports:
@@ -66,7 +65,7 @@ def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
 
 
 def _wait_for_verification(link: socket) -> None:
-    """Let the guard read this process, which takes files of /proc that are its own, until the guard says go."""
+    """Let the guard read this process, which requires files of /proc that the process owns, until the guard says go."""
     isolation.own_its_files()
     link.send(verification.own_number().encode("ascii"))
     if link.recv(len(GO)) != GO:
@@ -90,13 +89,13 @@ def _enter_environment(imports: dict[str, Any]) -> None:
     call. While no call has come, the guard watches this process.
     """
     try:
-        installed.enter(*imports["installed"])
+        preloading.enter(*imports["installed"])
     except SystemExit as stop:
         os._exit(stop.code & 0xFF if isinstance(stop.code, int) else int(stop.code is not None))
 
 
 def _move_up(descriptor: int) -> int:
-    """Move it to a number that a tool does not close by counting, and that a child of the tool does not inherit."""
+    """Move the value's pipe to a number that a tool does not close by counting up, and that no program inherits."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     most = _HIGH if soft == resource.RLIM_INFINITY else min(soft, _HIGH)
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, most - _BELOW_THE_LIMIT)

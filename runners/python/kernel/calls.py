@@ -1,17 +1,23 @@
-"""The doorway to the kernel: libc by ctypes, errors as OSError, numbers for what libc does not wrap.
+"""System calls: libc by ctypes, errors as OSError, numbers for the calls that libc does not wrap.
 
 libc is opened as `PyDLL`, which keeps the interpreter's lock during a call. That is on purpose: the runner has one
-thread, every call here is short, and between `clone` and the first Python instruction of the child there must be no
-moment in which the lock is somebody else's.
+thread, every call here is short, and between `clone` and the first Python instruction of the child no other thread may
+ever hold the lock.
 
 `syscall(2)` is variadic. ctypes would pass a plain int as a 32-bit C int and leave the upper half of the register to
 chance, so every int is widened to a C long first. Bytes, buffers, `byref(...)` and None (NULL) pass as they are.
 
-Most of what puts up walls takes a `Kernel`, the way on which its calls go: `NOW` makes them at once, a script
-(script.py) writes them down to be made later.
+Functions that set up isolation take a `Kernel`, the destination of their calls. `NOW` makes the calls at once. A
+`CallScript` records them, to be made in a row by every child: a child pays for each page that it is the first to write
+to after the fork, and Python writes nearly wherever it reads (reference counts, caches in its own code). Working out
+the calls of one layer of isolation touches hundreds of pages, though all of them are the same for every call of a box.
+So the parent works them out, down to the numbers and the memory that the kernel is given, and the child runs one loop.
 
-The numbers are those of the two machines a box runs on. A machine that is not listed has no numbers: `number_of` then
-answers what a kernel without the call would, ENOSYS.
+A script predicts the numbers of descriptors: the kernel gives the lowest free number, and the first free one is known.
+A call that returns another number, like any call that fails, ends the run.
+
+The numbers of system calls are those of the two machines a box runs on. On other machines `number_of` raises the error
+of a kernel without the call, ENOSYS.
 """
 
 from __future__ import annotations
@@ -110,7 +116,7 @@ _MACHINE = os.uname().machine
 
 
 def number_of(name: str) -> int:
-    """The number of a system call on this machine; OSError(ENOSYS) where it is not known."""
+    """Return the number of a system call on this machine; raise OSError(ENOSYS) if there is no such number."""
     number = NUMBERS.get(_MACHINE, {}).get(name)
     if number is None:
         raise OSError(errno.ENOSYS, f"{name}: no number for it on {_MACHINE}")
@@ -118,7 +124,7 @@ def number_of(name: str) -> int:
 
 
 def check(result: int, what: str) -> int:
-    """The result itself, or OSError with the errno of the call that just failed and its name."""
+    """Return the result, or raise OSError with the errno of the call that just failed, and its name."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -126,25 +132,25 @@ def check(result: int, what: str) -> int:
 
 
 def syscall(name: str, *arguments: Any) -> int:
-    """Call the kernel directly; raises OSError that names the call."""
+    """Call the kernel directly; raise an OSError that names the call."""
     result: int = libc.syscall(ctypes.c_long(number_of(name)), *[_wide(argument) for argument in arguments])
     return check(result, name)
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """prctl(2) with the arguments that are not given as zeros (some options insist); raises OSError."""
+    """Call prctl(2) with zeros for the missing arguments, which some options require; raise OSError."""
     result: int = _prctl(option, *arguments, *_ZEROS[len(arguments) :])
     return result if result >= 0 else check(result, f"prctl {option}")
 
 
-def written(name: str, *arguments: Any) -> tuple[tuple[int, ...], list[Any]]:
-    """What `raw` takes for this call, and what has to be kept alive until it is made."""
+def encode(name: str, *arguments: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """Return the arguments of `raw` for this call, and the buffers that must stay alive until the call is made."""
     numbers, kept = [number_of(name)], []
     for argument in arguments:
         if argument is None or isinstance(argument, int):
             numbers.append(argument or 0)
             continue
-        # A buffer of its own, as the kernel wants a string: with a zero at the end.
+        # A separate buffer, because the kernel wants a zero at the end of a string.
         content = ctypes.create_string_buffer(argument) if isinstance(argument, bytes) else argument
         kept.append(content)
         numbers.append(ctypes.addressof(content))
@@ -152,33 +158,39 @@ def written(name: str, *arguments: Any) -> tuple[tuple[int, ...], list[Any]]:
 
 
 class Kernel:
-    """Where system calls go; this one makes them at once. Arguments are ints, bytes, ctypes structures or None."""
+    """The destination of system calls; this one makes them at once.
 
-    wall = ""  # what the calls that follow are for
+    Arguments are ints, bytes, ctypes structures or None. `layer` names the part of the isolation that the next calls
+    belong to.
+    """
+
+    layer = ""
 
     def make(
         self, name: str, *arguments: Any, about: str = "", gives: int | None = 0, unless: Container[int] = ()
     ) -> None:
-        """This call. OSError, which names it and what it is about, when it gives anything else than it should; None is
-        for whatever is no error. `unless` it fails with one of these errors: then it does not matter."""
-        numbers, kept = written(name, *arguments)
+        """Make a call that must return `gives`, or anything but an error for None.
+
+        Otherwise raise an OSError that names the call and its subject, unless the error is one of `unless`.
+        """
+        numbers, kept = encode(name, *arguments)
         judge(label(name, about), raw(*numbers), gives, unless)
         del kept  # the kernel has read it
 
     def open(self, name: str, *arguments: Any, about: str = "", unless: Container[int] = ()) -> int:
-        """The descriptor that this call gives."""
-        numbers, kept = written(name, *arguments)
+        """Make a call that returns a descriptor, and return the descriptor."""
+        numbers, kept = encode(name, *arguments)
         descriptor: int = raw(*numbers)
         judge(label(name, about), descriptor, None, unless)
         del kept
         return descriptor
 
     def close(self, descriptor: int, *, unless: Container[int] = ()) -> None:
-        """Let go of what `open` gave."""
+        """Close a descriptor that `open` returned."""
         self.make("close", descriptor, unless=unless)
 
     def write_file(self, path: str, text: str, *, unless: Container[int] = ()) -> None:
-        """Write to a file that is there, in one piece, as the kernel wants it for its own."""
+        """Write to an existing file in one piece, as the kernel requires for files of /proc."""
         data, flags = text.encode("ascii"), os.O_WRONLY | os.O_CLOEXEC
         file = self.open("openat", AT_FDCWD, path.encode(), flags, about=path, unless=unless)
         self.make("write", file, data, len(data), about=path, gives=len(data), unless=unless)
@@ -189,7 +201,7 @@ NOW = Kernel()
 
 
 def judge(what: str, result: int, gives: int | None, unless: Container[int]) -> None:
-    """OSError for a result that should not be; to be called before anything else fails."""
+    """Raise OSError for a wrong result; must be called before another call can change errno."""
     if result == gives or (gives is None and result >= 0):
         return
     number = ctypes.get_errno() if result < 0 else errno.EINVAL
@@ -198,9 +210,50 @@ def judge(what: str, result: int, gives: int | None, unless: Container[int]) -> 
 
 
 def label(name: str, about: str) -> str:
-    """A call in an error: its name, and the path that it is about."""
+    """Return the text for a call in an error: its name, and the path that it concerns."""
     return name + " " + about if about else name
 
 
 def _wide(argument: Any) -> Any:
     return ctypes.c_long(argument) if isinstance(argument, int) else argument
+
+
+class CallScript(Kernel):
+    """Recorded calls. The process that runs them must have no descriptor open from `first_free` on."""
+
+    def __init__(self, *, first_free: int) -> None:
+        self._first_free = first_free
+        self._open: set[int] = set()
+        self._steps: list[tuple[tuple[int, ...], int | None]] = []
+        self._notes: list[tuple[str, str, Container[int]]] = []
+        self._kept: list[Any] = []
+
+    def make(
+        self, name: str, *arguments: Any, about: str = "", gives: int | None = 0, unless: Container[int] = ()
+    ) -> None:
+        """Record a call, with the result that it must return."""
+        numbers, kept = encode(name, *arguments)
+        self._steps.append((numbers, gives))
+        self._notes.append((self.layer, label(name, about), unless))
+        self._kept += kept
+
+    def open(self, name: str, *arguments: Any, about: str = "", unless: Container[int] = ()) -> int:
+        """Record a call that returns a descriptor, and return the number that the descriptor will have."""
+        predicted = next(number for number in range(self._first_free, 1 << 10) if number not in self._open)
+        self.make(name, *arguments, about=about, gives=predicted, unless=unless)
+        self._open.add(predicted)
+        return predicted
+
+    def close(self, descriptor: int, *, unless: Container[int] = ()) -> None:
+        """Record that a descriptor is closed, so that its number is free again."""
+        super().close(descriptor, unless=unless)
+        self._open.discard(descriptor)
+
+    def run(self) -> None:
+        """Make the calls; raise OSError for a call with a wrong result, after setting `layer` to the layer of that."""
+        make = raw
+        for step, (numbers, gives) in enumerate(self._steps):
+            result = make(*numbers)
+            if result != gives:
+                self.layer, what, unless = self._notes[step]
+                judge(what, result, gives, unless)

@@ -2,19 +2,19 @@
 
 The contract, from landlock(7):
 
-* A ruleset names the accesses it handles. What is handled is denied unless a rule allows it; what is not handled stays
-  free. Which accesses can be handled depends on the kernel's ABI version, so the answer of `restrict` says what is in
-  force and what this kernel lacks, and the caller decides whether that is enough.
+* A ruleset names the accesses it handles. A handled access is denied unless a rule allows it; all other accesses stay
+  free. The kernel's ABI version decides which accesses can be handled, so the report of `restrict` says which are in
+  force and which this kernel lacks, and the caller decides whether that is enough.
 * A rule allows accesses beneath a path, by the inode that the path names now. A rule about anything but a directory
   must not name accesses that only directories have (EINVAL).
 * `landlock_restrict_self` needs no_new_privs (or CAP_SYS_ADMIN), binds this thread and all its later children, root as
-  well, and is never undone. Rulesets add up: each must allow.
-* What is open already stays usable: descriptors keep the rights they were opened with.
-* A process that is bound by filesystem rules cannot change mounts (EPERM). So this comes after the mounts.
-* `execute` is execve only: libraries are mapped, and scripts are read, from wherever reading is allowed.
+  well, and is never undone. Rulesets add up: each must allow an access.
+* Open descriptors stay usable and keep the rights they were opened with.
+* A process that is bound by filesystem rules cannot change mounts (EPERM). So Landlock comes after the mounts.
+* `execute` means execve only: libraries are mapped, and scripts are read, from wherever reading is allowed.
 * With ABI 1 no file can be moved or linked into another directory (EXDEV), whatever the rules say.
 
-TCP is all of the network it knows: UDP, and unix sockets with a path, are left to namespaces and seccomp.
+TCP is all of the network that Landlock knows: namespaces and seccomp cover UDP, and unix sockets with a path.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ READ, READ_EXECUTE, READ_WRITE = "read", "read_execute", "read_write"
 _ACCESSES = {
     READ: _bits("read_file", "read_dir"),
     READ_EXECUTE: _bits("read_file", "read_dir", "execute"),
-    # No devices are made, and nothing written here can be executed. ioctl_dev is for devices that a rule names itself.
+    # No devices can be made, and no file written here can be executed. ioctl_dev is for devices that a rule names.
     READ_WRITE: _bits("read_file", "read_dir", "write_file", "truncate", "remove_dir", "remove_file", "refer")
     | _bits("make_dir", "make_reg", "make_sock", "make_fifo", "make_sym", "ioctl_dev"),
 }
@@ -74,7 +74,7 @@ _RULE_PATH_BENEATH = 1
 
 
 def abi() -> int:
-    """The kernel's Landlock version; 0 where it has none, has it switched off, or a filter hides it."""
+    """Return the kernel's Landlock version; 0 if Landlock is missing, switched off, or hidden by a filter."""
     try:
         return calls.syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
     except OSError:
@@ -82,7 +82,7 @@ def abi() -> int:
 
 
 class Ruleset:
-    """Rules being collected; nothing is in force before `enforce`. Close it, or use it in a `with`."""
+    """Rules that are being collected; they are in force from `enforce` on. Close it, or use it in a `with`."""
 
     def __init__(self, *, version: int, network: bool, kernel: calls.Kernel = calls.NOW) -> None:
         self._kernel = kernel
@@ -93,7 +93,7 @@ class Ruleset:
         self._descriptor = kernel.open("landlock_create_ruleset", attributes, len(attributes), 0)
 
     def allow(self, path: str, access: str) -> None:
-        """Allow READ, READ_EXECUTE or READ_WRITE of `path` and all beneath it; OSError when there is no such path."""
+        """Allow READ, READ_EXECUTE or READ_WRITE of `path` and all beneath it; raise OSError for a missing path."""
         accesses = _ACCESSES[access] & self._filesystem
         if not stat.S_ISDIR(os.stat(path).st_mode):
             accesses &= _NOT_ONLY_DIRECTORIES
@@ -119,11 +119,11 @@ class Ruleset:
 
 
 def restrict(rules: Iterable[tuple[str, str]], *, network: bool, kernel: calls.Kernel = calls.NOW) -> dict[str, object]:
-    """Leave this process the paths of the rules only, and TCP only with `network`; the answer says what is in force.
+    """Leave this process only the paths of the rules, and TCP only with `network`; return a report of the restrictions.
 
-    `rules` are pairs of a path and READ, READ_EXECUTE or READ_WRITE. Without Landlock nothing happens, and the answer
-    has ABI 0 and everything under `missing`. OSError when a path is not there or no_new_privs is not set: then nothing
-    is in force either.
+    `rules` are pairs of a path and READ, READ_EXECUTE or READ_WRITE. Without Landlock nothing happens, and the report
+    has ABI 0 and every access under `missing`. Raise OSError when a path is missing or no_new_privs is not set: then no
+    restriction is in force either.
     """
     version = abi()
     if version:
@@ -135,8 +135,10 @@ def restrict(rules: Iterable[tuple[str, str]], *, network: bool, kernel: calls.K
 
 
 def keep_signals_in(*, kernel: calls.Kernel = calls.NOW) -> None:
-    """From now on this process and its later children signal nobody but themselves. A kernel that knows this says so in
-    the answer of `restrict`: "signal" is among what is `scoped`; no_new_privs is needed here as well."""
+    """Let this process and its later children signal no process but each other, from now on.
+
+    The report of `restrict` names "signal" under `scoped` if the kernel can do this. no_new_privs is required here too.
+    """
     attributes = struct.pack("=QQQ", 0, 0, sum(bit for name, bit, _ in _SCOPES if name == "signal"))
     descriptor = kernel.open("landlock_create_ruleset", attributes, len(attributes), 0)
     kernel.make("landlock_restrict_self", descriptor, 0)

@@ -1,9 +1,9 @@
-"""mount(2), pivot_root(2), mount_setattr(2): the tree of files a box sees.
+"""mount(2), pivot_root(2), mount_setattr(2): the file tree of a box.
 
-The box's root is a small tmpfs. The host's root is first moved aside inside it (pivot_root), what the box may see is
-bound from there read-only, and then the host's root is let go: nothing of it can be named any more. Read-only, nosuid
-and nodev are set on a whole bound tree at once by mount_setattr(AT_RECURSIVE), because a plain bind remount changes
-only the topmost mount and leaves whatever the host has mounted below it writable.
+The root of the box is a small tmpfs. The host's root is first moved aside inside it (pivot_root), the permitted paths
+are bound from there read-only, and then the host's root is unmounted: no path leads to it any more.
+mount_setattr(AT_RECURSIVE) sets read-only, nosuid and nodev on a whole bound tree at once, because a plain bind remount
+changes only the topmost mount and leaves the host's mounts below it writable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Attributes(ctypes.Structure):
 def mount(
     source: str, target: str, kind: str | None, flags: int, data: str = "", *, kernel: calls.Kernel = calls.NOW
 ) -> None:
-    """mount(2), with the target in the error."""
+    """Call mount(2), with the target in the error."""
     names = (os.fsencode(source), os.fsencode(target), kind.encode() if kind else None)
     kernel.make("mount", *names, flags, data.encode(), about=target)
 
@@ -40,17 +40,17 @@ def tmpfs(
     mode: str = "0755",
     kernel: calls.Kernel = calls.NOW,
 ) -> None:
-    """A private, sized tmpfs."""
+    """Mount a private tmpfs of that size."""
     mount("tmpfs", target, "tmpfs", flags, "size=%d,nr_inodes=%d,mode=%s" % (size, inodes, mode), kernel=kernel)
 
 
 def proc(target: str = "/proc", *, options: str = "", kernel: calls.Kernel = calls.NOW) -> None:
-    """The processes of our own pid namespace, and no others."""
+    """Mount a /proc that shows the processes of our own pid namespace only."""
     mount("proc", target, "proc", NOSUID | NODEV | NOEXEC, options, kernel=kernel)
 
 
 def isolate_propagation() -> None:
-    """Nothing mounted from here on is seen outside of this mount namespace."""
+    """Hide later mounts from other mount namespaces."""
     mount("none", "/", None, _REC | _PRIVATE)
 
 
@@ -69,7 +69,7 @@ def bind(source: str, target: str, flags: int = RDONLY | NOSUID | NODEV) -> None
 
 
 def show(source: str, target: str, *, kernel: calls.Kernel = calls.NOW) -> None:
-    """Show a folder of a mount of our own at a second place, with the flags that it has."""
+    """Show a folder of a mount of our own at a second path, with its present flags."""
     mount(source, target, None, _BIND, kernel=kernel)
 
 
@@ -82,7 +82,7 @@ def enter_new_root(stage: str) -> None:
 
 
 def leave_old_root() -> None:
-    """Let go of the host's root, and make our own read-only."""
+    """Unmount the host's root, and make our own read-only."""
     calls.check(calls.libc.umount2(b"/.host", _DETACH), "umount2 /.host")
     os.rmdir("/.host")
     mount("none", "/", None, _REMOUNT | RDONLY | NOSUID | NODEV, "size=1048576,nr_inodes=4096,mode=0755")

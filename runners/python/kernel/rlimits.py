@@ -1,4 +1,4 @@
-"""The limits that the kernel counts for each process."""
+"""setrlimit(2) and prlimit(2): the limits that the kernel counts for each process."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _KINDS = {
     "data": resource.RLIMIT_DATA,
     "processes": resource.RLIMIT_NPROC,
 }
-# Waiting signals, timers and message queues are counted per user and namespace. A core of one byte is none, and unlike
-# none at all, it is not handed to a program of the host's either.
 _MIN_FILES_OF_TEMPLATE = 256
 """An order brings a dozen descriptors."""
+# Pending signals, timers and message queues are counted per user and namespace. A limit of one byte prevents core
+# files, and, unlike zero, also keeps the kernel from piping the core to a program of the host.
 _ALWAYS = {"RLIMIT_CORE": 1, "RLIMIT_SIGPENDING": 256, "RLIMIT_MSGQUEUE": 819200}
 
 
 def is_known_everywhere(kind: int) -> bool:
-    """Whether a kernel that does not let it be set is no kernel for us. gVisor knows none of the others."""
+    """Whether every supported kernel can set this limit. gVisor lacks the others."""
     return kind in _KINDS.values()
 
 
 def of_plan(plan: dict[str, Any]) -> dict[int, int]:
-    """What a guard takes on itself, for what it forks to have it: {resource: limit}."""
+    """Return the limits that a guard sets for itself, so that its forks inherit them: {resource: limit}."""
     kinds = {getattr(resource, kind): value for kind, value in _ALWAYS.items() if hasattr(resource, kind)}
-    always = {kind: _not_raised(kind, value) for kind, value in kinds.items()}
-    return {**lowered(plan["limits"], held=plan["held"]), **always}
+    always = {kind: _cap_at_hard_limit(kind, value) for kind, value in kinds.items()}
+    return {**compute(plan["limits"], held=plan["held"]), **always}
 
 
 def of_template(plan: dict[str, Any]) -> dict[int, int]:
@@ -46,31 +46,30 @@ def of_template(plan: dict[str, Any]) -> dict[int, int]:
     found.pop(resource.RLIMIT_CPU, None)
     if resource.RLIMIT_DATA in found:
         found[resource.RLIMIT_DATA] = 2 * found[resource.RLIMIT_DATA]
-    return {kind: _not_raised(kind, limit) for kind, limit in found.items()}
+    return {kind: _cap_at_hard_limit(kind, limit) for kind, limit in found.items()}
 
 
 def impose(pid: int, limits: Mapping[int, int]) -> None:
-    """Put them in force for another process; OSError if it lowered one of them below that."""
+    """Set limits of another process; raise OSError if that process lowered one of them below the value."""
     for kind, limit in limits.items():
         resource.prlimit(pid, kind, (limit, limit))
 
 
-def lowered(limits: Mapping[str, int], *, held: int) -> dict[int, int]:
-    """What these limits come to for this process: what is lower already stays. Data that is `held` already is not the
-    call's."""
+def compute(limits: Mapping[str, int], *, held: int) -> dict[int, int]:
+    """Return the limits for this process by resource; a lower limit stays. `held` bytes of data are not the call's."""
     found = {}
     for name, wanted in limits.items():
         limit = wanted + (held if name == "data" else 0)
-        found[_KINDS[name]] = _not_raised(_KINDS[name], limit)
+        found[_KINDS[name]] = _cap_at_hard_limit(_KINDS[name], limit)
     return found
 
 
-def _not_raised(kind: int, limit: int) -> int:
+def _cap_at_hard_limit(kind: int, limit: int) -> int:
     hard = resource.getrlimit(kind)[1]
     return limit if hard == resource.RLIM_INFINITY else min(limit, hard)
 
 
 def lower(limits: Mapping[int, int]) -> None:
-    """Put them in force for this process."""
+    """Set limits of this process."""
     for kind, limit in limits.items():
         resource.setrlimit(kind, (limit, limit))

@@ -1,6 +1,7 @@
-"""Signals by their numbers: what is behind the public module, which makes enumerations of them.
+"""Signals by their numbers, from the C module behind the public one.
 
-Those take longer to make than all else that stays outside of a box takes to load, and would be a fifth of its memory.
+The public module turns all numbers into enumerations, which take longer to make than the whole rest of a warden takes
+to load, and a fifth of its memory.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ if TYPE_CHECKING:
 
 signal: Any = sys.modules["_signal"]
 HEARD = (signal.SIGCHLD, signal.SIGTERM)
-"""Those that a zygote listens to."""
+"""The signals that a zygote listens to."""
 
 
 def listen(wake: int) -> None:
-    """Have a byte written there for each of them."""
+    """Have the interpreter write a byte to `wake` for each signal that is heard."""
     for number in HEARD:
         signal.signal(number, _only_wake)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
 
 def stop_listening() -> None:
-    """Here they do what they do in any process, not what they did in the one that this is a fork of."""
+    """Restore the default effects of signals in a fork of a process that listens."""
     signal.set_wakeup_fd(-1)
     for number in HEARD:
         signal.signal(number, signal.SIG_DFL)
 
 
 def _only_wake(*_: object) -> None:
-    """A function that is there for good: to forget it takes a fork nothing."""
+    """Do nothing; a function of the module, because a closure would cost each fork its release."""

@@ -1,1 +1,1 @@
-"""The process that forks one child per call, and the template that imports packages."""
+"""The process that forks one child per call, and the template that imports packages ahead."""

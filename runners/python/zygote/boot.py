@@ -1,7 +1,8 @@
-"""What the runner does in its box before it becomes the zygote: step aside, and import what calls will need.
+"""The runner in its box, before it becomes the zygote: hide its own modules, and import modules that calls need.
 
-This is loaded, and everything with it that calls need, when the warden has forked: what only waits outside of the box
-holds none of it. The box does not show the runner's folder, so it is all loaded before the box stands.
+The process that the warden forks loads this module, together with all code for calls, so that the warden, which only
+waits outside of the box, holds none of it. The box does not show the runner's folder, so everything is loaded before
+the box is set up.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import sys
 
 from box import egress, frames, pipes, workdir
-from box.isolation import WallFault
+from box.isolation import IsolationFault
 from call import authoring_module, call
 from zygote import environment, zygote
 
@@ -22,52 +23,53 @@ if TYPE_CHECKING:
 
 
 def serve(channel: Channel, plan: dict[str, Any], refused: dict[str, str]) -> NoReturn:
-    """Say hello, then serve calls. `WallFault` for a way out that is not to be had."""
+    """Say hello, then serve calls; raise IsolationFault if the engine's egress proxy cannot be reached."""
     prepare(plan)
-    walls = plan["call"]
-    walls["namespaces"] = [kind for kind in walls["namespaces"] if kind + "_namespace" not in refused]
-    if walls.get("egress"):
+    call_plan = plan["call"]
+    call_plan["namespaces"] = [kind for kind in call_plan["namespaces"] if kind + "_namespace" not in refused]
+    if call_plan.get("egress"):
         try:
-            egress.find_the_way(walls["egress"])
+            egress.connect(call_plan["egress"])
         except OSError as error:
-            raise WallFault("egress filter", str(error)) from error
-    ahead = environment.enter(plan, channel)
+            raise IsolationFault("egress filter", str(error)) from error
+    shared = environment.enter(plan, channel)
     hello = frames.message(
         "hello",
         protocol=frames.PROTOCOL,
         python=sys.version.split()[0],
         implementation=sys.implementation.name,
-        failed=ahead.failed,
+        failed=shared.failed,
         refused=refused,
-        unfit=ahead.unfit,
-        preload=ahead.used,
+        unfit=shared.unfit,
+        preload=shared.used,
     )
     channel.send([hello])
-    zygote.Zygote(channel, plan, ahead.template).run()
+    zygote.Zygote(channel, plan, shared.template).run()
 
 
 def prepare(plan: dict[str, Any]) -> None:
-    """Become an interpreter that a tool can be run in a fork of; a template does so, too."""
-    _step_aside()
+    """Become an interpreter whose forks can run tools; a template does the same."""
+    _hide_runner()
     os.environ.clear()
     os.environ.update(plan.get("environment", {}))
     call.count_processors()
     if plan.get("kit"):
         authoring_module.offer(plan["kit"])
-    walls = plan["call"]
-    if "mount" in walls["namespaces"]:
-        workdir.make_own(walls["workplace"]["path"])
+    call_plan = plan["call"]
+    place = call_plan["workplace"]
+    if "mount" in call_plan["namespaces"]:
+        workdir.make_own(place["path"])
     pipes.keep_numbers_free()
     call.open_streams()
-    walls["outputs"] = plan.get("outputs")
-    walls["is_counted"], walls["home"] = plan["slots"], None
-    if walls["workplace"] and "covered" in walls["workplace"]:
-        walls["workplace"]["covered"] = [place.format(runner=os.getpid()) for place in walls["workplace"]["covered"]]
-    walls["filter"] = bytes.fromhex(walls["filter"])
+    call_plan["outputs"] = plan.get("outputs")
+    call_plan["is_counted"], call_plan["home"] = plan["slots"], None
+    if place and "covered" in place:
+        place["covered"] = [path.format(runner=os.getpid()) for path in place["covered"]]
+    call_plan["filter"] = bytes.fromhex(call_plan["filter"])
 
 
-def _step_aside() -> None:
-    """Nothing foreign finds our modules: it may have some of the same names. They stay alive in each other's hands."""
+def _hide_runner() -> None:
+    """Hide our modules from foreign code, which may have modules of the same names; our references keep ours alive."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
     sys.meta_path[:] = [finder for finder in sys.meta_path if not getattr(finder, "finds_the_runner", False)]
@@ -81,7 +83,7 @@ def _step_aside() -> None:
 
 
 def _forget_arguments() -> None:
-    """/proc shows every process in the box what this one was started with: where we are installed, and our groups."""
+    """Erase the arguments that /proc shows to every process in the box: our folder, and the control groups."""
     try:
         with open("/proc/self/stat") as file:
             start, end = (int(place) for place in file.read().rpartition(")")[2].split()[45:47])

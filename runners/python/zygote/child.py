@@ -1,7 +1,7 @@
-"""A child of the zygote: the guard of one call, the pipes that lead to it, and what is known of it so far.
+"""A child of the zygote: the guard of one call, the pipes that lead to it, and the facts about it so far.
 
-What is said on the pipes is told in pipes.py. For a child on a line only the guard's two end here.
-Handing on a request is all that waits, and only for a child that has nothing else to do than to read it.
+box/pipes.py describes the contents of the pipes. For a child on direct pipes only the guard's two pipes end here.
+Writing a request is the only operation that blocks, and only for a child that has nothing to do but read it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from zygote.direct_pipes import Line
+    from zygote.child_pool import DirectPipes
 
 _HEAD = 4
 _READ_SIZE = 1 << 12
 _OF_THE_GUARD = (1, 1)
 _ALL_PIPES = (-1, 1, 1, 1, *_OF_THE_GUARD)
-"""The way of each pipe: -1 leads to the child."""
+"""The direction of each pipe: -1 leads to the child."""
 
 
 class Child:
-    """One forked child, from the fork to its last byte."""
+    """A forked child, from the fork to its last byte."""
 
     __slots__ = (
         "_has_replied",
@@ -47,6 +47,7 @@ class Child:
         "home",
         "is_ready",
         "is_templated",
+        "isolation",
         "killed_by",
         "line",
         "outputs",
@@ -58,7 +59,6 @@ class Child:
         "status",
         "tool",
         "value",
-        "walls",
     )
 
     def __init__(self, pid: int, status: int, files: int, *, slot: int | None, home: str | None, ahead: bool) -> None:
@@ -70,7 +70,7 @@ class Child:
         self.ahead = ahead
         self.line: int | None = None
         self.is_templated = False
-        """Whether the tool's process is to come from the template; then `tool` is its pid, once that is known."""
+        """Whether the template forks the tool's process; `tool` is then the pid of that process, once it is known."""
         self.tool: int | None = None
         self.is_ready = False
         self.request: int | None = None
@@ -80,7 +80,7 @@ class Child:
         self.credit = 0
         self.files_credit = 0
         self.cpu: int | None = None
-        self.walls: bytes | None = None
+        self.isolation: bytes | None = None
         self.spent: float | None = None
         self.killed_by: str | None = None
         self.seen: dict[str, float] = {}
@@ -92,19 +92,18 @@ class Child:
         self._passed = 0
         self._has_replied = False
 
-    def lead(self, request: int, stdout: int, stderr: int, value: int) -> None:
-        """Its pipes end here, not at the engine."""
+    def set_pipes(self, request: int, stdout: int, stderr: int, value: int) -> None:
+        """Set the zygote's ends of the tool's pipes; direct pipes have theirs at the engine."""
         self.request = request
         self.outputs = ((stdout, frames.STDOUT), (stderr, frames.STDERR))
         self.value = value
 
     def put(self, data: bytes) -> None:
-        """Keep a part of the request, to be handed on with the next."""
+        """Keep a part of the request, to write it together with the next part."""
         self._requests.append(data)
 
     def push(self, data: memoryview) -> None:
-        """Hand on what was put before, and then `data`, all of it. A child that is there reads it at once; one that is
-        not any more is no concern of this."""
+        """Write the parts that were kept and then `data`; a living child reads them at once, a dead one is ignored."""
         assert self.request is not None
         rest = [*(memoryview(part) for part in self._requests), data]
         self._requests.clear()
@@ -119,8 +118,7 @@ class Child:
             return
 
     def completes_reply(self, data: memoryview) -> bool:
-        """Count the bytes of records as they pass, of which the reply is the last, each with its length before it;
-        whether these are the reply's last."""
+        """Count passing bytes of items and the reply, each behind its length; return whether `data` ends the reply."""
         at = 0
         while at < len(data) and not self._has_replied:
             head = data[at : at + _HEAD - len(self._head)]
@@ -139,16 +137,16 @@ class Child:
                     return True
         return False
 
-    def hear(self) -> tuple[list[bytes], bool]:
-        """The guard's records that are complete now, and whether it will say no more."""
+    def read_records(self) -> tuple[list[bytes], bool]:
+        """Return the guard's records that are complete now, and whether no more will come."""
         data = _read(self.status)
         self._said += data or b""
         return pipes.split_records(self._said), data == b""
 
     def descriptors(self) -> tuple[int, ...]:
-        """All that is open for this child."""
-        led = (self.request, *(descriptor for descriptor, _ in self.outputs), self.value, self.status, self.files)
-        return tuple(descriptor for descriptor in led if descriptor is not None)
+        """Return every descriptor that is open for this child."""
+        ends = (self.request, *(descriptor for descriptor, _ in self.outputs), self.value, self.status, self.files)
+        return tuple(descriptor for descriptor in ends if descriptor is not None)
 
 
 def fork(
@@ -157,13 +155,15 @@ def fork(
     slot: int | None,
     doors: Sequence[int],
     ahead: bool,
-    is_vacant: bool,
-    line: Line | None,
+    half_started: bool,
+    direct: DirectPipes | None,
 ) -> Child:
-    """Fork a child behind the walls of `plan`, on that line if there is one, and vacant or not (see guard.py); OSError
-    when the kernel has no process or descriptors for it."""
+    """Fork a child with the isolation of `plan`; raise OSError when the kernel has no process or descriptors for it.
+
+    A child on `direct` pipes gets those as the tool's; call/guard.py says when a child is `half_started`.
+    """
     ours: list[int] = []
-    brought: list[int] = list(line.ends) if line else []
+    brought: list[int] = list(direct.ends) if direct else []
     handed: list[int] = []
     try:
         plan["home"] = workdir.choose(plan)
@@ -174,26 +174,26 @@ def fork(
             os.dup2(door, number, False)
         for number in handed[: len(brought)]:
             pipes.hand(brought.pop(0), number)
-        for direction, number in zip(_OF_THE_GUARD, handed[-2:]) if line else zip(_ALL_PIPES, handed):
+        for direction, number in zip(_OF_THE_GUARD, handed[-2:]) if direct else zip(_ALL_PIPES, handed):
             is_two_way = is_templated and number == handed[-2]
             near, far = _socket_pair() if is_two_way else os.pipe()[::direction]
             ours.append(near)
             pipes.hand(far, number)
             os.set_blocking(near, direction < 0)
-        pid = guard.fork(plan, doors, ahead=ahead, is_vacant=is_vacant)
+        pid = guard.fork(plan, doors, ahead=ahead, half_started=half_started)
     except OSError:
         _close_all(ours)
         raise
     finally:
         _close_all(brought)
         pipes.take_back((*handed, *plan.get("handed_doors", ())))
-    *led, status, files = ours
+    *tool_ends, status, files = ours
     child = Child(pid, status, files, slot=slot, home=plan["home"], ahead=ahead)
     child.is_templated = is_templated
-    if line:
-        child.line = line.id
+    if direct:
+        child.line = direct.id
     else:
-        child.lead(*led)
+        child.set_pipes(*tool_ends)
     return child
 
 
@@ -203,7 +203,7 @@ def _socket_pair() -> tuple[int, int]:
 
 
 def _read(descriptor: int) -> bytes | None:
-    """What is there, ``b""`` at the end, None when there is nothing now."""
+    """Return the available bytes, ``b""`` at the end, or None when nothing is available now."""
     try:
         return os.read(descriptor, _READ_SIZE)
     except BlockingIOError:

@@ -1,9 +1,9 @@
 """The template: an interpreter that imports an environment's packages once, and forks the processes that run tools.
 
-Packages are foreign code, so this process is as little trusted as a tool. It never holds the engine's channel, never
-puts up walls for others, and nothing it says is a measurement. The zygote forks it before anything foreign runs, and it
-puts up its own walls first: a control group and limits of one call, a view of /proc without the zygote and the guards,
-no capabilities, and the filter of tools, which here also allows setns. Only then it imports.
+Packages are foreign code, so this process is as little trusted as a tool. The template never holds the engine's
+channel, never isolates other processes, and its messages are no measurements. The zygote forks it before any foreign
+code runs, and the template isolates itself first: a control group and limits of one call, a view of /proc without the
+zygote and the guards, no capabilities, and the filter of tools, which here also allows setns. Only then it imports.
 
 For each call a guard sends an order: descriptors of the guard's namespaces, the call's pipes, and a link to the guard.
 
@@ -12,15 +12,15 @@ For each call a guard sends an order: descriptors of the guard's namespaces, the
                                        └─ fork ── the tool's process, now a child of the guard
 
 The third fork is there because the kernel hands an orphan to the first process of its *parent's* pid namespace, which
-for the opener would be the zygote. The tool's process gives up the rights it got, puts up what only a process itself
-can put up (Landlock, the filter), and waits for the guard to verify it (see box/verification.py).
+for the opener would be the zygote. The tool's process gives up the rights it got, sets up the layers that only a
+process itself can set up (Landlock, the filter), and waits for the guard to verify it (see box/verification.py).
 
-The template stops itself (SIGSTOP) after each order, and the zygote lets it go on for the next. So no thread, timer or
-signal handler of a package runs while nothing is forked.
+The template stops itself (SIGSTOP) after each order, and the zygote lets it continue for the next. So no thread, timer
+or signal handler of a package runs without an order.
 
 Messages on the control socket, each one packet of JSON: the zygote and the guards send {"preload"}, {"compile"} or
-{"birth"}, each with a ticket. The template says {"standing"} once, and answers with {"done": ticket}, and what
-became of the modules it was to import.
+{"birth"}, each with a ticket. The template sends {"standing"} once, and answers with {"done": ticket}, and with the
+result of an import.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ import fcntl
 import os
 import struct
 
-from box import call_isolation, fast_json, installed, isolation, pipes, verification
+from box import call_isolation, fast_json, isolation, pipes, verification
 from box.isolation import IS_LINUX
-from call import compiled, tool_process
+from call import compiled, preloading, tool_process
 from kernel import rlimits
 from kernel.signals import signal
-from zygote import boot, preloading
+from zygote import boot, environment
 
 if IS_LINUX:
-    from kernel import calls, capabilities, clone, landlock, mounts, seccomp
-    from kernel.script import Script
+    from kernel import calls, capabilities, landlock, mounts, namespaces, seccomp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _GUARD = 1
 """The pid of a guard in its own namespace."""
 _FIRST_OWN = 64
-"""Descriptors of our own are kept above the numbers that a call's pipes take."""
+"""The template's own descriptors stay above the numbers of a call's pipes."""
 _LINK = pipes.FIRST_FREE
 _ENDS = (pipes.REQUEST, 1, 2, pipes.VALUE, _LINK)
 _MAX_MESSAGE = 1 << 18
@@ -59,8 +58,8 @@ _SHOWN_OF_PROC = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys",
 _MOVE_FROM_DESCRIPTOR, _CLONE_TREE = 4, 1
 
 
-class Started:
-    """What the zygote holds of a template: its pid, the control socket, and what its packages print."""
+class TemplateProcess:
+    """The zygote's hold on a template: its pid, the control socket, and the pipe with its packages' errors."""
 
     __slots__ = ("control", "errors", "pid")
 
@@ -70,10 +69,10 @@ class Started:
         self.errors = errors
 
 
-def start(whole: dict[str, Any], doors: Sequence[int]) -> Started:
-    """Fork the template of this box; only while this process still has the rights to give it a view of its own.
+def start(whole: dict[str, Any], doors: Sequence[int]) -> TemplateProcess:
+    """Fork the template of this box, while this process still has the rights to give it a separate view of /proc.
 
-    `doors` are open files of its control group. OSError if the kernel has no process or descriptors for it.
+    `doors` are open files of its control group. Raise OSError if the kernel has no process or descriptors for it.
     """
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reading, writing = os.pipe()
@@ -89,20 +88,20 @@ def start(whole: dict[str, Any], doors: Sequence[int]) -> Started:
         os.close(reading)
         os.close(writing)
     os.set_blocking(errors, False)
-    return Started(pid, control, errors)
+    return TemplateProcess(pid, control, errors)
 
 
 def _main(whole: dict[str, Any], control: socket.socket, errors: int, doors: Sequence[int]) -> None:
-    way = _put_up_walls(whole, control, errors, doors)
+    link = _isolate(whole, control, errors, doors)
     boot.prepare(whole)
     script, report = _prepare_children(whole["call"], doors=len(doors))
-    _say(way, {"standing": report})
-    _import(whole["installed"], whole["preload"], way)
-    _serve(way, whole["call"], script)
+    _say(link, {"standing": report})
+    _import(whole["installed"], whole["preload"], link)
+    _serve(link, whole["call"], script)
 
 
-def _put_up_walls(whole: dict[str, Any], control: socket.socket, errors: int, doors: Sequence[int]) -> socket.socket:
-    """Stand behind the walls of foreign code; the control socket, as the only descriptor besides the standard ones."""
+def _isolate(whole: dict[str, Any], control: socket.socket, errors: int, doors: Sequence[int]) -> socket.socket:
+    """Isolate this process like a tool; return the control socket, the only descriptor besides the standard ones."""
     box, call_plan = whole["box"], whole["call"]
     for door in doors:
         os.write(door, b"0")
@@ -112,7 +111,7 @@ def _put_up_walls(whole: dict[str, Any], control: socket.socket, errors: int, do
     if not box.get("stands") and box["identity"] != box["user"] and "user" not in box["namespaces"]:
         isolation.become(box["user"])
     calls.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    way = _arrange(control, errors)
+    link = _arrange(control, errors)
     call_plan["held"] = verification.data_bytes()
     rlimits.lower(rlimits.of_template(call_plan))
     if call_plan["cpus"]:
@@ -124,17 +123,17 @@ def _put_up_walls(whole: dict[str, Any], control: socket.socket, errors: int, do
     capabilities.drop_all()
     calls.prctl(_PR_SET_DUMPABLE, 1)  # packages may read what /proc shows of their own process
     seccomp.install(bytes.fromhex(whole["template"]["filter"]))
-    return way
+    return link
 
 
 def _hide_processes(whole: dict[str, Any]) -> None:
-    """Enter a mount namespace whose /proc shows no process but those of this one."""
-    calls.syscall("unshare", clone.FLAGS["mount"])
+    """Enter a mount namespace whose /proc shows no processes but this one and its descendants."""
+    calls.syscall("unshare", namespaces.FLAGS["mount"])
     mounts.isolate_propagation()
     if not whole["box"].get("stands"):
         mounts.proc(options="hidepid=invisible")
         return
-    # A container's /proc has masked places, so the kernel lets nobody mount another one. A few entries are enough.
+    # A container's /proc has masked entries, so the kernel allows no further mount of it. A few entries are enough.
     own = str(os.getpid())
     shown = [
         (name, _copy_of_tree("/proc/" + name)) for name in (*_SHOWN_OF_PROC, own) if os.path.exists("/proc/" + name)
@@ -160,78 +159,83 @@ def _put_there(tree: int, path: str, *, is_folder: bool) -> None:
 
 
 def _arrange(control: socket.socket, errors: int) -> socket.socket:
-    """Leave nothing open but the control socket and the pipe for what packages print as errors."""
-    way = socket.socket(fileno=fcntl.fcntl(control.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN))
+    """Close every descriptor but the control socket and the pipe for the errors of packages."""
+    link = socket.socket(fileno=fcntl.fcntl(control.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN))
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(null, number, False)
     os.dup2(errors, 2, False)
-    os.closerange(3, way.fileno())
-    isolation.close_from(way.fileno() + 1)
-    return way
+    os.closerange(3, link.fileno())
+    isolation.close_from(link.fileno() + 1)
+    return link
 
 
 def _restrict(wanted: dict[str, Any] | None, folder: str) -> dict[str, object] | None:
-    """Put up as much of Landlock as every call can share: its own folder is a mount that is not there yet. `folder` is
-    one that this process may write to."""
+    """Apply the part of Landlock that every call can share; the folder of a call is a mount that does not exist yet.
+
+    `folder` is a folder that this process may write to.
+    """
     if not wanted:
         return None
     report = landlock.restrict([("/", landlock.READ_EXECUTE), ("/", landlock.READ_WRITE)], network=wanted["network"])
     return dict(report, is_shared=True) if verification.is_landlocked(folder) else None
 
 
-def _prepare_children(plan: dict[str, Any], *, doors: int) -> tuple[Script, dict[str, object] | None]:
-    """Work out, before foreign code runs, what each child does to stand behind its own walls."""
-    script = Script(first_free=_LINK + 1 + doors)
-    call_isolation.write_down_own(plan, script)
+def _prepare_children(plan: dict[str, Any], *, doors: int) -> tuple[calls.CallScript, dict[str, object] | None]:
+    """Record, before foreign code runs, the system calls by which each child isolates itself."""
+    script = calls.CallScript(first_free=_LINK + 1 + doors)
+    call_isolation.record_for_template(plan, script)
     return script, plan["restricted"]
 
 
-def _import(where: Sequence[str], modules: list[str], way: socket.socket) -> None:
+def _import(installed: Sequence[str], modules: list[str], link: socket.socket) -> None:
     """Enter the environment and import; from here on this process is foreign."""
-    installed.enter(*where)
-    _report_import(modules, way, ticket=0)
-    for _ in preloading.rehearse_calls():
-        pass
+    preloading.enter(*installed)
+    _report_import(modules, link, ticket=0)
+    environment.rehearse_calls()
     _reap()
     _stop()
 
 
-def _report_import(modules: list[str], way: socket.socket, *, ticket: int) -> None:
+def _report_import(modules: list[str], link: socket.socket, *, ticket: int) -> None:
     _, failed, left_open = preloading.preload(modules)
     _reap()
-    report = {"failed": failed, "left_open": left_open, "threads": preloading.threads()}
-    _say(way, {"done": ticket, "imported": report})
+    report = {"failed": failed, "left_open": left_open, "threads": preloading.count_threads()}
+    _say(link, {"done": ticket, "imported": report})
 
 
-def _serve(way: socket.socket, plan: dict[str, Any], script: Script) -> NoReturn:
-    again = clone.written(())
+def _serve(link: socket.socket, plan: dict[str, Any], script: calls.CallScript) -> NoReturn:
+    plain_fork = namespaces.prepare_fork(())
     room = bytearray(_MAX_MESSAGE)
     while True:
-        order, descriptors = _receive(way, room)
+        order, descriptors = _receive(link, room)
         if "preload" in order:
-            _report_import(order["preload"], way, ticket=order["ticket"])
-            preloading.keep_as_is()
+            _report_import(order["preload"], link, ticket=order["ticket"])
+            preloading.freeze()
         else:
             if "birth" in order:
-                _bear(order["birth"], descriptors, plan, script, again)
+                _fork_tool(order["birth"], descriptors, plan, script, plain_fork)
             if "compile" in order:
                 compiled.keep(order["compile"], order["path"])
-                preloading.keep_as_is()
+                preloading.freeze()
             _reap()
-            _say(way, {"done": order["ticket"]})
+            _say(link, {"done": order["ticket"]})
         _reap()
         _stop()
 
 
-def _bear(
-    order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script, again: tuple[int, ...]
+def _fork_tool(
+    order: dict[str, Any],
+    descriptors: list[int],
+    plan: dict[str, Any],
+    script: calls.CallScript,
+    plain_fork: tuple[int, ...],
 ) -> None:
     joiner = os.fork()
     if joiner == 0:
         try:
-            _join_and_fork(order, descriptors, plan, script, again)
-        finally:  # where the call was killed meanwhile, its namespaces take no process
+            _join_and_fork(order, descriptors, plan, script, plain_fork)
+        finally:  # the namespaces of a call that was killed meanwhile accept no process
             os._exit(0)
     for descriptor in descriptors:
         os.close(descriptor)
@@ -239,7 +243,7 @@ def _bear(
 
 
 def _or_explain(do: Callable[..., None], *given: Any) -> NoReturn:
-    """Do it, and end this process; what goes wrong is for people to read."""
+    """Call `do` and end this process; print an error for people to read."""
     try:
         do(*given)
         os._exit(0)
@@ -250,24 +254,29 @@ def _or_explain(do: Callable[..., None], *given: Any) -> NoReturn:
 
 
 def _join_and_fork(
-    order: dict[str, Any], descriptors: list[int], plan: dict[str, Any], script: Script, again: tuple[int, ...]
+    order: dict[str, Any],
+    descriptors: list[int],
+    plan: dict[str, Any],
+    script: calls.CallScript,
+    plain_fork: tuple[int, ...],
 ) -> None:
     kinds = order["namespaces"]
     for kind, descriptor in zip(kinds, descriptors):  # the user namespace comes first
-        calls.syscall("setns", descriptor, clone.FLAGS[kind])
-    # Python and libc have prepared this process for being a fork; two more forks of it change nothing of that.
-    opener = calls.raw(*again)
+        calls.syscall("setns", descriptor, namespaces.FLAGS[kind])
+    # os.fork has already updated the state of Python and libc, and two raw forks more change nothing of that.
+    opener = calls.raw(*plain_fork)
     if opener > 0:
         os.waitpid(opener, 0)
-    elif opener == 0 and calls.raw(*again) == 0:
-        _or_explain(_become_the_tool, order, descriptors[len(kinds) :], plan, script)
+    elif opener == 0 and calls.raw(*plain_fork) == 0:
+        _or_explain(_become_tool, order, descriptors[len(kinds) :], plan, script)
 
 
-def _become_the_tool(order: dict[str, Any], ends: Sequence[int], plan: dict[str, Any], script: Script) -> None:
-    """The ends are those of the request, stdout, stderr, the value, and the link to the guard; the doors of the call's
-    control groups follow.
+def _become_tool(order: dict[str, Any], ends: Sequence[int], plan: dict[str, Any], script: calls.CallScript) -> None:
+    """Become the process that runs the tool.
 
-    It enters the groups itself: to move another process, the kernel waits until no processor looks at the groups.
+    `ends` are those of the request, stdout, stderr, the value, and the link to the guard; the doors of the call's
+    control groups follow. The process enters the groups itself: to move another process, the kernel waits until no
+    processor looks at the groups.
     """
     for end, number in zip(ends, _ENDS):
         os.dup2(end, number, number in (1, 2))
@@ -284,12 +293,12 @@ def _become_the_tool(order: dict[str, Any], ends: Sequence[int], plan: dict[str,
     tool_process.run(plan, socket.socket(fileno=_LINK), ahead=order["ahead"])
 
 
-def _say(way: socket.socket, content: dict[str, Any]) -> None:
-    way.send(fast_json.write(content).encode("ascii"))
+def _say(link: socket.socket, content: dict[str, Any]) -> None:
+    link.send(fast_json.write(content).encode("ascii"))
 
 
-def _receive(way: socket.socket, room: bytearray) -> tuple[dict[str, Any], list[int]]:
-    size, attached, _, _ = way.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
+def _receive(link: socket.socket, room: bytearray) -> tuple[dict[str, Any], list[int]]:
+    size, attached, _, _ = link.recvmsg_into([room], socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS))
     if not size:
         os._exit(0)
     descriptors: list[int] = []
@@ -300,7 +309,7 @@ def _receive(way: socket.socket, room: bytearray) -> tuple[dict[str, Any], list[
 
 
 def _reap() -> None:
-    """Reap what packages started and nothing waited for."""
+    """Reap processes that packages started and did not wait for."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,7 +1,7 @@
-"""What the zygote does with a template: wait for its imports, have it fork, check that nothing else runs, or end it.
+"""The zygote's control of a template: wait for its imports, have it fork, check that nothing else runs, or end it.
 
-The template is foreign (see template.py), so nothing it says is believed; it only tells when to look. The zygote looks
-through /proc, whose numbers come from the kernel:
+The template is foreign (see zygote/template.py), so nothing it says is believed: its messages only tell when to look.
+The zygote looks through /proc, whose numbers come from the kernel:
 
 * After an import, whatever the template started is killed. If something stays, the template goes.
 * After each order the template must be stopped, with one thread and without children. The only new process must be the
@@ -9,9 +9,10 @@ through /proc, whose numbers come from the kernel:
   runs but verified processes of calls.
 * An order that takes too long, or a template that ends, is the end of the template.
 
-When a template goes, everything that it started is killed. Calls then import for themselves, each behind its own walls.
+When a template goes, the zygote kills everything that it started. Calls then import for themselves, each inside its own
+isolation.
 
-One order is under way at a time, because the check is about all processes of the box. Guards put up their walls
+Orders are carried out one at a time, because the check concerns all processes of the box. Guards set up their isolation
 meanwhile, and wait for their turn.
 """
 
@@ -22,7 +23,7 @@ import os
 import select
 import time
 
-from box import fast_json, kill_tree, verification
+from box import fast_json, processes, verification
 from call import guard
 from kernel.signals import signal
 from zygote.template_view import TemplateLost, TemplateView
@@ -32,39 +33,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from box.watch import Watch
+    from box.processes import LimitWatch
     from zygote.child import Child
-    from zygote.poll_loop import Loop
-    from zygote.template import Started
+    from zygote.poll_loop import PollLoop
+    from zygote.template import TemplateProcess
 
 _MAX_MESSAGE = 1 << 18
 _MAX_SAID = 2048
 _MAX_AT_ONCE = 16
 _LOOK_S = 0.02
 _ORDER_S = 10.0
-"""How long a fork may take; it takes milliseconds, except on a machine that does hardly anything."""
+"""How long a fork may take; a fork takes milliseconds, except on an overloaded machine."""
 _SETTLE_ROUNDS = 5
 _HANGUP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)
 
 
 class TemplateControl:
-    """One template, as its zygote holds it."""
+    """A template, as its zygote controls it."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: TemplateProcess) -> None:
         self.pid = started.pid
         self.used: dict[str, Any] = {}
-        """What importing took: `wall_s`, `cpu_s` and `memory`."""
+        """The usage of the import: `wall_s`, `cpu_s` and `memory`."""
         self.restricted: dict[str, object] | None = None
-        """What its Landlock rules restrict."""
+        """The report about its Landlock rules."""
         self._socket = socket.socket(fileno=started.control)
         self._errors: int | None = started.errors
         self._view = TemplateView(started.pid)
-        self._loop: Loop | None = None
+        self._loop: PollLoop | None = None
         self._said = b""
         self._waiting: list[tuple[dict[str, Any] | None, Child | None]] = []
         self._child: Child | None = None
         self._is_done = self._is_busy = False
-        self._watched: Watch | None = None
+        self._watch: LimitWatch | None = None
         self._ticket = 0
         """The template answers each order with its ticket; an order of a guard that is dead may come late."""
         self._until = self._next_look = 0.0
@@ -81,10 +82,13 @@ class TemplateControl:
 
     # Before the first call
 
-    def await_import(self, hangup: Sequence[int], watched: Watch, *, wall_s: float, cpu_s: float) -> dict[str, str]:
-        """Wait until the packages are imported; the modules that could not be, with the reasons. TemplateLost if that
-        takes more than a call may, or leaves what cannot be ended. The zygote leaves if one of `hangup` closes."""
-        begun, has_stood, self._watched = time.monotonic(), False, watched
+    def await_import(self, hangup: Sequence[int], watch: LimitWatch, *, wall_s: float, cpu_s: float) -> dict[str, str]:
+        """Wait until the packages are imported; return the modules that could not be, with the reasons.
+
+        Raise TemplateLost if that takes more than a call may, or leaves processes that cannot be ended. The zygote ends
+        if one of `hangup` closes.
+        """
+        begun, has_stood, self._watch = time.monotonic(), False, watch
         poll = select.poll()
         for descriptor in hangup:
             poll.register(descriptor, _HANGUP)
@@ -100,17 +104,17 @@ class TemplateControl:
                 if "standing" in message and not has_stood:
                     has_stood, self.restricted = True, message["standing"]  # before it runs anything foreign
                 if "imported" in message:
-                    self._settle()
+                    self._end_strangers()
                     self.used = self._view.used_since(begun)
-                    return _fit(message["imported"])
-            self._check_use(watched, begun=begun, wall_s=wall_s, cpu_s=cpu_s)
+                    return _read_failures(message["imported"])
+            self._check_use(watch, begun=begun, wall_s=wall_s, cpu_s=cpu_s)
 
-    def _check_use(self, watched: Watch, *, begun: float, wall_s: float, cpu_s: float) -> None:
+    def _check_use(self, watch: LimitWatch, *, begun: float, wall_s: float, cpu_s: float) -> None:
         if time.monotonic() - begun > wall_s:
             raise TemplateLost("importing took longer than a call may (%.0f s)" % wall_s)
         if verification.cpu_seconds(self.pid) > cpu_s:
             raise TemplateLost("importing took more processor time than a call may (%.0f s)" % cpu_s)
-        passed = watched.passed_by(self.pid) if watched.is_on else None
+        passed = watch.passed_by(self.pid) if watch.is_on else None
         if passed:
             raise TemplateLost("importing took more than a call's limit '%s'" % passed)
 
@@ -118,7 +122,7 @@ class TemplateControl:
 
     def attend(
         self,
-        loop: Loop,
+        loop: PollLoop,
         *,
         known: Callable[[], set[int]],
         on_born: Callable[[Child], None],
@@ -131,21 +135,21 @@ class TemplateControl:
             loop.on_readable(self._errors, self._hear_errors)
 
     def order(self, content: dict[str, Any], *, within_s: float = _ORDER_S) -> None:
-        """Have the template import or compile something more, when it is its turn."""
+        """Have the template import or compile something more, in turn."""
         self._waiting.append((dict(content, within_s=within_s), None))
         self._next()
 
-    def bear(self, child: Child) -> None:
-        """Have it fork the process for this child's guard, when it is its turn; first those that a call waits for."""
+    def order_process(self, child: Child) -> None:
+        """Have it fork the process for this child's guard, in turn; a child that a call waits for goes first."""
         first = sum(each is not None and not each.ahead for _, each in self._waiting)
         self._waiting.insert(len(self._waiting) if child.ahead else first, (None, child))
         self._next()
 
     def forget(self, child: Child) -> None:
-        """The child is dead, or not wanted any more.
+        """Forget a child that is dead or no longer wanted.
 
-        If it had its turn, its guard may have sent its order or not. The template answers in order, so its answer to a
-        further question shows that it is through.
+        If the child had its turn, its guard may have sent its order or not. The template answers in order, so its
+        answer to a further question shows that it is through.
         """
         self._waiting = [each for each in self._waiting if each[1] is not child]
         if self._child is not child:
@@ -158,17 +162,17 @@ class TemplateControl:
             self._send({"reap": True})
 
     def note_verified(self, child: Child) -> None:
-        """Its guard has verified the new process."""
+        """Note that the guard has verified the new process."""
         if child is self._child:
             self._finish_if_done()
 
     def check_time(self) -> None:
-        """Called while an order is under way."""
+        """End a template whose order takes too long or too much; called while an order is under way."""
         now = time.monotonic()
         if not self._is_busy or now < self._next_look:
             return
         self._next_look = now + _LOOK_S
-        passed = self._watched.passed_by(self.pid) if self._watched and self._watched.is_on else None
+        passed = self._watch.passed_by(self.pid) if self._watch and self._watch.is_on else None
         if passed:
             self._on_lost("its packages took more than a call's limit '%s'" % passed)
         elif now > self._until:
@@ -177,7 +181,7 @@ class TemplateControl:
     def check_rest(self) -> None:
         """Make sure that it is stopped while it has no order: packages can have a timer wake it."""
         if not self._is_busy and not self._view.rests:
-            self._on_lost("its packages run while nothing is asked of them")
+            self._on_lost("its packages run without an order")
 
     def end(self) -> None:
         """Kill it, and whatever it started."""
@@ -186,8 +190,8 @@ class TemplateControl:
         for descriptor in (self._socket.fileno(), self._errors):
             if descriptor is not None and self._loop:
                 self._loop.forget(descriptor)
-        kill_tree.end_process(self.pid)
-        kill_tree.end_descendants(besides=self._view.known())
+        processes.end_process(self.pid)
+        processes.end_descendants(spared=self._view.known())
         self._socket.close()
         if self._errors is not None:
             os.close(self._errors)
@@ -235,25 +239,25 @@ class TemplateControl:
                 self._on_lost("its packages write to the zygote's socket")
                 return
             if message.get("done") != self._ticket:
-                self._go_on()
+                self._continue()
                 continue
             self._is_done = True
-            if "imported" in message and not self._settles(message["imported"]):
+            if "imported" in message and not self._check_import(message["imported"]):
                 return
         self._finish_if_done()
 
-    def _go_on(self) -> None:
-        """It has carried out an order of a guard that is dead, and stops before the next."""
+    def _continue(self) -> None:
+        """Continue a template that has carried out the order of a dead guard, and stops before the next."""
         try:
             self._view.await_stop()
             os.kill(self.pid, signal.SIGCONT)
         except (TemplateLost, OSError) as error:
             self._on_lost(str(error))
 
-    def _settles(self, imported: Any) -> bool:
+    def _check_import(self, imported: Any) -> bool:
         try:
-            self._settle()
-            _fit(imported)
+            self._end_strangers()
+            _read_failures(imported)
         except TemplateLost as lost:
             self._on_lost(str(lost))
             return False
@@ -261,7 +265,7 @@ class TemplateControl:
 
     def _finish_if_done(self) -> None:
         child = self._child
-        if not (self._is_busy and self._is_done) or (child is not None and child.walls is None):
+        if not (self._is_busy and self._is_done) or (child is not None and child.isolation is None):
             return
         try:
             self._view.await_stop()
@@ -277,7 +281,7 @@ class TemplateControl:
     # Hearing
 
     def _messages(self) -> list[dict[str, Any]]:
-        """Return what it says, each time a few messages at most: an honest one answers an order with one."""
+        """Return a few messages at most: an honest template answers an order with one."""
         found: list[dict[str, Any]] = []
         while len(found) < _MAX_AT_ONCE:
             try:
@@ -311,15 +315,15 @@ class TemplateControl:
             os.close(self._errors)
             self._errors = None
 
-    def _settle(self) -> None:
-        """Kill what the import left running, until there is nothing."""
+    def _end_strangers(self) -> None:
+        """Kill the processes that the import left, until there are none."""
         for _ in range(_SETTLE_ROUNDS):
             self._view.await_stop()
             left = self._view.strangers()
             if not left:
                 break
             for pid in left:
-                kill_tree.end_process(pid)
+                processes.end_process(pid)
             os.kill(self.pid, signal.SIGCONT)
             self._socket.send(b'{"reap":true,"ticket":0}', socket.MSG_DONTWAIT)
             self._await_done()
@@ -339,7 +343,7 @@ class TemplateControl:
         raise TemplateLost("its packages keep it from answering")
 
 
-def _fit(imported: Any) -> dict[str, str]:
+def _read_failures(imported: Any) -> dict[str, str]:
     """Return the modules that could not be imported; TemplateLost if what was imported cannot be shared."""
     if not isinstance(imported, dict) or not isinstance(imported.get("failed"), dict):
         raise TemplateLost("its packages write to the zygote's socket")

@@ -1,6 +1,6 @@
-"""What the zygote sees of a template: whether it rests, and whether its environment runs anything else.
+"""The zygote's view of a template: whether it rests, and whether its environment runs anything else.
 
-All of it comes from the kernel, through /proc. What the template says is never asked.
+All facts come from the kernel, through /proc. The template itself is never asked.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from box import kill_tree, verification, watch
+from box import processes, verification
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ _STOP_S = 10.0
 
 
 class TemplateLost(Exception):
-    """The template cannot be used any more; the text says what its environment's packages did."""
+    """The template cannot be used any more; the text says why."""
 
 
 class TemplateView:
-    """One template, seen from outside."""
+    """A template, seen from outside."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -36,20 +36,23 @@ class TemplateView:
 
     @property
     def rests(self) -> bool:
-        """Whether it is stopped."""
+        """Whether the template is stopped."""
         return verification.state_of(self.pid)[0] == verification.STOPPED
 
     def used_since(self, begun: float) -> dict[str, Any]:
-        """Return what it used since then: `wall_s`, `cpu_s` and `memory`."""
+        """Return the usage since then: `wall_s`, `cpu_s` and `memory`."""
         peak = verification.field_of(self.pid, "VmHWM").split()
         return {
             "wall_s": round(time.monotonic() - begun, 6),
-            "cpu_s": round(verification.cpu_seconds(self.pid) + watch.children_seconds(self.pid), 6),
+            "cpu_s": round(verification.cpu_seconds(self.pid) + processes.children_seconds(self.pid), 6),
             "memory": int(peak[0]) * 1024 if peak else None,
         }
 
     def await_stop(self) -> None:
-        """It stops itself. A signal from here could stop it before that, and the next order would find it stopped."""
+        """Wait until the template has stopped itself.
+
+        A signal from here could stop it earlier, and its own stop would then follow the next order.
+        """
         until, pause = time.monotonic() + _STOP_S, 0.0
         while self._state() != verification.STOPPED:
             if time.monotonic() > until:
@@ -64,23 +67,23 @@ class TemplateView:
         return state
 
     def strangers(self) -> list[int]:
-        """Return the processes that are neither ours nor a call's: what the template started."""
-        found = [*watch.children(self.pid)]
+        """Return the processes that the template started: all that are neither ours nor a call's."""
+        found = [*processes.children(self.pid)]
         for pid in found:
-            found += watch.children(pid)
-        return found + [pid for pid in watch.children(int(self._own)) if not self._is_known(pid)]
+            found += processes.children(pid)
+        return found + [pid for pid in processes.children(int(self._own)) if not self._is_known(pid)]
 
     def _is_known(self, pid: int) -> bool:
-        """Whether it is ours; one that has ended is reaped."""
-        return pid == self.pid or pid in self.known() or kill_tree.is_reaped(pid)
+        """Whether a process is ours; reap it if it has ended."""
+        return pid == self.pid or pid in self.known() or processes.is_reaped(pid)
 
     def check_threads(self) -> None:
-        """Make sure that it had one thread when it stopped."""
+        """Make sure that the template had one thread when it stopped."""
         if self._threads != 1:
             raise TemplateLost("its packages leave threads, so no fork of them is safe")
 
     def note_descriptors(self) -> None:
-        """From now on it may have no more open than now."""
+        """Allow the template no more descriptors than it has now."""
         self._descriptors = self._count_descriptors()
 
     def _count_descriptors(self) -> int:
@@ -98,8 +101,8 @@ class TemplateView:
             raise TemplateLost("its packages keep descriptors of calls")
         if child is None:
             return
-        born = watch.children(child.pid)
-        if len(born) != 1 or watch.children(born[0]):
+        born = processes.children(child.pid)
+        if len(born) != 1 or processes.children(born[0]):
             raise TemplateLost("its packages start processes in a call")
         child.tool = born[0]
 

@@ -51,11 +51,11 @@ def _read_by_the_engine(data: bytes) -> list[object]:
 
 
 def _read_by_the_runner(*pieces: bytes) -> list[object]:
-    reader = runner_frames.Reader(memoryview(bytearray(runner_frames.BUFFER)))
+    reader = runner_frames.FrameReader(memoryview(bytearray(runner_frames.BUFFER)))
     read: list[object] = []
     for piece in pieces:
         reader.room()[: len(piece)] = piece
-        for kind, content in reader.took(len(piece)):
+        for kind, content in reader.feed(len(piece)):
             is_chunk = kind == runner_frames.CHUNK
             read.append((kind, (*content[:2], bytes(content[2])) if is_chunk else content))
     return read

@@ -1,21 +1,26 @@
-"""Collecting: what a tool left in its folder `outputs`, on its way to the engine as bytes.
+"""The files of a call: those that it is given, and those that its tool leaves.
 
-The guard does it, inside of the call's walls, when every process of the call is dead. It goes from folder to folder by
-descriptor and never by a path of more than one name, looks before it opens, and follows no link, which the kernel sees
-to as well where it can (see kernel/beneath.py); so whatever stands at a name, nothing outside of the folder is read,
-and nothing is waited for. Only regular files with one name are taken.
-Whatever else there is is refused, with its name and the reason, and so is what does not stay the same meanwhile:
-something may have escaped the end of its call.
+Input files go into the folder `inputs`. Their bytes follow the request on its pipe, one file after the other, in the
+order and of the sizes that the request states. The tool's own process writes them, within its own limits, before any
+code of the tool runs: if they do not fit, the call ends as if the tool had written them. The files are read-only
+copies, so a tool that changes them all the same changes nothing but its own copy.
 
-What is sent are records, ``length:u32  kind:u8  payload``, on a pipe that the tool never had:
+Output files are what the tool left in its folder `outputs`. The guard collects them, inside the isolation of the call,
+when every process of the call is dead. The guard goes from folder to folder by descriptor and never by a path of more
+than one name, looks before it opens, and follows no link; the kernel enforces that as well where it can (see
+kernel/beneath.py). So whatever stands at a name, nothing outside of the folder is read, and the guard never waits for
+it. Only regular files with one name are taken. All others are refused, with name and reason, and so is a file that
+changes meanwhile: a process may have escaped the end of its call.
 
-    FILE     {"name", "bytes"}      a file begins; its name is below `outputs`, parted by slashes
-    DATA     bytes of it
-    END      {"refused": reason}    it is over; null when these were all of its bytes
+The guard sends records, ``length:u32  kind:u8  payload``, on a pipe that the tool never had:
+
+    FILE     {"name", "bytes"}      a file begins; its name is below `outputs`, with slashes
+    DATA     bytes of the file
+    END      {"refused": reason}    the file is over; null when these were all of its bytes
     REFUSED  {"name", "reason"}     something that is not taken
-    OVER     {"more": n}            all was looked at; that many more were refused
+    OVER     {"more": n}            everything was looked at; that many more were refused
 
-Nothing at all is sent of a call that left nothing. The pipe is read at the engine's pace, so a guard may wait here.
+A call that left nothing sends no record. The engine sets the pace of the pipe, so a guard may wait here.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ import os
 import stat
 import struct
 
-from box import fast_json
+from box import fast_json, pipes
 from kernel.beneath import open_beneath
 
 TYPE_CHECKING = False
@@ -32,16 +37,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-FOLDER = "outputs"
+INPUTS = "inputs"
+_INPUT_PIECE = 1 << 18
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_MODE, _FOLDER_MODE = 0o400, 0o500
+OUTPUTS = "outputs"
 FILE, DATA, END, REFUSED, OVER = range(1, 6)
-MOST_NAME_BYTES = 1024
+MAX_NAME_BYTES = 1024
 _PIECE = 1 << 16
 _RECORD = struct.Struct(">IB")
-_MOST_SEEN = 10000
-_MOST_TOLD = 50
-_DEEPEST = 16
-_LONGEST_SHOWN = 300
-_SEARCHED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_NAMES = 10000
+_MAX_REFUSALS = 50
+_MAX_DEPTH = 16
+_MAX_SHOWN = 300
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -52,17 +61,62 @@ _KINDS = (
 )
 
 
+class _IncomingBytes:
+    """The bytes of all files: those that were read together with the request, and those that follow it."""
+
+    def __init__(self, begun: bytes) -> None:
+        self._begun = begun
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, at most `size`."""
+        if not self._begun:
+            return pipes.read_file_bytes(min(size, _INPUT_PIECE))
+        data, self._begun = self._begun[:size], self._begun[size:]
+        return data
+
+
+def place(files: list[dict[str, Any]], begun: bytes) -> None:
+    """Write `files`, each with a `path` below the folder and its `bytes`; raise OSError if there is no room.
+
+    `begun` holds the bytes that have been read already.
+    """
+    incoming = _IncomingBytes(begun)
+    os.mkdir(INPUTS, 0o700)
+    for file in files:
+        path = os.path.join(INPUTS, file["path"])
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(path, _NEW, _FILE_MODE)
+        try:
+            _copy(incoming, file["bytes"], descriptor)
+        finally:
+            os.close(descriptor)
+    os.close(pipes.REQUEST)
+    for folder, _, _ in os.walk(INPUTS, topdown=False):
+        os.chmod(folder, _FOLDER_MODE)
+
+
+def _copy(incoming: _IncomingBytes, size: int, descriptor: int) -> None:
+    while size:
+        data = incoming.read(size)
+        size -= len(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+# Output files
+
+
 class _Refused(Exception):
-    """Why something is not taken."""
+    """A file is not taken; the text says why."""
 
 
 def collect(wanted: dict[str, int], descriptor: int) -> None:
-    """Send what is in the folder below the current one; so many `files` at most, and `bytes` of them together. A folder
-    with nothing in it, as it nearly always is, is removed: there is no quicker way to know."""
-    if _was_empty(FOLDER):
+    """Send the contents of the folder, at most as many `files` and `bytes` as wanted."""
+    if _remove_if_empty(OUTPUTS):  # nearly always; there is no quicker way to find out
         return
     try:
-        looked = os.stat(FOLDER, follow_symlinks=False)
+        looked = os.stat(OUTPUTS, follow_symlinks=False)
     except OSError:
         return
     collection = _Collection(descriptor, wanted, disk=os.stat(".").st_dev)
@@ -70,22 +124,24 @@ def collect(wanted: dict[str, int], descriptor: int) -> None:
     collection.finish()
 
 
-def is_left(home: str, *, may_go: bool) -> bool:
-    """Whether the tool left anything there; asked by its own process, at the end, wherever that has gone. An empty
-    folder may go where it does not matter any more how much room the call left, and where it cannot be looked into, as
-    by a process that has no descriptor left."""
-    folder = "%s/%s" % (home, FOLDER)
-    if may_go and _was_empty(folder):
+def is_left(home: str, *, may_remove: bool) -> bool:
+    """Whether the tool left anything in its folder, as its own process sees at the end.
+
+    An empty folder may be removed if the free room no longer matters. A process without a descriptor cannot list the
+    folder, and removes an empty one in any case.
+    """
+    folder = "%s/%s" % (home, OUTPUTS)
+    if may_remove and _remove_if_empty(folder):
         return False
     try:
         with os.scandir(folder) as entries:
             return next(entries, None) is not None
     except OSError:
-        return os.path.lexists(folder) and not _was_empty(folder)
+        return os.path.lexists(folder) and not _remove_if_empty(folder)
 
 
-def _was_empty(folder: str) -> bool:
-    """The kernel removes no folder that is not; where it could not have, there is something to be told of."""
+def _remove_if_empty(folder: str) -> bool:
+    """Remove an empty folder, and return whether that worked; the kernel removes no other."""
     try:
         os.rmdir(folder)
     except OSError:
@@ -93,19 +149,19 @@ def _was_empty(folder: str) -> bool:
     return True
 
 
-def misnamed(path: str) -> str | None:
-    """Why nothing may be called that, if so."""
+def find_name_fault(path: str) -> str | None:
+    """Return why no file may have that name, if so."""
     try:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError:
         return "its name is not UTF-8"
     if any(ord(each) < 32 or 127 <= ord(each) < 160 or each in "\u2028\u2029" for each in path):
         return "its name has control characters"
-    return "its path is longer than %d bytes" % MOST_NAME_BYTES if size > MOST_NAME_BYTES else None
+    return "its path is longer than %d bytes" % MAX_NAME_BYTES if size > MAX_NAME_BYTES else None
 
 
 class _Collection:
-    """One walk over one folder."""
+    """A walk over one folder."""
 
     def __init__(self, descriptor: int, wanted: dict[str, int], *, disk: int) -> None:
         self._descriptor = descriptor
@@ -114,34 +170,36 @@ class _Collection:
         self._files = self._bytes = self._seen = self._refused = 0
 
     def begin(self, looked: os.stat_result) -> None:
-        """Take what is in the folder itself, which may be anything by now."""
+        """Take the contents of the folder, which may be anything by now."""
         try:
             if stat.S_ISREG(looked.st_mode):
                 raise _Refused("it is a file, and no folder")
             if not stat.S_ISDIR(looked.st_mode):
                 raise _Refused(_other_kind(looked))
-            self._enter(None, "", FOLDER, looked)
+            self._enter(None, "", OUTPUTS, looked)
         except _Refused as refusal:
             self.refuse("", str(refusal))
         except OSError as error:
             self.refuse("", "it cannot be read: %s" % error.strerror)
 
     def refuse(self, path: str, reason: str) -> None:
-        """Tell of something that is not taken; of many, how many more."""
+        """Report a refused file, up to a number of them, and count it."""
         self._refused += 1
-        if self._refused <= _MOST_TOLD:
-            shown = path.encode("utf-8", "backslashreplace").decode("utf-8")[:_LONGEST_SHOWN]
+        if self._refused <= _MAX_REFUSALS:
+            shown = path.encode("utf-8", "backslashreplace").decode("utf-8")[:_MAX_SHOWN]
             self._tell(REFUSED, name=shown, reason=reason)
 
     def finish(self) -> None:
-        """All was looked at. That is told of folders without a file as well: the tool's process may have said that it
-        left something, and who waits for that would take it for lost."""
+        """Report the end, also for folders without a file.
+
+        The tool's process may have said that it left something, and the engine would take a missing end for a loss.
+        """
         if self._seen or self._refused:
-            self._tell(OVER, more=max(self._refused - _MOST_TOLD, 0))
+            self._tell(OVER, more=max(self._refused - _MAX_REFUSALS, 0))
 
     def _enter(self, parent: int | None, path: str, name: str, looked: os.stat_result) -> None:
-        """Take what is in a folder, in the order of the names."""
-        folder = open_beneath(name, _SEARCHED, folder=parent)
+        """Take the contents of a folder, in the order of the names."""
+        folder = open_beneath(name, _OPEN_FOLDER, folder=parent)
         try:
             self._check_same(looked, os.fstat(folder))
             for each in sorted(self._names(folder)):
@@ -153,21 +211,21 @@ class _Collection:
         with os.scandir(folder) as entries:
             for entry in entries:
                 self._seen += 1
-                if self._seen > _MOST_SEEN:
-                    self.refuse("", "there are more than %d names; the rest was not looked at" % _MOST_SEEN)
+                if self._seen > _MAX_NAMES:
+                    self.refuse("", "there are more than %d names; the rest was not looked at" % _MAX_NAMES)
                     return
                 yield entry.name
 
     def _take(self, folder: int, path: str) -> None:
         try:
-            reason = misnamed(path)
+            reason = find_name_fault(path)
             if reason:
                 raise _Refused(reason)
             name = path.rpartition("/")[2]
             looked = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISDIR(looked.st_mode):
-                if path.count("/") >= _DEEPEST:
-                    raise _Refused("it is more than %d folders deep" % _DEEPEST)
+                if path.count("/") >= _MAX_DEPTH:
+                    raise _Refused("it is more than %d folders deep" % _MAX_DEPTH)
                 self._enter(folder, path + "/", name, looked)
             else:
                 self._take_file(folder, path, name, looked)
@@ -199,7 +257,7 @@ class _Collection:
             raise _Refused("with its %d bytes there would be more than the %d that are taken" % (found.st_size, wanted))
 
     def _check_same(self, looked: os.stat_result, found: os.stat_result) -> None:
-        """That it is what was looked at, and where the tool could put it itself."""
+        """Refuse a file other than the one that was looked at, or one on a disk that the tool could not write to."""
         if (looked.st_dev, looked.st_ino) != (found.st_dev, found.st_ino):
             raise _Refused("it was replaced while it was collected")
         if found.st_dev != self._disk:
