@@ -1,14 +1,14 @@
 """Unpack wheels into a folder each, and compile what they hold, in a box that has no network at all.
 
-Nothing of a wheel is executed here: uv unpacks it, and Python's compiler reads it. Bytecode names its files as a box
-that uses them will see them, and is never checked against them again: the environment cannot change.
+No code of a wheel is executed here: uv unpacks the wheel, and Python's compiler reads it. Bytecode names its files by
+their paths in a box that uses them, and is never checked against them again: the environment cannot change.
 
-What is to be unpacked is told by a file beside the wheels, which may come after this has begun. Wheels may come while
-others are unpacked: the engine shows each as soon as it has all of it and knows it for the right one. What uv keeps in
-its cache is the same files by another name; those names are removed while Python compiles.
+A file next to the wheels lists the packages, and may appear after this program has begun. Wheels may appear while
+others are unpacked: the engine shows each as soon as it is complete and verified. uv's cache holds the same files under
+other names, which are removed while Python compiles.
 
-On stdout it says how far it is, a line each time: `unpacked NAME`, then `compile COUNT`, then `compiled COUNT` for each
-further part of those.
+Progress goes to stdout, a line each time: `unpacked NAME`, then `compile COUNT`, then `compiled COUNT` for each further
+part of those.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PYTHON = "/environment/bin/python"
 _LOOK_S = 0.005
 _COMPILE = """
 import errno, gc, os, py_compile, sys
-gc.disable()  # it would walk through all that was compiled, again and again
+gc.disable()  # a collection would walk through all compiled code again and again
 mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
 paths = iter(os.fsdecode(sys.stdin.buffer.read()).split("\\0")[:-1])
 begun = 0
@@ -43,25 +43,25 @@ for file, shown in zip(paths, paths):
     except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, MemoryError):
         pass  # some packages ship files for other Pythons, or broken on purpose
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:  # what is made of a name is longer; it is imported without
+        if error.errno != errno.ENAMETOOLONG:  # the name of the bytecode is longer; the module works without
             sys.exit("%s: %s" % (shown, error.strerror or error))
 """
 _EACH = 1000
-"""What a file costs whatever its size, in bytes that could be compiled instead."""
+"""The fixed cost of a file, in bytes that could be compiled instead."""
 _LEFT_OUT = "tests"
-"""Packages' own tests are more than half of what numpy and pandas ship, and tools do not import them. A tool that does
-all the same has them compiled at that moment, as without any bytecode."""
+"""The tests of packages are more than half of numpy and pandas, and tools do not import them. A tool that does has them
+compiled at that moment."""
 
 
 class _Wheels:
-    """The packages that are still to be unpacked, those that are preferred first; wheels come one by one."""
+    """The packages that are not unpacked yet, preferred ones first; wheels appear one by one."""
 
     def __init__(self, packages: list[list[str]]) -> None:
         self._left = list(packages)
         self._lock = threading.Lock()
 
     def take(self) -> list[str] | None:
-        """The next whose wheel is there, when it is; nothing when all were taken."""
+        """Wait for the next package with a wheel, and return it; None when all were taken."""
         with self._lock:
             while self._left:
                 there = set(os.listdir(_WHEELS))
@@ -74,7 +74,7 @@ class _Wheels:
 
 
 def unpack(folder: str, seen_at: str, workers: int) -> dict[str, object]:
-    """Why what could not be made was not, and how long unpacking all that was ordered and compiling it took."""
+    """Unpack and compile all ordered packages; return the failures, and how long both steps took."""
     cache = os.path.join(folder, ".cache")
     packages = _ordered()
     if not packages or packages[0][2] not in os.listdir(_WHEELS):
@@ -94,8 +94,8 @@ def unpack(folder: str, seen_at: str, workers: int) -> dict[str, object]:
         failed = {name: said[name] for name, _, _ in packages if said[name]}
         if not failed:
             sources = [source for name, _, _ in packages for source in _sources(os.path.join(folder, name), seen_at)]
-            _tell("compile", len(sources))
-            problems = [text for text in pool.map(_compile, _shared_out(sources, workers)) if text]
+            _report("compile", len(sources))
+            problems = [text for text in pool.map(_compile, _divide(sources, workers)) if text]
             failed = {"bytecode": problems[0]} if problems else _unusable(packages, folder)
         removing.join()
     return {
@@ -106,8 +106,10 @@ def unpack(folder: str, seen_at: str, workers: int) -> dict[str, object]:
 
 
 def _ordered() -> list[list[str]] | None:
-    """A folder's name, a requirement, and the name of a wheel, which may not be there yet, for each package to unpack;
-    None before that is known."""
+    """Return a folder's name, a requirement, and the name of a wheel for each package; None before the list exists.
+
+    The wheel may appear later.
+    """
     try:
         with open(_ORDER, encoding="utf-8") as file:
             ordered: list[list[str]] = json.load(file)
@@ -117,9 +119,11 @@ def _ordered() -> list[list[str]] | None:
 
 
 def _learn_about_python(cache: str) -> None:
-    """What uv finds out about the interpreter takes longer than a small wheel, and it keeps that for all that follow.
-    This is for while there is nothing to unpack: where the largest wheel is there, those who unpack find it out side by
-    side, which is a process less."""
+    """Have uv examine the interpreter, which takes longer than a small wheel, and cache the result.
+
+    This fills the time before the first wheel. If the largest wheel is already there, the workers examine the
+    interpreter in parallel, which saves a process.
+    """
     _run("/uv", "python", "find", "--no-config", "--offline", "--no-project", "--quiet", "--cache-dir", cache, _PYTHON)
 
 
@@ -137,17 +141,17 @@ def _unpack(name: str, requirement: str, *, folder: str, cache: str) -> str:
         "--no-build", "--quiet", "--color", "never", "--link-mode", "hardlink", "--python", _PYTHON,
         "--target", os.path.join(folder, name), "--cache-dir", cache, requirement,
     )  # fmt: skip
-    _tell("unpacked", name)
+    _report("unpacked", name)
     return said
 
 
-def _tell(word: str, what: object) -> None:
+def _report(word: str, what: object) -> None:
     sys.stdout.write("%s %s\n" % (word, what))
     sys.stdout.flush()
 
 
 def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
-    """What it costs to compile each module, where it is, and where a box that uses it will see it."""
+    """Return the cost of compiling each module, its path, and its path in a box that uses it."""
     found = []
     for path, folders, names in os.walk(package):
         folders[:] = [name for name in folders if name != _LEFT_OUT]
@@ -161,7 +165,7 @@ def _sources(package: str, seen_at: str) -> list[tuple[int, str, str]]:
 
 
 def _unusable(packages: list[list[str]], folder: str) -> dict[str, str]:
-    """Packages of which nothing can be imported, since none of their modules is of this Python, and what is wrong."""
+    """Return the packages without a module that this Python can compile, with the first problem of each."""
     found = {}
     for name, _, _ in packages:
         roots = [os.path.join(folder, name), *(entry.path for entry in os.scandir(os.path.join(folder, name)))]
@@ -173,7 +177,7 @@ def _unusable(packages: list[list[str]], folder: str) -> dict[str, str]:
 
 
 def _modules(root: str, *, is_package: bool) -> list[str]:
-    """What of that folder is imported by a name of one word."""
+    """Return the modules in the folder that are imported by a name without dots."""
     if not os.path.isdir(root):
         return []
     names = ["__init__.py"] if is_package else [name for name in os.listdir(root) if name.endswith(".py")]
@@ -181,7 +185,7 @@ def _modules(root: str, *, is_package: bool) -> list[str]:
 
 
 def _problem(module: str) -> str:
-    """Why it cannot be imported, if that is so; what is compiled already can."""
+    """Return why a module cannot be compiled, if so; a module with bytecode can."""
     if os.path.exists(cache_from_source(module)):
         return ""
     with open(module, "rb") as file:
@@ -193,8 +197,8 @@ def _problem(module: str) -> str:
     return ""
 
 
-def _shared_out(sources: list[tuple[int, str, str]], workers: int) -> list[list[tuple[int, str, str]]]:
-    """As much for each worker as for any other, the largest first to whom has the least."""
+def _divide(sources: list[tuple[int, str, str]], workers: int) -> list[list[tuple[int, str, str]]]:
+    """Divide the sources evenly among the workers, the largest first, each to the worker with the least."""
     shares: list[list[tuple[int, str, str]]] = [[] for _ in range(workers)]
     loads = [0] * workers
     for source in sorted(sources, reverse=True):
@@ -210,7 +214,7 @@ def _compile(sources: list[tuple[int, str, str]]) -> str:
 
 
 def _run(*command: str, given: str = "") -> str:
-    """Nothing if it went well, else what it said."""
+    """Run a command; return an empty text after success, else its messages."""
     ended = subprocess.run(command, check=False, input=os.fsencode(given), stderr=subprocess.PIPE)
     said = ended.stderr[-4000:].decode("utf-8", "replace")
     return "" if ended.returncode == 0 else said or "it ended with code %d" % ended.returncode

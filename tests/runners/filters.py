@@ -1,4 +1,4 @@
-"""The shipped filters, compiled for this machine, and how a walled child puts them on."""
+"""The shipped filters, compiled for this machine, and the lines by which a program installs them."""
 
 from __future__ import annotations
 

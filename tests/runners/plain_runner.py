@@ -1,4 +1,4 @@
-"""A runner without walls, spoken to over its standard input and output, as any program could, or over a socket."""
+"""A runner without isolation, on its standard input and output, as any program could use it, or on a socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CREDIT: Final = 1 << 20
 
 
 def plain_plan(folder: Path | str, **changes: Any) -> dict[str, Any]:
-    """What the engine says first, where no walls are asked for."""
+    """Return the engine's first message for a box without isolation."""
     call: dict[str, Any] = {
         "namespaces": [],
         "required": [],
@@ -54,7 +54,7 @@ def plain_plan(folder: Path | str, **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class Seen:
-    """What came of one call."""
+    """All frames about a call, by kind."""
 
     started: Started | None = None
     returned: Returned | None = None
@@ -63,14 +63,14 @@ class Seen:
 
     @property
     def reply(self) -> Reply:
-        """What the tool's process answered."""
+        """The reply of the tool's process."""
         value = bytes(self.streams[Stream.VALUE])
         assert int.from_bytes(value[:4], "big") == len(value) - 4
         return parse_reply(value[4:])
 
     @property
     def walls(self) -> dict[str, Any]:
-        """The walls as they were measured."""
+        """The isolation as it was measured."""
         record: dict[str, Any] = json.loads(self.streams[Stream.WALLS])
         return record
 
@@ -80,7 +80,7 @@ class Seen:
 
 
 class Runner:
-    """One runner's process, and the calls it was given."""
+    """The process of a runner, and the calls that it was given."""
 
     def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket | None) -> None:
         self._process = process
@@ -97,7 +97,7 @@ class Runner:
         self.send(frames.pack_message(message))
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Bytes for the runner; only a socket carries descriptors."""
+        """Send bytes to the runner; only a socket carries descriptors."""
         if self._channel is not None:
             sent = socket.send_fds(self._channel, [data[:1]], descriptors)
             self._channel.sendall(data[sent:])
@@ -107,7 +107,7 @@ class Runner:
         self._process.stdin.flush()
 
     def hear(self) -> Hello | BoxFault:
-        """The runner's answer to being opened."""
+        """Return the runner's answer to `open`."""
         said = parse_message(_message(self._next()))
         assert isinstance(said, Hello | BoxFault)
         return said
@@ -130,24 +130,24 @@ class Runner:
         self.send(frames.pack_request(id, len(text).to_bytes(8, "big") + text + follows))
 
     def run(self, source: str, **request: Any) -> Seen:
-        """One call from its start to its end."""
+        """Run a call from its start to its end."""
         id = len(self.calls) + 1
         self.call(id, source, **request)
         return self.wait(id)
 
     def wait(self, id: int) -> Seen:
-        """Take what comes until the call has ended."""
+        """Take frames until the call has ended."""
         while self.calls[id].ended is None:
             self.take()
         return self.calls[id]
 
     def wait_for(self, id: int, stream: Stream, data: bytes) -> None:
-        """Take what comes until these bytes have."""
+        """Take frames until these bytes have come."""
         while data not in self.calls[id].streams[stream]:
             self.take()
 
     def take(self) -> None:
-        """Note the next thing the runner says of a call."""
+        """Note the next frame about a call."""
         said = self._next()
         if isinstance(said, Chunk):
             self.calls[said.call].streams[said.stream] += said.data
@@ -163,7 +163,7 @@ class Runner:
             seen.ended = message
 
     def next_message(self) -> bytes:
-        """The next thing it says, which is not a call's bytes."""
+        """Return the next frame, which must be a message."""
         return _message(self._next())
 
     def hang_up(self) -> int:
@@ -174,11 +174,11 @@ class Runner:
         return self._process.wait(PATIENCE_SECONDS)
 
     def kill(self) -> None:
-        """For a test that failed."""
+        """Kill the runner after a failed test."""
         self._process.kill()
 
     def leave_unread(self) -> None:
-        """Wait until it has said something, and take none of it."""
+        """Wait until a frame is there, and leave it unread."""
         self._wait_for_more()
 
     def _next(self) -> bytes | Chunk:
@@ -189,7 +189,7 @@ class Runner:
         return self._frames.pop(0)
 
     def _wait_for_more(self) -> int:
-        """Where it is heard, when there is something."""
+        """Return the descriptor to read from, when something is there."""
         heard = self._process.stdout if self._channel is None else self._channel
         assert heard is not None
         ready, _, _ = select.select([heard], [], [], PATIENCE_SECONDS)
@@ -204,23 +204,23 @@ def _message(frame: bytes | Chunk) -> bytes:
 
 @contextmanager
 def start_runner(plan: Mapping[str, Any], *, python: str = sys.executable) -> Iterator[Runner]:
-    """A runner that has been told its plan; hung up and gone afterwards."""
+    """Start a runner with this plan, and end it afterwards."""
     command = [python, "-I", "-S", "-B", str(RUNNER), "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as process:
-        yield from _told(Runner(process, None), plan)
+        yield from _open(Runner(process, None), plan)
 
 
 @contextmanager
 def start_runner_on_a_socket(plan: Mapping[str, Any]) -> Iterator[Runner]:
-    """The same on a channel that can hand over descriptors."""
+    """Start a runner on a channel that can carry descriptors."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-I", "-S", "-B", str(RUNNER), str(theirs.fileno())]
     with ours, theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd="/") as process:
         theirs.close()
-        yield from _told(Runner(process, ours), plan)
+        yield from _open(Runner(process, ours), plan)
 
 
-def _told(runner: Runner, plan: Mapping[str, Any]) -> Iterator[Runner]:
+def _open(runner: Runner, plan: Mapping[str, Any]) -> Iterator[Runner]:
     try:
         runner.say(plan)
         yield runner

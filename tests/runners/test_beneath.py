@@ -1,4 +1,4 @@
-"""One name in a folder is opened, and nothing that leads elsewhere, whether the kernel has `openat2` or not."""
+"""A name in a folder is opened, and nothing that leads elsewhere, with `openat2` and without."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from kernel.beneath import open_beneath
-from tests.runners.walled_child import A_USER, ask, folder_of
+from tests.runners.isolated_program import A_USER, ask, folder_of
 
 _OPENAT2: Final = 437
 _LOAD, _JUMP_IF, _RETURN = 0x20, 0x15, 0x06
@@ -18,7 +18,7 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
 def forbidding(error: int) -> str:
-    """A filter under which `openat2` fails with that error, and nothing else does."""
+    """Return a filter under which only `openat2` fails, with that error."""
     steps = [(_LOAD, 0, 0, 0), (_JUMP_IF, 0, 1, _OPENAT2), (_RETURN, 0, 0, _ERRNO | error), (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps).hex()
 

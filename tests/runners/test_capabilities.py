@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.runners.walled_child import A_USER, USERS, ask, folder_of
+from tests.runners.isolated_program import A_USER, USERS, ask, folder_of
 
 NONE: Final = {"CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapBnd": 0, "CapAmb": 0}
 
@@ -19,7 +19,7 @@ capabilities.drop_all()
 answer([before, capability_sets()])
 """
 
-# CAP_NET_BIND_SERVICE (10) is made inheritable, beside all that is permitted, and then ambient.
+# CAP_NET_BIND_SERVICE (10) becomes inheritable, in addition to all permitted ones, and then ambient.
 DROP_WITH_AN_AMBIENT_ONE: Final = """
 low, high = (capability_sets()["CapPrm"] >> shift & 0xFFFFFFFF for shift in (0, 32))
 calls.syscall("capset", struct.pack("=Ii", 0x20080522, 0), struct.pack("=6I", low, low, 1 << 10, high, high, 0))
@@ -36,7 +36,7 @@ capabilities.drop_all()
 answer([before, capability_sets()])
 """
 
-# What root's powers come back by: an execve, or a change of user id.
+# Root's powers could come back by an execve, or by a change of user id.
 COME_BACK: Final = """
 if given["walls"]:
     capabilities.forbid_new_privileges()
@@ -91,7 +91,7 @@ def test_an_execve_of_root_gives_no_capability_back() -> None:
 
 @pytest.mark.root
 def test_the_rules_for_root_are_locked() -> None:
-    """PR_GET_SECUREBITS is 27; every bit we set has its lock beside it."""
+    """PR_GET_SECUREBITS is 27; the lock of each bit is the next higher bit."""
     assert ask("capabilities.drop_all()\nanswer(calls.prctl(27))") == 0b11101111
 
 
@@ -108,7 +108,7 @@ answer([before, capabilities.new_privileges_forbidden(), status_fields("NoNewPri
 @pytest.mark.root
 @pytest.mark.parametrize("user", [0, A_USER])
 def test_a_setuid_program_gives_nothing_once_new_privileges_are_forbidden(user: int) -> None:
-    """A copy of a program that anybody may run as root: root's effective rights show whether it worked."""
+    """A setuid copy of a program shows by its effective rights whether it became root."""
     program = """
 if given["walls"]:
     capabilities.forbid_new_privileges()

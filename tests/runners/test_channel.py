@@ -29,7 +29,7 @@ def pair() -> Iterator[tuple[SocketChannel, socket.socket]]:
         channel._socket.detach()
 
 
-def test_what_arrives_is_put_where_it_was_asked_for(pair: tuple[SocketChannel, socket.socket]) -> None:
+def test_arriving_bytes_land_in_the_given_buffer(pair: tuple[SocketChannel, socket.socket]) -> None:
     channel, engine = pair
     engine.sendall(b"firstrest")
     room = bytearray(100)
@@ -53,7 +53,7 @@ def test_descriptors_arrive_and_are_not_inherited(pair: tuple[SocketChannel, soc
     os.close(near)
 
 
-def test_descriptors_for_which_there_is_no_room_leave_those_of_other_messages_what_they_are(
+def test_lost_descriptors_do_not_mix_with_those_of_other_messages(
     pair: tuple[SocketChannel, socket.socket],
 ) -> None:
     channel, engine = pair
@@ -73,7 +73,7 @@ def test_descriptors_for_which_there_is_no_room_leave_those_of_other_messages_wh
 
 @contextmanager
 def _no_more_than(most: int | None) -> Iterator[None]:
-    """So few descriptors for this process, while it has more already; None for as many as it likes."""
+    """Limit the descriptors of this process below its present number; None restores the limit."""
     was = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (was[0] if most is None else most, was[1]))
     try:

@@ -1,4 +1,4 @@
-"""What is compiled ahead is what a call would have compiled, and what a call would have been told is left to it."""
+"""Code that is compiled ahead equals the code of a call, and calls still report warnings and errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _result(source: str, path: str = PATH) -> object:
     return tool()
 
 
-def test_what_was_kept_is_not_compiled_again() -> None:
+def test_a_kept_tool_is_not_compiled_again() -> None:
     assert compiled.code_of(SOURCE, PATH) is not compiled.code_of(SOURCE, PATH)
     compiled.keep(SOURCE, PATH)
     assert compiled.code_of(SOURCE, PATH) is compiled.code_of(SOURCE, PATH)
@@ -56,21 +56,21 @@ def test_another_text_or_another_file_is_another_tool() -> None:
     assert compiled.code_of(SOURCE, "/work/other.py").co_filename == "/work/other.py"
 
 
-def test_it_is_the_same_code_as_without() -> None:
+def test_kept_code_equals_code_compiled_by_a_call() -> None:
     without = compiled.code_of(SOURCE, PATH)
     compiled.keep(SOURCE, PATH)
     assert compiled.code_of(SOURCE, PATH) == without
 
 
 @pytest.mark.parametrize("source", ["def tool(:\n", "x = '\0'\n", "(" * 3000])
-def test_what_does_not_compile_is_not_kept_and_raises_where_it_is_wanted(source: str) -> None:
+def test_a_syntax_error_is_not_kept_and_raises_in_the_call(source: str) -> None:
     compiled.keep(source, PATH)
     assert not compiled._known
     with pytest.raises((SyntaxError, ValueError, MemoryError, RecursionError)):
         compiled.code_of(source, PATH)
 
 
-def test_what_the_compiler_warns_of_is_left_to_the_calls() -> None:
+def test_a_source_with_compiler_warnings_is_left_to_the_calls() -> None:
     source = "def tool() -> bool:\n    return 1 is 1\n"
     compiled.keep(source, PATH)
     assert not compiled._known
@@ -78,8 +78,8 @@ def test_what_the_compiler_warns_of_is_left_to_the_calls() -> None:
         compiled.code_of(source, PATH)
 
 
-def test_what_becomes_much_larger_than_its_text_is_left_to_the_calls() -> None:
-    """Each `finally` stands in what is compiled more than once, with all those inside of it."""
+def test_a_source_with_oversized_code_is_left_to_the_calls() -> None:
+    """The compiler copies each `finally`, with all those inside of it."""
     lines = [f"{' ' * level}try: pass\n{' ' * level}finally:" for level in range(15)]
     source = "\n".join([*lines, f"{' ' * 15}x = 1", ""])
     compiled.keep(source, PATH)
@@ -95,7 +95,7 @@ def test_the_oldest_make_room() -> None:
     assert (PATH, f"number = {compiled._MAX_TOOLS + 2}\n") in compiled._known
 
 
-def test_what_there_are_no_descriptors_for_is_left_to_the_calls() -> None:
+def test_a_shortage_of_descriptors_leaves_compiling_to_the_calls() -> None:
     """The zygote that ended with an error here would end all of its calls."""
     command = [sys.executable, "-I", "-S", "-c", WITHOUT_DESCRIPTORS, str(RUNNER)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""An exception is told as its author wrote it, and however its class behaves, what is told is bounded text."""
+"""An exception is described with its message and traceback, and any class yields bounded text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH: Final = "/work/tool.py"
 
 
 def raised_by(source: str, path: str = PATH) -> BaseException:
-    """What running this source as the file raises."""
+    """Return the exception that this source raises."""
     try:
         exec(compile(source, path, "exec"), {})
     except BaseException as error:
@@ -26,21 +26,21 @@ def raised_by(source: str, path: str = PATH) -> BaseException:
 
 
 def raised_below_ours(source: str) -> BaseException:
-    """The same where a module of the runner runs it, as in a call."""
+    """Return the same exception, raised below a module of the runner, as in a call."""
     path = str(Path(failure.__file__).with_name("call.py"))
     runner = {"code": compile(source, PATH, "exec")}
     try:
         exec(compile("exec(code, {})", path, "exec"), runner)
     except BaseException as error:
         step: Any = error.__traceback__
-        return error.with_traceback(step.tb_next)  # without the frame of this
+        return error.with_traceback(step.tb_next)  # without our own frame
     raise AssertionError("nothing was raised")
 
 
 def described(error: BaseException, path: str = PATH, source: str = "") -> ExceptionReply:
-    """The description as the engine reads it."""
-    told = failure.describe(error, path, source, max_message=MESSAGE, max_traceback=TRACEBACK)
-    reply = parse_reply(json.dumps(told).encode("ascii"))
+    """Return the description as the engine reads it."""
+    description = failure.describe(error, path, source, max_message=MESSAGE, max_traceback=TRACEBACK)
+    reply = parse_reply(json.dumps(description).encode("ascii"))
     assert isinstance(reply, ExceptionReply)
     assert len(reply.error.message) <= MESSAGE + 100
     assert len(reply.error.traceback) <= TRACEBACK + 100
@@ -97,7 +97,7 @@ def quote():
 
 
 @pytest.mark.parametrize("entry", ["tool", "quote"])
-def test_an_exception_that_is_raised_again_when_it_is_read_shows_the_frames_of_the_tool_alone(entry: str) -> None:
+def test_an_exception_raised_again_by_its_own_methods_shows_tool_frames(entry: str) -> None:
     traceback = described(raised_below_ours(f"{RAISED_AGAIN}{entry}()\n")).error.traceback
     assert ("in tool" in traceback, "in __str__" in traceback) == (True, True)
     assert traceback.count('  File "') == traceback.count(f'File "{PATH}"')
@@ -128,17 +128,17 @@ def test_the_members_of_a_group_are_shown() -> None:
     assert all(text in error.traceback for text in ("ValueError: 1", "KeyError: 'k'"))
 
 
-def test_recursion_to_death_is_told_briefly() -> None:
+def test_endless_recursion_is_described_briefly() -> None:
     error = described(raised_by("def f():\n    f()\nf()\n")).error
     assert (error.type, "more times" in error.traceback) == ("RecursionError", True)
 
 
-def test_running_out_of_memory_is_told_apart() -> None:
+def test_a_memory_error_is_marked() -> None:
     assert described(MemoryError()).memory is True
     assert described(ValueError("MemoryError")).memory is False
 
 
-def test_the_number_of_an_operating_system_error_is_told() -> None:
+def test_the_errno_of_an_os_error_is_reported() -> None:
     assert described(raised_by("open('/nowhere')")).errno == 2
     assert [described(error).errno for error in (OSError("x"), OSError("7", "x"), OSError(1 << 70, "x"))] == [None] * 3
 
@@ -205,13 +205,13 @@ HOSTILE: Final = (_Unprintable, _NotText, _LyingText, _Raising, _Nameless, _Posi
 
 
 @pytest.mark.parametrize("kind", HOSTILE, ids=type.__dict__["__name__"].__get__)
-def test_an_exception_that_lies_or_raises_is_still_told(kind: type[BaseException]) -> None:
-    told = described(kind("said"))
-    assert told.error.type == type.__dict__["__name__"].__get__(kind)
-    assert told.memory is False
+def test_an_exception_that_lies_or_raises_is_still_described(kind: type[BaseException]) -> None:
+    description = described(kind("said"))
+    assert description.error.type == type.__dict__["__name__"].__get__(kind)
+    assert description.memory is False
 
 
-def test_an_exception_with_a_long_name_is_told_shortly() -> None:
+def test_a_long_exception_name_is_cut() -> None:
     assert len(described(type("x" * 10_000_000, (Exception,), {})()).error.type) <= 100
 
 
@@ -223,7 +223,7 @@ def test_notes_are_shown_and_may_be_anything() -> None:
     assert "ValueError: said" in described(error).error.traceback
 
 
-def test_where_no_traceback_can_be_written_the_places_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_are_listed_if_no_traceback_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "traceback", None)
     error = described(raised_by("def f():\n    1 / 0\nf()\n")).error
     place = f'  File "{PATH}", line '

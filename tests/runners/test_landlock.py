@@ -1,4 +1,4 @@
-"""Landlock in a real kernel, as root and as a user: every attempt fails behind the wall and succeeds without it."""
+"""Landlock in a real kernel, as root and as a user: every attempt fails with the rules and succeeds without."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import pytest
 from sandbox.backends.seccomp import compile_profile
 from sandbox.backends.seccomp_profiles import Profile, Sockets, load_table
 from tests.runners.filters import MACHINE, WITH_THE_FILTER
-from tests.runners.walled_child import USERS, ask, folder_of
+from tests.runners.isolated_program import USERS, ask, folder_of
 
 FILESYSTEM: Final = """
     execute write_file read_file read_dir remove_dir remove_file make_char make_dir make_reg make_sock make_fifo
     make_block make_sym refer truncate ioctl_dev
 """.strip()
 
-# A process of the same user outside of the wall, with a port, an abstract socket and something to be killed by.
+# An unrestricted process of the same user, with a port, an abstract socket, and a signal to die by.
 NEIGHBOUR: Final = """
 def neighbour():
-    told, tell = os.pipe()
+    reading, tell = os.pipe()
     hold, release = os.pipe()
     process = os.fork()
     if process:
         os.close(tell), os.close(hold)
-        port, name = json.loads(os.read(told, 1000))
+        port, name = json.loads(os.read(reading, 1000))
         return process, port, name
-    os.close(told), os.close(release)
+    os.close(reading), os.close(release)
     tcp, local = socket.socket(), socket.socket(socket.AF_UNIX)
     tcp.bind(("127.0.0.1", 0))
     local.bind("")
@@ -77,7 +77,7 @@ def user(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def folders(user: int) -> Iterator[dict[str, str]]:
-    """The folder to work in, and one beside it that is to stay out of reach; both belong to the user."""
+    """Make the folder to work in, and a neighbour that must stay out of reach; both belong to the user."""
     with folder_of(user) as work, folder_of(user) as outside:
         yield {"work": str(work), "outside": str(outside)}
 
@@ -114,18 +114,18 @@ answer({
 BY_SCOPE: Final = {"connect to an abstract socket", "signal a process"}
 
 
-def test_what_lies_outside_of_the_wall_is_out_of_reach(user: int, folders: dict[str, str]) -> None:
+def test_paths_outside_of_the_rules_are_out_of_reach(user: int, folders: dict[str, str]) -> None:
     outcomes = ask(NEIGHBOUR + PLACES + TARGETS + WALL + ATTEMPTS, user=user, walls=True, **folders)
     assert outcomes == {attempt: "EPERM" if attempt in BY_SCOPE else "EACCES" for attempt in outcomes}
 
 
-def test_without_the_wall_all_of_it_is_in_reach(user: int, folders: dict[str, str]) -> None:
-    """So it is the wall, and nothing else, that stopped each attempt."""
+def test_without_the_rules_every_path_is_in_reach(user: int, folders: dict[str, str]) -> None:
+    """The rules alone stopped each attempt."""
     outcomes = ask(NEIGHBOUR + PLACES + TARGETS + WALL + ATTEMPTS, user=user, walls=False, **folders)
     assert set(outcomes.values()) == {"done"}
 
 
-def test_what_lies_inside_of_the_wall_works(user: int, folders: dict[str, str]) -> None:
+def test_paths_inside_of_the_rules_work(user: int, folders: dict[str, str]) -> None:
     program = """
 os.chdir(work)
 write("a", "hello")
@@ -161,7 +161,7 @@ answer([error_of(lambda: connect(socket.AF_INET, ("127.0.0.1", port))), error_of
     ]
 
 
-def test_a_child_and_what_it_executes_stay_behind_the_wall(user: int, folders: dict[str, str]) -> None:
+def test_children_and_executed_programs_stay_restricted(user: int, folders: dict[str, str]) -> None:
     program = """
 ended = subprocess.run(["/bin/cat", "/etc/passwd"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 answer([ended.returncode, ended.stdout.decode()])
@@ -181,7 +181,7 @@ answer(error_of(lambda: calls.check(calls.libc.mount(b"tmpfs", work.encode(), b"
     assert ask(in_its_own_namespace + PLACES + WALL + program, user=user, walls=walls, **folders) == expected
 
 
-def test_what_was_opened_before_stays_usable(user: int, folders: dict[str, str]) -> None:
+def test_open_descriptors_stay_usable(user: int, folders: dict[str, str]) -> None:
     early = "opened = open('/etc/passwd')\n"
     assert ask(early + PLACES + WALL + "answer(len(opened.read()) > 0)", user=user, walls=True, **folders) is True
 
@@ -205,12 +205,12 @@ answer([*found, os.waitpid(second, 0)[1]])
 """
 
 
-def test_who_is_kept_in_signals_what_it_starts_but_not_who_forked_it(user: int, folders: dict[str, str]) -> None:
-    """Though both are behind one wall; and is signalled from there."""
+def test_a_scoped_process_signals_its_children_but_not_its_parent(user: int, folders: dict[str, str]) -> None:
+    """Both are in the same domain, and the parent can signal the child."""
     assert ask(PLACES + WALL + KEPT_IN, user=user, walls=True, **folders) == ["EPERM", -9, 9]
 
 
-def test_the_report_says_what_is_in_force(user: int, folders: dict[str, str]) -> None:
+def test_the_report_lists_the_restrictions_in_force(user: int, folders: dict[str, str]) -> None:
     abi, report = ask(PLACES + WALL + "answer([landlock.abi(), report])", user=user, walls=True, **folders)
     assert abi >= 6, "this kernel's Landlock is too old for the tests: a Linux of at least 6.12 is needed"
     assert report == {
@@ -230,18 +230,18 @@ answer([missing, error_of(lambda: open("/etc/passwd").close()), os.listdir("/pro
 """
     missing, reading, descriptors = ask(program, user=user)
     assert (missing, reading) == ("ENOENT", "done")
-    assert len(descriptors) == 4  # three, and the one that lists them
+    assert len(descriptors) == 4  # three, and that of the listing
 
 
 def test_a_wall_needs_new_privileges_forbidden() -> None:
-    """Or root's power."""
+    """Root's power would do as well."""
     program = "answer(error_of(lambda: landlock.restrict([('/usr', landlock.READ)], network=False)))"
     assert ask(program, user=USERS[-1]) == ("EPERM" if USERS[-1] else "done")
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_an_older_kernel_gets_what_it_knows(version: int) -> None:
-    """A ruleset as that kernel would take it: nothing newer in it, and files walled off in any case."""
+def test_an_older_kernel_gets_only_accesses_it_knows(version: int) -> None:
+    """A ruleset for that kernel has no newer access, and restricts files in any case."""
     program = """
 capabilities.forbid_new_privileges()
 with landlock.Ruleset(version=given["version"], network=False) as ruleset:
@@ -270,7 +270,7 @@ answer([
 
 
 def test_without_landlock_nothing_is_in_force_and_the_report_says_so() -> None:
-    """The calls are hidden by a filter, as on a kernel that was built without them."""
+    """A filter hides the calls, as on a kernel that was built without them."""
     landlock = tuple(name for name in load_table()[MACHINE] if name.startswith("landlock"))
     others = tuple(name for name in load_table()[MACHINE] if name not in landlock)
     profile = Profile(description="a kernel without Landlock", allow=others, absent=landlock)

@@ -1,4 +1,4 @@
-"""Folders are shown under the names that they have, also those that are no text."""
+"""Folders are shown under their names, also names that are not text."""
 
 from __future__ import annotations
 

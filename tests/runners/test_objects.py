@@ -1,4 +1,4 @@
-"""Objects of well-known kinds come as what they hold, and one that only looks like one does no harm."""
+"""Objects of well-known classes become their content, and impostors do no harm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMIT: Final = 1 << 20
 
 @pytest.fixture(autouse=True)
 def frames() -> Iterator[None]:
-    """As many frames as a call gives to its value."""
+    """Allow as many frames as a call does."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(4000)
     yield
@@ -121,7 +121,7 @@ OPENED: Final[dict[str, tuple[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", OPENED)
-def test_an_object_of_a_known_kind_is_what_it_holds(kind: str) -> None:
+def test_an_object_of_a_known_class_becomes_its_content(kind: str) -> None:
     value, seen = OPENED[kind]
     assert plain({"value": value, "beside": [1, None, "text", 1.5]}) == (
         {"value": seen, "beside": [1, None, "text", 1.5]},
@@ -220,7 +220,7 @@ def test_objects_in_objects_are_followed_as_deep_as_anything() -> None:
         point = point.inner
 
 
-def test_what_goes_on_for_ever_is_over_the_limit() -> None:
+def test_an_endless_iterator_is_over_the_limit() -> None:
     for endless in (itertools.count(), iter(lambda: 1, 2), (number for number in itertools.count())):
         wrapped = map(str, endless)
         assert len(values.serialise([wrapped], 10_000)[0]) > 10_000
@@ -231,12 +231,12 @@ def test_bytes_that_cannot_fit_are_not_written_out() -> None:
 
 
 def _claims(module: str, name: str, **members: Any) -> Any:
-    """An object of a class that says it is another."""
+    """Return an object of a class that claims another name."""
     return type(name, (), {"__module__": module, **members})()
 
 
 class _Wrapping:
-    """Opened it is another one of its kind, and so on."""
+    """An object whose content is another object of the class, and so on."""
 
     __dataclass_fields__: Final = {"again": None}
 
@@ -249,13 +249,13 @@ CLAIMED: Final = [(module, name) for module, name in objects._KINDS if (module a
 
 
 @pytest.mark.parametrize(("module", "name"), CLAIMED)
-def test_what_only_says_that_it_is_of_a_kind_is_shown(module: str, name: str) -> None:
+def test_an_object_that_pretends_a_known_class_is_shown(module: str, name: str) -> None:
     found, _ = plain([_claims(module, name, __repr__=lambda _: "<shown>"), 1])
     assert found in ([{"repr": "<shown>", "type": name}, 1], [None, 1])
 
 
 @pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, RecursionError, MemoryError, GeneratorExit])
-def test_whatever_it_raises_it_is_shown(raised: type[BaseException]) -> None:
+def test_an_object_that_raises_is_shown(raised: type[BaseException]) -> None:
     def refuse(*_: object) -> NoReturn:
         raise raised
 
@@ -280,7 +280,7 @@ def test_classes_and_their_metaclasses_are_not_asked() -> None:
     assert found == [{"repr": "<odd>", "type": "Odd"}, 1]
 
 
-def test_a_mapping_that_changes_while_it_is_read_is_shown() -> None:
+def test_a_mapping_that_changes_during_reading_is_shown() -> None:
     class Changing(collections.UserDict[int, int]):
         def __getitem__(self, key: int) -> int:
             self.data[len(self.data)] = 1
@@ -319,14 +319,14 @@ def test_a_table_that_has_room_has_all_of_its_rows(count: int) -> None:
 
 
 class _Rows:
-    """What a frame gives by place: parts of a million rows."""
+    """The `iloc` of a frame with a million rows."""
 
     def __getitem__(self, part: slice) -> types.SimpleNamespace:
         return types.SimpleNamespace(itertuples=lambda **_: ((number,) for number in range(10**6)[part]))
 
 
 @pytest.mark.slow
-def test_what_stands_beside_a_long_table_is_whole() -> None:
+def test_values_next_to_a_long_table_are_whole() -> None:
     frame = _claims("pandas.core.frame", "DataFrame")
     kind = type(frame)
     kind.columns = kind.dtypes = ["a"]

@@ -1,4 +1,4 @@
-"""The whole runner without walls, in every Python it is made for: what the engine says and hears is the same in all."""
+"""The whole runner without isolation speaks the same protocol in every supported Python."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_call_is_started_measured_answered_and_ended(runner: Runner) -> None:
 
 
 def test_files_that_come_with_the_request_are_all_placed(runner: Runner) -> None:
-    """What is read at once may hold the end of the request, whole files, and the beginning of another."""
+    """A single read may return the end of the request, whole files, and the beginning of another."""
     source = "def tool():\n    return [open('inputs/' + name).read() for name in 'abc']\n"
     contents = ["", "short", "long" * 9000]
     files = [{"path": name, "bytes": len(text)} for name, text in zip("abc", contents, strict=True)]
@@ -74,7 +74,7 @@ def test_files_that_come_with_the_request_are_all_placed(runner: Runner) -> None
     assert _value(seen.reply) == contents
 
 
-def test_every_way_a_call_can_end_is_told(runner: Runner) -> None:
+def test_every_way_a_call_can_end_is_reported(runner: Runner) -> None:
     raised = runner.run("def tool():\n    raise ValueError('said')\n").reply
     assert isinstance(raised, ExceptionReply)
     assert (raised.error.type, raised.error.message) == ("ValueError", "said")
@@ -96,9 +96,9 @@ def test_an_exception_shows_the_lines_of_a_tool_that_is_gone(runner: Runner) -> 
 
 
 HOSTILE_ENDINGS: Final = {
-    "it exits with what cannot be shown": "class E:\n    def __str__(self): raise KeyError\n    __repr__ = __str__\n"
+    "it exits with an object without text": "class E:\n    def __str__(self): raise KeyError\n    __repr__ = __str__\n"
     "def tool():\n    raise SystemExit(E())\n",
-    "it exits with a number that is none": "class I(int):\n    __index__ = __int__ = __repr__ = None\n"
+    "it exits with a broken number": "class I(int):\n    __index__ = __int__ = __repr__ = None\n"
     "def tool():\n    raise SystemExit(I(1))\n",
     "it lies about its code": "class S(SystemExit):\n    code = property(lambda self: 1 / 0)\n"
     "def tool():\n    raise S(1)\n",
@@ -109,7 +109,7 @@ HOSTILE_ENDINGS: Final = {
 
 
 @pytest.mark.parametrize("source", HOSTILE_ENDINGS.values(), ids=HOSTILE_ENDINGS)
-def test_an_exit_is_told_whatever_the_tool_left_behind(source: str, tmp_path: Path) -> None:
+def test_an_exit_is_reported_in_spite_of_leftovers(source: str, tmp_path: Path) -> None:
     with start_runner(plain_plan(tmp_path)) as runner:
         runner.hear()
         assert runner.run(source).reply == ExitedReply(kind="exited", code=1)
@@ -135,7 +135,7 @@ def test_a_value_of_a_raised_recursion_limit_is_noted_and_not_followed(runner: R
     ],
     ids=["a coroutine", "a generator", "an asynchronous generator", "what has every attribute"],
 )
-def test_what_a_function_returns_is_finished(runner: Runner, source: str) -> None:
+def test_coroutines_and_generators_are_finished(runner: Runner, source: str) -> None:
     assert _value(runner.run(source).reply) == [1]
 
 
@@ -160,7 +160,7 @@ def test_two_calls_run_at_once(runner: Runner, tmp_path: Path) -> None:
     meeting.unlink()
 
 
-def test_what_was_printed_before_a_kill_arrives(runner: Runner) -> None:
+def test_output_printed_before_a_kill_arrives(runner: Runner) -> None:
     runner.call(1, LIVELY)
     runner.wait_for(1, Stream.STDOUT, b"\n")
     runner.say({"type": "kill", "id": 1})
@@ -177,8 +177,8 @@ def test_a_kill_of_a_call_that_has_ended_changes_nothing(runner: Runner) -> None
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
-def test_no_tool_runs_before_it_is_told_that_its_call_started(python: str, ahead: int, tmp_path: Path) -> None:
-    """Without walls it can kill what would tell."""
+def test_no_tool_runs_before_its_call_is_reported_as_started(python: str, ahead: int, tmp_path: Path) -> None:
+    """Without isolation the tool can kill the processes that report."""
     with start_runner(plain_plan(tmp_path, ahead=ahead), python=python) as runner:
         runner.hear()
         runner.run("def tool():\n    pass\n")
@@ -201,7 +201,7 @@ def test_everything_ends_when_the_channel_closes(python: str, ahead: int, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_everything_ends_when_the_runner_is_told_to_end(python: str, tmp_path: Path) -> None:
+def test_sigterm_to_the_runner_ends_all_processes(python: str, tmp_path: Path) -> None:
     with start_runner(plain_plan(tmp_path, ahead=1), python=python) as runner:
         runner.hear()
         runner.call(1, LIVELY)
@@ -240,7 +240,7 @@ def test_a_folder_is_removed_whatever_the_tool_made_of_it(runner: Runner, tmp_pa
     outside.mkdir()
     (outside / "kept").touch()
     runner.run(source, arguments={"outside": str(outside)})
-    assert wait_until(lambda: [path.name for path in tmp_path.iterdir()] == ["outside"])  # what takes long goes last
+    assert wait_until(lambda: [path.name for path in tmp_path.iterdir()] == ["outside"])  # slow removals come last
     assert (outside / "kept").exists()
     (outside / "kept").unlink()
     outside.rmdir()
@@ -305,7 +305,7 @@ def test_a_tool_holds_no_descriptors_but_its_own(runner: Runner) -> None:
     assert _value(runner.run(source).reply) == [0, 1, 2, 3, 252]
 
 
-def test_a_wall_that_is_required_and_missing_ends_the_call_before_it_runs(tmp_path: Path) -> None:
+def test_a_missing_required_layer_ends_the_call_before_it_runs(tmp_path: Path) -> None:
     required = {"required": ["rlimits", "pid_namespace", "seccomp"]}
     with start_runner(plain_plan(tmp_path, call=required)) as runner:
         runner.hear()
@@ -327,7 +327,7 @@ def test_a_runner_of_another_protocol_says_so(tmp_path: Path) -> None:
         assert fault.layer == "protocol"
 
 
-def test_a_runner_whose_word_nobody_reads_any_more_ends_like_any_other(tmp_path: Path) -> None:
+def test_a_runner_with_unread_output_ends_when_the_engine_leaves(tmp_path: Path) -> None:
     with start_runner_on_a_socket(plain_plan(tmp_path)) as runner:
         runner.leave_unread()
         assert runner.hang_up() == 0
@@ -351,7 +351,7 @@ def test_a_request_larger_than_any_pipe_arrives_whole(runner: Runner) -> None:
     assert _value(runner.run("def tool(text):\n    return len(text)\n", arguments={"text": text}).reply) == 5_000_000
 
 
-def test_items_go_before_the_reply_and_only_where_they_are_wanted(runner: Runner) -> None:
+def test_items_precede_the_reply_and_only_if_requested(runner: Runner) -> None:
     source = "def tool():\n    for n in range(3): yield 'x' * n\n"
     assert _value(runner.run(source).reply) == ["", "x", "xx"]
     seen = runner.run(source, streams=True)

@@ -1,4 +1,4 @@
-"""What packages make when they are imported ahead, and what forks find of it: as if each had imported them itself."""
+"""Forks find packages that were imported ahead as if each had imported them itself."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_modules_that_cannot_be_imported_are_named_with_the_reason(preload: Prel
     }
 
 
-def test_threads_that_a_package_leaves_are_counted_unless_they_are_just_ending(preload: Preload) -> None:
+def test_threads_left_by_a_package_are_counted_unless_ending(preload: Preload) -> None:
     stays = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     ends = "import threading, time\nthreading.Thread(target=time.sleep, args=(0.05,), daemon=True).start()\n"
     assert preload({"ends.py": ends})[0]["threads"] == 1

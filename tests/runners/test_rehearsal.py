@@ -1,4 +1,4 @@
-"""A child that has rehearsed finds that what its call writes to is its own: every page that is not costs it a fault."""
+"""A rehearsed child already owns the pages that its call writes to: every other page costs a fault."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def in_a_fork(is_rehearsed, work):
     return int(os.read(ours, 100))
 
 works = (learn_an_id, run_what_is_compiled)
-told = {work.__name__: [in_a_fork(is_rehearsed, work) for is_rehearsed in (False, True)] for work in works}
-os.write(1, json.dumps(told).encode())
+answers = {work.__name__: [in_a_fork(is_rehearsed, work) for is_rehearsed in (False, True)] for work in works}
+os.write(1, json.dumps(answers).encode())
 """
 
 
-def test_what_a_call_needs_is_touched_by_then() -> None:
+def test_a_rehearsal_touches_the_memory_of_a_call() -> None:
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(runner_folder())]
-    told = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
-    shares = {name: after / before for name, (before, after) in told.items()}
+    answers = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    shares = {name: after / before for name, (before, after) in answers.items()}
     assert shares == {
         "learn_an_id": pytest.approx(0, abs=0.1),
         "run_what_is_compiled": pytest.approx(0, abs=0.35),

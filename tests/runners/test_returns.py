@@ -1,4 +1,4 @@
-"""A value is held to what its tool says it returns: as a validator of the standard would, as far as schemas go here."""
+"""A value is compared with the return schema like a standard validator does, for the keywords used here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCHEMAS: Final[list[Any]] = [
 
 
 def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
-    """A null is as good as a member left out here, which the standard knows nothing of."""
+    """A null counts as a missing member, unlike in the standard."""
     return {name: member for name, member in value.items() if member is not None}
 
 
@@ -72,7 +72,7 @@ def test_the_same_fits_as_by_the_standard(value: Any, schema: Any) -> None:
     assert bool(returns.find_misfits(value, schema)) is not jsonschema_rs.is_valid(schema, value)
 
 
-def test_a_misfit_is_told_with_its_path() -> None:
+def test_a_misfit_is_reported_with_its_path() -> None:
     found = returns.find_misfits({"x": 1, "below": [{"x": "1"}, {"below": []}, {"x": 1, "z": 2}]}, TREE)
     assert found == [
         "below[0].x: is string, not integer",
@@ -81,24 +81,24 @@ def test_a_misfit_is_told_with_its_path() -> None:
     ]
 
 
-def test_only_some_misfits_are_told_and_each_is_short() -> None:
+def test_only_some_misfits_are_reported_and_each_is_short() -> None:
     found = returns.find_misfits(["x"] * 1000, {"type": "array", "items": {"enum": ["y" * 500] * 100}})
     assert len(found) == 3
     assert max(map(len, found)) <= 300
 
 
-def test_a_reference_that_leads_nowhere_or_in_circles_is_held_against_nobody() -> None:
+def test_dangling_and_circular_references_fit() -> None:
     for schema in ({"$ref": "#/no/where"}, {"$ref": "#"}, {"$ref": "https://example.test/schema"}):
         assert returns.find_misfits({"x": 1}, schema) == []
 
 
-def test_a_null_for_what_can_be_left_out_fits() -> None:
+def test_a_null_for_an_optional_member_fits() -> None:
     assert returns.find_misfits({"x": 1, "below": None}, TREE) == []
     assert returns.find_misfits({"x": None}, TREE) == ["x: is null, not integer"]
 
 
 @pytest.mark.slow
-def test_what_is_too_large_to_compare_fits() -> None:
+def test_a_value_too_large_to_compare_fits() -> None:
     schema: dict[str, Any] = {"anyOf": [{"type": "array", "items": {"$ref": "#"}}] * 3}
     value: Any = "leaf"
     for _ in range(100):
@@ -107,8 +107,8 @@ def test_what_is_too_large_to_compare_fits() -> None:
     assert returns.find_misfits([1] * 300_000 + ["x"], {"type": "array", "items": {"type": "integer"}}) == []
 
 
-def contract(told: dict[str, Any] | None, value: Any, *, ok: bool | None = None) -> returns.ReturnContract:
-    held = returns.ReturnContract(told, ok=ok)
+def contract(contract_sent: dict[str, Any] | None, value: Any, *, ok: bool | None = None) -> returns.ReturnContract:
+    held = returns.ReturnContract(contract_sent, ok=ok)
     if held.check is not None:
         held.check(value)
     return held
@@ -124,11 +124,11 @@ def test_only_a_strict_contract_is_broken() -> None:
 
 
 @pytest.mark.parametrize("value", [{"success": False, "x": 1}, {"error": "no"}, {"success": "false"}])
-def test_who_tells_of_a_failure_is_held_to_nothing(value: dict[str, Any]) -> None:
+def test_a_reported_failure_is_not_compared(value: dict[str, Any]) -> None:
     assert not contract({"schema": {"type": "integer"}, "is_strict": True}, value).is_broken
 
 
-def test_bytes_are_the_string_that_a_schema_says() -> None:
+def test_bytes_fit_a_string_schema() -> None:
     assert (
         returns.find_misfits({"$type": "bytes", "base64": "", "bytes": 0}, {"type": "string", "format": "binary"}) == []
     )

@@ -1,4 +1,4 @@
-"""The compiled filters in a real kernel: what is hostile dies, what is unknown is refused, what is honest works."""
+"""The compiled filters in a real kernel: hostile calls kill, unknown calls fail, honest calls work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from sandbox.backends.seccomp import compile_profile
 from sandbox.backends.seccomp_profiles import Profile, Sockets, load_table
 from tests.runners.filters import MACHINE, WITH_THE_FILTER, filter_of
-from tests.runners.walled_child import USERS, ask, start
+from tests.runners.isolated_program import USERS, ask, start
 
 NUMBERS: Final = load_table()[MACHINE]
 CLONE_NEWUSER, SIGCHLD, UPPER_HALF = 0x10000000, 17, 1 << 32
@@ -90,7 +90,7 @@ def _number(name: str) -> int:
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("filters", [("tool",), ("runner", "tool")], ids="+".join)
-def test_a_hostile_call_kills_who_makes_it(filters: tuple[str, ...], user: int) -> None:
+def test_a_hostile_call_kills_its_caller(filters: tuple[str, ...], user: int) -> None:
     answers = attempts(HOSTILE, *map(filter_of, filters), user=user)
     assert answers == dict.fromkeys(HOSTILE, "SIGSYS")
 
@@ -106,11 +106,11 @@ def test_a_call_with_a_substitute_is_absent(user: int) -> None:
 
 
 def test_without_the_filter_the_kernel_answers_otherwise() -> None:
-    """So none of the answers above would be given by the kernel itself."""
+    """The kernel itself would give none of the answers above."""
     user = USERS[-1]
     assert "SIGSYS" not in attempts(HOSTILE, user=user).values()
     assert [name for name, answer in attempts(ABSENT, user=user).items() if answer == "ENOSYS"] == []
-    # These three need a right that the user has not got; root has, and is tested above.
+    # The three calls need a right that the user does not have; root has, and is tested above.
     needs_root = {"adjtimex", "perf_event_open", "chroot"}
     refused = {name for name, answer in attempts(REFUSED, user=user).items() if answer == "EPERM"}
     assert refused <= needs_root
@@ -177,7 +177,7 @@ def test_the_kernel_counts_the_filters_in_force() -> None:
     assert ask(program + report, filters=both) == [[0, 0], [2, 2]]
 
 
-def test_a_filter_is_inherited_by_what_is_executed() -> None:
+def test_a_filter_is_inherited_by_executed_programs() -> None:
     program = WITH_THE_FILTER + "subprocess.run(['/bin/cat', '/proc/self/status'], check=True)"
     ended = start(program, filters=[filter_of("tool")])
     assert "Seccomp:\t2" in ended.stdout
@@ -202,7 +202,7 @@ answer([error_of(lambda: seccomp.install(bytes.fromhex(given["program"]))), secc
 
 
 def walled_by_hiding(*names: str) -> str:
-    """A filter under which the named calls are not there, and all others are."""
+    """Return a filter under which only the named calls are missing."""
     others = tuple(name for name in NUMBERS if name not in names)
     profile = Profile(description="a kernel that is older in one point", allow=others, absent=names)
     return compile_profile(profile, machine=MACHINE, sockets=Sockets.INTERNET).hex()

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.runners.filters import WITH_THE_FILTER, filter_of
-from tests.runners.walled_child import python, start
+from tests.runners.isolated_program import python, start
 
 
 def honest(program: str) -> str:

@@ -1,4 +1,4 @@
-"""A runner that is short of descriptors: whoever runs goes on, and whoever comes waits for what they give back."""
+"""Without free descriptors, running calls go on, and new calls wait for the descriptors of others."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.runners.plain_runner import Runner, plain_plan, start_runner
 
 pytestmark = pytest.mark.slow
 
-UNTIL_TOLD: Final = """
+UNTIL_RELEASED: Final = """
 import os
 def tool(path):
     print("ready", flush=True)
-    with open(path) as told:
-        return told.read()
+    with open(path) as release:
+        return release.read()
 """
 QUICK: Final = "def tool():\n    return 'quick'\n"
 
@@ -36,15 +36,15 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
 
 
 @pytest.fixture
-def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("told") / "pipe"
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("release") / "pipe"
     os.mkfifo(path)
     return path
 
 
-def test_a_call_that_cannot_be_forked_waits_for_the_end_of_one_that_runs(runner: Runner, told: Path) -> None:
+def test_a_call_that_cannot_be_forked_waits_for_the_end_of_one_that_runs(runner: Runner, release: Path) -> None:
     assert _value(runner, 1) == "quick"
-    runner.call(2, UNTIL_TOLD, arguments={"path": str(told)})
+    runner.call(2, UNTIL_RELEASED, arguments={"path": str(release)})
     runner.wait_for(2, Stream.STDOUT, b"ready")
     _let_have_no_more(runner)
     for id in (3, 4):
@@ -54,31 +54,31 @@ def test_a_call_that_cannot_be_forked_waits_for_the_end_of_one_that_runs(runner:
     ended = runner.wait(5)
     assert (ended.started, ended.ended and ended.ended.killed_by) == (None, "engine")
     assert (runner.calls[3].started, runner.calls[4].started) == (None, None)
-    told.write_text("go on")
+    release.write_text("go on")
     assert [_value(runner, id) for id in (2, 3, 4)] == ["go on", "quick", "quick"]
 
 
-def test_a_call_that_cannot_be_forked_while_nothing_runs_is_told_why(tmp_path: Path) -> None:
+def test_a_failed_fork_without_other_calls_reports_the_reason(tmp_path: Path) -> None:
     with start_runner(plain_plan(tmp_path)) as runner:
         runner.hear()
         assert _value(runner, 1) == "quick"
         assert wait_until(lambda: not psutil.Process(runner.pid).children())
         _let_have_no_more(runner)
-        runner.say({"type": "call", "id": 2, "credit": 0, "limits": {}})  # it reads nothing more
+        runner.say({"type": "call", "id": 2, "credit": 0, "limits": {}})  # the runner reads no more messages
         said = parse_message(runner.next_message())
         assert isinstance(said, BoxFault)
         assert (said.layer, "Too many open files" in said.reason) == ("processes", True)
 
 
-def test_a_call_that_cannot_be_watched_for_want_of_descriptors_goes_on(tmp_path: Path, told: Path) -> None:
+def test_a_call_that_cannot_be_watched_for_want_of_descriptors_goes_on(tmp_path: Path, release: Path) -> None:
     watching = {"interval": 0.01, "memory": 1 << 40, "cpu": 60, "processes": 60}
     with start_runner(plain_plan(tmp_path, call={"watch": watching})) as runner:
         runner.hear()
-        runner.call(1, UNTIL_TOLD, arguments={"path": str(told)})
+        runner.call(1, UNTIL_RELEASED, arguments={"path": str(release)})
         runner.wait_for(1, Stream.STDOUT, b"ready")
         _let_have_no_more(runner, but=0)
         time.sleep(30 * watching["interval"])
-        told.write_text("go on")
+        release.write_text("go on")
         assert _value(runner, 1) == "go on"
 
 
@@ -91,7 +91,7 @@ def _value(runner: Runner, id: int) -> object:
 
 
 def _let_have_no_more(runner: Runner, *, but: int = 1) -> None:
-    """No descriptors beside those that it has now, but for the one that making the last pipe of a call takes."""
+    """Allow only the present descriptors, and the one that making the last pipe of a call takes."""
     process = psutil.Process(runner.pid)
     used = [int(number) for number in os.listdir(f"/proc/{runner.pid}/fd")]
     process.rlimit(psutil.RLIMIT_NOFILE, (max(used) + 1 + but, process.rlimit(psutil.RLIMIT_NOFILE)[1]))

@@ -1,4 +1,4 @@
-"""Every call gets a slot of its own, entered before anything else, and a slot serves nobody while it is in use."""
+"""Every call enters a separate slot first, and a slot in use serves no other call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _doors(count: int) -> Iterator[list[tuple[int, int]]]:
                 continue
 
 
-def test_slots_are_taken_in_the_order_in_which_they_came() -> None:
+def test_slots_are_taken_in_order() -> None:
     slots = SlotTable(is_needed=True)
     assert not slots.has_room
     for slot in (7, 8):
@@ -38,7 +38,7 @@ def test_slots_are_taken_in_the_order_in_which_they_came() -> None:
     assert (slots.take(), slots.take(), slots.has_room) == (7, 8, False)
 
 
-def test_half_of_the_free_slots_are_given_up_at_a_time_and_the_last_is_kept() -> None:
+def test_half_of_the_free_slots_are_given_up_but_never_the_last() -> None:
     slots = SlotTable(is_needed=True)
     with _doors(5) as pairs:
         for slot, (_, door) in enumerate(pairs):
@@ -46,12 +46,12 @@ def test_half_of_the_free_slots_are_given_up_at_a_time_and_the_last_is_kept() ->
         assert slots.take() == 0
         assert [slots.give_up_some() for _ in range(3)] == [True, True, False]
         assert [os.read(reading, 1) for reading, _ in pairs[2:]] == [b""] * 3
-        slots.release(4, retire=False)  # which the engine does not know of
+        slots.release(4, retire=False)  # the engine does not know that the slot was given up
         assert slots.take() == 1
         assert not slots.has_room
 
 
-def test_no_slots_are_needed_where_there_are_none() -> None:
+def test_calls_without_slots_always_have_room() -> None:
     slots = SlotTable(is_needed=False)
     assert (slots.has_room, slots.take(), slots.doors(None)) == (True, None, ())
     slots.hold(None)
@@ -60,7 +60,7 @@ def test_no_slots_are_needed_where_there_are_none() -> None:
 
 
 @pytest.mark.parametrize("reaped_first", [True, False])
-def test_a_slot_is_free_when_its_child_is_reaped_and_it_was_read(reaped_first: bool) -> None:
+def test_a_slot_is_free_after_reaping_and_reading(reaped_first: bool) -> None:
     slots = SlotTable(is_needed=True)
     slots.add(7, [])
     slots.take()
@@ -77,7 +77,7 @@ def test_a_slot_is_free_when_its_child_is_reaped_and_it_was_read(reaped_first: b
     assert (slots.has_room, slots.take(), slots.has_room) == (True, 7, False)
 
 
-def test_a_slot_of_a_child_that_got_no_call_is_free_when_it_is_reaped() -> None:
+def test_a_slot_of_an_uncalled_child_is_free_after_reaping() -> None:
     slots = SlotTable(is_needed=True)
     slots.add(7, [])
     slots.take()
@@ -105,7 +105,7 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
 
 
 def _lend(runner: Runner, slot: int, doors: list[int]) -> None:
-    """The descriptors go with the first byte of the message, well before its last."""
+    """Send the descriptors with the first byte of the message, well before its last."""
     runner.send(frames.pack_message({"type": "slots", "slots": [[slot, len(doors)]]}), doors)
     for door in doors:
         os.close(door)
@@ -121,7 +121,7 @@ def test_a_call_waits_for_a_slot_and_enters_it_by_every_door(runner: Runner) -> 
 
 
 @pytest.mark.slow
-def test_a_slot_is_used_again_only_when_it_is_released(runner: Runner) -> None:
+def test_a_slot_is_reused_only_after_its_release(runner: Runner) -> None:
     with _doors(1) as [(near, far)]:
         _lend(runner, 7, [far])
         runner.run("def tool(): pass\n")

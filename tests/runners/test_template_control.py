@@ -1,4 +1,4 @@
-"""A template is foreign: what it writes to the zygote's socket never holds the zygote up."""
+"""A template is foreign: its messages never block the zygote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zygote.template_view import TemplateLost
 
 @pytest.fixture
 def ends() -> Iterator[tuple[TemplateControl, socket.socket]]:
-    """A template's control, and the template's end of its socket."""
+    """Return the control of a template, and the template's end of the socket."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reading, writing = os.pipe()
     control = TemplateControl(TemplateProcess(os.getpid(), near.detach(), reading))
@@ -46,9 +46,7 @@ def test_a_flood_is_the_end_of_the_template(ends: tuple[TemplateControl, socket.
 
 
 @pytest.mark.parametrize("packet", [b"{", b"[]", b"\xff", b"[" * 10000])
-def test_what_is_no_message_is_the_end_of_the_template(
-    packet: bytes, ends: tuple[TemplateControl, socket.socket]
-) -> None:
+def test_an_invalid_message_ends_the_template(packet: bytes, ends: tuple[TemplateControl, socket.socket]) -> None:
     control, far = ends
     far.send(packet)
     with pytest.raises(TemplateLost, match="write to the zygote"):

@@ -1,4 +1,4 @@
-"""A tool's value becomes JSON that the engine can read, whatever the value is and says of itself."""
+"""A tool's value becomes JSON that the engine can read, whatever the value is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT: Final = 1 << 20
 
 @pytest.fixture
 def frames() -> Iterator[None]:
-    """As many frames as a call gives to its value."""
+    """Allow as many frames as a call does."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(4000)
     yield
@@ -31,7 +31,7 @@ def frames() -> Iterator[None]:
 
 
 def plain(value: object) -> tuple[Any, list[str]]:
-    """The value as the engine reads it, and the warnings."""
+    """Return the value as the engine reads it, and the warnings."""
     text, warnings = values.serialise(value, LIMIT)
     reply = parse_reply(b'{"kind": "value", "value": %s, "warnings": []}' % text.encode("ascii"))
     assert isinstance(reply, ValueReply)
@@ -51,7 +51,7 @@ JSON: Final = st.recursive(
 
 @pytest.mark.slow
 @given(JSON)
-def test_plain_json_comes_as_it_is(value: object) -> None:
+def test_plain_json_is_unchanged(value: object) -> None:
     assert plain(value) == (value, [])
 
 
@@ -67,7 +67,7 @@ def test_sets_are_arrays() -> None:
     assert (sorted(found["set"]), found["frozen"], warnings) == ([1, 2, 3], ["a"], [])
 
 
-def test_what_is_no_number_is_null_and_the_rest_stays() -> None:
+def test_nan_becomes_null_and_the_rest_stays() -> None:
     found, warnings = plain({"a": math.nan, "b": math.inf, "c": -math.inf, "d": 1.5})
     assert found == {"a": None, "b": None, "c": None, "d": 1.5}
     assert warnings == ["nan is given as null", "inf is given as null", "-inf is given as null"]
@@ -83,7 +83,7 @@ def test_keys_that_are_no_numbers_are_text() -> None:
     assert found == {"nan": 1, "inf": 2, hex(10**5000): 3, "(1, 2)": 4}
 
 
-def test_two_keys_that_are_one_as_text_are_told() -> None:
+def test_two_keys_with_the_same_text_are_reported() -> None:
     found, warnings = plain({1: "a", "1": "b", "c": {1}})
     assert found == {"1": "b", "c": [1]}
     assert warnings == ["two keys are the same as text; the value of the last is given"]
@@ -122,7 +122,7 @@ def test_long_runs_of_digits_in_text_stay_text() -> None:
     assert plain("1" * 10_000) == ("1" * 10_000, [])
 
 
-def test_what_json_has_no_form_for_is_shown() -> None:
+def test_objects_without_json_form_are_shown() -> None:
     found, warnings = plain({"z": 1 + 2j, "n": 1})
     assert found == {"z": {"repr": "(1+2j)", "type": "complex"}, "n": 1}
     assert warnings == ["complex has no JSON form; its repr is given"]
@@ -255,13 +255,13 @@ LIARS: Final[list[tuple[object, object]]] = [
 
 
 @pytest.mark.parametrize(("value", "seen"), LIARS, ids=lambda value: type(value).__qualname__)
-@pytest.mark.parametrize("beside", [None, frozenset()], ids=["alone", "beside what is walked"])
-def test_a_class_that_lies_is_seen_as_what_it_is(value: object, seen: object, beside: object) -> None:
-    found, _ = plain([value, beside])
+@pytest.mark.parametrize("neighbour", [None, frozenset()], ids=["alone", "next to a walked value"])
+def test_a_lying_class_is_read_as_its_builtin(value: object, seen: object, neighbour: object) -> None:
+    found, _ = plain([value, neighbour])
     assert found[0] == seen
 
 
-def test_keys_that_lie_are_seen_as_what_they_are() -> None:
+def test_lying_keys_are_read_as_their_builtin() -> None:
     class Key(str):
         __slots__ = ()
         __str__ = __repr__ = _refuse
@@ -269,7 +269,7 @@ def test_keys_that_lie_are_seen_as_what_they_are() -> None:
     assert plain({Key("a"): 1, _Lying(): 2})[0] == {"a": 1, "<unreadable: SystemExit>": 2}
 
 
-def test_a_dict_that_names_other_items_is_seen_as_what_it_holds() -> None:
+def test_a_dict_with_other_items_is_read_as_its_content() -> None:
     class Renamed(dict[str, int]):
         def items(self) -> Any:
             return [1, 2, 3]

@@ -1,4 +1,4 @@
-"""A process is verified by what the kernel says about it, and a layer counts only where it was found."""
+"""A process is verified by facts of the kernel, and a layer counts only if it was found."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plan() -> dict[str, Any]:
 
 @pytest.fixture
 def child() -> Iterator[verification.Subject]:
-    """A process that is not this one."""
+    """Start a process other than this one."""
     with subprocess.Popen(["sleep", "60"]) as process:
         yield verification.Subject(str(process.pid), process.pid)
         process.kill()
@@ -175,7 +175,7 @@ def test_processor_time_is_that_of_the_other_process() -> None:
         process.send_signal(signal.SIGKILL)
 
 
-def test_what_another_group_counted_is_not_in_the_record_of_a_counted_call(child: verification.Subject) -> None:
+def test_time_in_another_group_is_not_in_a_calls_record(child: verification.Subject) -> None:
     used = verification.cpu_seconds(child.pid)
     own = time.process_time()
     assert json.loads(verification.describe_spent({}, child.pid))["cpu_s"] == pytest.approx(used, abs=1e-4)

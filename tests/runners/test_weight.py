@@ -1,4 +1,4 @@
-"""What a runner loads: every process of a box that waits holds it, so it is what calls need and nothing else."""
+"""The runner loads only modules that calls need, because every waiting process of a box holds them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LOADED: Final = "import json; print(json.dumps(loaded))"
 
 
 def loaded_by(python: str, *modules: str) -> set[str]:
-    """What these have imported, each for itself and with each other."""
+    """Return the modules that importing these loads."""
     program = f"import sys; sys.path.insert(0, {str(RUNNER)!r}); import {', '.join(modules)}; loaded = [*sys.modules]"
     command = [python, "-I", "-S", "-B", "-c", f"{program}; {LOADED}"]
     return set(json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout))
 
 
 @pytest.mark.parametrize("version", interpreters())
-def test_what_waits_outside_of_a_box_has_not_loaded_what_is_used_inside(version: str) -> None:
+def test_a_warden_loads_nothing_that_only_calls_need(version: str) -> None:
     loaded = loaded_by(interpreters()[version], "box.start", "box.warden")
     assert loaded & (HEAVY | OF_CALLS) == set()
 
 
 @pytest.mark.parametrize("version", interpreters())
-def test_what_serves_calls_has_not_loaded_what_only_some_of_them_need(version: str) -> None:
+def test_a_zygote_loads_nothing_that_only_some_calls_need(version: str) -> None:
     loaded = loaded_by(interpreters()[version], "box.start", "zygote.boot")
     assert (loaded & HEAVY, OF_CALLS - loaded) == (set(), set())

@@ -1,6 +1,6 @@
 """Receive the files that a call left, as its box sends them, and write them to the store.
 
-The records come from `runners/python/call/output_files.py`. The guard that sends them is ours but runs in the box, so
+The records come from `runners/python/call/files.py`. The guard that sends them is ours but runs in the box, so
 names, counts and sizes are all checked again here, and the first invalid record ends the transfer. A file that the
 store cannot keep is refused, and the next is tried. Nothing is opened by a name from the box: the name goes into the
 outcome only.

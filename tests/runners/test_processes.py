@@ -1,4 +1,4 @@
-"""What a whole call uses is added up over all its processes, and belongs to the call alone."""
+"""The usage of a call is the sum over all its processes, without shared memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_process_is_read_whatever_its_name() -> None:
     assert (process.parent, process.threads, process.ticks) == (3, 5, 4330)
 
 
-def test_memory_is_what_no_file_stands_behind() -> None:
+def test_memory_counts_pages_without_a_file() -> None:
     assert processes.own_bytes(STATUS) == (4096 + 512 + 64 + 128 + 2048) * 1024
 
 
@@ -50,7 +50,7 @@ def test_a_process_that_has_ended_holds_nothing() -> None:
     ("text", "held"),
     [("sockets: used 40\nTCP: inuse 1", 8 * 1000), ("sockets: used 32\n", 0), ("", 0), ("nothing known", 0)],
 )
-def test_sockets_count_as_the_most_they_hold_but_for_a_few(text: str, held: int) -> None:
+def test_sockets_beyond_a_few_count_as_their_capacity(text: str, held: int) -> None:
     assert processes.socket_bytes(text, each=1000) == held
 
 
@@ -59,7 +59,7 @@ def test_a_tree_is_all_that_descends_from_its_root() -> None:
     assert sorted(processes.tree(2, table)) == [2, 3, 4, 5]
 
 
-def test_a_tree_without_its_root_has_what_was_below() -> None:
+def test_a_tree_without_its_root_keeps_the_descendants() -> None:
     assert processes.tree(2, {3: _process(2)}) == [3]
 
 
@@ -80,7 +80,7 @@ def test_the_limit_that_is_passed_is_named(used: dict[str, float], limit: str | 
     assert processes.first_passed(used, {"memory": 10, "cpu": 1.0, "processes": 2, "interval": 1}) == limit
 
 
-def test_nobody_is_watched_where_control_groups_count() -> None:
+def test_no_call_is_watched_if_control_groups_count() -> None:
     unmetered = processes.LimitWatch(None)
     assert (unmetered.is_on, unmetered.over([cast(Child, None)], now=0.0)) == (False, [])
 
@@ -101,7 +101,7 @@ sys.path.insert(0, sys.argv[1])
 from box import processes
 
 of_the_zygote = bytearray(b"z" * (80 << 20))
-ready, told = os.pipe()
+ready, written = os.pipe()
 root = os.fork()
 if root == 0:
     if os.fork() == 0:
@@ -109,14 +109,14 @@ if root == 0:
         threading.Thread(target=signal.pause, daemon=True).start()
         while time.process_time() < 0.3:
             pass
-        os.write(told, b".")
+        os.write(written, b".")
         signal.pause()
     if os.fork() == 0:
         while time.process_time() < 0.2:
             pass
         os._exit(0)
     os.wait()
-    os.write(told, b".")
+    os.write(written, b".")
     signal.pause()
 for _ in range(2):
     os.read(ready, 1)
@@ -130,7 +130,7 @@ os.wait()
 
 
 @pytest.mark.slow
-def test_a_real_tree_is_measured_without_what_it_shares_with_the_zygote() -> None:
+def test_a_real_tree_is_measured_without_memory_of_the_zygote() -> None:
     answer = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _TREE, RUNNER], capture_output=True, text=True, check=True
     )

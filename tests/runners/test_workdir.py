@@ -1,4 +1,4 @@
-"""A call's folder goes, whatever was made of it, and nothing outside of it is touched."""
+"""A call's folder is removed in any condition, and nothing outside of it is touched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_call_with_mounts_of_its_own_needs_no_folder() -> None:
     assert workdir.choose({"namespaces": ["user", "mount"]}) is None
 
 
-def test_folders_are_named_so_that_they_can_be_told_and_never_meet(tmp_path: Path) -> None:
+def test_folder_names_are_unique_and_name_their_box(tmp_path: Path) -> None:
     plan: dict[str, object] = {"namespaces": [], "workplace": None, "folder": str(tmp_path)}
     first, second = workdir.choose(plan), workdir.choose(plan)
     assert first is not None
@@ -30,7 +30,7 @@ def test_folders_are_named_so_that_they_can_be_told_and_never_meet(tmp_path: Pat
     assert Path(first).name.startswith("sandbox-")
 
 
-def test_links_are_removed_and_what_they_lead_to_stays(place: Path, tmp_path: Path) -> None:
+def test_links_are_removed_but_not_their_targets(place: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").touch()
@@ -51,7 +51,7 @@ def test_a_link_in_place_of_the_folder_is_not_followed(place: Path, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "outside"]
 
 
-def test_what_nobody_may_enter_is_removed(place: Path) -> None:
+def test_folders_without_permissions_are_removed(place: Path) -> None:
     (place / "a" / "b").mkdir(parents=True)
     (place / "a" / "b" / "file").touch()
     for folder in ("a/b", "a", ""):
@@ -74,5 +74,5 @@ def test_any_depth_is_removed(place: Path) -> None:
     assert not place.exists()
 
 
-def test_what_is_gone_already_is_no_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_an_error(tmp_path: Path) -> None:
     workdir.remove(str(tmp_path / "nowhere"))

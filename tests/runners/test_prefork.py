@@ -1,4 +1,4 @@
-"""How many children are worth having ahead, as calls come, and as children are lost."""
+"""The number of idle children follows calls and losses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zygote.prefork import IdleChildren
 MOST_LOST: Final = 3
 
 
-def test_each_call_that_found_none_has_one_more_made_up_to_what_is_allowed() -> None:
+def test_each_miss_adds_a_child_up_to_the_limit() -> None:
     spares = IdleChildren(limit=2)
     assert spares.needs_more
     for wanted in (2, 2):
@@ -17,7 +17,7 @@ def test_each_call_that_found_none_has_one_more_made_up_to_what_is_allowed() -> 
         assert spares.wanted == wanted
 
 
-def test_none_is_made_any_more_where_a_few_could_not_be() -> None:
+def test_no_child_is_forked_after_a_few_failures() -> None:
     spares, were_too_few = IdleChildren(limit=4), []
     for happens in (*[spares.note_failure] * MOST_LOST, spares.miss):
         happens()
@@ -25,7 +25,7 @@ def test_none_is_made_any_more_where_a_few_could_not_be() -> None:
     assert were_too_few == [True, True, False, False]
 
 
-def test_a_vacant_one_is_wanted_once_a_call_found_none_ahead_and_only_where_it_may_be() -> None:
+def test_a_half_started_child_is_wanted_after_a_miss_if_allowed() -> None:
     spares, others = IdleChildren(limit=1, half_started=True), IdleChildren(limit=1)
     assert not spares.needs_half_started
     spares.miss()

@@ -1,4 +1,4 @@
-"""Children on lines: forked ahead on pipes that the engine made, called by it directly, watched over by the runner."""
+"""Children on direct pipes: forked ahead, called by the engine, and watched by the runner."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from zygote.prefork import QUIET_S, IdleChildren
 SOURCE: Final = "import sys\ndef tool(a):\n    print('out')\n    print('err', file=sys.stderr)\n    return a + 1\n"
 
 
-class Near:
-    """The engine's ends of one line."""
+class EngineEnds:
+    """The engine's ends of a set of direct pipes."""
 
     def __init__(self) -> None:
         pairs = [os.pipe()[::direction] for direction in (-1, 1, 1, 1)]
@@ -41,14 +41,14 @@ class Near:
         }
         os.write(self.request, frames.pack_sized(b"{}") + frames.pack_sized(json.dumps(request).encode()))
 
-    def hang_up(self) -> None:
+    def close_request(self) -> None:
         os.close(self.request)
         self.request = -1
 
 
 @contextmanager
-def _line(runner: Runner, id: int) -> Iterator[Near]:
-    near = Near()
+def _direct_pipes(runner: Runner, id: int) -> Iterator[EngineEnds]:
+    near = EngineEnds()
     runner.send(frames.pack_message({"type": "lines", "lines": [id]}), near.far)
     for end in near.far:
         os.close(end)
@@ -66,7 +66,7 @@ def _hear(runner: Runner) -> RunnerMessage:
 
 
 def _end_of_call(runner: Runner) -> Ended | Gone:
-    """How a short call on a line ended, whether or not the runner had heard of it by then."""
+    """Return the end of a short call, whether or not the runner had heard of the call by then."""
     said = _hear(runner)
     assert isinstance(said, Ended | Gone)
     return said
@@ -87,8 +87,8 @@ def _all(descriptor: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_child_on_a_line_is_called_and_answers_without_the_runner(runner: Runner) -> None:
-    with _line(runner, 5) as near:
+def test_a_child_on_direct_pipes_is_called_without_the_runner(runner: Runner) -> None:
+    with _direct_pipes(runner, 5) as near:
         ready = _hear(runner)
         assert isinstance(ready, Ready)
         assert (ready.line, ready.slot) == (5, None)
@@ -103,8 +103,8 @@ def test_a_child_on_a_line_is_called_and_answers_without_the_runner(runner: Runn
 
 
 @pytest.mark.slow
-def test_a_call_on_a_line_is_killed_like_any_other(runner: Runner) -> None:
-    with _line(runner, 5) as near:
+def test_a_call_on_direct_pipes_is_killed_like_any_other(runner: Runner) -> None:
+    with _direct_pipes(runner, 5) as near:
         _hear(runner)
         near.call("import time\ndef tool():\n    print('here', end='', flush=True)\n    time.sleep(600)\n")
         assert os.read(near.stdout, 9) == b"here"
@@ -117,14 +117,14 @@ def test_a_call_on_a_line_is_killed_like_any_other(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_a_child_whose_line_is_hung_up_is_gone_and_the_next_line_gets_another(runner: Runner) -> None:
-    with _line(runner, 5) as near:
+def test_closing_direct_pipes_dismisses_their_child(runner: Runner) -> None:
+    with _direct_pipes(runner, 5) as near:
         _hear(runner)
-        near.hang_up()
+        near.close_request()
         gone = _hear(runner)
         assert isinstance(gone, Gone)
         assert (gone.line, gone.exit_code) == (5, 0)
-    with _line(runner, 6):
+    with _direct_pipes(runner, 6):
         ready = _hear(runner)
         assert isinstance(ready, Ready)
         assert ready.line == 6
@@ -132,13 +132,13 @@ def test_a_child_whose_line_is_hung_up_is_gone_and_the_next_line_gets_another(ru
 
 def _kill_children(runner: Runner) -> None:
     for process in psutil.Process(runner.pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # what is below one dies with it
+        with suppress(psutil.NoSuchProcess):  # descendants die with their ancestor
             process.kill()
 
 
 @pytest.mark.slow
 def test_a_child_that_is_killed_from_outside_is_gone(runner: Runner) -> None:
-    with _line(runner, 5):
+    with _direct_pipes(runner, 5):
         _hear(runner)
         _kill_children(runner)
         gone = _hear(runner)
@@ -147,9 +147,9 @@ def test_a_child_that_is_killed_from_outside_is_gone(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_that_ends_before_the_runner_hears_of_it_is_told_with_its_line(runner: Runner) -> None:
+def test_a_call_that_ends_before_its_message_is_reported_as_gone(runner: Runner) -> None:
     for number in range(5):  # more than may be lost
-        with _line(runner, number) as near:
+        with _direct_pipes(runner, number) as near:
             assert isinstance(_hear(runner), Ready)
             near.call("import os\ndef tool():\n    os._exit(7)\n")
             gone = _hear(runner)
@@ -159,8 +159,8 @@ def test_a_call_that_ends_before_the_runner_hears_of_it_is_told_with_its_line(ru
 
 
 @pytest.mark.slow
-def test_a_child_without_what_is_preloaded_now_is_left_to_the_engine(runner: Runner) -> None:
-    with _line(runner, 5) as near:
+def test_a_child_without_new_preloads_is_left_to_the_engine(runner: Runner) -> None:
+    with _direct_pipes(runner, 5) as near:
         _hear(runner)
         runner.say({"type": "preload", "modules": ["colorsys"]})
         assert _hear(runner) == Surplus(type="surplus", line=5, wanted=1)
@@ -171,15 +171,15 @@ def test_a_child_without_what_is_preloaded_now_is_left_to_the_engine(runner: Run
 
 
 @pytest.mark.slow
-def test_a_call_without_a_line_goes_through_the_runner_as_ever(runner: Runner) -> None:
-    with _line(runner, 5):
+def test_a_call_without_direct_pipes_goes_through_the_runner(runner: Runner) -> None:
+    with _direct_pipes(runner, 5):
         _hear(runner)
         seen = runner.run("def tool():\n    print('out')\n    return 1\n")
         assert (seen.stdout, seen.started and seen.started.ahead) == (b"out\n", False)
 
 
 @pytest.mark.slow
-def test_no_child_is_forked_ahead_without_a_line(runner: Runner) -> None:
+def test_no_child_is_forked_ahead_without_direct_pipes(runner: Runner) -> None:
     seen = runner.run("import os\ndef tool():\n    return os.getppid()\n")
     assert seen.ended is not None
     left = psutil.Process(runner.pid).children(recursive=True)
@@ -187,14 +187,14 @@ def test_no_child_is_forked_ahead_without_a_line(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_no_end_of_a_line_stays_with_the_runner_once_a_child_has_it(runner: Runner) -> None:
-    with _line(runner, 5) as near:
+def test_the_runner_keeps_no_end_of_direct_pipes_after_the_fork(runner: Runner) -> None:
+    with _direct_pipes(runner, 5) as near:
         _hear(runner)
         _kill_children(runner)
         assert (_all(near.stdout), _all(near.stderr), _all(near.value)) == (b"", b"", b"")
 
 
-def test_a_child_that_was_not_wanted_any_more_does_not_count_as_lost() -> None:
+def test_an_unwanted_child_does_not_count_as_lost() -> None:
     spares = IdleChildren(limit=1)
     for _ in range(9):
         child = Child(1, 3, 4, slot=None, home=None, ahead=True)
@@ -210,7 +210,7 @@ def _spare(pid: int) -> Child:
 
 
 class Clock:
-    """Stands for the module `time` in `spares`."""
+    """A substitute for the module `time`."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -226,7 +226,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_the_last_child_ahead_goes_when_there_was_no_call_for_a_while_and_the_next_call_brings_it_back(
+def test_a_quiet_time_removes_the_last_child_and_a_call_restores_it(
     clock: Clock,
 ) -> None:
     kept = IdleChildren(limit=2)
@@ -245,7 +245,7 @@ def test_the_last_child_ahead_goes_when_there_was_no_call_for_a_while_and_the_ne
     assert (kept.wanted, kept.needs_more) == (1, True)
 
 
-def test_children_ahead_become_fewer_while_each_call_finds_one_and_all_go_when_none_comes(clock: Clock) -> None:
+def test_idle_children_shrink_with_demand_and_all_go_when_quiet(clock: Clock) -> None:
     kept = IdleChildren(limit=3)
     for pid in range(3):
         kept.miss()
@@ -266,7 +266,7 @@ def test_children_ahead_become_fewer_while_each_call_finds_one_and_all_go_when_n
     assert kept.wanted == 0
 
 
-def test_one_that_was_called_when_it_was_to_go_is_followed_by_another(clock: Clock) -> None:
+def test_a_child_that_was_called_before_its_removal_is_replaced(clock: Clock) -> None:
     kept = IdleChildren(limit=1)
     kept.add(_spare(1))
     clock.now += QUIET_S + 1
@@ -275,14 +275,14 @@ def test_one_that_was_called_when_it_was_to_go_is_followed_by_another(clock: Clo
     assert kept.needs_more
 
 
-def test_in_a_box_for_one_call_the_child_ahead_stays_however_long_the_call_takes_to_come(clock: Clock) -> None:
+def test_a_single_use_box_keeps_its_child_until_the_call(clock: Clock) -> None:
     kept = IdleChildren(limit=1, single_use=True)
     kept.add(_spare(1))
     clock.now += 100 * QUIET_S
     assert (kept.take_unwanted(), kept.may_shrink) == ([], False)
 
 
-def test_a_box_for_one_call_has_one_child_ahead_until_that_call_has_come() -> None:
+def test_a_single_use_box_forks_no_child_after_its_call() -> None:
     spares = IdleChildren(limit=1, single_use=True)
     assert spares.needs_more
     spares.add(_spare(1))
@@ -291,13 +291,13 @@ def test_a_box_for_one_call_has_one_child_ahead_until_that_call_has_come() -> No
     assert not spares.needs_more
 
 
-def test_a_box_for_one_call_forks_none_ahead_when_the_call_came_first() -> None:
+def test_a_single_use_box_forks_none_ahead_if_the_call_came_first() -> None:
     spares = IdleChildren(limit=1, single_use=True)
     assert spares.take() is None
     assert not spares.needs_more
 
 
-def test_a_vacant_child_is_kept_once_a_call_found_none_ahead_and_goes_when_none_comes(clock: Clock) -> None:
+def test_a_half_started_child_is_kept_after_a_miss_until_quiet(clock: Clock) -> None:
     kept = IdleChildren(limit=0, half_started=True)
     assert (kept.needs_half_started, kept.take()) == (False, None)
     for pid in range(3):
@@ -316,7 +316,7 @@ def test_a_vacant_child_is_kept_once_a_call_found_none_ahead_and_goes_when_none_
     assert (gone.pid, bool(kept), kept.needs_half_started, kept.needs_more) == (3, False, False, False)
 
 
-def test_vacant_children_that_die_are_not_made_for_ever_and_all_that_wait_are_given_up_together() -> None:
+def test_half_started_children_that_die_are_replaced_a_few_times() -> None:
     kept = IdleChildren(limit=1, half_started=True)
     kept.miss()
     ahead, there = _spare(1), _spare(2)
@@ -330,17 +330,17 @@ def test_vacant_children_that_die_are_not_made_for_ever_and_all_that_wait_are_gi
     assert not kept.needs_half_started
 
 
-def test_nothing_waits_vacant_where_it_cannot_or_where_there_is_one_call() -> None:
+def test_no_half_started_child_in_single_use_boxes_or_if_disallowed() -> None:
     for kept in (IdleChildren(limit=1), IdleChildren(limit=1, single_use=True, half_started=True)):
         kept.miss()
         assert not kept.needs_half_started
 
 
 @pytest.mark.slow
-def test_in_a_box_for_one_call_the_child_is_there_before_the_call_and_no_other_follows(tmp_path: Path) -> None:
+def test_a_single_use_box_has_its_child_before_the_call_and_no_other(tmp_path: Path) -> None:
     with start_runner_on_a_socket(plain_plan(tmp_path, lines=True, ahead=1, single_use=True)) as runner:
         runner.hear()
-        with _line(runner, 5) as near, _line(runner, 6):
+        with _direct_pipes(runner, 5) as near, _direct_pipes(runner, 6):
             assert isinstance(_hear(runner), Ready)
             near.call(SOURCE, a=41)
             runner.say({"type": "call", "id": 1, "line": 5, "credit": 0, "limits": {}})
@@ -351,16 +351,16 @@ def test_in_a_box_for_one_call_the_child_is_there_before_the_call_and_no_other_f
 
 
 @pytest.mark.slow
-def test_a_call_gets_the_last_slot_though_a_child_ahead_has_it(tmp_path: Path) -> None:
+def test_a_call_gets_the_last_slot_from_an_idle_child(tmp_path: Path) -> None:
     plan = plain_plan(tmp_path, slots=True, lines=True, ahead=1, single_use=True)
     with start_runner_on_a_socket(plan) as runner:
         runner.hear()
         runner.say({"type": "slots", "slots": [[7, 0]]})
-        with _line(runner, 5) as near:
+        with _direct_pipes(runner, 5) as near:
             assert isinstance(_hear(runner), Ready)
             runner.call(1, "def tool():\n    return 1\n")
             assert isinstance(_hear(runner), Surplus)
-            near.hang_up()
+            near.close_request()
             assert isinstance(_hear(runner), Gone)
             runner.say({"type": "release", "slot": 7, "retire": False})
             started = runner.wait(1).started

@@ -1,7 +1,7 @@
-"""Programs that put walls around themselves, in an interpreter of their own that is started as the runner is.
+"""Programs that isolate themselves, in a new interpreter that is started like the runner.
 
-A program is text. Before it runs, the runner's kernel modules are imported from the runner's folder, and the process
-has become the user it was asked to be; it answers with one JSON document, by calling `answer`. What it gets is in
+A program is text. Before it runs, the process imports the runner's kernel modules from the runner's folder, and changes
+to the requested user. The program answers with one JSON document, by calling `answer`, and finds its arguments in
 `given`.
 
 The interpreter is the one the tests run in. `SANDBOX_RUNNER_PYTHON=/path/to/python3.8` tries another.
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from tests.checkout import ROOT
 
-# High, and nobody's: what a box's user is.
+# A high id without an account, like the user of a box.
 A_USER: Final = 1879050123
 # Root can become either. Without root there is the caller only.
 USERS: Final = (0, A_USER) if os.geteuid() == 0 else (os.geteuid(),)
@@ -32,7 +32,7 @@ given = json.loads(sys.argv[1])
 sys.path.insert(0, given["runner"])
 from kernel import calls, capabilities, landlock, seccomp
 sys.path.pop(0)
-# Older Pythons import these on their first use, which may be behind a wall that hides the standard library.
+# Older Pythons import these on first use, when the standard library may be hidden already.
 open(os.devnull).close(), "".encode("ascii")
 if os.geteuid() != given["user"]:
     os.setgroups([])
@@ -73,14 +73,14 @@ def python() -> str:
 
 
 def start(program: str, /, *, user: int | None = None, **given: Any) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end, whatever that is."""
+    """Run the program to its end."""
     known = {**given, "runner": str(ROOT / "runners" / "python"), "user": os.geteuid() if user is None else user}
     command = [python(), "-I", "-S", "-B", "-c", _PRELUDE + program, json.dumps(known)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd="/")
 
 
 def ask(program: str, /, *, user: int | None = None, **given: Any) -> Any:
-    """What the program answered; it must have ended well."""
+    """Return the answer of a program, which must succeed."""
     ended = start(program, user=user, **given)
     assert ended.returncode == 0, ended.stderr[-4000:]
     return json.loads(ended.stdout)
@@ -88,7 +88,7 @@ def ask(program: str, /, *, user: int | None = None, **given: Any) -> Any:
 
 @contextmanager
 def folder_of(user: int) -> Iterator[Path]:
-    """A temporary folder that belongs to the user, where every user can reach it."""
+    """Make a temporary folder that belongs to the user, where every user can reach it."""
     with tempfile.TemporaryDirectory() as name:
         if user != os.geteuid():
             os.chown(name, user, user)

@@ -1,4 +1,4 @@
-"""What a call is given is easy to use, and what a tool made of its state is told apart from what it was given."""
+"""Injected values are easy to use, and a changed state differs from the given one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_members_are_attributes_and_items_at_any_depth() -> None:
     assert not hasattr(state, "other")
 
 
-def test_what_was_looked_at_is_what_stays() -> None:
+def test_a_nested_object_that_was_read_stays_the_same_object() -> None:
     state, injection = state_of({"lines": [1], "inner": {}})
     lines, inner = state.lines, state.inner
     assert state["lines"] is state.lines is lines
@@ -61,7 +61,7 @@ def test_a_state_that_is_only_read_is_not_changed(value: dict[str, Any]) -> None
     assert injection.changed_state(10**6) == (None, [])
 
 
-def test_what_is_not_given_is_the_tools_default_or_nothing() -> None:
+def test_a_missing_parameter_has_the_tools_default_or_none() -> None:
     names = ["agent_state", "ctx", "agent_id", "client"]
     assert Injection(takes, names, {}).arguments == {"agent_state": {}, "client": None}
     given = {"ctx": {"a": 1}, "agent_id": "me", "client": 7}

@@ -1,4 +1,4 @@
-"""JSON without its public module says and means the same."""
+"""JSON without the public module reads and writes the same text."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize("content", DOCUMENTS, ids=repr)
-def test_what_is_written_is_what_the_public_module_writes(content: object) -> None:
+def test_written_text_equals_that_of_the_public_module(content: object) -> None:
     text = json.dumps(content, separators=(",", ":"))
     assert fast_json.write(content) == text
     assert fast_json.read(text) == json.loads(text)
 
 
 @pytest.mark.parametrize("text", ["", " ", "{", "[1]x", '{"a":}', '"\n"', "nul", '"\\u12"'])
-def test_what_is_no_document_is_an_error_of_its_value(text: str) -> None:
+def test_text_that_is_not_json_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="line 1 column"):
         fast_json.read(text)
 
@@ -36,7 +36,7 @@ def test_blanks_around_a_document_are_no_part_of_it() -> None:
     assert fast_json.read(" [1]\n") == [1]
 
 
-def test_what_has_no_form_in_json_is_refused_or_left_to_the_caller() -> None:
+def test_objects_without_json_form_are_refused_or_passed_to_default() -> None:
     around: list[object] = []
     around.append(around)
     with pytest.raises(ValueError, match="Circular"):
@@ -46,7 +46,7 @@ def test_what_has_no_form_in_json_is_refused_or_left_to_the_caller() -> None:
     assert fast_json.write({"a": 1j}, default=str) == '{"a":"1j"}'
 
 
-def test_numbers_that_json_has_not_are_written_unless_they_may_not_be() -> None:
+def test_nan_and_infinities_are_written_unless_forbidden() -> None:
     assert fast_json.write([math.inf, -math.inf]) == "[Infinity,-Infinity]"
     assert fast_json.read("[-Infinity]") == [-math.inf]
     with pytest.raises(ValueError, match="JSON compliant"):

@@ -1,4 +1,4 @@
-"""Arguments become what annotations say, on every Python of this machine; what does not fit is told with its path."""
+"""Arguments are rebuilt as annotated, on every Python of this machine; a misfit names its path."""
 
 from __future__ import annotations
 
@@ -187,14 +187,14 @@ def _said(version: str, cases: list[tuple[str, Any, Any]]) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", interpreters())
-def test_what_fits_becomes_what_its_annotation_says(version: str) -> None:
+def test_fitting_arguments_are_rebuilt_as_annotated(version: str) -> None:
     said = _said(version, FITTING)
     assert [(case[:2], each) for case, each in zip(FITTING, said, strict=True) if each != "fits"] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", interpreters())
-def test_what_does_not_fit_is_told_with_the_path_of_each_problem(version: str) -> None:
+def test_a_misfit_names_the_path_of_each_problem(version: str) -> None:
     cases = [(hint, value, None) for hint, value, _ in UNFIT]
     assert dict(zip(map(str, cases), _said(version, cases), strict=True)) == {
         str(case): paths for case, (_, _, paths) in zip(cases, UNFIT, strict=True)

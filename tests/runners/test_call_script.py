@@ -1,4 +1,4 @@
-"""System calls that are written down in one process and made in another."""
+"""System calls that are recorded in a process and made in another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import Final
 
-from tests.runners.walled_child import ask
+from tests.runners.isolated_program import ask
 
 WRITE_DOWN: Final = """
 from kernel.calls import CallScript
@@ -16,7 +16,7 @@ script = CallScript(first_free=3)
 """
 
 
-def test_what_is_written_down_happens_when_it_is_run_and_as_often(tmp_path: Path) -> None:
+def test_recorded_calls_happen_at_every_run(tmp_path: Path) -> None:
     program = """
 script.make("umask", 0o77, gives=None)
 script.make("mkdirat", calls.AT_FDCWD, (given["folder"] + "/made").encode(), 0o777)
@@ -29,7 +29,7 @@ answer([before, oct(os.stat(given["folder"] + "/made").st_mode)])
     assert ask(WRITE_DOWN + program, folder=str(tmp_path)) == [False, "0o40700"]
 
 
-def test_the_numbers_of_descriptors_are_foretold() -> None:
+def test_descriptor_numbers_are_predicted() -> None:
     program = """
 first, second = (script.open("openat", calls.AT_FDCWD, b"/dev/null", 0) for _ in range(2))
 script.close(first)
@@ -82,7 +82,7 @@ answer(os.umask(0))
     assert ask(WRITE_DOWN + program) == 0o77
 
 
-def test_a_call_made_at_once_names_what_it_is_about() -> None:
+def test_an_immediate_call_names_its_subject_in_errors() -> None:
     program = """
 try:
     calls.NOW.write_file("/proc/nothing", "8")

@@ -1,4 +1,4 @@
-"""What a call printed last is passed on whole, however long whoever passes it on waits for a processor."""
+"""The last output of a call is passed on whole, however long the relay waits for a processor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALL: Final = 7
 HELD: Final = 10 * READ_SIZE
 
 
-def test_what_the_pipes_of_a_dead_call_hold_is_passed_on_though_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_of_a_dead_call_are_drained_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = itertools.count(step=3600.0)
     monkeypatch.setattr(output_relay, "time", SimpleNamespace(monotonic=lambda: next(hours)))
     near, far = os.pipe2(os.O_NONBLOCK)
@@ -33,8 +33,8 @@ def test_what_the_pipes_of_a_dead_call_hold_is_passed_on_though_its_time_is_up(m
     os.close(near)
 
 
-def test_what_a_tool_returns_is_left_where_it_is_until_its_walls_are_known() -> None:
-    """An event of a child that is gone may be taken for one of the child that has its descriptors now."""
+def test_a_reply_is_not_read_before_the_isolation_is_known() -> None:
+    """A late event of a dead child may be taken for one of the child that has its descriptors now."""
     (output, output_end), (value, value_end) = os.pipe(), os.pipe()
     child: Any = SimpleNamespace(outputs=[(output, Stream.STDOUT)], value=value, spent=None)
     waiting, outlet = PollLoop(), EngineLink(cast(SocketChannel, None))
@@ -52,14 +52,14 @@ def test_what_a_tool_returns_is_left_where_it_is_until_its_walls_are_known() -> 
 
 
 def _passed_on(output: int) -> list[Chunk]:
-    """What comes of a call that is over, whose output is there."""
+    """Return the chunks for a call that is over, whose output is there."""
     theirs, ours = socket.socketpair()
     channel, heard = open_channel(str(theirs.detach())), bytearray()
     assert isinstance(channel, SocketChannel)
     reading = threading.Thread(target=lambda: heard.extend(_all_of(ours)))
     reading.start()
     outlet: Any = EngineLink(channel)
-    loop: Any = None  # nothing is waited for where everything is over
+    loop: Any = None  # the relay waits for nothing after the end
     nothing, end = os.pipe2(os.O_NONBLOCK)
     child: Any = SimpleNamespace(files=nothing, outputs=[(output, Stream.STDOUT)], value=None)
     output_relay.OutputRelay(loop, outlet, on_early_output=lambda _: None).empty(child, CALL)

@@ -1,4 +1,4 @@
-"""The walls of a call are worked out once for all calls of a box, wherever they are the same."""
+"""The isolation that all calls of a box share is worked out once."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def prepared(**changes: Any) -> Iterator[dict[str, Any]]:
             os.close(number)
 
 
-def test_every_wall_that_is_the_same_for_all_calls_is_written_down() -> None:
+def test_shared_isolation_is_recorded_once() -> None:
     with prepared() as plan:
         assert plan["written"] is not None
 
 
-def test_what_is_written_down_lasts_until_the_memory_changes() -> None:
+def test_recorded_isolation_lasts_until_the_held_memory_changes() -> None:
     with prepared() as plan:
         first = plan["written"]
         call_isolation.prepare(plan)
@@ -48,11 +48,11 @@ def test_what_is_written_down_lasts_until_the_memory_changes() -> None:
         assert plan["written"] is not first
 
 
-def test_a_call_with_a_folder_of_its_own_has_its_walls_worked_out_when_it_comes() -> None:
+def test_a_call_with_its_own_folder_is_isolated_without_a_record() -> None:
     with prepared(namespaces=[], workplace=None) as plan:
         assert plan.get("written") is None
 
 
-def test_what_cannot_be_worked_out_is_left_for_the_call_to_meet() -> None:
+def test_an_error_while_recording_is_left_to_the_call() -> None:
     with prepared(landlock={"execute": ["/nothing"], "write": [], "network": True}) as plan:
         assert plan["written"] is None

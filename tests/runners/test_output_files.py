@@ -1,4 +1,4 @@
-"""What a tool left is sent on as it is, and whatever is no plain file below the folder is refused, also in a race."""
+"""Files that a tool left are sent unchanged, and anything but a plain file is refused, also in a race."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shelf(tmp_path: Path) -> TenantStore:
 
 @pytest.fixture
 def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder where a tool leaves its files; beside it is a secret."""
+    """The folder where a tool leaves its files, next to a secret."""
     work = tmp_path / "work"
     (work / "outputs").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
@@ -42,7 +42,7 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Collected:
-    """One collection, read as it comes."""
+    """A collection, read as it comes."""
 
     def __init__(self, shelf: TenantStore, reading: int) -> None:
         self._shelf = shelf
@@ -51,13 +51,13 @@ class Collected:
         self._records = FileRecords(self._keeping, most_files=PLENTY["files"], most_bytes=PLENTY["bytes"])
 
     def take(self, size: int) -> int:
-        """At most that much of it; how much there was."""
+        """Read at most that much; return how much there was."""
         data = os.read(self._reading, size)
         self._records.feed(data)
         return len(data)
 
     def rest(self, *, is_expected: bool = False) -> ReceivedFiles:
-        """All that is left of it, and what became of it; the tool's process may have said that there is something."""
+        """Read the rest and return the result; the tool's process may have announced files."""
         while self.take(1 << 16):
             pass
         self._keeping.close()
@@ -66,7 +66,7 @@ class Collected:
 
 @contextmanager
 def collecting_to(shelf: TenantStore, wanted: dict[str, int] = PLENTY) -> Iterator[Collected]:
-    """A collection under way, as slow as it is read."""
+    """A collection under way, at the pace of its reader."""
     reading, writing = os.pipe()
 
     def collect() -> None:
@@ -130,7 +130,7 @@ def test_an_empty_folder_that_cannot_be_looked_into_is_nothing_left(
     assert files.is_left(str(left.parent), may_remove=False)
 
 
-def test_files_come_by_name_as_they_are(left: Path, shelf: TenantStore) -> None:
+def test_files_arrive_by_name_with_their_bytes(left: Path, shelf: TenantStore) -> None:
     (left / "b" / "c").mkdir(parents=True)
     files = {"a": b"", "b/c/d": os.urandom(200_000), "b/ä.txt": b"x", "z z": SECRET}
     for name, content in files.items():
@@ -166,7 +166,7 @@ KINDS: Final[dict[str, tuple[Callable[[Path], Any], str]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_plain_file_is_refused_by_name(left: Path, shelf: TenantStore, kind: str) -> None:
+def test_anything_but_a_plain_file_is_refused_by_name(left: Path, shelf: TenantStore, kind: str) -> None:
     make, reason = KINDS[kind]
     (left / "good").write_bytes(b"good")
     make(left / "odd")
@@ -216,7 +216,7 @@ def test_a_path_that_is_too_long_is_refused(left: Path, shelf: TenantStore) -> N
 
 
 @pytest.mark.slow
-def test_folders_that_go_on_for_ever_are_refused_where_they_are_too_deep(left: Path, shelf: TenantStore) -> None:
+def test_endless_folders_are_refused_at_the_depth_limit(left: Path, shelf: TenantStore) -> None:
     folder = os.open(left, os.O_RDONLY)
     for _ in range(400):
         os.mkdir("d", dir_fd=folder)
@@ -239,7 +239,7 @@ def test_of_very_many_files_only_some_are_looked_at(left: Path, shelf: TenantSto
     assert arrived.refused[-1].reason.endswith("more are not taken")
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(left: Path, shelf: TenantStore) -> None:
+def test_a_file_that_changes_during_reading_is_refused(left: Path, shelf: TenantStore) -> None:
     for change in (lambda at: at.write_bytes(b""), lambda at: os.utime(at, (1, 1)), lambda at: os.link(at, "more")):
         at = left / "large"
         at.unlink(missing_ok=True)
