@@ -45,10 +45,10 @@ def plan() -> dict[str, Any]:
 
 
 @pytest.fixture
-def child() -> Iterator[verification.Subject]:
+def child() -> Iterator[verification.ProcessRef]:
     """Start a process other than this one."""
     with subprocess.Popen(["sleep", "60"]) as process:
-        yield verification.Subject(str(process.pid), process.pid)
+        yield verification.ProcessRef(str(process.pid), process.pid)
         process.kill()
 
 
@@ -74,7 +74,7 @@ def test_a_process_is_in_every_namespace_its_kernel_has() -> None:
 
 
 def test_only_namespaces_that_differ_from_those_around_are_in_force(
-    plan: dict[str, Any], child: verification.Subject
+    plan: dict[str, Any], child: verification.ProcessRef
 ) -> None:
     plan["around"] = {**plan["around"], "network": "net:[1]"}
     walls = verification.interpret(verification.read(plan, verification.GuardFacts(plan, None), child), None)
@@ -85,14 +85,14 @@ def test_only_namespaces_that_differ_from_those_around_are_in_force(
     assert sorted(walls["capabilities"]) == ["CapAmb", "CapBnd", "CapEff", "CapInh", "CapPrm"]
 
 
-def test_limits_are_those_of_the_other_process(plan: dict[str, Any], child: verification.Subject) -> None:
+def test_limits_are_those_of_the_other_process(plan: dict[str, Any], child: verification.ProcessRef) -> None:
     resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (64, 64))
     walls = verification.interpret(verification.read(plan, verification.GuardFacts(plan, None), child), None)
     assert walls["limits"]["open_files"] == 64
 
 
 def test_landlock_that_does_not_bite_is_not_in_force(
-    plan: dict[str, Any], child: verification.Subject, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    plan: dict[str, Any], child: verification.ProcessRef, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
@@ -104,7 +104,7 @@ def test_landlock_that_does_not_bite_is_not_in_force(
     assert os.listdir(tmp_path) == []
 
 
-def test_the_same_text_gives_the_record_that_is_known(plan: dict[str, Any], child: verification.Subject) -> None:
+def test_the_same_text_gives_the_record_that_is_known(plan: dict[str, Any], child: verification.ProcessRef) -> None:
     record, said = verification.verify(plan, verification.GuardFacts(plan, None), child)
     assert said is not None
     verification.remember(plan, said, b'{"walls": "as before"}')
@@ -116,7 +116,7 @@ def test_the_same_text_gives_the_record_that_is_known(plan: dict[str, Any], chil
     assert json.loads(record)["walls"]["namespaces"] == []
 
 
-def test_a_missing_wall_is_a_fault(plan: dict[str, Any], child: verification.Subject) -> None:
+def test_a_missing_wall_is_a_fault(plan: dict[str, Any], child: verification.ProcessRef) -> None:
     plan["required"] = ["pid_namespace"]
     with pytest.raises(IsolationFault) as fault:
         verification.verify(plan, verification.GuardFacts(plan, None), child)
@@ -128,7 +128,7 @@ def test_a_process_that_is_gone_cannot_be_verified(plan: dict[str, Any]) -> None
         process.wait()
         with pytest.raises(IsolationFault):
             verification.verify(
-                plan, verification.GuardFacts(plan, None), verification.Subject(str(process.pid), process.pid)
+                plan, verification.GuardFacts(plan, None), verification.ProcessRef(str(process.pid), process.pid)
             )
 
 
@@ -140,13 +140,13 @@ def test_a_process_in_other_namespaces_is_not_verified(plan: dict[str, Any]) -> 
             assert process.poll() is None
         with pytest.raises(IsolationFault) as fault:
             verification.verify(
-                plan, verification.GuardFacts(plan, None), verification.Subject(str(process.pid), process.pid)
+                plan, verification.GuardFacts(plan, None), verification.ProcessRef(str(process.pid), process.pid)
             )
         process.kill()
     assert fault.value.layer == "pid_namespace"
 
 
-def test_only_a_child_of_the_guard_is_its_subject(child: verification.Subject) -> None:
+def test_only_a_child_of_the_guard_is_its_subject(child: verification.ProcessRef) -> None:
     found = verification.subject_of(child.number, guard=OWN)
     assert (found.number, found.pid) == (child.number, child.pid)
     with pytest.raises(IsolationFault):
@@ -175,7 +175,7 @@ def test_processor_time_is_that_of_the_other_process() -> None:
         process.send_signal(signal.SIGKILL)
 
 
-def test_time_in_another_group_is_not_in_a_calls_record(child: verification.Subject) -> None:
+def test_time_in_another_group_is_not_in_a_calls_record(child: verification.ProcessRef) -> None:
     used = verification.cpu_seconds(child.pid)
     own = time.process_time()
     assert json.loads(verification.describe_spent({}, child.pid))["cpu_s"] == pytest.approx(used, abs=1e-4)

@@ -56,7 +56,7 @@ _MEMORY_FILES = ("/memfd:", "/SYSV", "/dev/zero", "/dev/shm", "/tmp")
 _CLOCK_OF_PROCESS = 2
 
 
-class Subject:
+class ProcessRef:
     """The process to verify: its number in /proc, and its pid as the guard sees it.
 
     A container shows the /proc of its own pid namespace, where the two numbers differ.
@@ -114,7 +114,7 @@ def cpu_seconds(pid: int) -> float:
         return 0.0
 
 
-def subject_of(number: str, *, guard: str) -> Subject:
+def subject_of(number: str, *, guard: str) -> ProcessRef:
     """Return the process that claims this number; raise IsolationFault unless it is a single thread below `guard`."""
     status = read_file("/proc/%s/status" % number) if number.isdigit() else ""
     fields = _fields(status)
@@ -124,7 +124,7 @@ def subject_of(number: str, *, guard: str) -> Subject:
         raise IsolationFault("processes", "the call's process has threads of its own")
     if fields.get("TracerPid", "0") != "0":
         raise IsolationFault("processes", "another process traces the call's process")
-    return Subject(number, int(fields.get("NSpid", number).split()[-1]))
+    return ProcessRef(number, int(fields.get("NSpid", number).split()[-1]))
 
 
 def name_of(descriptor: int) -> str:
@@ -132,7 +132,7 @@ def name_of(descriptor: int) -> str:
     return os.readlink("/proc/self/fd/%d" % descriptor)
 
 
-def check_descriptors(subject: Subject, allowed: set[str]) -> None:
+def check_descriptors(subject: ProcessRef, allowed: set[str]) -> None:
     """Raise IsolationFault if the process has anything open but these files and the null device.
 
     So the process can neither move to another control group, nor receive anything from the template later on.
@@ -143,7 +143,7 @@ def check_descriptors(subject: Subject, allowed: set[str]) -> None:
             raise IsolationFault("processes", "the call's process has more open than its pipes")
 
 
-def check_mappings(subject: Subject, workplace: str) -> None:
+def check_mappings(subject: ProcessRef, workplace: str) -> None:
     """Raise IsolationFault if the process shares memory that any process can write to.
 
     So the process cannot pass anything to another call. All files of a box are read-only, except those in `workplace`.
@@ -177,7 +177,7 @@ class GuardFacts:
         self.workplace = _workplace(plan)
 
 
-def read(plan: dict[str, Any], own: GuardFacts, subject: Subject) -> list[Any]:
+def read(plan: dict[str, Any], own: GuardFacts, subject: ProcessRef) -> list[Any]:
     """Return the kernel's facts about the isolation of that process, as raw text where that saves time."""
     status = read_file("/proc/%s/status" % subject.number)
     inside, around = namespaces(subject.number), plan["around"]
@@ -234,7 +234,7 @@ def find_missing(isolation: Mapping[str, Any], required: Sequence[str]) -> list[
     return [layer for layer in required if layer not in found]
 
 
-def verify(plan: dict[str, Any], own: GuardFacts, subject: Subject) -> tuple[bytes, list[Any] | None]:
+def verify(plan: dict[str, Any], own: GuardFacts, subject: ProcessRef) -> tuple[bytes, list[Any] | None]:
     """Return the record of the isolation of that process, and the raw text if the zygote should remember it.
 
     IsolationFault names the missing layer.
@@ -290,7 +290,7 @@ def describe_fault(fault: IsolationFault) -> bytes:
 
 def rehearse(plan: dict[str, Any]) -> None:
     """Read and encode the zygote's own state once, so that every fork shares the memory that this takes."""
-    bare, subject = dict(plan, workplace=None, required=()), Subject(OWN, os.getpid())
+    bare, subject = dict(plan, workplace=None, required=()), ProcessRef(OWN, os.getpid())
     describe(bare, read(bare, GuardFacts(bare, None), subject), None)
     describe_spent(plan, subject.pid)
 

@@ -151,7 +151,7 @@ def _fork_and_verify(plan: dict[str, Any], own: verification.GuardFacts, *, ahea
         if number:
             subject = verification.subject_of(number, guard=own.number)
         else:
-            subject = verification.Subject(verification.OWN, os.getpid())
+            subject = verification.ProcessRef(verification.OWN, os.getpid())
         record, said = verification.verify(plan, own, subject)
     except isolation.IsolationFault as fault:
         processes.end_process(pid)

@@ -216,13 +216,13 @@ def _has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def is_alone(subject: verification.Subject) -> bool:
+def is_alone(subject: verification.ProcessRef) -> bool:
     """Whether importing packages ahead of the call has left neither processes nor threads."""
     number = int(subject.number)
     return not processes.children(number) and verification.state_of(number)[1] == 1
 
 
-def hold_until_called(subject: verification.Subject) -> None:
+def hold_until_called(subject: verification.ProcessRef) -> None:
     """Stop the process, so that none of its packages run, until its request comes or it is dismissed."""
     poll = select.poll()
     poll.register(pipes.REQUEST, select.POLLIN)
