@@ -20,7 +20,6 @@ NOT_YET: Final = (
     "sandbox/environments/",
     "sandbox/protocol/",
     "sandbox/testing/",
-    "sandbox/unchecked.py",
     "tests/container/",
     "tests/contract/",
     "tests/end_to_end/",
