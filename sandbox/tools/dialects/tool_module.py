@@ -78,7 +78,7 @@ def _item(source: Source, index: int, node: ast.expr) -> Candidate | None:
     handler = dotted_name(members["handler"]) or ""
     description = members.get("description")
     parameters = members.get("parameters")
-    told = None if description is None else source.literal(description, of=f"the description of TOOLS[{index}]")
+    text = None if description is None else source.literal(description, of=f"the description of TOOLS[{index}]")
     schema = None if parameters is None else source.literal(parameters, of=f"the parameters of TOOLS[{index}]")
     return Candidate(
         entry=name,
@@ -87,7 +87,7 @@ def _item(source: Source, index: int, node: ast.expr) -> Candidate | None:
         names=("TOOLS", str(index), handler),
         node=source.functions.get(handler, node),
         function=source.functions.get(handler),
-        description=text_or_none(told),
+        description=text_or_none(text),
         schema=None if schema is None else object_schema(schema),
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -266,3 +268,33 @@ def test_broken_bytes_are_reported_and_replacement_characters_are_not(step: int)
     ):
         reason = captured(data, shown=50, steps=[step]).shape().reason
         assert (reason == MENDED) is is_mended, data
+
+
+def test_a_plain_line_is_shaped_in_few_python_calls() -> None:
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        capture = Capture(shown=8_000, limit=MEBIBYTE)
+        capture.feed(b"hello\n")
+        shaped = capture.shape()
+    finally:
+        sys.setprofile(None)
+    assert shaped.text == "hello\n"
+    assert calls < 20
+
+
+@given(STREAM, st.sampled_from(sorted(SHAPES)), st.integers(0, 40))
+def test_a_held_stream_is_shaped_like_one_that_is_read(stream: bytes, output_type: str, budget: int) -> None:
+    held = Capture(shown=2_000, limit=MEBIBYTE, output_type=output_type)
+    read = Capture(shown=2_000, limit=MEBIBYTE, output_type=output_type)
+    read.feed(b"")
+    read._reader = read._new_reader()
+    for capture in (held, read):
+        capture.feed(stream)
+    assert held.shape(budget=budget) == read.shape(budget=budget)
+    assert held.shape() == read.shape()
