@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from pydantic import JsonValue
 
 from sandbox.config import Configuration
-from sandbox.egress.traffic import Ledger
+from sandbox.egress.traffic import CallTraffic
 from sandbox.errors import BackendUnavailable
 from sandbox.outcome import EnforcedBy, Isolation, LayerState, LimitState
 from sandbox.policy import Limits, Policy
@@ -178,7 +178,7 @@ class Box(ABC):
         """Return direct pipes to one call's process; None if the channel carries no descriptors."""
         return None
 
-    def books(self, _: str) -> Ledger | None:
+    def traffic(self, _: str) -> CallTraffic | None:
         """Return the network traffic of the call with this label, once; None without egress through the engine."""
         return None
 

@@ -1,10 +1,10 @@
-"""Which addresses are public: those that anybody on the internet would mean by them, and no others.
+"""The test for public addresses: addresses with the same meaning everywhere on the internet.
 
-What is refused is written out, from the registries of special-purpose addresses and not from Python's, whose answers
-have changed between releases; Python's has to agree as well. In version 6 only global unicast is public at all. An
-address of version 4 that is carried in one of version 6 has to be public itself, because whoever translates it will
-reach that. The addresses of this machine's own interfaces lead to its own services, however public they look, and so
-does the one at which a cloud serves its machines although it lies among the public ones.
+The refused networks are written out, from the registries of special-purpose addresses; Python's own lists have changed
+between releases, and must agree in addition. In version 6 only global unicast is public. A version 4 address inside a
+version 6 address must be public itself, because a translator would connect to it. The addresses of this machine's
+interfaces lead to its own services even if they look public, and so does the address at which a cloud serves its
+machines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REFUSED_6: Final = {
     "for documentation": ("2001:db8::/32", "3fff::/20"),
 }
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-# Where an address of version 4 lies in one of version 6, counted in bits from its end.
+# The position of a version 4 address inside a version 6 address, in bits from its end.
 _CARRIERS: Final = (
     (IPv6Network("::ffff:0:0/96"), 0),
     (IPv6Network("64:ff9b::/96"), 0),
@@ -49,7 +49,7 @@ _NETWORKS_6: Final = [(IPv6Network(text), why) for why, texts in _REFUSED_6.item
 
 
 def why_not_public(address: Address, *, ours: Collection[Address] = ()) -> str | None:
-    """What an address is instead of public; None for one that is. `ours` are those of this machine."""
+    """Return the reason why an address is not public, or None; `ours` are the addresses of this machine."""
     if isinstance(address, IPv6Address) and (carried := carried_address(address)) is not None:
         return why_not_public(carried, ours=ours)
     if address in ours:
@@ -61,7 +61,7 @@ def why_not_public(address: Address, *, ours: Collection[Address] = ()) -> str |
 
 
 def carried_address(address: IPv6Address) -> IPv4Address | None:
-    """The address of version 4 that stands in one of version 6, where it does."""
+    """Return the version 4 address inside a version 6 address, if there is one."""
     for network, shift in _CARRIERS:
         if address in network:
             return IPv4Address(int(address) >> shift & 0xFFFFFFFF)
@@ -69,7 +69,7 @@ def carried_address(address: IPv6Address) -> IPv4Address | None:
 
 
 def read_address(text: str) -> Address:
-    """An address as the resolver writes it, perhaps with an interface behind it; `ValueError` for none."""
+    """Parse an address from the resolver, perhaps with an interface after it; raise `ValueError` for other text."""
     return ip_address(text.partition("%")[0])
 
 

@@ -1,8 +1,8 @@
-"""One connection of a call: its request is read, refused or reached, and its bytes are carried both ways.
+"""A connection of a call: the proxy reads its request, refuses it or connects, and carries the bytes both ways.
 
-Whoever reads slowly slows down who writes: each way there is one piece under way, and what the two streams buffer. A
-connection over which nothing goes is closed, and so is one that takes too long to say what it wants. What is refused
-gets an answer that says why, also in its field `x-sandbox-egress`.
+A slow reader slows down the writer: in each direction one piece is under way, in addition to the buffers of the two
+streams. The proxy closes an idle connection, and one whose request takes too long. A refusal names its reason, also in
+the header field `x-sandbox-egress`.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from typing import Final
 
 from sandbox.egress.destinations import Destinations, Far, Refused
 from sandbox.egress.http_head import END_OF_HEAD, Head, Length, Malformed, read_head
-from sandbox.egress.traffic import Exhausted, Ledger, Way
+from sandbox.egress.traffic import CallTraffic, Direction, Exhausted
 
 _ASKING_S: Final = 10.0
 _LINGERING_S: Final = 5.0
 _PIECE: Final = 1 << 16
-_MOST_DROPPED: Final = 1 << 20
+_MAX_DROPPED: Final = 1 << 20
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _TUNNEL_IS_OPEN: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 class Connection:
-    """From its first byte to its last."""
+    """A connection from its first byte to its last."""
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
-        ledger: Ledger,
+        traffic: CallTraffic,
         destinations: Destinations,
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._ledger = ledger
+        self._traffic = traffic
         self._destinations = destinations
         self._has_answered = False
         self._idle = asyncio.timeout(None)
 
     async def serve(self) -> None:
-        """All of it; nothing is open any more when this ends, however it does."""
+        """Serve the connection, and close everything at the end."""
         asked = ""
         try:
-            self._ledger.open_connection()
+            self._traffic.open_connection()
             head = await self._read_head()
             if head is None:
                 return
@@ -59,13 +59,13 @@ class Connection:
             await self._refuse(asked, Refused(429, "limit", str(exhausted)))
         except Refused as refused:
             await self._refuse(asked, refused)
-        except OSError:  # the tool hung up
+        except OSError:  # the tool closed the connection
             return
         finally:
             self._writer.transport.abort()
 
     async def _read_head(self) -> Head | None:
-        """None of a connection on which nothing was ever asked for."""
+        """Return the request's head; None for a connection without a request."""
         try:
             async with asyncio.timeout(_ASKING_S):
                 return read_head(await self._reader.readuntil(END_OF_HEAD))
@@ -79,11 +79,11 @@ class Connection:
             raise Refused(408, "slow", "its head takes too long") from None
 
     async def _carry(self, head: Head, far: Far) -> None:
-        """Both ways, until the one that ends it ends, a limit is met, or nothing moves. An answer that has begun can
-        only be broken off."""
+        """Carry bytes both ways, until the deciding side ends, a limit is met, or the connection is idle."""
+        # A failure after the start of the answer can only break the answer off.
         failure: Refused | None = None
         try:
-            async with asyncio.timeout(self._ledger.limits.idle) as self._idle, asyncio.TaskGroup() as ways:
+            async with asyncio.timeout(self._traffic.limits.idle) as self._idle, asyncio.TaskGroup() as ways:
                 if head.is_tunnel:
                     self._has_answered = True
                     self._writer.write(_TUNNEL_IS_OPEN)
@@ -99,14 +99,14 @@ class Connection:
             failure = Refused(429, "limit", str(found.exceptions[0]))
         except* (OSError, asyncio.IncompleteReadError):
             if not self._has_answered:
-                failure = Refused(502, "unreachable", f"{head.host} hung up, or said nothing for too long")
+                failure = Refused(502, "unreachable", f"{head.host} closed the connection, or was silent for too long")
         finally:
             far.writer.transport.abort()
         if failure is not None:
             raise failure
-        await self._see_off()
+        await self._linger()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Direction) -> None:
         while data := await reader.read(_PIECE):
             self._has_answered = self._has_answered or way == "received"
             await self._send(writer, data, way)
@@ -118,17 +118,17 @@ class Connection:
         async for piece in _body(self._reader, head.length):
             await self._send(far.writer, piece, "sent")
 
-    async def _send(self, writer: asyncio.StreamWriter, data: bytes, way: Way) -> None:
-        self._ledger.count(way, len(data))
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes, way: Direction) -> None:
+        self._traffic.count(way, len(data))
         writer.write(data)
         await writer.drain()
         self._moved()
 
     def _moved(self) -> None:
-        self._idle.reschedule(asyncio.get_running_loop().time() + self._ledger.limits.idle)
+        self._idle.reschedule(asyncio.get_running_loop().time() + self._traffic.limits.idle)
 
     async def _refuse(self, host: str, refused: Refused) -> None:
-        self._ledger.refuse(host, refused.reason)
+        self._traffic.refuse(host, refused.reason)
         if self._has_answered:
             return
         body = f"sandbox: {refused.message}\n".encode("utf-8", "replace")
@@ -141,23 +141,24 @@ class Connection:
         lines = [f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}"]
         lines += [f"{name}: {text}" for name, text in fields.items()]
         self._writer.write("\r\n".join((*lines, "", "")).encode() + body)
-        await self._see_off()
+        await self._linger()
 
-    async def _see_off(self) -> None:
-        """Let the tool read what was sent: to close on bytes of its that nobody has read would take that away."""
+    async def _linger(self) -> None:
+        """Wait until the tool has read the answer."""
+        # To close a socket with unread bytes would discard the answer, so read and drop them.
         try:
             async with asyncio.timeout(_LINGERING_S):
                 await self._writer.drain()
                 self._writer.write_eof()
                 dropped = 0
-                while dropped < _MOST_DROPPED and (data := await self._reader.read(_PIECE)):
+                while dropped < _MAX_DROPPED and (data := await self._reader.read(_PIECE)):
                     dropped += len(data)
         except (OSError, TimeoutError, RuntimeError):
             return
 
 
 async def _body(reader: asyncio.StreamReader, length: Length) -> AsyncIterator[bytes]:
-    """The body of a request and not one byte more."""
+    """Yield the body of a request, and not a byte more."""
     if length != "chunked":
         async for piece in _exactly(reader, length):
             yield piece

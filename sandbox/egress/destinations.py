@@ -1,4 +1,4 @@
-"""From a name and a port to a connection: what may be reached at all, and reached at the address that was looked at."""
+"""From a name and a port to a connection, if the policy allows it, to the very address that was checked."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final
 
 from sandbox.egress.addresses import Address, why_not_public
 from sandbox.egress.host_proxies import HostProxies, HostProxy, UnknownProxy
-from sandbox.egress.http_head import END_OF_HEAD, MOST_HEAD_BYTES, Head
+from sandbox.egress.http_head import END_OF_HEAD, MAX_HEAD_BYTES, Head
 from sandbox.egress.names import Names
 from sandbox.policy import Network
 from sandbox.policy.hosts import WEB_PORTS, admits_host
 
 _LOOKING_UP_S: Final = 10.0
 _CONNECTING_S: Final = 10.0
-_MOST_ADDRESSES: Final = 4
+_MAX_ADDRESSES: Final = 4
 _ACCEPTED: Final = re.compile(rb"HTTP/1\.[01] 200(?: .*)?")
 
 
 class Refused(Exception):
-    """The proxy does not do it: the status to answer, the reason as one word, and what there is to say."""
+    """The proxy refuses the request: with a status, a reason of one word, and a message."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -33,19 +33,19 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """An open connection to what was asked for."""
+    """An open connection to the requested host."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     head: bytes
-    """What is to be sent first; empty in a tunnel."""
+    """The head to send first; empty in a tunnel."""
 
 
 class Destinations:
-    """What calls under a policy reach.
+    """The destinations that calls under a policy may reach.
 
-    `trusted` are hosts and ports that the operator configured: they may be at any address, and at any port. Where there
-    are such, this machine's own proxy may also look up names that are unknown here.
+    `trusted` are hosts and ports that the operator configured, at any address and any port. With trusted hosts, this
+    machine's own proxy may also look up names that are unknown here.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Destinations:
         self._leaves_names_to_proxy = trusted is not None or bool(network.hosts)
 
     async def reach(self, head: Head) -> Far:
-        """Connect to what a request is for; `Refused`."""
+        """Connect to the host of a request; raise `Refused` if that is not allowed or fails."""
         is_trusted = (head.host, head.port) in self._trusted
         if not is_trusted:
             self._refuse_unless_admitted(head)
         proxy = self._way_to(head)
         if is_trusted:
-            addresses = [] if proxy is not None else (await self._look_up(head))[:_MOST_ADDRESSES]
+            addresses = [] if proxy is not None else (await self._look_up(head))[:_MAX_ADDRESSES]
         else:
             addresses = await self._public_addresses(head, is_known_elsewhere=proxy is not None)
         if proxy is not None:
@@ -82,7 +82,7 @@ class Destinations:
         if named and not any(admits_host(each, head.host, head.port) for each in named):
             raise Refused(403, "host", f"the policy does not name {head.host} at port {head.port}")
         if not named and head.port not in WEB_PORTS:
-            raise Refused(403, "port", f"port {head.port} is none of {', '.join(map(str, WEB_PORTS))}")
+            raise Refused(403, "port", f"port {head.port} is not one of {', '.join(map(str, WEB_PORTS))}")
 
     def _way_to(self, head: Head) -> HostProxy | None:
         try:
@@ -91,7 +91,7 @@ class Destinations:
             raise Refused(502, "proxy", str(unknown)) from None
 
     async def _public_addresses(self, head: Head, *, is_known_elsewhere: bool) -> list[Address]:
-        """Those of its addresses that are public; with another proxy on the way, perhaps none are known here."""
+        """Return the host's public addresses; perhaps none if another proxy looks the name up."""
         try:
             found = await self._look_up(head)
         except Refused:
@@ -102,9 +102,9 @@ class Destinations:
         reasons = {address: why_not_public(address, ours=ours) for address in found}
         public = [address for address, why in reasons.items() if why is None]
         if not public:
-            told = next((str(why) for why in reasons.values()), "unknown")
-            raise Refused(403, "address", f"{head.host} is no public address: {told}")
-        return public[:_MOST_ADDRESSES]
+            reason = next((str(why) for why in reasons.values()), "unknown")
+            raise Refused(403, "address", f"{head.host} is no public address: {reason}")
+        return public[:_MAX_ADDRESSES]
 
     async def _look_up(self, head: Head) -> list[Address]:
         try:
@@ -115,12 +115,13 @@ class Destinations:
 
 
 async def _connect(addresses: list[Address], head: Head) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """To the first that answers. They are given as numbers, so nothing is looked up again."""
+    """Connect to the first address that answers."""
+    # The addresses are numeric, so that no second lookup can change them.
     try:
         async with asyncio.timeout(_CONNECTING_S):
             for address in addresses:
                 try:
-                    return await asyncio.open_connection(str(address), head.port, limit=MOST_HEAD_BYTES)
+                    return await asyncio.open_connection(str(address), head.port, limit=MAX_HEAD_BYTES)
                 except OSError:
                     continue
     except TimeoutError:
@@ -129,10 +130,10 @@ async def _connect(addresses: list[Address], head: Head) -> tuple[asyncio.Stream
 
 
 async def _through(proxy: HostProxy, head: Head) -> Far:
-    """By way of this machine's own proxy."""
+    """Connect through this machine's own proxy."""
     try:
         async with asyncio.timeout(_CONNECTING_S):
-            reader, writer = await asyncio.open_connection(proxy.host, proxy.port, limit=MOST_HEAD_BYTES)
+            reader, writer = await asyncio.open_connection(proxy.host, proxy.port, limit=MAX_HEAD_BYTES)
             if not head.is_tunnel:
                 first, _, rest = head.absolute.partition(b"\r\n")
                 return Far(reader, writer, first + b"\r\n" + proxy.authorization + rest)

@@ -1,10 +1,11 @@
-"""The proxy that this machine itself has to take to the outside, as all its programs are told it: `HTTPS_PROXY`,
-`HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY` of the engine's own environment. A tool never sees it or its login.
+"""The machine's own proxy to the outside, from the engine's environment.
 
-What is lost there: the other proxy is told a name, because many let only names pass, and looks it up again. A name that
-meant a public address when we looked may lead that proxy elsewhere a moment later. It stands where its owner put it,
-and what it lets through to private addresses is then up to its rules alone. A name that this machine cannot look up at
-all goes there only if the policy names its host.
+`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name it. A tool never sees the proxy or its login.
+
+The engine sends a name to the other proxy, because many proxies accept only names, and the other proxy looks the name
+up again. So a name with a public address in the engine's lookup may lead that proxy elsewhere a moment later, and only
+the rules of that proxy decide about private addresses then. The engine sends a name that this machine cannot look up
+only if the policy names its host.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _STANDARD_PORT = 80
 
 @dataclass(frozen=True, slots=True)
 class HostProxy:
-    """Where it is, and the login that it wants."""
+    """The address of a proxy, and the login that it requires."""
 
     host: str
     port: int
@@ -28,18 +29,18 @@ class HostProxy:
 
     @property
     def authorization(self) -> bytes:
-        """The field of a head that says who we are."""
+        """Return the header field with the login."""
         if self.login is None:
             return b""
         return b"Proxy-Authorization: Basic " + base64.b64encode(self.login.encode()) + b"\r\n"
 
 
 class UnknownProxy(Exception):
-    """The machine is set up for a proxy that we cannot speak to; the text says why."""
+    """The machine has a proxy that the engine cannot use; the text gives the reason."""
 
 
 class HostProxies:
-    """All that the environment names, read once."""
+    """The proxies of the environment, read once."""
 
     def __init__(self, proxies: Mapping[str, str] | None = None) -> None:
         from urllib.request import getproxies_environment
@@ -47,7 +48,7 @@ class HostProxies:
         self._proxies = dict(getproxies_environment() if proxies is None else proxies)
 
     def way_to(self, host: str, port: int, *, is_tunnel: bool) -> HostProxy | None:
-        """The proxy for that host, none where it is reached directly; `UnknownProxy`."""
+        """Return the proxy for that host; None for a direct connection; raise `UnknownProxy` if it is unusable."""
         from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # not in the stubs
 
         url = self._proxies.get("https" if is_tunnel else "http") or self._proxies.get("all")
@@ -56,7 +57,7 @@ class HostProxies:
         return _read(url)
 
     def _is_in_excepted_network(self, host: str) -> bool:
-        """Whether `NO_PROXY` names a network, such as `10.0.0.0/8`, that this address is in."""
+        """Return whether `NO_PROXY` names a network with this address, such as `10.0.0.0/8`."""
         for text in self._proxies.get("no", "").split(","):
             try:
                 if "/" in text and ip_address(host) in ip_network(text.strip(), strict=False):
@@ -67,7 +68,7 @@ class HostProxies:
 
 
 def _read(url: str) -> HostProxy:
-    """The address is not repeated in errors: it may hold a login."""
+    # Errors do not repeat the address, because it may contain a login.
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port or _STANDARD_PORT

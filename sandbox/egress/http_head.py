@@ -1,9 +1,9 @@
-"""The heads of requests to the proxy, read so that nobody after us can read them otherwise.
+"""The heads of requests to the proxy, parsed so that no later reader can understand them differently.
 
-A request is `CONNECT host:port`, or one with the whole address of what it wants (`GET http://host/path`). Whatever two
-readers might understand in two ways is no request: lines that do not end in CRLF, control characters, folded lines, two
-hosts, a host that is not that of the address, two lengths, a length beside a coding. One request is taken of each
-connection, so that what follows it cannot name another host.
+A request is `CONNECT host:port`, or a request with an absolute address (`GET http://host/path`). The parser refuses
+everything that two readers might understand differently: lines that do not end in CRLF, control characters, folded
+lines, two hosts, a host that differs from the address, two lengths, a length next to a coding. The proxy takes a single
+request from each connection, so that a second request cannot name another host.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-MOST_HEAD_BYTES: Final = 32 << 10
+MAX_HEAD_BYTES: Final = 32 << 10
 END_OF_HEAD: Final = b"\r\n\r\n"
-_MOST_FIELDS: Final = 128
-_LONGEST_HOST: Final = 253
+_MAX_FIELDS: Final = 128
+_MAX_HOST: Final = 253
 _LINE: Final = re.compile(r"([A-Z]{1,20}) (\S+) HTTP/1\.[01]")
 _FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*")
 _AUTHORITY: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
@@ -29,23 +29,23 @@ Length = int | Literal["chunked"]
 
 
 class Malformed(Exception):
-    """It is not a request that we take; the text says why."""
+    """The request is not acceptable; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One request."""
+    """The head of a request."""
 
     method: str
     host: str
-    """In lower case, without the dot of the root or the brackets of an address."""
+    """The host in lower case, without the dot of the root or the brackets of an address."""
     port: int
     onward: bytes = b""
-    """The head to send on; empty for `CONNECT`, after which the bytes are nobody's business."""
+    """The head to send on; empty for `CONNECT`."""
     absolute: bytes = b""
-    """The same for another proxy."""
+    """The head to send on to another proxy."""
     length: Length = 0
-    """Of the body that follows."""
+    """The length of the body."""
 
     @property
     def is_tunnel(self) -> bool:
@@ -53,7 +53,7 @@ class Head:
 
 
 def read_head(data: bytes) -> Head:
-    """The request that begins a connection, up to the empty line; `Malformed` where it is none."""
+    """Parse a head, up to the empty line; raise `Malformed` if it is not acceptable."""
     method, target, fields = _parts(data)
     if method == "CONNECT":
         host, port = _authority(target, port=None)
@@ -84,9 +84,9 @@ def _parts(data: bytes) -> tuple[str, str, list[tuple[str, str]]]:
         raise Malformed("its head holds control characters, or lines that do not end as they should")
     found = _LINE.fullmatch(lines[0])
     if found is None:
-        raise Malformed("its first line is none of HTTP/1.1")
-    if len(lines) > _MOST_FIELDS:
-        raise Malformed(f"it has more than {_MOST_FIELDS} fields")
+        raise Malformed("its first line is not a request line of HTTP/1.1")
+    if len(lines) > _MAX_FIELDS:
+        raise Malformed(f"it has more than {_MAX_FIELDS} fields")
     return found[1], found[2], [_field(line) for line in lines[1:]]
 
 
@@ -100,20 +100,20 @@ def _field(line: str) -> tuple[str, str]:
 def _authority(text: str, *, port: int | None) -> tuple[str, int]:
     found = _AUTHORITY.fullmatch(text)
     given = int(found[2]) if found and found[2] else port
-    if found is None or given is None or not 0 < given < 1 << 16 or len(found[1]) > _LONGEST_HOST:
+    if found is None or given is None or not 0 < given < 1 << 16 or len(found[1]) > _MAX_HOST:
         raise Malformed("it names no host and port that can be read")
     return found[1].lower().strip("[]").rstrip("."), given
 
 
 def _refuse_other_host(fields: list[tuple[str, str]], host: str) -> None:
-    """There is one at most, and it is the one that the request is for."""
+    """Raise `Malformed` unless the only `Host` field, if any, names the request's host."""
     said = [text for name, text in fields if name.lower() == "host"]
     if len(said) > 1 or any(_authority(text, port=80)[0] != host for text in said):
         raise Malformed("it names another host in its head than in its first line")
 
 
 def _is_passed_on(name: str, fields: list[tuple[str, str]]) -> bool:
-    """Not what is between a program and its proxy, and not what a field `Connection` says is."""
+    """Return False for fields between a program and its proxy, including those that `Connection` names."""
     named = {
         each.strip().lower() for field, text in fields if field.lower() == "connection" for each in text.split(",")
     }

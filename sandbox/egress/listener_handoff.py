@@ -1,13 +1,13 @@
-"""Takes in the listening sockets of a box's calls, and has each served until its call is over.
+"""Receive the listening sockets of a box's calls, and serve each until its call is over.
 
 A box's runner holds the other end, and its guards write to it before any foreign code of their call runs; a tool's own
-process has no way there. One message is a label, a listening socket of the call's namespace, and a descriptor of the
-guard's process, by which the kernel tells when the call is over: the guard is the first process of the call's own
-namespace, or its container is there for this call alone. The label comes back with the walls that the guard measured,
-and so a call's books are found (see `books`).
+process cannot reach it. A message consists of a label, a listening socket of the call's namespace, and a descriptor of
+the guard's process, by which the kernel reports the end of the call: the guard is the first process of the call's own
+namespace, or its container serves this call alone. The guard's measurement repeats the label, which leads to the call's
+traffic (see `traffic`).
 
-No foreign code ever has this way. What arrives is checked all the same, and a box that goes on sending is not heard any
-more.
+No foreign code ever has the other end. The engine still checks every message, and stops reading from a box that sends
+too many wrong ones.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from sandbox.egress.destinations import Destinations
 from sandbox.egress.host_proxies import HostProxies
 from sandbox.egress.names import Names
 from sandbox.egress.proxy import Proxy
-from sandbox.egress.traffic import Ledger
+from sandbox.egress.traffic import CallTraffic
 from sandbox.policy import Network
 
 _LABEL_BYTES: Final = 32
 _DESCRIPTORS: Final = 2
-_MOST_OPEN: Final = 128
-_MOST_BOOKS: Final = 512
-_MOST_AT_ONCE: Final = 64
-_MOST_REFUSED: Final = 256
+_MAX_OPEN: Final = 128
+_MAX_CALLS: Final = 512
+_MAX_AT_ONCE: Final = 64
+_MAX_REFUSED: Final = 256
 _PROCESS: Final = "anon_inode:[pidfd]"
 
 
-class Porter:
-    """One box's; made on, and used from, one event loop. `end` is a socket of packets."""
+class ListenerHandoff:
+    """The receiver of a box's listeners, on a single event loop; `end` is a socket of packets."""
 
     def __init__(self, end: socket.socket, *, network: Network, destinations: Destinations) -> None:
         end.setblocking(False)
@@ -47,18 +47,18 @@ class Porter:
         self._loop = asyncio.get_running_loop()
         self._serving: dict[int, Proxy] = {}
         self._ending: set[Proxy] = set()
-        self._books: dict[str, Ledger] = {}
+        self._traffic_of: dict[str, CallTraffic] = {}
         self._refused = 0
         self._is_closed = False
         self._loop.add_reader(end, self._take)
 
-    def books(self, label: str) -> Ledger | None:
-        """Those of the call with that label, which are then forgotten here; None where nothing was handed over."""
+    def traffic(self, label: str) -> CallTraffic | None:
+        """Return and forget the traffic of the call with that label; None without a listener of that call."""
         self._take()
-        return self._books.pop(label, None)
+        return self._traffic_of.pop(label, None)
 
     async def close(self) -> None:
-        """Hang up on everyone, and let go of everything."""
+        """Close all connections and listeners."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -70,9 +70,9 @@ class Porter:
             await proxy.closed()
 
     def _take(self) -> None:
-        """What has come; all of it, unless that is more than guards send."""
-        for _ in range(_MOST_AT_ONCE):
-            if self._is_closed or self._refused > _MOST_REFUSED:
+        # Read everything that has arrived, unless there is more than guards send.
+        for _ in range(_MAX_AT_ONCE):
+            if self._is_closed or self._refused > _MAX_REFUSED:
                 return
             try:
                 label, attached, flags, _ = self._end.recvmsg(
@@ -91,31 +91,31 @@ class Porter:
                 self._refuse(descriptors)
 
     def _serve(self, label: str, descriptors: Sequence[int]) -> bool:
-        """Whether it was what it should be; then the descriptors are in good hands."""
-        is_new = len(label) == _LABEL_BYTES and label not in self._books
-        if not is_new or len(descriptors) != _DESCRIPTORS or len(self._serving) >= _MOST_OPEN:
+        """Serve a listener, and return False if the message is invalid; only then the caller closes the descriptors."""
+        is_new = len(label) == _LABEL_BYTES and label not in self._traffic_of
+        if not is_new or len(descriptors) != _DESCRIPTORS or len(self._serving) >= _MAX_OPEN:
             return False
         listener, process = descriptors
         found = _listening_socket(listener) if _is_process(process) else None
         if found is None:
             return False
         self._loop.add_reader(process, self._end_call, process)
-        ledger = Ledger(self._network)
-        self._serving[process] = Proxy(found, ledger=ledger, destinations=self._destinations)
-        self._books[label] = ledger
-        while len(self._books) > _MOST_BOOKS:
-            del self._books[next(iter(self._books))]
+        traffic = CallTraffic(self._network)
+        self._serving[process] = Proxy(found, traffic=traffic, destinations=self._destinations)
+        self._traffic_of[label] = traffic
+        while len(self._traffic_of) > _MAX_CALLS:
+            del self._traffic_of[next(iter(self._traffic_of))]
         return True
 
     def _refuse(self, descriptors: Sequence[int]) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         self._refused += 1
-        if self._refused > _MOST_REFUSED:
+        if self._refused > _MAX_REFUSED:
             self._loop.remove_reader(self._end)
 
     def _end_call(self, process: int) -> None:
-        """Its guard is gone."""
+        """Close the proxy of a call whose guard has ended."""
         self._loop.remove_reader(process)
         os.close(process)
         proxy = self._serving.pop(process)
@@ -125,10 +125,12 @@ class Porter:
         task.add_done_callback(lambda _: self._ending.discard(proxy))
 
 
-def open_porter(end: socket.socket, network: Network) -> Porter:
-    """The porter of one box under a policy with this network. Names are looked up for each box apart: one whose calls
-    ask for names that take long keeps nobody else waiting."""
-    return Porter(end, network=network, destinations=Destinations(network, names=Names(), proxies=HostProxies()))
+def open_handoff(end: socket.socket, network: Network) -> ListenerHandoff:
+    """Return the receiver for a box under a policy with this network."""
+    # Each box has a resolver of its own, so that slow lookups of one box do not delay the calls of another.
+    return ListenerHandoff(
+        end, network=network, destinations=Destinations(network, names=Names(), proxies=HostProxies())
+    )
 
 
 def _descriptors(attached: Sequence[tuple[int, int, bytes]]) -> list[int]:
@@ -140,7 +142,7 @@ def _descriptors(attached: Sequence[tuple[int, int, bytes]]) -> list[int]:
 
 
 def _listening_socket(descriptor: int) -> socket.socket | None:
-    """It as a socket, if it is one that listens for connections of version 4."""
+    """Return the descriptor as a socket if it is a listening IPv4 socket."""
     try:
         found = socket.socket(fileno=descriptor)
     except OSError:

@@ -1,7 +1,7 @@
-"""Looking names up, with the host's own resolver, in a bounded number of threads.
+"""Lookups of names, with the host's own resolver, in a bounded number of threads.
 
-The resolver blocks and cannot be interrupted, so it is asked in threads that nobody waits for: a call that ends leaves
-its question behind, and the thread with it ends when the resolver gives up. While all threads are taken, others wait.
+The resolver blocks and cannot be interrupted, so it runs in daemon threads: a call that ends leaves its lookup behind,
+and the thread ends when the resolver gives up. Further lookups wait while all threads are busy.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ from sandbox.egress.addresses import Address, read_address
 
 Answer = TypeVar("Answer")
 
-_MOST_THREADS: Final = 8
+_MAX_THREADS: Final = 8
 
 
 class Names:
-    """The resolver of one box; made on, and used from, one event loop."""
+    """The resolver of a box, on a single event loop."""
 
-    def __init__(self, most_threads: int = _MOST_THREADS) -> None:
-        self._room = asyncio.Semaphore(most_threads)
+    def __init__(self, max_threads: int = _MAX_THREADS) -> None:
+        self._room = asyncio.Semaphore(max_threads)
 
     async def look_up(self, name: str) -> list[Address]:
-        """All addresses of a name; `OSError` when it has none."""
+        """Return all addresses of a name; raise `OSError` if it has none."""
         found = await self._aside(lambda: socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
         return list(dict.fromkeys(read_address(str(address[0])) for *_, address in found))
 
     async def own_addresses(self) -> frozenset[Address]:
-        """Those of this machine's interfaces, as they are now."""
+        """Return the present addresses of this machine's interfaces."""
         return await self._aside(_own_addresses)
 
     async def _aside(self, ask: Callable[[], Answer]) -> Answer:
-        """The answer of what blocks. The room is free again when its thread has ended, whoever still waits."""
+        """Run a blocking function in a thread."""
+        # The thread occupies its slot until it ends, even if the caller has gone.
         await self._room.acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
         thread = threading.Thread(target=self._ask, args=(ask, loop, answer), name="names", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # this process has as many as it may
+        except RuntimeError as error:  # the process has reached its limit of threads
             self._room.release()
             raise OSError(str(error)) from None
         return await answer

@@ -1,7 +1,7 @@
 """The proxy of one call: it answers on the listening socket that the call's guard made, and ends with the call.
 
-A call that has used up its connections is told so a few times. Then nobody listens any more, and whoever goes on asking
-keeps only the kernel busy.
+A call that has used up its connections gets a refusal a few times. After that the proxy stops listening, and further
+attempts only keep the kernel busy.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final
 
 from sandbox.egress.connection import Connection
 from sandbox.egress.destinations import Destinations
-from sandbox.egress.http_head import MOST_HEAD_BYTES
-from sandbox.egress.traffic import Ledger
+from sandbox.egress.http_head import MAX_HEAD_BYTES
+from sandbox.egress.traffic import CallTraffic
 
 _KERNEL_BUFFER: Final = 256 << 10
 _NO_DESCRIPTORS_S: Final = 0.1
-_MOST_TOLD: Final = 100
+_MAX_REFUSALS: Final = 100
 
 
 class Proxy:
-    """Serves until it is closed; made on, and used from, one event loop."""
+    """Serve until closed, on a single event loop."""
 
-    def __init__(self, listener: socket.socket, *, ledger: Ledger, destinations: Destinations) -> None:
-        self.ledger = ledger
+    def __init__(self, listener: socket.socket, *, traffic: CallTraffic, destinations: Destinations) -> None:
+        self.traffic = traffic
         self._listener = listener
         self._destinations = destinations
         self._loop = asyncio.get_running_loop()
@@ -32,16 +32,16 @@ class Proxy:
         self._accepted = 0
         self._is_closed = False
         listener.setblocking(False)
-        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # what is accepted has it from here
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # accepted connections inherit the option
             listener.setsockopt(socket.SOL_SOCKET, option, _KERNEL_BUFFER)
         self._listen()
 
     def close(self) -> None:
-        """Hang up on everyone."""
+        """Close all connections."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._fall_silent()
+        self._stop_listening()
         for task in self._open:
             task.cancel()
 
@@ -53,7 +53,7 @@ class Proxy:
         if self._listener.fileno() >= 0:
             self._loop.add_reader(self._listener, self._accept)
 
-    def _fall_silent(self) -> None:
+    def _stop_listening(self) -> None:
         if self._listener.fileno() >= 0:
             self._loop.remove_reader(self._listener)
             self._listener.close()
@@ -68,18 +68,18 @@ class Proxy:
             self._loop.call_later(_NO_DESCRIPTORS_S, self._listen)
             return
         self._accepted += 1
-        if self._accepted > self.ledger.limits.connections_in_all + _MOST_TOLD:
+        if self._accepted > self.traffic.limits.connections_in_all + _MAX_REFUSALS:
             near.close()
-            self._fall_silent()
+            self._stop_listening()
             return
         task = self._loop.create_task(self._serve(near))
         self._open.add(task)
         task.add_done_callback(self._forget)
-        if len(self._open) >= self.ledger.limits.connections:
+        if len(self._open) >= self.traffic.limits.connections:
             self._loop.remove_reader(self._listener)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        """There is room for one that waits. What went wrong with a connection is its own affair."""
+        # Accept a waiting connection now. The failure of a connection concerns that connection only.
         self._open.discard(task)
         if not task.cancelled():
             task.exception()
@@ -88,8 +88,8 @@ class Proxy:
     async def _serve(self, near: socket.socket) -> None:
         near.setblocking(False)
         try:
-            reader, writer = await asyncio.open_connection(sock=near, limit=MOST_HEAD_BYTES)
+            reader, writer = await asyncio.open_connection(sock=near, limit=MAX_HEAD_BYTES)
         except BaseException:
             near.close()
             raise
-        await Connection(reader, writer, ledger=self.ledger, destinations=self._destinations).serve()
+        await Connection(reader, writer, traffic=self.traffic, destinations=self._destinations).serve()

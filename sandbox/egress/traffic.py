@@ -1,4 +1,4 @@
-"""What went over the network of one call: counted here, bounded here, told in the evidence of its outcome."""
+"""The network traffic of a call: its counters, its limits, and its part of the outcome's evidence."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pydantic import JsonValue
 
 from sandbox.policy import Network
 
-Way: TypeAlias = Literal["sent", "received"]
-_MOST_TOLD: Final = 20
-_LONGEST_NAME: Final = 253
+Direction: TypeAlias = Literal["sent", "received"]
+_MAX_REFUSALS: Final = 20
+_MAX_NAME: Final = 253
 
 
 class Exhausted(Exception):
@@ -19,8 +19,8 @@ class Exhausted(Exception):
 
 
 @dataclass(slots=True)
-class Ledger:
-    """The books of one call."""
+class CallTraffic:
+    """The traffic of a call."""
 
     limits: Network
     connections: int = 0
@@ -28,39 +28,39 @@ class Ledger:
     received: int = 0
     refused: int = 0
     exhausted: set[str] = field(default_factory=set)
-    _told: dict[tuple[str, str], None] = field(default_factory=dict)
+    _refusals: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def open_connection(self) -> None:
-        """One more; `Exhausted` when there were enough."""
+        """Count a connection; raise `Exhausted` if the call has used up its connections."""
         if self.connections >= self.limits.connections_in_all:
             self._exhaust("connections_in_all")
         self.connections += 1
 
-    def count(self, way: Way, size: int) -> None:
-        """So many bytes are about to go that way; `Exhausted` when that is too much. They are then not sent on."""
+    def count(self, way: Direction, size: int) -> None:
+        """Count bytes before they are sent on; raise `Exhausted` if they exceed the limit."""
         total: int = getattr(self, way) + size
         if total > getattr(self.limits, way):
             self._exhaust(way)
         setattr(self, way, total)
 
     def refuse(self, host: str, reason: str) -> None:
-        """Something was asked for in vain; the first of them are told."""
+        """Count a refused request; the evidence names the first ones."""
         self.refused += 1
-        if len(self._told) < _MOST_TOLD:
-            self._told[host[:_LONGEST_NAME], reason] = None
+        if len(self._refusals) < _MAX_REFUSALS:
+            self._refusals[host[:_MAX_NAME], reason] = None
 
     def refused_hosts(self, reason: str) -> list[str]:
-        """The hosts that were refused for this reason, as far as they are kept."""
-        return [host for host, why in self._told if why == reason]
+        """Return the hosts among the first refusals that were refused for this reason."""
+        return [host for host, why in self._refusals if why == reason]
 
     def evidence(self) -> dict[str, JsonValue]:
-        """The books as an outcome tells them."""
+        """Return the traffic as it appears in an outcome."""
         return {
             "connections": self.connections,
             "sent_bytes": self.sent,
             "received_bytes": self.received,
             "refused": self.refused,
-            "refusals": [{"host": host, "reason": reason} for host, reason in self._told],
+            "refusals": [{"host": host, "reason": reason} for host, reason in self._refusals],
             "exhausted": [*sorted(self.exhausted)],
         }
 

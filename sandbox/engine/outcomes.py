@@ -159,11 +159,11 @@ def _evidence(
         evidence = {**evidence, "environment": fault}
     if receipt is None or receipt.network != NETWORK:
         return evidence
-    books = pooled.box.books(egress_label(result.layers))
-    if books is None:
+    traffic = pooled.box.traffic(egress_label(result.layers))
+    if traffic is None:
         reason = "the engine got no socket on which to answer its connections"
         raise missing_walls(["egress filter"], policy=pooled.policy, reason=reason)
-    return {**evidence, "network": books.evidence()}
+    return {**evidence, "network": traffic.evidence()}
 
 
 def _import_to_report(pooled: PooledBox) -> ImportUse | None:

@@ -88,7 +88,7 @@ def test_the_way_to_the_engine_is_closed_before_a_tool_is_there(engine: Engine, 
     source = TOOL + (
         "\ndef knock() -> list:\n"
         "    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as near:\n"
-        "        return [near.connect_ex('/egress/porter'), own_descriptors()]\n"
+        "        return [near.connect_ex('/egress/handoff'), own_descriptors()]\n"
     )
     answer, descriptors = engine.value(source, entry="knock", policy=network)
     assert answer == 2

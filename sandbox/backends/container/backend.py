@@ -58,7 +58,7 @@ from sandbox.policy import NetworkMode, Policy, ReuseMode, Strength
 from sandbox.protocols import BoxImage
 
 if TYPE_CHECKING:
-    from sandbox.egress.handoff_socket import Meeting
+    from sandbox.egress.handoff_socket import HandoffSocket
 
 _SWEEP_S: Final = 60.0
 _PAUSE_S: Final = 0.25
@@ -131,11 +131,11 @@ class ContainerBackend(Backend):
         probing = self._begin_probe(link, image=image.id, runtime=runtime)
         words = LastWords()
         async with AsyncExitStack() as half_open:
-            meeting = _meeting(plan.policy)
-            if meeting is not None:
-                half_open.push_async_callback(meeting.close)
+            handoff_socket = _handoff_socket(plan.policy)
+            if handoff_socket is not None:
+                half_open.push_async_callback(handoff_socket.close)
             container = self._container(
-                plan, link, image=image, runtime=runtime, user=user, meeting=meeting, readable=readable
+                plan, link, image=image, runtime=runtime, user=user, handoff_socket=handoff_socket, readable=readable
             )
             id = await _make(link, create_body(container, plan.policy), draw_name=self._owner.new_name)
             half_open.push_async_callback(_discard, link, id)
@@ -179,12 +179,12 @@ class ContainerBackend(Backend):
                         counts_memory="memory" not in limits.unenforced,
                     ),
                     has_lines=channel.is_short,
-                    egress=None if meeting is None else meeting.seen_at,
+                    egress=None if handoff_socket is None else handoff_socket.seen_at,
                 ),
                 meter=meter,
                 last_words=words,
                 link=link,
-                meeting=meeting,
+                handoff_socket=handoff_socket,
             )
             box.good_for_s = _good_for_s(plan.policy)
             half_open.pop_all()
@@ -224,7 +224,7 @@ class ContainerBackend(Backend):
         image: BoxImage,
         runtime: str,
         user: int,
-        meeting: Meeting | None,
+        handoff_socket: HandoffSocket | None,
         readable: Sequence[Shown],
     ) -> Container:
         profile = docker_profile(profile_name(plan.policy, runtime), machine=link.facts.machine)
@@ -239,7 +239,7 @@ class ContainerBackend(Backend):
             runtime=runtime,
             mounts=(
                 *(() if image.holds_environment else plan.places()),
-                *([] if meeting is None else [Shown(meeting.folder, SHOWN_AT)]),
+                *([] if handoff_socket is None else [Shown(handoff_socket.folder, SHOWN_AT)]),
                 *readable,
             ),
             host_cpus=link.facts.cpus,
@@ -349,10 +349,10 @@ def _image(plan: BoxPlan) -> BoxImage:
     return image
 
 
-def _meeting(policy: Policy) -> Meeting | None:
+def _handoff_socket(policy: Policy) -> HandoffSocket | None:
     """Return the socket for the runner's listeners; None if its calls have no network."""
     if policy.network.mode is not NetworkMode.PUBLIC:
         return None
-    from sandbox.egress.handoff_socket import Meeting
+    from sandbox.egress.handoff_socket import HandoffSocket
 
-    return Meeting(policy.network)
+    return HandoffSocket(policy.network)

@@ -16,12 +16,12 @@ from sandbox.backends.container.docker.link import DaemonLink
 from sandbox.backends.container.fast_channel import RunnerChannel
 from sandbox.backends.container.meters import ContainerFacts, ContainerMeter, container_facts
 from sandbox.backends.pipes import ChildPipes
-from sandbox.egress.traffic import Ledger
+from sandbox.egress.traffic import CallTraffic
 from sandbox.errors import BackendUnavailable
 from sandbox.protocols import Reading, Receiver, Slot
 
 if TYPE_CHECKING:
-    from sandbox.egress.handoff_socket import Meeting
+    from sandbox.egress.handoff_socket import HandoffSocket
 
 _MAX_LAST_WORDS: Final = 8192
 _USUAL_MEMORY: Final = 24 << 20
@@ -59,10 +59,10 @@ class ContainerBox(Box):
         meter: ContainerMeter | None,
         last_words: LastWords,
         link: DaemonLink,
-        meeting: Meeting | None = None,
+        handoff_socket: HandoffSocket | None = None,
     ) -> None:
         self.id = id
-        self._meeting = meeting
+        self._handoff_socket = handoff_socket
         self.protection = protection
         self._channel = channel
         self._walls = walls
@@ -101,8 +101,8 @@ class ContainerBox(Box):
         # The same group counts the runner's work between calls, such as forking a child for the next one.
         return self._meter is not None and self._meter.leave_out_what_was_used()
 
-    def books(self, label: str) -> Ledger | None:
-        return None if self._meeting is None else self._meeting.books(label)
+    def traffic(self, label: str) -> CallTraffic | None:
+        return None if self._handoff_socket is None else self._handoff_socket.traffic(label)
 
     def last_words(self) -> str:
         return str(self._last_words)
@@ -128,8 +128,8 @@ class ContainerBox(Box):
         self._is_closed = True
         if self._meter is not None and not self._is_metered:
             self._meter.close()
-        if self._meeting is not None:
-            await self._meeting.close()
+        if self._handoff_socket is not None:
+            await self._handoff_socket.close()
         await asyncio.shield(self._link.remove_container(self.id))
         return str(self._last_words)
 

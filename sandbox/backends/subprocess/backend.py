@@ -39,7 +39,7 @@ from sandbox.policy import Layer, Limits, NetworkMode, Policy, Strength, format_
 from sandbox.resources import find_folder
 
 if TYPE_CHECKING:
-    from sandbox.egress.listener_handoff import Porter
+    from sandbox.egress.listener_handoff import ListenerHandoff
 
 _MIN_ZYGOTE_MEMORY: Final = 64 << 20
 _MAX_ATTEMPTS: Final = 10
@@ -107,7 +107,7 @@ class SubprocessBackend(Backend):
             group=group,
             limits=plan.policy.limits,
             is_plain=plan.is_plain,
-            porter=_porter(started, plan.policy),
+            handoff=_handoff(started, plan.policy),
         )
         try:
             if group is not None:
@@ -203,13 +203,13 @@ def _inner_limits(plan: BoxPlan) -> dict[str, Limits]:
     return found
 
 
-def _porter(started: Started, policy: Policy) -> Porter | None:
+def _handoff(started: Started, policy: Policy) -> ListenerHandoff | None:
     """Return the end that answers the connections of a box's calls; None if the calls have no network."""
-    if started.porter is None:
+    if started.handoff is None:
         return None
-    from sandbox.egress.listener_handoff import open_porter
+    from sandbox.egress.listener_handoff import open_handoff
 
-    return open_porter(started.porter, policy.network)
+    return open_handoff(started.handoff, policy.network)
 
 
 def _outer_limits(policy: Policy, group: Group | None) -> dict[str, LimitState]:

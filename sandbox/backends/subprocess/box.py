@@ -20,12 +20,12 @@ from sandbox.backends.channel import SocketChannel
 from sandbox.backends.pipes import ChildPipes, open_child_pipes
 from sandbox.backends.subprocess.groups import Group
 from sandbox.backends.subprocess.slots import GroupSlot
-from sandbox.egress.traffic import Ledger
+from sandbox.egress.traffic import CallTraffic
 from sandbox.policy import Limits
 from sandbox.protocols import Receiver
 
 if TYPE_CHECKING:
-    from sandbox.egress.listener_handoff import Porter
+    from sandbox.egress.listener_handoff import ListenerHandoff
 
 FIRST_SLOT: Final = "0"
 """The group of the slot for a box's first call; the next slots get the following numbers."""
@@ -44,7 +44,7 @@ class Started:
 
     process: subprocess.Popen[bytes]
     channel: SocketChannel
-    porter: socket.socket | None
+    handoff: socket.socket | None
     """The socket for listeners from its guards, if its calls have egress."""
     egress: int | None
     """The descriptor of the other end in the runner."""
@@ -63,12 +63,12 @@ class SubprocessBox(Box):
         group: Group | None,
         limits: Limits,
         is_plain: bool,
-        porter: Porter | None = None,
+        handoff: ListenerHandoff | None = None,
     ) -> None:
         self._patience_s = _TIDYING_S if is_plain else _PATIENCE_S
         self._process = started.process
         self._channel = started.channel
-        self._porter = porter
+        self._handoff = handoff
         self._walls = walls
         self._group = group
         self._limits = limits
@@ -111,8 +111,8 @@ class SubprocessBox(Box):
         self._next_line += 1
         return open_child_pipes(self._next_line)
 
-    def books(self, label: str) -> Ledger | None:
-        return None if self._porter is None else self._porter.books(label)
+    def traffic(self, label: str) -> CallTraffic | None:
+        return None if self._handoff is None else self._handoff.traffic(label)
 
     def memory_bytes(self) -> int:
         # Shared pages count once in a control group; without one they count in each process.
@@ -137,8 +137,8 @@ class SubprocessBox(Box):
         with suppress(OSError):
             self._process.stdin.close()
         await self._gone()
-        if self._porter is not None:
-            await self._porter.close()
+        if self._handoff is not None:
+            await self._handoff.close()
         self._forget_stderr()
         if self._group is not None:
             await _until(self._group.remove, _PATIENCE_S)
@@ -179,7 +179,7 @@ def spawn(python: Path, runner: Path, *, groups: Sequence[str], reaches_public: 
     """Start a runner. Must be called on the event loop's own thread, because the kernel ties the warden's life to the
     thread that started it."""
     ours, theirs = socket.socketpair()
-    porter, egress = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if reaches_public else (None, None)
+    handoff, egress = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if reaches_public else (None, None)
     passed = [each.fileno() for each in (theirs, egress) if each is not None]
     try:
         process = subprocess.Popen(
@@ -194,14 +194,14 @@ def spawn(python: Path, runner: Path, *, groups: Sequence[str], reaches_public: 
         )
     except OSError:
         ours.close()
-        if porter is not None:
-            porter.close()
+        if handoff is not None:
+            handoff.close()
         raise
     finally:
         theirs.close()
         if egress is not None:
             egress.close()
-    return Started(process, SocketChannel(ours), porter, passed[1] if reaches_public else None)
+    return Started(process, SocketChannel(ours), handoff, passed[1] if reaches_public else None)
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> bool:

@@ -18,7 +18,7 @@ from sandbox.egress.destinations import Destinations
 from sandbox.egress.host_proxies import HostProxies
 from sandbox.egress.names import Names
 from sandbox.egress.proxy import Proxy
-from sandbox.egress.traffic import Ledger
+from sandbox.egress.traffic import CallTraffic
 from sandbox.environments.indexes.settings import IndexSettings
 from sandbox.policy import Network, NetworkMode
 
@@ -38,15 +38,15 @@ _NO_HOST: Final = "offline.invalid"
 class IndexProxy:
     """What a running proxy is known by."""
 
-    def __init__(self, path: Path, ledger: Ledger) -> None:
+    def __init__(self, path: Path, traffic: CallTraffic) -> None:
         self.path = path
         """The socket that it listens at."""
-        self._ledger = ledger
+        self._traffic = traffic
 
     @property
     def refused(self) -> list[tuple[str, str]]:
         """The hosts that were asked for and may not be reached, each with the proxy's word for the reason."""
-        return [(host, reason) for reason in FORBIDDEN for host in self._ledger.refused_hosts(reason)]
+        return [(host, reason) for reason in FORBIDDEN for host in self._traffic.refused_hosts(reason)]
 
 
 @asynccontextmanager
@@ -62,12 +62,12 @@ async def open_index_proxy(settings: IndexSettings, folder: Path) -> AsyncIterat
         received=_MAX_RECEIVED,
         idle=max(_MIN_IDLE_S, 2 * settings.timeout_s),
     )
-    ledger = Ledger(network)
+    traffic = CallTraffic(network)
     trusted = frozenset() if settings.offline else settings.trusted_origins
     destinations = Destinations(network, names=Names(), proxies=HostProxies(settings.proxies), trusted=trusted)
-    proxy = Proxy(_listen(path), ledger=ledger, destinations=destinations)
+    proxy = Proxy(_listen(path), traffic=traffic, destinations=destinations)
     try:
-        yield IndexProxy(path, ledger)
+        yield IndexProxy(path, traffic)
     finally:
         proxy.close()
         await proxy.closed()

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.egress.listener_handoff import Porter, open_porter
+from sandbox.egress.listener_handoff import ListenerHandoff, open_handoff
 from sandbox.policy import Network, NetworkMode
 
 LABEL: Final = "0123456789abcdef" * 2
@@ -33,12 +33,12 @@ def _process() -> Iterator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def _porter() -> AsyncIterator[tuple[Porter, socket.socket]]:
+async def _handoff() -> AsyncIterator[tuple[ListenerHandoff, socket.socket]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    porter = open_porter(ours, Network(mode=NetworkMode.PUBLIC))
+    handoff = open_handoff(ours, Network(mode=NetworkMode.PUBLIC))
     with theirs:
-        yield porter, theirs
-        await porter.close()
+        yield handoff, theirs
+        await handoff.close()
 
 
 def _hand_over(to: socket.socket, label: str, *descriptors: int) -> None:
@@ -60,17 +60,17 @@ async def _answer(address: tuple[str, int]) -> bytes:
 def test_a_listening_socket_is_served_until_its_process_ends() -> None:
     async def use() -> None:
         with _process() as (pid, process), _listener() as listener:
-            async with _porter() as (porter, theirs):
+            async with _handoff() as (handoff, theirs):
                 address = listener.getsockname()
                 _hand_over(theirs, LABEL, listener.fileno(), process)
                 listener.close()
                 assert b"x-sandbox-egress: address" in await _answer(address)
                 os.kill(pid, signal.SIGKILL)
                 await _until(lambda: not _is_open(address))
-                books = porter.books(LABEL)
+                books = handoff.traffic(LABEL)
                 assert books is not None
                 assert (books.connections >= 1, books.refused) == (True, 1)
-                assert porter.books(LABEL) is None
+                assert handoff.traffic(LABEL) is None
 
     asyncio.run(use())
 
@@ -89,7 +89,7 @@ def _is_open(address: tuple[str, int]) -> bool:
 def test_a_refused_sender_gets_the_answer_however_small_its_pieces() -> None:
     async def use() -> bytes:
         with _process() as (_, process), _listener() as listener:
-            async with _porter() as (_, theirs):
+            async with _handoff() as (_, theirs):
                 address = listener.getsockname()
                 _hand_over(theirs, LABEL, listener.fileno(), process)
                 listener.close()
@@ -109,7 +109,7 @@ def test_a_refused_sender_gets_the_answer_however_small_its_pieces() -> None:
 def test_everything_ends_with_the_proxy() -> None:
     async def use() -> None:
         with _process() as (_, process), _listener() as listener:
-            async with _porter() as (_, theirs):
+            async with _handoff() as (_, theirs):
                 address = listener.getsockname()
                 _hand_over(theirs, LABEL, listener.fileno(), process)
                 listener.close()
@@ -138,10 +138,10 @@ REFUSED: Final[dict[str, Callable[[], socket.socket]]] = {
 def test_another_kind_of_socket_is_neither_served_nor_kept(kind: str) -> None:
     async def use() -> None:
         with _process() as (_, process), REFUSED[kind]() as other:
-            async with _porter() as (porter, theirs):
+            async with _handoff() as (handoff, theirs):
                 before = len(os.listdir("/proc/self/fd"))
                 _hand_over(theirs, LABEL, other.fileno(), process)
-                assert porter.books(LABEL) is None
+                assert handoff.traffic(LABEL) is None
                 assert len(os.listdir("/proc/self/fd")) == before
 
     asyncio.run(use())
@@ -154,7 +154,7 @@ def test_descriptors_of_other_kinds_are_not_kept() -> None:
             listener = opened.enter_context(_listener())
             file = os.open(os.devnull, os.O_RDONLY)
             opened.callback(os.close, file)
-            async with _porter() as (porter, theirs):
+            async with _handoff() as (handoff, theirs):
                 before = len(os.listdir("/proc/self/fd"))
                 for descriptors in (
                     (file, process),
@@ -165,10 +165,10 @@ def test_descriptors_of_other_kinds_are_not_kept() -> None:
                     (listener.fileno(), process, file),
                 ):
                     _hand_over(theirs, LABEL, *descriptors)
-                    assert porter.books(LABEL) is None
+                    assert handoff.traffic(LABEL) is None
                 for label in ("short", "x" * 33, "x" * 5000):
                     _hand_over(theirs, label, listener.fileno(), process)
-                    assert porter.books(label[:32]) is None
+                    assert handoff.traffic(label[:32]) is None
                 assert len(os.listdir("/proc/self/fd")) == before
 
     asyncio.run(use())
@@ -177,12 +177,12 @@ def test_descriptors_of_other_kinds_are_not_kept() -> None:
 def test_a_label_is_valid_once() -> None:
     async def use() -> None:
         with _process() as (_, process), _listener() as listener:
-            async with _porter() as (porter, theirs):
+            async with _handoff() as (handoff, theirs):
                 for _ in range(3):
                     _hand_over(theirs, LABEL, listener.fileno(), process)
                 await asyncio.sleep(0)
-                assert porter.books(LABEL) is not None
-                assert porter.books(LABEL) is None
+                assert handoff.traffic(LABEL) is not None
+                assert handoff.traffic(LABEL) is None
 
     asyncio.run(use())
 
@@ -190,10 +190,10 @@ def test_a_label_is_valid_once() -> None:
 def test_endless_handovers_are_bounded() -> None:
     async def use() -> None:
         with _process() as (_, process), _listener() as listener:
-            async with _porter() as (porter, theirs):
+            async with _handoff() as (handoff, theirs):
                 for number in range(300):
                     _hand_over(theirs, f"{number:032}", listener.fileno(), process)
-                    porter.books("none")
+                    handoff.traffic("none")
                 assert len(os.listdir("/proc/self/fd")) < 2 * 128 + 64
 
     asyncio.run(use())
