@@ -52,7 +52,6 @@ LONG_FILES: Final = {
     "tests/unit/pool/test_lending.py",
     "tests/unit/protocol/test_conversation.py",
     "tests/unit/protocol/test_lines.py",
-    "tests/unit/tools/test_arguments.py",
 }
 CROWDED_FOLDERS: Final = {
     "sandbox/cli",
