@@ -1,1 +1,1 @@
-"""How the engine and a box talk: frames, messages, and the session they make up."""
+"""The protocol between the engine and a box: frames, messages, and the session with a runner."""

@@ -1,10 +1,11 @@
-"""The lines of one box: pipes of the engine's own, each to one child that the runner forked ahead.
+"""The prefork children of one box that the engine reaches directly, each over pipes of its own.
 
-A line is handed over, becomes *ready* when the runner says that a child waits on it, and is called once, or hung up.
-What the runner says of lines is checked like all that a box says: one it does not have, or told of before, is its end.
+The session offers pipes to the runner. The runner forks a child, gives it the pipes, and reports it as *ready*. The
+engine then calls the child once, or closes the pipes. Every report is checked, as all that a box says: one about pipes
+that the box does not have, or reported before, ends the box.
 
-How many are worth having is told by demand, as the runner tells it for its children: one more whenever a call found
-none ready, one fewer when the runner has one too many, and none when it keeps none, once there was no call for a while.
+Demand decides how many children are worth having, by the same rule as the runner's own count: one more whenever a call
+found none ready, one fewer when the runner reports a surplus, and none while there are no calls.
 """
 
 from __future__ import annotations
@@ -21,91 +22,94 @@ from sandbox.protocols import Carrier, DirectPipes, OnOutput, Slot
 class ReadyChild:
     """A child that waits for its call."""
 
-    line: DirectPipes
+    pipes: DirectPipes
     slot: Slot | None
     cpu_before: float
     walls: bytes
 
 
 class PreforkedChildren:
-    """Those that were handed over and not called."""
+    """The pipes that were offered, and the children that wait at them."""
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
-        self._most = 0
+        self._max = 0
         self._wanted = 0
-        self._are_for_one_call = False
+        self._is_single_use = False
         self._keeps_children = False
         self._waiting: dict[int, DirectPipes] = {}
         self._ready: dict[int, ReadyChild] = {}
 
-    def want(self, most: int, *, are_for_one_call: bool = False) -> None:
-        """From now on; so many at most, and none once their only call has come."""
-        self._most = most
-        self._wanted = min(1, most)
-        self._are_for_one_call = are_for_one_call
+    def want(self, count: int, *, is_single_use: bool = False) -> None:
+        """Allow up to `count` children from now on; with `is_single_use`, none after the only call."""
+        self._max = count
+        self._wanted = min(1, count)
+        self._is_single_use = is_single_use
 
     def open_missing(self) -> Sequence[DirectPipes]:
-        """New ones, to be handed over, as far as there are too few."""
+        """Open and return the pipes that are missing, to be offered to the runner."""
         opened: list[DirectPipes] = []
-        has = len(self._waiting) + sum(child.line.is_open for child in self._ready.values())
-        while has + len(opened) < self._wanted:
-            line = self._carrier.open_pipes()
-            if line is None:
+        count = len(self._waiting) + sum(child.pipes.is_open for child in self._ready.values())
+        while count + len(opened) < self._wanted:
+            pipes = self._carrier.open_pipes()
+            if pipes is None:
                 break
-            self._waiting[line.id] = line
-            opened.append(line)
+            self._waiting[pipes.id] = pipes
+            opened.append(pipes)
         return opened
 
-    def take_ready(self, said: Ready, slot: Slot | None) -> None:
-        """A child waits on one of them."""
-        line = self._waiting.pop(said.line, None)
-        if line is None:
-            raise ProtocolError(f"a box said that a child waits on line {said.line}, which is not waiting for one")
+    def take_ready(self, report: Ready, slot: Slot | None) -> None:
+        """Note that a child waits at some pipes."""
+        pipes = self._waiting.pop(report.line, None)
+        if pipes is None:
+            raise ProtocolError(f"a box reported a child at pipes {report.line}, which do not wait for one")
         self._keeps_children = True
-        self._ready[line.id] = ReadyChild(line, slot, said.cpu_before, said.walls.encode())
-        line.watch()
+        self._ready[pipes.id] = ReadyChild(pipes, slot, report.cpu_before, report.walls.encode())
+        pipes.watch()
 
     @property
-    def are_coming(self) -> bool:
-        """Whether a child can be expected soon, though there is none; not of a runner that has not had one yet, which
-        is busy, or that keeps none while there are no calls."""
+    def is_one_coming(self) -> bool:
+        """Whether a child can be expected soon.
+
+        False for a runner that is still busy with its first child, or keeps none while there are no calls.
+        """
         return self._keeps_children and bool(self._waiting)
 
     def note_call(self) -> None:
-        """A call comes, on a line or by way of the runner; where that is the only one, no more are needed."""
-        if self._are_for_one_call:
+        """Note a call, over pipes or over the runner. In a single-use box, it is the only one."""
+        if self._is_single_use:
             self.want(0)
 
     def call(self, request: bytes, *, on_output: OnOutput, on_reply: Callable[[bytes], None]) -> ReadyChild | None:
-        """Send it to the child that has waited longest, which is not ours any more. A call that finds none is noted.
+        """Send a request to the child that has waited longest, and return the child. Return None if none is ready.
 
-        One that was found dead stays here until the runner says so."""
+        A dead child stays here until the runner reports it.
+        """
         for child in self._ready.values():
-            if child.line.call(request, on_output=on_output, on_reply=on_reply):
-                return self._ready.pop(child.line.id)
-        self._wanted = min(self._wanted + 1, self._most)
+            if child.pipes.call(request, on_output=on_output, on_reply=on_reply):
+                return self._ready.pop(child.pipes.id)
+        self._wanted = min(self._wanted + 1, self._max)
         return None
 
     def dismiss(self, id: int, *, wanted: int) -> None:
-        """There are too many, by the runner's count or by ours; one that has been called is not ours any more."""
+        """Close the pipes of a surplus child, unless it was called."""
         if id in self._ready:
-            self._ready[id].line.close()
-            self._wanted = min(wanted, max(self._wanted - 1, min(1, self._most)))
+            self._ready[id].pipes.close()
+            self._wanted = min(wanted, max(self._wanted - 1, min(1, self._max)))
             self._keeps_children = wanted > 0
 
     def lose(self, id: int) -> Slot | None:
-        """The child is gone, or there never was one; the slot it had."""
+        """Forget a child that is gone or never came, and return its slot."""
         child = self._ready.pop(id, None)
-        line = self._waiting.pop(id, None) if child is None else child.line
-        if line is None:
-            raise ProtocolError(f"a box said that line {id} is lost, which it does not have")
-        line.close()
+        pipes = self._waiting.pop(id, None) if child is None else child.pipes
+        if pipes is None:
+            raise ProtocolError(f"a box reported the loss of pipes {id}, which it does not have")
+        pipes.close()
         return None if child is None else child.slot
 
     def close(self) -> None:
-        """Hang all of them up."""
-        for line in (*self._waiting.values(), *(child.line for child in self._ready.values())):
-            line.close()
+        """Close all pipes."""
+        for pipes in (*self._waiting.values(), *(child.pipes for child in self._ready.values())):
+            pipes.close()
         self._waiting.clear()
         self._ready.clear()

@@ -5,9 +5,9 @@ A frame is ``length:u32  kind:u8  payload`` in network order; `length` counts th
     kind 1, MESSAGE   payload is one JSON object with a "type"
     kind 2, CHUNK     payload is ``call:u32  stream:u8  data``: bytes of one stream of one call
 
-Nothing here does I/O, so every backend shares it and it can be held to golden vectors and fuzzed. Whatever a box sends
-is hostile until proved otherwise: the length is checked before a byte is kept, so a reader never holds more than one
-frame, and anything that is not a frame is an error at once, not when more has come.
+Nothing here does I/O, so all backends share it, and golden vectors and a fuzzer test it. All bytes from a box count as
+hostile: the length is checked before a byte is kept, so a reader never holds more than one frame, and anything that is
+not a frame is an error at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MESSAGE_KIND, _CHUNK_KIND = 1, 2
 
 
 class Stream(IntEnum):
-    """Whose bytes a chunk carries."""
+    """The stream of a call that a chunk belongs to."""
 
     REQUEST = 0
     STDOUT = 1
@@ -44,7 +44,7 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some bytes of one stream of one call."""
+    """Some bytes of one stream of a call."""
 
     call: int
     stream: Stream
@@ -52,23 +52,23 @@ class Chunk:
 
 
 def pack_message(fields: Mapping[str, object]) -> bytes:
-    """One JSON message as the bytes of its frame."""
+    """Return a JSON message as the bytes of its frame."""
     payload = json.dumps(fields, separators=(",", ":")).encode("ascii")
     return _HEAD.pack(len(payload) + 1, _MESSAGE_KIND) + payload
 
 
 def pack_chunk(chunk: Chunk) -> bytes:
-    """One chunk as the bytes of its frame."""
+    """Return a chunk as the bytes of its frame."""
     return _CHUNK_HEAD.pack(len(chunk.data) + 6, _CHUNK_KIND, chunk.call, chunk.stream) + chunk.data
 
 
 def pack_sized(data: bytes) -> bytes:
-    """A part of what a call's process reads: its length, and itself."""
+    """Return a part of what a call's process reads, behind its length."""
     return _SIZE.pack(len(data)) + data
 
 
 def pack_request(call: int, data: bytes) -> bytes:
-    """A call's whole request as the frames it takes."""
+    """Return a call's whole request as frames."""
     starts = range(0, len(data), MAX_CHUNK)
     return b"".join(pack_chunk(Chunk(call, Stream.REQUEST, data[start : start + MAX_CHUNK])) for start in starts)
 
@@ -81,11 +81,11 @@ class FrameReader:
 
     @property
     def held(self) -> int:
-        """How many bytes wait for the rest of their frame."""
+        """The number of bytes that wait for the rest of their frame."""
         return len(self._held)
 
     def feed(self, data: bytes) -> Iterator[bytes | Chunk]:
-        """What is complete now: a message as its JSON text, or a chunk."""
+        """Yield the frames that are complete now: a message as its JSON text, or a chunk."""
         self._held += data
         start = 0
         try:

@@ -1,7 +1,7 @@
-"""Messages: what may be said on a channel, as closed models.
+"""Messages: the closed models of everything that a box may send.
 
-Each direction is a closed set told apart by `type`; an unknown type, a missing, extra or ill-typed field is a
-`ProtocolError`. What the engine says is built here too, so that both sides of every message stand side by side.
+The field `type` distinguishes the messages. An unknown type, and a missing, extra or ill-typed field, is a
+`ProtocolError`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ _Code = Annotated[int, Field(ge=-(1 << 31), lt=1 << 32)]
 _Signal = Annotated[int, Field(ge=1, le=128)]
 
 
-class _Said(BaseModel):
-    """Messages are read by the two adapters below, and the engine makes none but unchecked: what pydantic would build
-    to look at one of them alone is left out. It is not to be asked for: that is safe in threads only since 2.14."""
+class _Message(BaseModel):
+    """The base of all messages."""
+
+    # Only the two adapters below validate messages, so pydantic builds no validator for a single model. Asking for one
+    # later is safe in threads only since pydantic 2.14.
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class ImportUse(_Said):
-    """What a process used that imported packages ahead of calls, measured from outside it."""
+class ImportUse(_Message):
+    """The cost of importing packages ahead of calls, measured from outside the process."""
 
     wall_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     cpu_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     memory: _Count | None
 
 
-class Hello(_Said):
+class Hello(_Message):
     """The box is up."""
 
     type: Literal["hello"]
@@ -47,12 +49,12 @@ class Hello(_Said):
     failed: dict[str, _Text]
     refused: dict[str, _Text]
     unfit: _Text = ""
-    """Why packages could not be imported ahead of calls; the text is partly the packages' own."""
+    """Why packages could not be imported ahead of calls. Part of the text is the packages' own."""
     preload: ImportUse | None = None
-    """What importing packages ahead of calls used."""
+    """The cost of importing packages ahead of calls."""
 
 
-class BoxFault(_Said):
+class BoxFault(_Message):
     """The box could not be built; the channel closes after this."""
 
     type: Literal["fault"]
@@ -61,7 +63,7 @@ class BoxFault(_Said):
 
 
 class LayerFailure(Exception):
-    """The runner could not put up a wall; what that means is for the backend's caller to say."""
+    """The runner could not set up a layer. The backend's caller decides about that."""
 
     def __init__(self, layer: str, reason: str) -> None:
         super().__init__(f"{layer}: {reason}")
@@ -69,7 +71,7 @@ class LayerFailure(Exception):
         self.reason = reason
 
 
-class Started(_Said):
+class Started(_Message):
     """A child has the call."""
 
     type: Literal["started"]
@@ -78,16 +80,18 @@ class Started(_Said):
     ahead: bool
 
 
-class Returned(_Said):
-    """The reply is whole, and what was printed before it has been sent. `cpu_before` is what the call's process had
-    used when it got the call."""
+class Returned(_Message):
+    """The reply is whole, and all output before it has been sent.
+
+    `cpu_before` is the processor time that the call's process had used when it got the call.
+    """
 
     type: Literal["returned"]
     id: _Id
     cpu_before: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _End(_Said):
+class _End(_Message):
     exit_code: _Code | None
     signal: _Signal | None
     cpu_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
@@ -98,16 +102,16 @@ class _End(_Said):
 
 
 class Ended(_End):
-    """The call's process is gone, and so is everything it left running."""
+    """The call's process is gone, with everything that it left running."""
 
     type: Literal["ended"]
     id: _Id
     seen: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """What it used of the limit for which the runner killed it."""
+    """The usage for which the runner killed the call."""
 
 
-class Ready(_Said):
-    """A child is there on a line, forked ahead, behind these walls, and can be called. It has used `cpu_before`."""
+class Ready(_Message):
+    """A child was forked ahead and waits at direct pipes, with these layers. The child has used `cpu_before`."""
 
     type: Literal["ready"]
     line: _Id
@@ -116,44 +120,50 @@ class Ready(_Said):
     walls: Annotated[str, Field(max_length=1 << 16)]
 
 
-class Surplus(_Said):
-    """The child on that line need not be kept: hang up, unless it has been called. `wanted` children are worth having
-    now."""
+class Surplus(_Message):
+    """The child at these pipes is not needed: the engine closes them, unless it has called the child.
+
+    `wanted` children are worth having now.
+    """
 
     type: Literal["surplus"]
     line: _Id
     wanted: _Count
 
 
-class Unfit(_Said):
-    """The process that imported packages ahead is gone, so calls import for themselves. The reason, which is partly the
-    packages' own text, says what they did; it is empty if they did nothing."""
+class Unfit(_Message):
+    """The process that imported packages ahead is gone, so calls import for themselves.
+
+    Part of the reason is the packages' own text. The reason is empty if the packages are not the cause.
+    """
 
     type: Literal["unfit"]
     reason: _Text
 
 
 class Gone(_End):
-    """The child on that line is gone likewise, or there never was one, and the runner has not heard of a call. If it
-    was called, this is how the call ended."""
+    """The child at these pipes is gone, or there never was one, and the runner knows of no call.
+
+    If the engine called the child, this is how the call ended.
+    """
 
     type: Literal["gone"]
     line: _Id
 
     def of_call(self, id: int) -> Ended:
-        """The same, said of the call that the child had."""
+        """Return the end of the call that the child had."""
         fields = {name: getattr(self, name) for name in _End.model_fields}
         return build_trusted(Ended, type="ended", id=id, **fields, seen=None)
 
 
 NO_END: Final = build_trusted(Ended, type="ended", id=0, **dict.fromkeys(_End.model_fields), seen=None)
-"""Nothing is known of a call's end: it was lost, or is not over yet."""
+"""The end of a call that was lost, or is not over yet."""
 
 RunnerMessage: TypeAlias = Hello | BoxFault | Started | Returned | Ended | Ready | Surplus | Unfit | Gone
 _FROM_BOX: TypeAdapter[RunnerMessage] = TypeAdapter(Annotated[RunnerMessage, Field(discriminator="type")])
 
 
-class Failure(_Said):
+class Failure(_Message):
     """An exception as the child described it."""
 
     type: str
@@ -161,16 +171,20 @@ class Failure(_Said):
     traceback: str
 
 
-class Replied(_Said):
-    """What every reply can say beside."""
+class Replied(_Message):
+    """The base of all replies."""
 
     files: bool = False
-    """Whether the tool left any, as far as its own process knows; its guard sends them when everything is dead."""
+    """Whether the tool left files, as far as its own process knows. The guard sends them at the end."""
 
 
 class ValueReply(Replied):
-    """The function returned. The parser made the value, so it is JSON: a second look would cost more than the first.
-    `ok` is what the value says of itself, if it does; `state` the agent's, if the tool changed it."""
+    """The function returned.
+
+    `ok` is the flag of a `ToolResult`; `state` is the agent's state, if the tool changed it.
+    """
+
+    # The values are not validated: the parser made them, so they are JSON, and a second pass would cost more.
 
     kind: Literal["value"]
     value: Annotated[JsonValue, SkipValidation]
@@ -189,22 +203,22 @@ class ExceptionReply(Replied):
     warnings: list[str] = []
 
 
-class Misfit(_Said):
-    """One argument that does not fit, and why."""
+class Misfit(_Message):
+    """An argument that does not fit, and why."""
 
     path: list[str | int]
     message: str
 
 
 class InvalidReply(Replied):
-    """The arguments do not fit what the tool's own types or checks say; its function was not called."""
+    """The arguments do not fit the tool's own types or checks; its function was not called."""
 
     kind: Literal["invalid"]
     problems: list[Misfit]
 
 
 class DeniedReply(Replied):
-    """The tool asks for a permission that the call has not; its function was not called."""
+    """The tool asks for a permission that the call lacks; its function was not called."""
 
     kind: Literal["denied"]
     message: str
@@ -229,29 +243,33 @@ _VALUE_ALONE: Final = frozenset({"kind", "value", "warnings"})
 
 
 def parse_message(text: bytes) -> RunnerMessage:
-    """A message from a box, or `ProtocolError`."""
+    """Return a message from a box, or raise `ProtocolError`."""
     try:
         return _FROM_BOX.validate_json(text)
     except ValidationError as error:
-        raise ProtocolError(f"a box sent a message that is none: {_first(error)}") from None
+        raise ProtocolError(f"a box sent an invalid message: {_first(error)}") from None
 
 
 def parse_reply(text: bytes) -> Reply:
-    """What the tool's process sent as its reply, or `ProtocolError`: the tool can write anything there."""
+    """Return the reply of a tool's process, or raise `ProtocolError`. The tool can write anything there."""
     try:
-        said = from_json(text, allow_inf_nan=False)
-        if type(said) is dict and said.keys() == _VALUE_ALONE and (said["kind"], said["warnings"]) == ("value", []):
-            return build_trusted(ValueReply, **said, ok=None, state=None, files=False)
-        return _any_reply().validate_python(said)
+        fields = from_json(text, allow_inf_nan=False)
+        if (
+            type(fields) is dict
+            and fields.keys() == _VALUE_ALONE
+            and (fields["kind"], fields["warnings"]) == ("value", [])
+        ):
+            return build_trusted(ValueReply, **fields, ok=None, state=None, files=False)
+        return _any_reply().validate_python(fields)
     except ValidationError as error:
-        raise ProtocolError(f"the reply is not one: {_first(error)}") from None
+        raise ProtocolError(f"the reply is invalid: {_first(error)}") from None
     except ValueError as error:
         raise ProtocolError(f"the reply is not JSON: {str(error)[:200]}") from None
 
 
 @cache
 def _any_reply() -> TypeAdapter[Reply]:
-    """What reads them all; a program whose calls only ever return their values has no use for it."""
+    # Built on first use: many programs only get replies with a value alone.
     return TypeAdapter(Annotated[Reply, Field(discriminator="kind")])
 
 

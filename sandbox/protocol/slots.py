@@ -1,7 +1,7 @@
-"""The slots of one box: lent to the runner ahead of need, taken by calls, and renewed after each.
+"""The slots of one box: offered to the runner ahead of need, taken by calls, and renewed after each call.
 
-What the runner says of slots is checked like all that a box says: one that it does not have, or that is taken, is its
-end.
+Every report about slots is checked, as all that a box says: one about a slot that the box does not have, or that is
+taken, ends the box.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from sandbox.protocols import Slot
 
 
 class Slots:
-    """Those that were lent, and which of them calls are in."""
+    """The slots that were offered, and which of them calls have taken."""
 
     def __init__(self) -> None:
-        self._lent: dict[int, Slot] = {}
+        self._offered: dict[int, Slot] = {}
         self._taken: set[int] = set()
 
-    def lend(self, slots: Sequence[Slot]) -> tuple[list[list[int]], list[int]]:
-        """What is said of them, and the descriptors that go along, which are to be given away."""
-        said, doors = [], list[int]()
+    def offer(self, slots: Sequence[Slot]) -> tuple[list[list[int]], list[int]]:
+        """Return the fields of the message about these slots, and the descriptors to send with it."""
+        fields, cgroup_fds = [], list[int]()
         with ExitStack() as opened:
             for slot in slots:
                 own = slot.open_cgroup_fds()
-                for door in own:
-                    opened.callback(os.close, door)
-                said.append([slot.id, len(own)])
-                doors += own
+                for descriptor in own:
+                    opened.callback(os.close, descriptor)
+                fields.append([slot.id, len(own)])
+                cgroup_fds += own
             opened.pop_all()
-        self._lent |= {slot.id: slot for slot in slots}
-        return said, doors
+        self._offered |= {slot.id: slot for slot in slots}
+        return fields, cgroup_fds
 
     def take(self, id: int) -> Slot:
-        """A call is in that one now, or the child that waits for one. What is opened to read it is open from here on:
-        later, somebody waits for that."""
-        if id not in self._lent or id in self._taken:
+        """Note that a call, or the child that waits for one, is in this slot."""
+        if id not in self._offered or id in self._taken:
             raise ProtocolError(f"a box put a call into slot {id}, which is not free")
         self._taken.add(id)
-        slot = self._lent[id]
+        slot = self._offered[id]
+        # Opens the files of its counters now, because later a caller waits for them.
         slot.read()
         return slot
 
     def leave(self, slot: Slot) -> None:
-        """No call is in it any more."""
+        """Note that the slot is free again."""
         self._taken.discard(slot.id)
 
     def renew(self, slot: Slot) -> bool:
-        """Make it ready for the next call; False when it had to be retired."""
+        """Make the slot ready for the next call. Return False if it had to be retired."""
         self.leave(slot)
         is_renewed = slot.renew()
-        if not is_renewed and self._lent.pop(slot.id, None) is not None:
+        if not is_renewed and self._offered.pop(slot.id, None) is not None:
             slot.close()
         return is_renewed
 
     def close(self) -> None:
-        """The box is gone."""
-        for slot in self._lent.values():
+        """Close all slots."""
+        for slot in self._offered.values():
             slot.close()
-        self._lent.clear()
+        self._offered.clear()

@@ -17,7 +17,6 @@ NOT_YET: Final = (
     "docs/reference/python.md",
     "sandbox/cli/",
     "sandbox/environments/",
-    "sandbox/protocol/",
     "sandbox/testing/",
     "tests/container/",
     "tests/contract/",

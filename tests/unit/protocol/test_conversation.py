@@ -610,7 +610,7 @@ async def test_unrequested_files_end_the_box(talk: Talk) -> None:
     call = _started_with_files(talk, lambda _: 0)
     for _ in range(21):
         talk.hear(pack_chunk(Chunk(call.id, Stream.FILES, b"x" * (1 << 18))))
-    assert "bytes of files that nobody had asked for" in str(talk.session.loss)
+    assert "bytes of files beyond its credit" in str(talk.session.loss)
 
 
 @talking

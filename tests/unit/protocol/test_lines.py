@@ -278,7 +278,7 @@ async def test_a_child_that_died_before_gets_no_call(talk: Talk) -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     call = talk.start()
-    assert (call.line, call.is_started) == (None, False)
+    assert (call.pipes, call.is_started) == (None, False)
     assert talk.wire.requests.endswith(b"request")
     assert [message.get("line") for message in talk.wire.of("call")] == [None]
 
@@ -340,8 +340,8 @@ async def test_an_unneeded_child_is_closed_unless_it_has_a_call(talk: Talk) -> N
     talk.ready(1)
     call = talk.start()
     talk.hear(type="surplus", line=1, wanted=1)
-    assert call.line is not None
-    assert call.line.is_open
+    assert call.pipes is not None
+    assert call.pipes.is_open
 
 
 @talking
@@ -386,7 +386,7 @@ def test_a_single_use_box_gets_no_pipes_for_a_call_without_them() -> None:
         await talk.open(ahead=1, is_single_use=True)
         talk.ready()
         talk.wire.leave(0)
-        await until(lambda: not any(child.line.is_open for child in talk.session._lines._ready.values()))
+        await until(lambda: not any(child.pipes.is_open for child in talk.session._children._ready.values()))
         talk.start()
         talk.gone()
         await asyncio.sleep(0)
@@ -450,14 +450,14 @@ async def test_a_child_that_does_not_come_is_awaited_briefly(talk: Talk, call: R
     await until(lambda: len(talk.wire.of("call")) == 2)
     talk.ready(1)
     assert "line" not in talk.wire.of("call")[1]
-    assert (call.line, talk.wire.requests.count(b"request")) == (None, 1)
+    assert (call.pipes, talk.wire.requests.count(b"request")) == (None, 1)
 
 
 @waiting_for_a_child
 async def test_a_gone_child_is_not_awaited(talk: Talk, call: RunningCall) -> None:
     talk.gone(1)
     assert [message.get("line") for message in talk.wire.of("call")] == [0, None]
-    assert call.line is None
+    assert call.pipes is None
 
 
 @waiting_for_a_child

@@ -39,8 +39,8 @@ def test_delayed_messages_go_before_later_urgent_ones() -> None:
     async def spoken() -> bytes:
         listener, done = Listener(), asyncio.Event()
         voice = MessageWriter(listener, TimerQueue())
-        voice.say_soon({"type": "call", "id": 1}, then=done.set)
-        voice.say({"type": "kill", "id": 1})
+        voice.send_soon({"type": "call", "id": 1}, then=done.set)
+        voice.send({"type": "kill", "id": 1})
         await done.wait()
         return listener.heard
 
@@ -53,8 +53,8 @@ def test_descriptors_given_away_are_closed_with_and_without_a_receiver(is_silent
         listener = Listener()
         voice = MessageWriter(listener, TimerQueue())
         if is_silent:
-            voice.fall_silent()
-        voice.say({"type": "slots", "slots": [[0, 2]]}, descriptors=ends)
+            voice.close()
+        voice.send({"type": "slots", "slots": [[0, 2]]}, descriptors=ends)
         return listener.heard
 
     ends = os.pipe()

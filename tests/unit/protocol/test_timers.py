@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.protocol.timers import _FEW, TimerQueue
+from sandbox.protocol.timers import _MIN_SIZE, TimerQueue
 from tests import virtual_time
 
 
@@ -119,7 +119,7 @@ def test_many_cancelled_timers_leave_little_and_wake_rarely(
         return most, timers
 
     most, timers = virtual_time.run(keep())
-    assert most <= _FEW + 1
+    assert most <= _MIN_SIZE + 1
     assert timers == 1
 
 
