@@ -25,7 +25,6 @@ NOT_YET: Final = (
     "tests/leaks.py",
     "tests/pace.py",
     "tests/unit/environments/",
-    "tests/unit/protocol/",
 )
 MAX_SHOWN: Final = 200
 
